@@ -1,0 +1,112 @@
+# Tidegate. `make` alone lists the targets; each prints the commands it runs.
+
+CARGO ?= cargo
+PYTHON ?= python3
+CARGO_TARGET_DIR ?= target
+OUT ?= out/demo
+FUZZ_SECONDS ?= 60
+
+# In CI the committed Cargo.lock is the truth.
+LOCKED := $(if $(CI),--locked)
+
+# Packages outside the workspace: they have dependencies of their own.
+OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml)
+FUZZ_TARGETS := $(wildcard fuzz/fuzz_targets/*.rs crates/*/fuzz/fuzz_targets/*.rs)
+
+# cargo-deny, when not installed, is built without optimisation, because that takes a fraction of
+# the time and its work here is small. No package index that we use carries a current binary.
+DENY_VERSION := 0.20.2
+TOOLS := $(CARGO_TARGET_DIR)/tools
+DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
+
+.PHONY: help setup demo test check fmt clippy tidy deny outside advisories bench soak fuzz clean
+
+help:
+	@echo 'make demo        build and run the main job on a private PostgreSQL; results in $(OUT)'
+	@echo 'make test        run every test, also those against real servers'
+	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
+	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
+	@echo 'make soak        run the long tests, which make test leaves out'
+	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make advisories  check dependencies against the security database (needs the network)'
+	@echo 'make setup       see to PostgreSQL and a C linker; the other targets do it themselves'
+	@echo 'make clean       remove what was built and out/'
+
+setup:
+	scripts/setup-postgres
+
+demo: setup
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(CARGO_TARGET_DIR)/release/tidegate demo --out $(OUT)
+
+test: setup
+	$(CARGO) test --workspace $(LOCKED)
+
+# The fuzz targets need a C++ compiler: libFuzzer is written in it.
+check:
+	scripts/setup-postgres c++
+	$(MAKE) fmt clippy tidy deny outside
+
+fmt:
+	$(CARGO) fmt --version || rustup component add rustfmt
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --version || rustup component add clippy
+	$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings
+
+tidy:
+	$(CARGO) test $(LOCKED) -p tidegate-cli --test tidy
+
+deny: $(DENY)
+	$(DENY) check licenses bans sources
+
+advisories: $(DENY)
+	@echo 'fetching the security database: this needs the network'
+	$(DENY) check advisories
+
+$(TOOLS)/bin/cargo-deny:
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked \
+		--debug --root $(TOOLS)
+
+outside:
+	@set -e; for manifest in $(OUTSIDE); do \
+		echo "cargo fmt and cargo check: $$manifest"; \
+		$(CARGO) fmt --manifest-path $$manifest --check; \
+		$(CARGO) check $(LOCKED) --target-dir $(CARGO_TARGET_DIR)/outside \
+			--manifest-path $$manifest; \
+	done
+
+bench:
+	scripts/setup-postgres python3
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(PYTHON) bench/compare.py
+
+soak: setup
+	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
+
+# Coverage-guided fuzzing on the stable compiler: these are the flags with which cargo-fuzz
+# instruments, without the address sanitizer, which code without `unsafe` can spare. A target
+# triple keeps them away from build scripts. A crashing input is kept in $(FUZZ_DIR).
+FUZZ_DIR := $(CARGO_TARGET_DIR)/fuzz
+FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1 -Cpasses=sancov-module \
+	-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-trace-compares \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+fuzz:
+	scripts/setup-postgres c++
+	@set -e; for file in $(FUZZ_TARGETS); do \
+		name=$$(basename $$file .rs); \
+		manifest=$$(dirname $$file)/../Cargo.toml; \
+		corpus=$(FUZZ_DIR)/corpus/$$name; \
+		mkdir -p $$corpus; \
+		echo "fuzz $$name for $(FUZZ_SECONDS) s"; \
+		RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) run --release $(LOCKED) --target $(HOST) \
+			--target-dir $(FUZZ_DIR) --manifest-path $$manifest --bin $$name -- \
+			-max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(FUZZ_DIR)/$$name- $$corpus; \
+	done
+
+clean:
+	$(CARGO) clean
+	rm -rf out

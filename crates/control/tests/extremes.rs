@@ -1,0 +1,141 @@
+//! Whatever is observed, a limit within the bounds comes out, and a reason that can be read.
+
+use std::time::Duration;
+
+use tidegate_control::{
+    Bounds, Concurrency, Controller, Fixed, HillClimbing, HillClimbingSettings, Mpl, Observation,
+    Parabola, ParabolaSettings, SplitMix64, Step, Timing,
+};
+
+const RUNS: u64 = 400;
+const INTERVALS: usize = 100;
+
+/// One of the listed values, or any value at all.
+fn one_of<const N: usize>(random: &mut SplitMix64, listed: [u64; N]) -> u64 {
+    let bits = random.next_bits();
+    let choice = usize::try_from(random.next_bits() % (N as u64 + 1)).expect("small");
+    listed.get(choice).copied().unwrap_or(bits)
+}
+
+fn level(random: &mut SplitMix64) -> u32 {
+    let level = one_of(random, [0, 1, 2, 3, 10, 1_000, u64::from(u32::MAX)]);
+    u32::try_from(level).unwrap_or(u32::MAX)
+}
+
+fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
+    let nanos = one_of(
+        random,
+        [0, 1, 1_000_000_000, 1_000_000_000, 1_000_000_000, u64::MAX],
+    );
+    let limit = if random.next_bits().is_multiple_of(8) {
+        Mpl::at_least_one(level(random))
+    } else {
+        in_force
+    };
+    Observation {
+        interval: Duration::from_nanos(nanos),
+        limit,
+        concurrency: level(random),
+        concurrency_peak: level(random),
+        completions: one_of(random, [0, 1, 2, 100, 1_000, u64::MAX]),
+        failures: one_of(random, [0, u64::MAX]),
+        in_database: Timing::default(),
+        in_queue: Timing::default(),
+        classes: Vec::new(),
+    }
+}
+
+fn fraction(random: &mut SplitMix64) -> f64 {
+    let listed = [
+        0.0,
+        0.05,
+        0.4,
+        1.0,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+    ];
+    let choice = usize::try_from(random.next_bits() % 9).expect("small");
+    listed[choice]
+}
+
+fn step(random: &mut SplitMix64) -> Step {
+    if random.next_bits().is_multiple_of(2) {
+        Step::Absolute(level(random))
+    } else {
+        Step::Relative(fraction(random))
+    }
+}
+
+fn concurrency(random: &mut SplitMix64) -> Concurrency {
+    if random.next_bits().is_multiple_of(2) {
+        Concurrency::Peak
+    } else {
+        Concurrency::AtEnd
+    }
+}
+
+fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controller>> {
+    let start = Mpl::at_least_one(level(random));
+    let climbing = HillClimbingSettings {
+        gain: fraction(random),
+        loss: fraction(random),
+        step: step(random),
+        concurrency: concurrency(random),
+        rest: level(random),
+        band: fraction(random),
+    };
+    let parabola = ParabolaSettings {
+        cap: fraction(random),
+        wiggle: step(random),
+        concurrency: concurrency(random),
+    };
+    vec![
+        Box::new(Fixed::new(bounds, start)),
+        Box::new(HillClimbing::for_proxy(bounds, start)),
+        Box::new(HillClimbing::new(
+            bounds,
+            start,
+            HillClimbingSettings::STUDY,
+        )),
+        Box::new(HillClimbing::new(bounds, start, climbing)),
+        Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY)),
+        Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY)),
+        Box::new(Parabola::global(bounds, start, parabola)),
+        Box::new(Parabola::local(bounds, start, parabola)),
+    ]
+}
+
+/// Bounds 1 to 1, 3 to 7, 1 to 1,000 or 1 to the highest.
+fn bounds(random: &mut SplitMix64) -> Bounds {
+    let pairs = [(1, 1), (3, 7), (1, 1_000), (1, u32::MAX)];
+    let (min, max) = pairs[usize::try_from(random.next_bits() % 4).expect("small")];
+    Bounds::new(Mpl::at_least_one(min), Mpl::at_least_one(max)).expect("min is not above max")
+}
+
+#[test]
+fn no_observation_leads_out_of_the_bounds() {
+    for seed in 0..RUNS {
+        let random = &mut SplitMix64::new(seed);
+        let bounds = bounds(random);
+        for mut controller in controllers(random, bounds) {
+            let mut limit = controller.start();
+            for _ in 0..INTERVALS {
+                let seen = observation(random, limit);
+                let decision = controller.decide(&seen, random.next_draw());
+                limit = decision.limit;
+                let name = controller.name();
+                let context = format!("seed {seed}, {name}, {bounds:?}, {seen:?}, {decision:?}");
+                assert!(limit >= bounds.min() && limit <= bounds.max(), "{context}");
+                let observed = seen
+                    .concurrency
+                    .max(seen.concurrency_peak)
+                    .max(bounds.min().get());
+                assert!(name == "fixed" || limit.get() <= observed, "{context}");
+                assert!(!decision.reason.to_string().contains("NaN"), "{context}");
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The loop between a gate and its controller: observation out, limit in.
+
+use std::time::Instant;
+
+use tidegate_control::{Controller, Decision, IntervalRule, Observation, SplitMix64};
+
+use crate::gate::Gate;
+
+/// What was seen in one control interval and what followed from it.
+#[derive(Clone, Debug)]
+pub struct Adjustment {
+    /// The interval.
+    pub observation: Observation,
+    /// The new limit and the reason for it.
+    pub decision: Decision,
+}
+
+/// Ends a gate's control intervals and makes it obey a controller.
+pub struct Governor {
+    gate: Gate,
+    controller: Box<dyn Controller>,
+    rule: IntervalRule,
+    draws: SplitMix64,
+}
+
+impl Governor {
+    /// A governor whose controller draws from the generator `draws`.
+    #[must_use]
+    pub fn new(
+        gate: Gate,
+        controller: Box<dyn Controller>,
+        rule: IntervalRule,
+        draws: SplitMix64,
+    ) -> Self {
+        Governor { gate, controller, rule, draws }
+    }
+
+    /// The name of the controller that is obeyed.
+    #[must_use]
+    pub fn controller_name(&self) -> &'static str {
+        self.controller.name()
+    }
+
+    /// Ends the interval if it is over; the new limit is in force when this returns.
+    pub fn tick(&mut self, now: Instant) -> Option<Adjustment> {
+        let (elapsed, completions) = self.gate.progress(now);
+        if !self.rule.is_over(elapsed, completions) {
+            if elapsed >= self.rule.min {
+                self.gate.skip_empty_interval(now);
+            }
+            return None;
+        }
+        let observation = self.gate.observe(now);
+        let decision = self.controller.decide(&observation, self.draws.next_draw());
+        self.gate.set_limit(decision.limit, now);
+        Some(Adjustment { observation, decision })
+    }
+}

@@ -1,0 +1,18 @@
+//! Who may run now: permits, classes, a bounded queue with deadlines, and a limit that a
+//! controller moves.
+//!
+//! The gate knows nothing of SQL, sockets or protocols. Whoever wants to run a transaction asks it
+//! for a [`Permit`] and gets one at once, a place in the queue, or a refusal. A [`Permit`] or a
+//! [`Ticket`] that is dropped gives back what it holds, on every path.
+
+mod gate;
+mod governor;
+mod queue;
+mod statistics;
+
+pub use gate::{
+    Admission, Claim, Gate, Limits, Outcome, Permit, QueueFull, Request, Snapshot, Ticket, Waker,
+};
+pub use governor::{Adjustment, Governor};
+pub use queue::Class;
+pub use statistics::{ClassTotals, DurationTotals};

@@ -1,0 +1,207 @@
+//! What passed through the gate: for the controller by interval, for metrics since the start.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tidegate_control::{ClassObservation, Timing};
+
+use crate::gate::Outcome;
+
+/// Longest duration told apart, microseconds; longer ones count as this long in quantiles.
+const LONGEST_US: u64 = 3_600_000_000;
+
+/// Quantiles are good to 1 %.
+const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// Durations of one stage, in microseconds.
+#[derive(Clone, Debug)]
+struct Durations {
+    histogram: Histogram<u64>,
+    sum_s: f64,
+    sum_of_squares_s2: f64,
+}
+
+impl Durations {
+    fn new() -> Self {
+        Durations {
+            histogram: Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS)
+                .expect("the bounds are constants that hdrhistogram accepts"),
+            sum_s: 0.0,
+            sum_of_squares_s2: 0.0,
+        }
+    }
+
+    fn record(&mut self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.histogram.saturating_record(micros);
+        let seconds = duration.as_secs_f64();
+        self.sum_s += seconds;
+        self.sum_of_squares_s2 += seconds * seconds;
+    }
+
+    fn add(&mut self, other: &Durations) {
+        // Equal bounds on both sides: adding cannot fail.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum_s += other.sum_s;
+        self.sum_of_squares_s2 += other.sum_of_squares_s2;
+    }
+
+    fn clear(&mut self) {
+        self.histogram.reset();
+        self.sum_s = 0.0;
+        self.sum_of_squares_s2 = 0.0;
+    }
+
+    fn timing(&self) -> Timing {
+        let count = self.histogram.len();
+        if count == 0 {
+            return Timing::default();
+        }
+        let mean_s = self.sum_s / count as f64;
+        let quantile_s = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1e6;
+        Timing {
+            count,
+            mean_s,
+            variance_s2: (self.sum_of_squares_s2 / count as f64 - mean_s * mean_s).max(0.0),
+            p50_s: quantile_s(0.50),
+            p95_s: quantile_s(0.95),
+            p99_s: quantile_s(0.99),
+        }
+    }
+}
+
+/// Durations since the start, for a metrics page.
+#[derive(Clone, Debug)]
+pub struct DurationTotals(Durations);
+
+impl DurationTotals {
+    /// Number of durations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.histogram.len()
+    }
+
+    /// Their sum in seconds.
+    #[must_use]
+    pub fn sum_s(&self) -> f64 {
+        self.0.sum_s
+    }
+
+    /// How many durations were at most `bound`, to the histogram's resolution of 1 %.
+    #[must_use]
+    pub fn count_within(&self, bound: Duration) -> u64 {
+        let micros = u64::try_from(bound.as_micros()).unwrap_or(u64::MAX);
+        self.0.histogram.count_between(0, micros)
+    }
+}
+
+/// What one class did since the start.
+#[derive(Clone, Debug)]
+pub struct ClassTotals {
+    /// Transactions that ended well.
+    pub completions: u64,
+    /// Transactions that ended in an error or were abandoned.
+    pub failures: u64,
+    /// Time between grant and return.
+    pub in_database: DurationTotals,
+    /// Time between request and grant.
+    pub in_queue: DurationTotals,
+}
+
+/// Counts and durations of one class.
+#[derive(Clone, Debug)]
+struct Tally {
+    completions: u64,
+    failures: u64,
+    in_database: Durations,
+    in_queue: Durations,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Tally {
+            completions: 0,
+            failures: 0,
+            in_database: Durations::new(),
+            in_queue: Durations::new(),
+        }
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.completions += other.completions;
+        self.failures += other.failures;
+        self.in_database.add(&other.in_database);
+        self.in_queue.add(&other.in_queue);
+    }
+
+    fn clear(&mut self) {
+        self.completions = 0;
+        self.failures = 0;
+        self.in_database.clear();
+        self.in_queue.clear();
+    }
+
+    fn observation(&self) -> ClassObservation {
+        ClassObservation {
+            completions: self.completions,
+            failures: self.failures,
+            in_database: self.in_database.timing(),
+            in_queue: self.in_queue.timing(),
+        }
+    }
+}
+
+/// The current interval, and everything before it.
+#[derive(Debug)]
+pub(crate) struct ClassStatistics {
+    interval: Tally,
+    earlier: Tally,
+}
+
+impl ClassStatistics {
+    pub(crate) fn new() -> Self {
+        ClassStatistics { interval: Tally::new(), earlier: Tally::new() }
+    }
+
+    pub(crate) fn record_wait(&mut self, in_queue: Duration) {
+        self.interval.in_queue.record(in_queue);
+    }
+
+    pub(crate) fn record_end(&mut self, outcome: Outcome, in_database: Duration) {
+        match outcome {
+            Outcome::Completed => self.interval.completions += 1,
+            Outcome::Failed => self.interval.failures += 1,
+        }
+        self.interval.in_database.record(in_database);
+    }
+
+    pub(crate) fn completions(&self) -> u64 {
+        self.interval.completions
+    }
+
+    pub(crate) fn totals(&self) -> ClassTotals {
+        let mut all = self.earlier.clone();
+        all.add(&self.interval);
+        ClassTotals {
+            completions: all.completions,
+            failures: all.failures,
+            in_database: DurationTotals(all.in_database),
+            in_queue: DurationTotals(all.in_queue),
+        }
+    }
+}
+
+/// Ends the interval of all classes: each class by itself, and all together.
+pub(crate) fn end_interval(
+    classes: &mut [ClassStatistics],
+) -> (Vec<ClassObservation>, ClassObservation) {
+    let mut together = Tally::new();
+    let mut each = Vec::with_capacity(classes.len());
+    for class in classes {
+        each.push(class.interval.observation());
+        together.add(&class.interval);
+        class.earlier.add(&class.interval);
+        class.interval.clear();
+    }
+    (each, together.observation())
+}

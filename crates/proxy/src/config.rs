@@ -1,0 +1,149 @@
+//! The proxy's configuration in its checked form.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_control::{Bounds, Mpl};
+
+use crate::users::Users;
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// A TCP address; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// The path of a Unix-domain socket.
+    Unix(PathBuf),
+}
+
+/// Where a database server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ServerAddress {
+    /// Host name or address, and port.
+    Tcp(String, u16),
+    /// The path of the server's socket, `.s.PGSQL.<port>` included.
+    Unix(PathBuf),
+}
+
+/// How long an upstream connection belongs to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolMode {
+    /// While a transaction runs.
+    Transaction,
+    /// As long as the client stays; only the right to run a transaction is rationed.
+    Session,
+}
+
+/// Who chooses the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Hill climbing (auto-tuning study, 3.2.1).
+    HillClimbing,
+    /// Global parabola approximation (3.2.2).
+    GlobalParabola,
+    /// Local parabola approximation (3.2.3).
+    LocalParabola,
+    /// Nobody: the limit stays.
+    Fixed(Mpl),
+}
+
+/// How one server's limit is controlled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The limit stays within these.
+    pub bounds: Bounds,
+    /// The limit before the first decision.
+    pub start: Mpl,
+}
+
+/// A database that clients can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// The name clients use; `None` serves every name that no other entry has.
+    pub name: Option<String>,
+    /// The server it is on. Databases on one server share one gate and one limit.
+    pub server: ServerAddress,
+    /// Its name on the server; `None` is the name the client used.
+    pub server_database: Option<String>,
+    /// The user to be on the server; `None` is the client's user.
+    pub server_user: Option<String>,
+    /// The password for `server_user`; otherwise the user file's.
+    pub server_password: Option<String>,
+    /// Transaction or session pooling.
+    pub mode: PoolMode,
+    /// How the server's limit is found.
+    pub control: Control,
+}
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuthentication {
+    /// They do not.
+    Trust,
+    /// By an MD5 hash of the password.
+    Md5,
+    /// By SCRAM-SHA-256.
+    ScramSha256,
+}
+
+/// How long the proxy waits, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the connection's start until the client is logged in.
+    pub login: Duration,
+    /// For the rest of a message whose beginning has arrived.
+    pub message: Duration,
+    /// In the queue; `None` waits as long as it takes.
+    pub queue: Option<Duration>,
+    /// For the next command of an open transaction; `None` waits as long as it takes.
+    pub idle_in_transaction: Option<Duration>,
+    /// Until an upstream connection is established and authenticated.
+    pub connect: Duration,
+    /// For the end of a transaction whose client has gone, after its cancel request.
+    pub abandoned: Duration,
+    /// How long an unused upstream connection is kept.
+    pub server_idle: Duration,
+    /// For running transactions to end after the order to shut down.
+    pub shutdown_grace: Duration,
+}
+
+/// Whose transactions are of the high class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HighPriority {
+    /// Users, as the client names itself.
+    pub users: Vec<String>,
+    /// Values of `application_name` at connection start.
+    pub applications: Vec<String>,
+}
+
+/// Everything the proxy is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect; at least one.
+    pub listen: Vec<ListenAddress>,
+    /// Where `/metrics` and `/healthz` are served.
+    pub admin_listen: Option<SocketAddr>,
+    /// Event loops, each on a thread of its own.
+    pub threads: usize,
+    /// The databases; at least one, names distinct.
+    pub databases: Vec<Database>,
+    /// How clients prove who they are.
+    pub authentication: ClientAuthentication,
+    /// The user file's contents.
+    pub users: Users,
+    /// Waiting times.
+    pub timeouts: Timeouts,
+    /// Transactions that may wait at one gate.
+    pub waiting_max: usize,
+    /// Prepared statements kept on one upstream connection in transaction mode.
+    pub prepared_statements_max: usize,
+    /// Whose transactions go first.
+    pub high_priority: HighPriority,
+    /// Where each control decision is appended as a JSON line.
+    pub journal: Option<PathBuf>,
+    /// Seed of the controllers' draws.
+    pub seed: u64,
+}

@@ -1,0 +1,486 @@
+//! The configuration as written, in `tidegate.toml` or by flags, and how it becomes a [`Config`].
+//!
+//! [`ConfigFile`] has a field for each key of the file, `None` where the file is silent. Flags are
+//! put into the same fields, over the file's, so that both are judged by the same rules.
+//! `docs/tidegate.toml` shows every key with its default.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use tidegate_control::{Bounds, BoundsError, Mpl};
+
+use crate::config::{
+    Algorithm, ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress,
+    PoolMode, ServerAddress, Timeouts,
+};
+use crate::upstream_url::UpstreamUrl;
+use crate::users::{Users, UsersError};
+
+mod values;
+
+pub use values::{AdminAddress, Patience, Period, ValueError};
+
+/// What holds where neither file nor flags say otherwise.
+pub mod defaults {
+    use std::time::Duration;
+
+    use crate::config::{Algorithm, PoolMode, Timeouts};
+
+    /// Where clients connect.
+    pub const LISTEN: &str = "127.0.0.1:6432";
+    /// One event loop: it keeps several cores' worth of database busy.
+    pub const THREADS: usize = 1;
+    /// As many clients as fit.
+    pub const MODE: PoolMode = PoolMode::Transaction;
+    /// The limit finds itself.
+    pub const ALGORITHM: Algorithm = Algorithm::HillClimbing;
+    /// The lowest limit.
+    pub const MPL_MIN: u32 = 1;
+    /// The highest limit.
+    pub const MPL_MAX: u32 = 1000;
+    /// The limit starts at this number of transactions for each processor of this machine: not
+    /// far from right if the server has as many, and only a beginning if it has not.
+    pub const MPL_START_PER_PROCESSOR: u32 = 2;
+    /// Transactions that may wait for one server.
+    pub const WAITING_MAX: usize = 100_000;
+    /// Prepared statements kept on one upstream connection.
+    pub const PREPARED_STATEMENTS_MAX: usize = 200;
+    /// Seed of the controllers' draws: the same in every run, so that runs can be compared.
+    pub const SEED: u64 = 1;
+    /// Waiting times.
+    pub const TIMEOUTS: Timeouts = Timeouts {
+        login: Duration::from_secs(15),
+        message: Duration::from_secs(30),
+        queue: Some(Duration::from_secs(120)),
+        idle_in_transaction: None,
+        connect: Duration::from_secs(5),
+        abandoned: Duration::from_secs(5),
+        server_idle: Duration::from_secs(60),
+        shutdown_grace: Duration::from_secs(10),
+    };
+}
+
+/// The configuration as written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    /// Where this was read from; `None` is the command line.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
+    /// Where clients connect.
+    pub listen: Option<Vec<ListenAddress>>,
+    /// Where `/metrics` and `/healthz` are served.
+    pub admin_listen: Option<AdminAddress>,
+    /// Event loops.
+    pub threads: Option<NonZeroUsize>,
+    /// How clients prove who they are.
+    pub auth: Option<ClientAuthentication>,
+    /// The user file.
+    pub users_file: Option<PathBuf>,
+    /// Where decisions are appended.
+    pub journal: Option<PathBuf>,
+    /// Seed of the controllers' draws.
+    pub seed: Option<u64>,
+    /// Transactions that may wait for one server.
+    pub waiting_max: Option<NonZeroUsize>,
+    /// Prepared statements kept on one upstream connection.
+    pub prepared_statements_max: Option<NonZeroUsize>,
+    /// Waiting times.
+    pub timeouts: TimeoutsSection,
+    /// Whose transactions go first.
+    pub high_priority: HighPrioritySection,
+    /// The databases by the name clients use; `*` serves every other name.
+    pub databases: BTreeMap<String, DatabaseSection>,
+}
+
+/// The section `[timeouts]`; see [`Timeouts`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the fields are those of Timeouts")]
+pub struct TimeoutsSection {
+    pub login: Option<Period>,
+    pub message: Option<Period>,
+    pub queue: Option<Patience>,
+    pub idle_in_transaction: Option<Patience>,
+    pub connect: Option<Period>,
+    pub abandoned: Option<Period>,
+    pub server_idle: Option<Period>,
+    pub shutdown_grace: Option<Period>,
+}
+
+/// The section `[high_priority]`; see [`HighPriority`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the fields are those of HighPriority")]
+pub struct HighPrioritySection {
+    pub users: Vec<String>,
+    pub applications: Vec<String>,
+}
+
+/// A section `[databases.NAME]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseSection {
+    /// The server, the database there and whom to be.
+    pub upstream: UpstreamUrl,
+    /// Transaction or session pooling.
+    pub mode: Option<PoolMode>,
+    /// Who chooses the limit.
+    pub control: Option<Algorithm>,
+    /// The lowest limit.
+    pub min_mpl: Option<NonZeroU32>,
+    /// The highest limit.
+    pub max_mpl: Option<NonZeroU32>,
+    /// The limit before the first decision.
+    pub start_mpl: Option<NonZeroU32>,
+}
+
+impl DatabaseSection {
+    /// A database at `upstream` with everything else at its default.
+    #[must_use]
+    pub fn new(upstream: UpstreamUrl) -> DatabaseSection {
+        DatabaseSection {
+            upstream,
+            mode: None,
+            control: None,
+            min_mpl: None,
+            max_mpl: None,
+            start_mpl: None,
+        }
+    }
+}
+
+/// A configuration that cannot be used: where it is written, and what is wrong.
+#[derive(Debug, Error)]
+#[error("{origin}: {problem}")]
+pub struct ConfigError {
+    /// The file, or `command line`.
+    pub origin: String,
+    /// What is wrong.
+    pub problem: ConfigProblem,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigProblem {
+    /// The file cannot be read.
+    #[error("cannot read it: {0}")]
+    Read(#[from] std::io::Error),
+    /// The file is not TOML, or has a key or a value that is not allowed.
+    #[error("line {line}: {text}: {message}")]
+    Toml {
+        /// The line's number, from 1.
+        line: usize,
+        /// The line, without passwords.
+        text: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// There is nowhere to connect to.
+    #[error(
+        "listen is empty: name an address, as in listen = [\"{}\"]",
+        defaults::LISTEN
+    )]
+    NoListen,
+    /// There is no database.
+    #[error(
+        "there is no database: add a section [databases.NAME], or [databases.\"*\"] for every \
+         name, with upstream = \"postgres://host:port\""
+    )]
+    NoDatabase,
+    /// A database without a name.
+    #[error("a database's name is empty: \"*\" stands for every name")]
+    EmptyDatabaseName,
+    /// A database's limits exclude each other.
+    #[error("databases.{database}: min_mpl and max_mpl: {error}")]
+    Bounds {
+        /// The database.
+        database: String,
+        /// How.
+        error: BoundsError,
+    },
+    /// A database's limit begins outside its limits.
+    #[error("databases.{database}: {key} = {start} is not between min_mpl = {} and max_mpl = {}",
+        bounds.min(), bounds.max())]
+    Start {
+        /// The database.
+        database: String,
+        /// Which key says so.
+        key: &'static str,
+        /// Where it begins.
+        start: Mpl,
+        /// The limits.
+        bounds: Bounds,
+    },
+    /// A fixed limit and another start.
+    #[error("databases.{database}: start_mpl has no meaning with control = \"fixed:N\": remove it")]
+    FixedStart {
+        /// The database.
+        database: String,
+    },
+    /// Two databases share a server but not its control.
+    #[error(
+        "databases.{first} and databases.{second} are on one server, {server}, which has one \
+         limit: give both the same control, min_mpl, max_mpl and start_mpl"
+    )]
+    ControlConflict {
+        /// A database.
+        first: String,
+        /// Another.
+        second: String,
+        /// Their server.
+        server: ServerAddress,
+    },
+    /// Everybody who reaches the proxy would be let in, and nobody said so.
+    #[error(
+        "listen = {0} can be reached from other machines and there is no users_file, so that \
+         anybody would be let in: give users_file, or auth = \"trust\" if that is meant"
+    )]
+    OpenTrust(ListenAddress),
+    /// Passwords are asked for and nobody has one.
+    #[error(
+        "auth = \"{0}\" needs users_file, a file with lines of \"user\" \"password\"; or write \
+         auth = \"trust\""
+    )]
+    NoUsersFile(&'static str),
+    /// The user file cannot be used.
+    #[error(transparent)]
+    Users(#[from] UsersError),
+}
+
+impl ConfigFile {
+    /// Reads the file at `path`. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// It cannot be read or understood. What needs more than one key to be judged is left to
+    /// [`ConfigFile::into_config`].
+    pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(ConfigProblem::Read);
+        text.and_then(|text| Self::parse(&text, path))
+            .map_err(|problem| ConfigError {
+                origin: path.display().to_string(),
+                problem,
+            })
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigProblem> {
+        let mut file: ConfigFile =
+            toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        for path in [&mut file.users_file, &mut file.journal]
+            .into_iter()
+            .flatten()
+        {
+            *path = directory.join(&*path);
+        }
+        file.path = Some(path.to_owned());
+        Ok(file)
+    }
+
+    /// The checked configuration.
+    ///
+    /// # Errors
+    /// Keys contradict each other, a needed one is missing, or the user file cannot be used.
+    pub fn into_config(self) -> Result<Config, ConfigError> {
+        let origin = match &self.path {
+            Some(path) => path.display().to_string(),
+            None => "command line".to_owned(),
+        };
+        self.check()
+            .map_err(|problem| ConfigError { origin, problem })
+    }
+
+    fn check(self) -> Result<Config, ConfigProblem> {
+        let listen = self.listen.unwrap_or_else(|| vec![default_listen()]);
+        if listen.is_empty() {
+            return Err(ConfigProblem::NoListen);
+        }
+        let authentication = authentication(self.auth, self.users_file.as_deref(), &listen)?;
+        Ok(Config {
+            listen,
+            admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
+            threads: self.threads.map_or(defaults::THREADS, NonZeroUsize::get),
+            databases: databases(self.databases)?,
+            authentication,
+            users: match &self.users_file {
+                Some(path) => Users::load(path)?,
+                None => Users::default(),
+            },
+            timeouts: self.timeouts.over(defaults::TIMEOUTS),
+            waiting_max: self
+                .waiting_max
+                .map_or(defaults::WAITING_MAX, NonZeroUsize::get),
+            prepared_statements_max: self
+                .prepared_statements_max
+                .map_or(defaults::PREPARED_STATEMENTS_MAX, NonZeroUsize::get),
+            high_priority: HighPriority {
+                users: self.high_priority.users,
+                applications: self.high_priority.applications,
+            },
+            journal: self.journal,
+            seed: self.seed.unwrap_or(defaults::SEED),
+        })
+    }
+}
+
+impl TimeoutsSection {
+    /// These times, and those of `defaults` where there are none.
+    fn over(self, defaults: Timeouts) -> Timeouts {
+        let period = |own: Option<Period>, default| own.map_or(default, |Period(time)| time);
+        let patience = |own: Option<Patience>, default| own.map_or(default, |Patience(time)| time);
+        Timeouts {
+            login: period(self.login, defaults.login),
+            message: period(self.message, defaults.message),
+            queue: patience(self.queue, defaults.queue),
+            idle_in_transaction: patience(self.idle_in_transaction, defaults.idle_in_transaction),
+            connect: period(self.connect, defaults.connect),
+            abandoned: period(self.abandoned, defaults.abandoned),
+            server_idle: period(self.server_idle, defaults.server_idle),
+            shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
+        }
+    }
+}
+
+/// The line an error of the TOML reader points at, in one line and without passwords.
+fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
+    let start = error.span().map_or(0, |span| span.start);
+    let before = text.get(..start).unwrap_or_default();
+    let line = before.matches('\n').count();
+    let shown = text.lines().nth(line).unwrap_or_default().trim();
+    let shown = match shown.split_once("://") {
+        Some((before, _)) => format!("{before}://…"),
+        None => shown.to_owned(),
+    };
+    let message = error.message().trim().replace('\n', ", ");
+    ConfigProblem::Toml {
+        line: line + 1,
+        text: shown,
+        message,
+    }
+}
+
+fn default_listen() -> ListenAddress {
+    defaults::LISTEN
+        .parse()
+        .unwrap_or(ListenAddress::Tcp(([127, 0, 0, 1], 6432).into()))
+}
+
+/// Without a user file there is nothing to check a password against. Whoever leaves it at that
+/// on an address that other machines reach has to say so.
+fn authentication(
+    asked: Option<ClientAuthentication>,
+    users_file: Option<&Path>,
+    listen: &[ListenAddress],
+) -> Result<ClientAuthentication, ConfigProblem> {
+    match (asked, users_file) {
+        (None, None) => match listen.iter().find(|address| is_open(address)) {
+            Some(open) => Err(ConfigProblem::OpenTrust(open.clone())),
+            None => Ok(ClientAuthentication::Trust),
+        },
+        (None, Some(_)) => Ok(ClientAuthentication::ScramSha256),
+        (Some(ClientAuthentication::Md5), None) => Err(ConfigProblem::NoUsersFile("md5")),
+        (Some(ClientAuthentication::ScramSha256), None) => {
+            Err(ConfigProblem::NoUsersFile("scram-sha-256"))
+        }
+        (Some(asked), _) => Ok(asked),
+    }
+}
+
+/// Whether other machines can reach an address.
+fn is_open(address: &ListenAddress) -> bool {
+    match address {
+        ListenAddress::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        ListenAddress::Unix(_) => false,
+    }
+}
+
+fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database>, ConfigProblem> {
+    if sections.is_empty() {
+        return Err(ConfigProblem::NoDatabase);
+    }
+    let mut controls: HashMap<ServerAddress, (String, Control)> = HashMap::new();
+    let mut databases = Vec::with_capacity(sections.len());
+    for (name, section) in sections {
+        let database = database(&name, section)?;
+        match controls.get(&database.server) {
+            Some((first, control)) if *control != database.control => {
+                let (first, server) = (first.clone(), database.server);
+                return Err(ConfigProblem::ControlConflict {
+                    first,
+                    second: name,
+                    server,
+                });
+            }
+            Some(_) => {}
+            None => {
+                controls.insert(database.server.clone(), (name, database.control));
+            }
+        }
+        databases.push(database);
+    }
+    Ok(databases)
+}
+
+fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProblem> {
+    if name.is_empty() {
+        return Err(ConfigProblem::EmptyDatabaseName);
+    }
+    let control = control(name, &section)?;
+    Ok(Database {
+        name: (name != "*").then(|| name.to_owned()),
+        server: section.upstream.server,
+        server_database: section.upstream.database,
+        server_user: section.upstream.user,
+        server_password: section.upstream.password,
+        mode: section.mode.unwrap_or(defaults::MODE),
+        control,
+    })
+}
+
+fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProblem> {
+    let level =
+        |own: Option<NonZeroU32>, default| Mpl::at_least_one(own.map_or(default, NonZeroU32::get));
+    let min = level(section.min_mpl, defaults::MPL_MIN);
+    // Only a highest limit that somebody wrote can be too low.
+    let max = level(section.max_mpl, defaults::MPL_MAX.max(min.get()));
+    let bounds = Bounds::new(min, max).map_err(|error| ConfigProblem::Bounds {
+        database: name.to_owned(),
+        error,
+    })?;
+    let algorithm = section.control.unwrap_or(defaults::ALGORITHM);
+    let (key, start) = match (algorithm, section.start_mpl) {
+        (Algorithm::Fixed(_), Some(_)) => {
+            return Err(ConfigProblem::FixedStart {
+                database: name.to_owned(),
+            });
+        }
+        (Algorithm::Fixed(limit), None) => ("control = fixed:N, N", limit),
+        (_, Some(start)) => ("start_mpl", Mpl::at_least_one(start.get())),
+        (_, None) => ("start_mpl", bounds.clamp(default_start())),
+    };
+    if bounds.clamp(start) != start {
+        return Err(ConfigProblem::Start {
+            database: name.to_owned(),
+            key,
+            start,
+            bounds,
+        });
+    }
+    Ok(Control {
+        algorithm,
+        bounds,
+        start,
+    })
+}
+
+fn default_start() -> Mpl {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+    Mpl::at_least_one(processors.saturating_mul(defaults::MPL_START_PER_PROCESSOR))
+}
+
+#[cfg(test)]
+mod tests;

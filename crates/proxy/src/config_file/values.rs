@@ -1,0 +1,188 @@
+//! The values of the configuration that are written as strings, and what is allowed there.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use thiserror::Error;
+use tidegate_control::Mpl;
+
+use crate::config::{Algorithm, ClientAuthentication, ListenAddress, PoolMode, ServerAddress};
+use crate::upstream_url::UpstreamUrl;
+
+/// A value that is not among the allowed ones.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{value:?} is not {allowed}")]
+pub struct ValueError {
+    value: String,
+    allowed: &'static str,
+}
+
+impl ValueError {
+    fn new(value: &str, allowed: &'static str) -> ValueError {
+        ValueError {
+            value: value.to_owned(),
+            allowed,
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text.starts_with('/') {
+            return Ok(ListenAddress::Unix(text.into()));
+        }
+        text.parse().map(ListenAddress::Tcp).map_err(|_| {
+            let allowed = "an IP address with a port, as in 127.0.0.1:6432 or [::]:6432, \
+                           or the path of a Unix-domain socket, as in /run/tidegate/.s.PGSQL.6432";
+            ValueError::new(text, allowed)
+        })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Tcp(address) => address.fmt(formatter),
+            ListenAddress::Unix(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+impl FromStr for PoolMode {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "transaction" => Ok(PoolMode::Transaction),
+            "session" => Ok(PoolMode::Session),
+            _ => Err(ValueError::new(text, "transaction or session")),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let error = || {
+            let allowed = "hill-climbing, global-parabola, local-parabola or fixed:N \
+                           with N transactions, at least 1";
+            ValueError::new(text, allowed)
+        };
+        match text {
+            "hill-climbing" => Ok(Algorithm::HillClimbing),
+            "global-parabola" => Ok(Algorithm::GlobalParabola),
+            "local-parabola" => Ok(Algorithm::LocalParabola),
+            _ => {
+                let level = text.strip_prefix("fixed:").ok_or_else(error)?;
+                let level: NonZeroU32 = level.parse().map_err(|_| error())?;
+                Ok(Algorithm::Fixed(Mpl::at_least_one(level.get())))
+            }
+        }
+    }
+}
+
+impl FromStr for ClientAuthentication {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "trust" => Ok(ClientAuthentication::Trust),
+            "md5" => Ok(ClientAuthentication::Md5),
+            "scram-sha-256" => Ok(ClientAuthentication::ScramSha256),
+            _ => Err(ValueError::new(text, "trust, md5 or scram-sha-256")),
+        }
+    }
+}
+
+/// A length of time above zero: `30s`, `500ms`, `1m 30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl FromStr for Period {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match humantime::parse_duration(text) {
+            Ok(duration) if !duration.is_zero() => Ok(Period(duration)),
+            _ => Err(ValueError::new(
+                text,
+                "a time above zero with its unit, as in 30s or 500ms",
+            )),
+        }
+    }
+}
+
+/// A [`Period`], or `none` for as long as it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience(pub Option<Duration>);
+
+impl FromStr for Patience {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text == "none" {
+            return Ok(Patience(None));
+        }
+        if let Ok(Period(duration)) = text.parse() {
+            return Ok(Patience(Some(duration)));
+        }
+        let allowed = "a time above zero with its unit, as in 30s or 500ms, or none";
+        Err(ValueError::new(text, allowed))
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Tcp(host, port) if host.contains(':') => {
+                write!(formatter, "[{host}]:{port}")
+            }
+            ServerAddress::Tcp(host, port) => write!(formatter, "{host}:{port}"),
+            ServerAddress::Unix(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+/// Where the admin interface listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminAddress(pub SocketAddr);
+
+impl FromStr for AdminAddress {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let allowed = "an IP address with a port, as in 127.0.0.1:9432";
+        text.parse()
+            .map(AdminAddress)
+            .map_err(|_| ValueError::new(text, allowed))
+    }
+}
+
+/// Makes types that are read from a string readable from a TOML string.
+macro_rules! deserialize_from_str {
+    ($($type:ty),*) => { $(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )* };
+}
+
+deserialize_from_str!(
+    AdminAddress,
+    ListenAddress,
+    PoolMode,
+    Algorithm,
+    ClientAuthentication,
+    Period,
+    Patience,
+    UpstreamUrl
+);

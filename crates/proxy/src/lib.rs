@@ -1,0 +1,260 @@
+//! The PostgreSQL proxy: clients on one side, a database server on the other, a gate between.
+//!
+//! [`start`] takes a checked [`config::Config`] and returns a [`Running`] proxy. Inside there are
+//!
+//! - event loops (`worker`), each with clients and upstream connections of its own;
+//! - one thread that runs the controllers (`regulation`);
+//! - one thread for `/metrics` and `/healthz` (`admin`).
+//!
+//! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
+//! `login`, `scram` and `handshake` for both kinds of login.
+
+pub mod admin;
+mod client;
+pub mod config;
+pub mod config_file;
+mod handshake;
+mod login;
+mod mailbox;
+pub mod metrics;
+mod net;
+mod pool;
+mod regulation;
+mod replies;
+pub mod scram;
+mod session;
+mod settings;
+mod shared;
+mod statements;
+mod upstream;
+mod upstream_url;
+pub mod users;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tidegate_gate::{Gate, Limits};
+
+use config::{Config, ListenAddress, ServerAddress};
+use mailbox::{Letter, Mailbox};
+use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
+use net::Listener;
+use regulation::{Regulated, Regulation};
+use shared::{Server, Shared};
+use worker::Worker;
+
+/// Why a proxy does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; is another process using it?")]
+    Listen {
+        /// The address.
+        address: ListenAddress,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A server's name has no address.
+    #[error("cannot find the database server {server}: {source}; check the upstream's host name")]
+    Resolve {
+        /// The server.
+        server: ServerAddress,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// More event loops than cancel keys can name.
+    #[error("{0} threads are too many; at most {max} are possible", max = worker::WORKERS_MAX)]
+    Threads(usize),
+    /// The admin interface does not start.
+    #[error(transparent)]
+    Admin(#[from] admin::AdminError),
+    /// The journal cannot be written, or threads or polls cannot be had.
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A proxy at work. Dropping it stops it at once; [`Running::shutdown`] lets transactions finish.
+pub struct Running {
+    addresses: Vec<ListenAddress>,
+    unix_paths: Vec<PathBuf>,
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    metrics: Arc<MetricsSource>,
+    admin: Option<admin::AdminHandle>,
+    regulation: Option<Regulation>,
+}
+
+/// Starts a proxy; it serves when this returns.
+///
+/// # Errors
+/// See [`StartError`].
+pub fn start(config: Config) -> Result<Running, StartError> {
+    if config.threads > worker::WORKERS_MAX {
+        return Err(StartError::Threads(config.threads));
+    }
+    let (listeners, addresses) = listen(&config.listen)?;
+    let unix_paths = addresses.iter().filter_map(unix_path).collect();
+    let (servers, server_of, regulated) = servers(&config)?;
+    let polls: Vec<_> =
+        (0..config.threads.max(1)).map(|_| mio::Poll::new()).collect::<io::Result<_>>()?;
+    let mailboxes = polls
+        .iter()
+        .map(|poll| Ok(Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), worker::mailbox_token())?))))
+        .collect::<io::Result<_>>()?;
+    let counters: Vec<_> = polls.iter().map(|_| Arc::new(WorkerCounters::default())).collect();
+    let server_metrics = servers
+        .iter()
+        .zip(&regulated)
+        .map(|(server, regulated): (&Server, &Regulated)| ServerMetrics {
+            name: regulated.name.clone(),
+            gate: server.gate.clone(),
+            decisions: Arc::clone(&regulated.decisions),
+        })
+        .collect();
+    let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
+    let admin_listen = config.admin_listen;
+    let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
+    let mut running = Running {
+        addresses,
+        unix_paths,
+        shared: Arc::clone(&shared),
+        workers: Vec::new(),
+        admin: admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?,
+        regulation: Some(Regulation::start(Arc::clone(&shared), regulated)?),
+        metrics,
+    };
+    // The first worker accepts for all.
+    let mut listeners = Some(listeners);
+    for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
+        let mailbox = Arc::clone(&shared.mailboxes[index]);
+        let listeners = listeners.take().unwrap_or_default();
+        let worker =
+            Worker::new(index, Arc::clone(&shared), poll, mailbox, listeners, counters)?;
+        let name = format!("tidegate-{index}");
+        running.workers.push(std::thread::Builder::new().name(name).spawn(|| worker.run())?);
+    }
+    Ok(running)
+}
+
+fn unix_path(address: &ListenAddress) -> Option<PathBuf> {
+    match address {
+        ListenAddress::Unix(path) => Some(path.clone()),
+        ListenAddress::Tcp(_) => None,
+    }
+}
+
+/// Opens every listening socket; the addresses are those really taken.
+fn listen(wanted: &[ListenAddress]) -> Result<(Vec<Listener>, Vec<ListenAddress>), StartError> {
+    let mut opened = (Vec::new(), Vec::new());
+    for address in wanted {
+        let (listener, taken) = listen_on(address)
+            .map_err(|source| StartError::Listen { address: address.clone(), source })?;
+        opened.0.push(listener);
+        opened.1.push(taken);
+    }
+    Ok(opened)
+}
+
+fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
+    match address {
+        ListenAddress::Tcp(address) => {
+            let listener = mio::net::TcpListener::bind(*address)?;
+            let taken = ListenAddress::Tcp(listener.local_addr()?);
+            Ok((Listener::Tcp(listener), taken))
+        }
+        ListenAddress::Unix(path) => {
+            let listener = mio::net::UnixListener::bind(path)?;
+            Ok((Listener::Unix(listener), address.clone()))
+        }
+    }
+}
+
+/// A gate for each distinct server, and for each database the index of its server.
+fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>), StartError> {
+    let (mut servers, mut server_of, mut regulated) = (Vec::<Server>::new(), Vec::new(), Vec::new());
+    for database in &config.databases {
+        let known = servers.iter().position(|server| server.address == database.server);
+        if let Some(index) = known {
+            server_of.push(index);
+            continue;
+        }
+        let limits = Limits {
+            mpl: regulation::controller(&database.control).start(),
+            waiting_max: config.waiting_max,
+        };
+        let gate = Gate::new(limits, Instant::now());
+        let server = Server::new(database.server.clone(), gate)
+            .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
+        server_of.push(servers.len());
+        regulated.push(Regulated {
+            name: database.server.to_string(),
+            control: database.control,
+            decisions: Arc::new(Decisions::default()),
+        });
+        servers.push(server);
+    }
+    Ok((servers, server_of, regulated))
+}
+
+impl Running {
+    /// Where clients can connect, with the ports really taken.
+    #[must_use]
+    pub fn local_addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// Where `/metrics` is served.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(admin::AdminHandle::address)
+    }
+
+    /// Takes no new transactions, lets running ones finish within `grace`, and returns when
+    /// everything has stopped.
+    pub fn shutdown(mut self, grace: Duration) {
+        self.stop(grace);
+    }
+
+    /// Ends the grace time of a shutdown that runs on another thread.
+    #[must_use]
+    pub fn stop_now(&self) -> impl Fn() + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || tell_all(&shared, Duration::ZERO)
+    }
+
+    fn stop(&mut self, grace: Duration) {
+        self.metrics.begin_shutdown();
+        tell_all(&self.shared, grace);
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("an event loop panicked");
+            }
+        }
+        self.regulation = None;
+        self.admin = None;
+        for path in self.unix_paths.drain(..) {
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove the listening socket");
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+fn tell_all(shared: &Shared, grace: Duration) {
+    let deadline = Instant::now() + grace;
+    for mailbox in &shared.mailboxes {
+        mailbox.post(Letter::Shutdown { deadline });
+    }
+}

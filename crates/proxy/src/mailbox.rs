@@ -1,0 +1,68 @@
+//! What reaches a worker from outside its event loop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use tidegate_wire::startup::CancelKey;
+
+use crate::net::Stream;
+
+/// A message to a worker.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// The ticket of the client in this slot can be claimed.
+    Admitted { client: usize },
+    /// A client was accepted for this worker.
+    Accepted(Stream),
+    /// Somebody wants the query of this client cancelled.
+    Cancel(CancelKey),
+    /// Stop: no new clients; transactions may run until `deadline`.
+    Shutdown { deadline: Instant },
+}
+
+/// A worker's mailbox. Posting wakes the worker only when it sleeps, so that a hand-over inside a
+/// busy loop costs no system call.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    letters: Mutex<Vec<Letter>>,
+    asleep: AtomicBool,
+    waker: mio::Waker,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: mio::Waker) -> Mailbox {
+        Mailbox { letters: Mutex::default(), asleep: AtomicBool::new(false), waker }
+    }
+
+    pub(crate) fn post(&self, letter: Letter) {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+        if self.asleep.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            // The loop's periodic sweep reads the mailbox too, so the letter is late, not lost.
+            tracing::warn!(%error, "could not wake a worker");
+        }
+    }
+
+    /// Announces that the worker is about to sleep; false if there is a letter to read first.
+    pub(crate) fn sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let empty = self.letters.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !empty {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        empty
+    }
+
+    /// Announces that the worker is up and will read its letters before it sleeps again.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Moves all letters into `into`, which is empty and keeps its memory.
+    pub(crate) fn take(&self, into: &mut Vec<Letter>) {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *letters, into);
+    }
+}

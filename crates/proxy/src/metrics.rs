@@ -1,0 +1,657 @@
+//! What the proxy tells about itself, and its text form for Prometheus.
+//!
+//! Nothing is recorded here but the workers' counters: limits, queues and durations are read from
+//! the gates when somebody asks. A metrics library would be a second copy of all this, filled at
+//! every request only to be written out once, so the text format (version 0.0.4) is written
+//! directly.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tidegate_control::Reason;
+use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
+
+/// Upper bounds of the histograms' buckets, microseconds.
+const BOUNDS_US: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000, 60_000_000,
+];
+
+/// What one worker counts. Only that worker changes them, so a cache line is never fought over.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkerCounters {
+    /// Clients connected now.
+    pub clients: AtomicU64,
+    /// Upstream connections now, idle, busy or being established.
+    pub upstreams_open: AtomicU64,
+    /// Upstream connections that no client holds now.
+    pub upstreams_idle: AtomicU64,
+    /// Upstream connections that a client holds now.
+    pub upstreams_busy: AtomicU64,
+    /// Client connections accepted.
+    pub connections_accepted: AtomicU64,
+    /// Logins refused: wrong password, unknown user or database.
+    pub logins_failed: AtomicU64,
+    /// Client connections closed because of what they sent.
+    pub protocol_errors: AtomicU64,
+    /// Upstream connections established.
+    pub upstream_connects: AtomicU64,
+    /// Upstream connections that could not be established.
+    pub upstream_connect_failures: AtomicU64,
+    /// Cancel requests received.
+    pub cancel_requests: AtomicU64,
+    /// Clients that vanished inside a transaction.
+    pub clients_lost: AtomicU64,
+    /// Statements the proxy prepared by itself on an upstream connection that lacked them.
+    pub statements_prepared: AtomicU64,
+    /// Bytes read from clients.
+    pub bytes_from_clients: AtomicU64,
+    /// Bytes read from servers.
+    pub bytes_from_servers: AtomicU64,
+}
+
+/// One number of [`WorkerCounters`] on the page: summed over the workers.
+struct WorkerMetric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    of: fn(&WorkerCounters) -> &AtomicU64,
+}
+
+const WORKER_METRICS: [WorkerMetric; 14] = [
+    WorkerMetric {
+        name: "tidegate_clients",
+        kind: Kind::Gauge,
+        help: "Clients connected.",
+        of: |worker| &worker.clients,
+    },
+    WorkerMetric {
+        name: "tidegate_upstreams_open",
+        kind: Kind::Gauge,
+        help: "Upstream connections, idle, busy or being established.",
+        of: |worker| &worker.upstreams_open,
+    },
+    WorkerMetric {
+        name: "tidegate_upstreams_idle",
+        kind: Kind::Gauge,
+        help: "Upstream connections that no client holds.",
+        of: |worker| &worker.upstreams_idle,
+    },
+    WorkerMetric {
+        name: "tidegate_upstreams_busy",
+        kind: Kind::Gauge,
+        help: "Upstream connections that a client holds.",
+        of: |worker| &worker.upstreams_busy,
+    },
+    WorkerMetric {
+        name: "tidegate_connections_accepted_total",
+        kind: Kind::Counter,
+        help: "Client connections accepted.",
+        of: |worker| &worker.connections_accepted,
+    },
+    WorkerMetric {
+        name: "tidegate_logins_failed_total",
+        kind: Kind::Counter,
+        help: "Logins refused: wrong password, unknown user or database.",
+        of: |worker| &worker.logins_failed,
+    },
+    WorkerMetric {
+        name: "tidegate_protocol_errors_total",
+        kind: Kind::Counter,
+        help: "Client connections closed because of what they sent.",
+        of: |worker| &worker.protocol_errors,
+    },
+    WorkerMetric {
+        name: "tidegate_upstream_connects_total",
+        kind: Kind::Counter,
+        help: "Upstream connections established.",
+        of: |worker| &worker.upstream_connects,
+    },
+    WorkerMetric {
+        name: "tidegate_upstream_connect_failures_total",
+        kind: Kind::Counter,
+        help: "Upstream connections that could not be established.",
+        of: |worker| &worker.upstream_connect_failures,
+    },
+    WorkerMetric {
+        name: "tidegate_cancel_requests_total",
+        kind: Kind::Counter,
+        help: "Cancel requests received.",
+        of: |worker| &worker.cancel_requests,
+    },
+    WorkerMetric {
+        name: "tidegate_clients_lost_total",
+        kind: Kind::Counter,
+        help: "Clients that vanished inside a transaction.",
+        of: |worker| &worker.clients_lost,
+    },
+    WorkerMetric {
+        name: "tidegate_statements_prepared_total",
+        kind: Kind::Counter,
+        help: "Statements the proxy prepared by itself on an upstream connection.",
+        of: |worker| &worker.statements_prepared,
+    },
+    WorkerMetric {
+        name: "tidegate_bytes_from_clients_total",
+        kind: Kind::Counter,
+        help: "Bytes read from clients.",
+        of: |worker| &worker.bytes_from_clients,
+    },
+    WorkerMetric {
+        name: "tidegate_bytes_from_servers_total",
+        kind: Kind::Counter,
+        help: "Bytes read from servers.",
+        of: |worker| &worker.bytes_from_servers,
+    },
+];
+
+/// How often each rule chose a server's limit.
+#[derive(Debug, Default)]
+pub struct Decisions(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Decisions {
+    /// Counts one decision.
+    pub fn count(&self, reason: &Reason) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(reason_kind(reason)).or_default() += 1;
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The rule behind a decision, without its numbers.
+#[must_use]
+pub fn reason_kind(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Fixed => "fixed",
+        Reason::Concurrency { .. } => "concurrency",
+        Reason::NothingCompleted => "nothing_completed",
+        Reason::First => "first",
+        Reason::Climb(_) => "climb",
+        Reason::Descend(_) => "descend",
+        Reason::Back(_) => "back",
+        Reason::Rest { .. } => "rest",
+        Reason::Moved { .. } => "moved",
+        Reason::Apex { .. } => "apex",
+        Reason::Capped { .. } => "capped",
+        Reason::Wiggle(_) => "wiggle",
+    }
+}
+
+/// One database server, as metrics see it.
+#[derive(Debug)]
+pub struct ServerMetrics {
+    /// `host:port` or the socket's path.
+    pub name: String,
+    /// Its gate.
+    pub gate: Gate,
+    /// The decisions about its limit.
+    pub decisions: Arc<Decisions>,
+}
+
+/// Where the admin interface finds what it shows.
+#[derive(Debug)]
+pub struct MetricsSource {
+    servers: Vec<ServerMetrics>,
+    workers: Vec<Arc<WorkerCounters>>,
+    shutting_down: AtomicBool,
+}
+
+impl MetricsSource {
+    /// The source of a proxy that is serving.
+    #[must_use]
+    pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
+        MetricsSource {
+            servers,
+            workers,
+            shutting_down: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on the proxy is in its grace time: it finishes what runs and takes nothing new.
+    pub fn begin_shutdown(&self) {
+        self.shutting_down.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`MetricsSource::begin_shutdown`] was called.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Relaxed)
+    }
+
+    /// All metrics in Prometheus' text format.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut page = Page(String::with_capacity(16 * 1024));
+        self.gates(&mut page);
+        self.decisions(&mut page);
+        for metric in &WORKER_METRICS {
+            page.family(metric.name, metric.kind, metric.help);
+            let values = self.workers.iter().map(|worker| (metric.of)(worker));
+            let sum: u64 = values.map(|value| value.load(Ordering::Relaxed)).sum();
+            page.sample(metric.name, &[], sum);
+        }
+        process(&mut page);
+        page.0
+    }
+
+    fn gates(&self, page: &mut Page) {
+        let servers: Vec<(&str, Snapshot)> = self
+            .servers
+            .iter()
+            .map(|server| (&*server.name, server.gate.snapshot()))
+            .collect();
+        for (name, kind, help, of) in GATE_METRICS {
+            page.family(name, kind, help);
+            for (server, snapshot) in &servers {
+                page.sample(name, &[("server", server)], of(snapshot));
+            }
+        }
+        let name = "tidegate_transactions_total";
+        page.family(name, Kind::Counter, "Transactions that ended, by outcome.");
+        for_each_class(&servers, |server, class, totals| {
+            let ended = [
+                ("completed", totals.completions),
+                ("failed", totals.failures),
+            ];
+            for (outcome, count) in ended {
+                let labels = [("server", server), ("class", class), ("outcome", outcome)];
+                page.sample(name, &labels, count);
+            }
+        });
+        for (name, help, of) in DURATION_METRICS {
+            page.family(name, Kind::Histogram, help);
+            for_each_class(&servers, |server, class, totals| {
+                page.histogram(name, &[("server", server), ("class", class)], of(totals));
+            });
+        }
+    }
+
+    fn decisions(&self, page: &mut Page) {
+        let name = "tidegate_limit_decisions_total";
+        page.family(
+            name,
+            Kind::Counter,
+            "Decisions about the limit, by the rule that made them.",
+        );
+        for server in &self.servers {
+            for (reason, count) in server.decisions.counts() {
+                page.sample(name, &[("server", &server.name), ("reason", reason)], count);
+            }
+        }
+    }
+}
+
+type GateMetric = (&'static str, Kind, &'static str, fn(&Snapshot) -> u64);
+
+const GATE_METRICS: [GateMetric; 6] = [
+    (
+        "tidegate_limit",
+        Kind::Gauge,
+        "Transactions allowed inside the database at once.",
+        |gate| gate.limit.get().into(),
+    ),
+    (
+        "tidegate_permits_out",
+        Kind::Gauge,
+        "Transactions inside the database.",
+        |gate| gate.outstanding.into(),
+    ),
+    (
+        "tidegate_waiting",
+        Kind::Gauge,
+        "Transactions in the queue.",
+        |gate| gate.waiting as u64,
+    ),
+    (
+        "tidegate_refused_total",
+        Kind::Counter,
+        "Transactions refused because the queue was full.",
+        |gate| gate.refused,
+    ),
+    (
+        "tidegate_expired_total",
+        Kind::Counter,
+        "Transactions whose deadline passed in the queue.",
+        |gate| gate.expired,
+    ),
+    (
+        "tidegate_withdrawn_total",
+        Kind::Counter,
+        "Transactions cancelled or abandoned in the queue.",
+        |gate| gate.withdrawn,
+    ),
+];
+
+type DurationMetric = (
+    &'static str,
+    &'static str,
+    fn(&ClassTotals) -> &DurationTotals,
+);
+
+const DURATION_METRICS: [DurationMetric; 2] = [
+    (
+        "tidegate_queue_seconds",
+        "Time transactions waited for their permit.",
+        |class| &class.in_queue,
+    ),
+    (
+        "tidegate_database_seconds",
+        "Time transactions held their permit.",
+        |class| &class.in_database,
+    ),
+];
+
+fn for_each_class(
+    servers: &[(&str, Snapshot)],
+    mut write: impl FnMut(&str, &'static str, &ClassTotals),
+) {
+    for (server, snapshot) in servers {
+        for (class, totals) in Class::ALL.iter().zip(&snapshot.classes) {
+            write(server, class.name(), totals);
+        }
+    }
+}
+
+fn process(page: &mut Page) {
+    page.family(
+        "tidegate_build_info",
+        Kind::Gauge,
+        "Always 1; the version is the label.",
+    );
+    page.sample(
+        "tidegate_build_info",
+        &[("version", env!("CARGO_PKG_VERSION"))],
+        1,
+    );
+
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu = Duration::try_from(cpu).unwrap_or_default();
+    let name = "process_cpu_seconds_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "User and system CPU time spent, seconds.",
+    );
+    page.sample(name, &[], cpu.as_secs_f64());
+
+    if let Some(bytes) = resident_memory() {
+        let name = "process_resident_memory_bytes";
+        page.family(name, Kind::Gauge, "Resident memory.");
+        page.sample(name, &[], bytes);
+    }
+}
+
+/// This process's resident memory in bytes; `None` without `/proc`.
+fn resident_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A metrics page being written. Writing to a `String` cannot fail.
+struct Page(String);
+
+impl Page {
+    /// Begins a family; its samples follow before the next family begins.
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.0, "{label}=\"{}\"", escaped(text));
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], totals: &DurationTotals) {
+        let bucket = format!("{name}_bucket");
+        for bound in BOUNDS_US.map(Duration::from_micros) {
+            let le = bound.as_secs_f64().to_string();
+            let labels = [labels, &[("le", &le)]].concat();
+            self.sample(&bucket, &labels, totals.count_within(bound));
+        }
+        self.sample(
+            &bucket,
+            &[labels, &[("le", "+Inf")]].concat(),
+            totals.count(),
+        );
+        self.sample(&format!("{name}_sum"), labels, totals.sum_s());
+        self.sample(&format!("{name}_count"), labels, totals.count());
+    }
+}
+
+/// A label's value with `\`, `"` and line ends escaped.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, HashMap};
+    use std::time::Instant;
+    use tidegate_control::{Change, Mpl};
+    use tidegate_gate::{Admission, Limits, Outcome, Request, Waker};
+
+    /// Reads a page as strictly as the format's description is written: every sample belongs to
+    /// the family announced last, no family and no sample comes twice.
+    fn read(page: &str) -> BTreeMap<String, String> {
+        let mut samples = BTreeMap::new();
+        let mut kinds = HashMap::new();
+        let mut family = ("", "");
+        for line in page.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                family = (help.split_once(' ').unwrap().0, "");
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert_eq!(name, family.0);
+                assert_eq!(kinds.insert(name, kind), None, "{name} twice");
+                family = (name, kind);
+            } else {
+                let (key, value) = line.rsplit_once(' ').unwrap();
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                let name = key.split('{').next().unwrap();
+                let rest = name.strip_prefix(family.0).unwrap();
+                let suffixes: &[&str] = match family.1 {
+                    "histogram" => &["_bucket", "_sum", "_count"],
+                    _ => &[""],
+                };
+                assert!(suffixes.contains(&rest), "{line}");
+                assert_eq!(family.1 == "counter", name.ends_with("_total"), "{line}");
+                assert_eq!(
+                    samples.insert(key.into(), value.into()),
+                    None,
+                    "{line} twice"
+                );
+            }
+        }
+        samples
+    }
+
+    fn gate(mpl: u32, now: Instant) -> Gate {
+        Gate::new(
+            Limits {
+                mpl: Mpl::at_least_one(mpl),
+                waiting_max: 1,
+            },
+            now,
+        )
+    }
+
+    fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<Decisions>) {
+        let decisions = Arc::new(Decisions::default());
+        let workers = [Arc::new(WorkerCounters::default()), Arc::default()];
+        let first = Arc::clone(&workers[0]);
+        workers[1].clients.store(2, Ordering::Relaxed);
+        let server = ServerMetrics {
+            name: name.into(),
+            gate,
+            decisions: Arc::clone(&decisions),
+        };
+        (
+            MetricsSource::new(vec![server], workers.into()),
+            first,
+            decisions,
+        )
+    }
+
+    #[test]
+    fn what_passed_the_gate_is_on_the_page() {
+        let start = Instant::now();
+        let gate = gate(1, start);
+        let waker: Waker = Arc::new(|_| {});
+        let request = |class| Request {
+            class,
+            deadline: None,
+            token: 0,
+            waker: &waker,
+        };
+        let Admission::Granted(first) = gate.request(&request(Class::Normal), start) else {
+            panic!("a free permit was not granted")
+        };
+        let Admission::Queued(second) = gate.request(&request(Class::High), start) else {
+            panic!("a second permit at a limit of one")
+        };
+        assert!(matches!(
+            gate.request(&request(Class::High), start),
+            Admission::Refused(_)
+        ));
+        let (source, ..) = source("db:5432", gate);
+
+        let page = read(&source.page());
+        assert_eq!(page["tidegate_limit{server=\"db:5432\"}"], "1");
+        assert_eq!(page["tidegate_permits_out{server=\"db:5432\"}"], "1");
+        assert_eq!(page["tidegate_waiting{server=\"db:5432\"}"], "1");
+        assert_eq!(page["tidegate_refused_total{server=\"db:5432\"}"], "1");
+
+        drop(second);
+        first.finish(Outcome::Completed, start + Duration::from_millis(20));
+        let page = read(&source.page());
+        assert_eq!(page["tidegate_permits_out{server=\"db:5432\"}"], "0");
+        assert_eq!(page["tidegate_waiting{server=\"db:5432\"}"], "0");
+        assert_eq!(page["tidegate_withdrawn_total{server=\"db:5432\"}"], "1");
+        let transactions = |class: &str, outcome: &str| {
+            let labels = format!("server=\"db:5432\",class=\"{class}\",outcome=\"{outcome}\"");
+            page[&format!("tidegate_transactions_total{{{labels}}}")].as_str()
+        };
+        assert_eq!(transactions("normal", "completed"), "1");
+        assert_eq!(transactions("normal", "failed"), "0");
+        assert_eq!(transactions("high", "completed"), "0");
+
+        let labels = "server=\"db:5432\",class=\"normal\"";
+        let of = |name: &str| page[&format!("tidegate_{name}{{{labels}}}")].as_str();
+        let within = |le: &str| {
+            let labels = format!("{labels},le=\"{le}\"");
+            page[&format!("tidegate_database_seconds_bucket{{{labels}}}")].as_str()
+        };
+        assert_eq!(["0.0001", "0.01"].map(within), ["0", "0"]);
+        assert_eq!(["0.025", "60", "+Inf"].map(within), ["1", "1", "1"]);
+        assert_eq!(of("database_seconds_count"), "1");
+        assert_eq!(of("database_seconds_sum"), "0.02");
+        assert_eq!(of("queue_seconds_count"), "1");
+    }
+
+    #[test]
+    fn workers_are_summed_and_decisions_counted() {
+        let (source, worker, decisions) = source("db:1", gate(4, Instant::now()));
+        worker.clients.fetch_add(3, Ordering::Relaxed);
+        worker.bytes_from_servers.fetch_add(7, Ordering::Relaxed);
+        decisions.count(&Reason::First);
+        decisions.count(&Reason::Climb(Change {
+            throughput: 0.1,
+            limit: 0.2,
+        }));
+        decisions.count(&Reason::Climb(Change {
+            throughput: 0.3,
+            limit: 0.2,
+        }));
+
+        let page = read(&source.page());
+        assert_eq!(page["tidegate_clients"], "5");
+        assert_eq!(page["tidegate_bytes_from_servers_total"], "7");
+        assert_eq!(
+            page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"first\"}"],
+            "1"
+        );
+        assert_eq!(
+            page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"climb\"}"],
+            "2"
+        );
+    }
+
+    #[test]
+    fn every_worker_counter_has_its_own_metric() {
+        let worker = WorkerCounters::default();
+        for metric in &WORKER_METRICS {
+            assert_eq!(
+                (metric.of)(&worker).fetch_add(1, Ordering::Relaxed),
+                0,
+                "{}",
+                metric.name
+            );
+        }
+        assert!(
+            !format!("{worker:?}").contains(": 0"),
+            "a counter without a metric: {worker:?}"
+        );
+    }
+
+    #[test]
+    fn the_process_is_on_the_page() {
+        let (source, ..) = source("db:1", gate(4, Instant::now()));
+        let page = read(&source.page());
+        let version = concat!(
+            "tidegate_build_info{version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"}"
+        );
+        assert_eq!(page[version], "1");
+        let number = |name: &str| page[name].parse::<f64>().unwrap();
+        assert!(number("process_resident_memory_bytes") > 100_000.0);
+        assert!(number("process_cpu_seconds_total") > 0.0);
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let (source, ..) = source("/run/\"a\\b\n", gate(4, Instant::now()));
+        let page = source.page();
+        assert!(
+            page.contains("tidegate_limit{server=\"/run/\\\"a\\\\b\\n\"} 4\n"),
+            "{page}"
+        );
+    }
+}

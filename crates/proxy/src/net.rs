@@ -1,0 +1,240 @@
+//! Sockets of either family, and bytes that could not be written at once.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+
+/// A stream socket, TCP or Unix-domain.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Begins to connect; the socket becomes writable when it is done or has failed.
+    pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
+        let stream = TcpStream::connect(address)?;
+        // Messages are batched here already; waiting for more to send only adds latency.
+        stream.set_nodelay(true)?;
+        Ok(Stream::Tcp(stream))
+    }
+
+    /// Connects to a Unix-domain socket.
+    pub(crate) fn connect_unix(path: &Path) -> io::Result<Stream> {
+        Ok(Stream::Unix(UnixStream::connect(path)?))
+    }
+
+    /// The outcome of a connection attempt, once the socket has become writable.
+    pub(crate) fn connected(&self) -> io::Result<()> {
+        let error = match self {
+            Stream::Tcp(stream) => stream.take_error()?,
+            Stream::Unix(stream) => stream.take_error()?,
+        };
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Watches for reading and writing, edge-triggered, for as long as the socket lives.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Stream::Tcp(stream) => stream.register(registry, token, interest),
+            Stream::Unix(stream) => stream.register(registry, token, interest),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A listening socket, TCP or Unix-domain.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    pub(crate) fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Listener::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
+        }
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Unix(listener) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    /// This many bytes; `more` says that the buffer was filled, so there may be others.
+    Bytes { count: usize, more: bool },
+    /// Nothing now.
+    Nothing,
+    /// The peer will send no more, or the connection is broken.
+    Closed,
+}
+
+/// Reads once into `buffer`.
+///
+/// A read that does not fill the buffer has emptied the socket (epoll(7), question 9), so no
+/// second read is needed to learn that.
+pub(crate) fn read_once(stream: &mut Stream, buffer: &mut [u8]) -> ReadOutcome {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return ReadOutcome::Closed,
+            Ok(count) => return ReadOutcome::Bytes { count, more: count == buffer.len() },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadOutcome::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return ReadOutcome::Closed,
+        }
+    }
+}
+
+/// A buffer larger than this is given back once it is empty.
+const KEPT_CAPACITY: usize = 4096;
+
+/// Empties `buffer`, and keeps its memory only if that is little.
+pub(crate) fn reset(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT_CAPACITY {
+        *buffer = Vec::new();
+    } else {
+        buffer.clear();
+    }
+}
+
+/// Bytes that the socket did not take yet.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Writes `bytes` after what is waiting already, at once as far as the socket takes it.
+    pub(crate) fn send(&mut self, stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_empty() {
+            self.bytes.extend_from_slice(bytes);
+            return self.flush(stream);
+        }
+        let sent = write_some(stream, bytes)?;
+        self.bytes.extend_from_slice(&bytes[sent..]);
+        Ok(())
+    }
+
+    /// Writes what is waiting, as far as the socket takes it.
+    pub(crate) fn flush(&mut self, stream: &mut Stream) -> io::Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.sent += write_some(stream, &self.bytes[self.sent..])?;
+        if self.sent == self.bytes.len() {
+            self.sent = 0;
+            reset(&mut self.bytes);
+        }
+        Ok(())
+    }
+}
+
+fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// Collects what a batch of messages sends on, so that it leaves by one write.
+///
+/// As long as every message is passed on unchanged, the output is one run of the input and nothing
+/// is copied. The first change copies what was collected into `spilled`, and the rest follows.
+#[derive(Debug)]
+pub(crate) struct Gather<'a> {
+    input: &'a [u8],
+    run: std::ops::Range<usize>,
+    spilled: Vec<u8>,
+}
+
+impl<'a> Gather<'a> {
+    /// Collects from `input`; `spill` is an empty buffer to reuse.
+    pub(crate) fn new(input: &'a [u8], spill: Vec<u8>) -> Self {
+        Gather { input, run: 0..0, spilled: spill }
+    }
+
+    /// Passes on `input[range]` unchanged.
+    pub(crate) fn pass(&mut self, range: std::ops::Range<usize>) {
+        if self.spilled.is_empty() {
+            if self.run.is_empty() {
+                self.run = range;
+                return;
+            }
+            if self.run.end == range.start {
+                self.run.end = range.end;
+                return;
+            }
+        }
+        let input = self.input;
+        self.spill().extend_from_slice(&input[range]);
+    }
+
+    /// The buffer to append changed messages to.
+    pub(crate) fn spill(&mut self) -> &mut Vec<u8> {
+        let run = std::mem::replace(&mut self.run, 0..0);
+        self.spilled.extend_from_slice(&self.input[run]);
+        &mut self.spilled
+    }
+
+    /// All that was collected.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.spilled.is_empty() { &self.input[self.run.clone()] } else { &self.spilled }
+    }
+
+    /// The spill buffer, empty again, for the next batch.
+    pub(crate) fn recycle(mut self) -> Vec<u8> {
+        self.spilled.clear();
+        self.spilled
+    }
+}

@@ -1,0 +1,237 @@
+//! Which replies an upstream connection still owes, and to whom.
+//!
+//! # Mechanism
+//!
+//! The protocol is a pipeline: the server answers messages in the order they were sent. Each
+//! message that will be answered leaves an entry here when it is sent, and the message that ends
+//! its answer takes the entry away. So at any moment the proxy knows whether the connection is
+//! quiet (nothing owed), which messages on the way are answers to the proxy's own messages and
+//! must not reach the client, and where an answer that the proxy owes by itself belongs.
+//!
+//! ```text
+//! sent:   Parse(own) Bind Execute Sync        owed: [OwnParse, Bind, Execute, Sync]
+//! back:   ParseComplete   -> swallowed        owed: [Bind, Execute, Sync]
+//!         BindComplete    -> passed on        owed: [Execute, Sync]
+//!         ErrorResponse   -> passed on        owed: [Sync]      (the server skips to the Sync)
+//!         ReadyForQuery   -> passed on        owed: []
+//! ```
+//!
+//! # Limits
+//!
+//! A server in copy-in mode ignores Sync, and a client may have sent one before it learns of the
+//! mode (protocol documentation, "COPY Operations"); hence the entry [`Owed::CopyEnd`], which is
+//! answered by nothing. A Sync that a client sends in the middle of its copy data, and then an
+//! error in that data, is the one sequence whose count is uncertain; the surplus ReadyForQuery
+//! then reaches an idle connection, which is closed for it.
+
+use std::collections::VecDeque;
+
+use tidegate_wire::backend::tag;
+
+/// Identifies a statement's definition; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StatementId(pub(crate) u64);
+
+/// A reply that is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// To a simple query or function call; ends with ReadyForQuery.
+    Query,
+    /// To a Sync; is ReadyForQuery.
+    Sync,
+    /// To the client's Parse; the statement, if it is a named one.
+    Parse(Option<StatementId>),
+    Bind,
+    Describe,
+    Execute,
+    Close,
+    /// Nothing: the client ended its copy data here.
+    CopyEnd,
+    /// To a simple query of the proxy's own; swallowed.
+    OwnQuery,
+    /// To a Sync of the proxy's own; swallowed.
+    OwnSync,
+    /// To a Parse the proxy sent; swallowed.
+    OwnParse(Option<StatementId>),
+    /// To a Close the proxy sent; swallowed.
+    OwnClose,
+    /// `ParseComplete`, by the proxy: the client's Parse was not sent on.
+    ProxyParse(StatementId),
+    /// `CloseComplete`, by the proxy: the client's Close was not sent on.
+    ProxyClose,
+}
+
+impl Owed {
+    /// Whether ReadyForQuery ends it.
+    fn ends_batch(self) -> bool {
+        matches!(self, Owed::Query | Owed::Sync | Owed::OwnQuery | Owed::OwnSync)
+    }
+
+    fn is_own(self) -> bool {
+        matches!(self, Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose)
+    }
+}
+
+/// What to do with a message from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Pass it on to the client.
+    Pass,
+    /// It answers the proxy.
+    Swallow,
+}
+
+/// The replies one upstream connection owes, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    owed: VecDeque<Owed>,
+    /// Extended-query messages were sent after the last Sync.
+    batch_open: bool,
+    /// The server skips everything until the next Sync.
+    skipping: bool,
+    /// The server waits for copy data, as far as we know.
+    copy_in: bool,
+}
+
+impl Replies {
+    /// Whether nothing is owed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// Whether the server skips messages until a Sync, because of an error before it.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// Whether the server waits for copy data.
+    pub(crate) fn is_copy_in(&self) -> bool {
+        self.copy_in
+    }
+
+    /// Whether the last message sent asks for a ReadyForQuery: the next one begins a new request.
+    pub(crate) fn is_batch_complete(&self) -> bool {
+        !self.skipping && !self.batch_open
+    }
+
+    /// Whether a query of the proxy's own is being answered.
+    pub(crate) fn is_own_query(&self) -> bool {
+        self.owed.front() == Some(&Owed::OwnQuery)
+    }
+
+    /// Notes that a message was sent, and what will answer it.
+    pub(crate) fn sent(&mut self, owed: Owed) {
+        match owed {
+            Owed::Sync | Owed::OwnSync if self.copy_in => return,
+            Owed::Sync | Owed::OwnSync => {
+                self.skipping = false;
+                self.batch_open = false;
+            }
+            _ if self.skipping => return,
+            Owed::Query | Owed::OwnQuery => self.batch_open = false,
+            Owed::CopyEnd => self.copy_in = false,
+            _ => self.batch_open = true,
+        }
+        self.owed.push_back(owed);
+    }
+
+    /// Takes the answers that the proxy gives by itself and whose turn it is.
+    pub(crate) fn take_proxy_answer(&mut self) -> Option<Owed> {
+        while let Some(Owed::CopyEnd) = self.owed.front() {
+            self.owed.pop_front();
+        }
+        match self.owed.front() {
+            Some(Owed::ProxyParse(_) | Owed::ProxyClose) => self.owed.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// Judges a message from the server. `dropped` is called with each entry that will not be
+    /// answered because of an error, the failed one included.
+    pub(crate) fn received(&mut self, tag: u8, mut dropped: impl FnMut(Owed)) -> Verdict {
+        let front = self.owed.front().copied();
+        let verdict = match front {
+            Some(owed) if owed.is_own() => Verdict::Swallow,
+            _ => Verdict::Pass,
+        };
+        match tag {
+            tag::READY_FOR_QUERY => self.end_batch(),
+            tag::ERROR => return self.fail(front, &mut dropped, verdict),
+            tag::COPY_IN => self.begin_copy_in(),
+            _ if answers(front, tag) => {
+                self.owed.pop_front();
+            }
+            _ => {}
+        }
+        verdict
+    }
+
+    /// ReadyForQuery ends the oldest batch; what stands before its end was never answered.
+    fn end_batch(&mut self) {
+        while let Some(owed) = self.owed.pop_front() {
+            if owed.ends_batch() {
+                break;
+            }
+        }
+    }
+
+    fn fail(
+        &mut self,
+        front: Option<Owed>,
+        dropped: &mut impl FnMut(Owed),
+        verdict: Verdict,
+    ) -> Verdict {
+        self.copy_in = false;
+        match front {
+            // The error is one message of the query's answer; ReadyForQuery follows.
+            Some(owed) if owed.ends_batch() => return verdict,
+            None => return verdict,
+            _ => {}
+        }
+        self.skipping = true;
+        while let Some(owed) = self.owed.front() {
+            if owed.ends_batch() {
+                self.skipping = false;
+                break;
+            }
+            dropped(*owed);
+            self.owed.pop_front();
+        }
+        // A failed Parse of ours means that the client's statement cannot run: it must know why.
+        if matches!(front, Some(Owed::OwnParse(_))) { Verdict::Pass } else { verdict }
+    }
+
+    /// The server ignores every Sync from here to the end of the copy data.
+    fn begin_copy_in(&mut self) {
+        let mut ended = false;
+        let mut position = 1;
+        while let Some(owed) = self.owed.get(position) {
+            match owed {
+                Owed::CopyEnd => {
+                    ended = true;
+                    break;
+                }
+                Owed::Sync | Owed::OwnSync => {
+                    self.owed.remove(position);
+                    self.batch_open = true;
+                }
+                _ => position += 1,
+            }
+        }
+        self.copy_in = !ended;
+    }
+}
+
+/// Whether a message of type `tag` is the last of the answer to `front`.
+fn answers(front: Option<Owed>, tag: u8) -> bool {
+    match front {
+        Some(Owed::Parse(_) | Owed::OwnParse(_)) => tag == tag::PARSE_COMPLETE,
+        Some(Owed::Bind) => tag == tag::BIND_COMPLETE,
+        Some(Owed::Close | Owed::OwnClose) => tag == tag::CLOSE_COMPLETE,
+        Some(Owed::Describe) => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
+        Some(Owed::Execute) => {
+            matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)
+        }
+        _ => false,
+    }
+}

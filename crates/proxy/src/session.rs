@@ -1,0 +1,371 @@
+//! Both ends of a relayed connection as the protocol sees them, without sockets.
+//!
+//! [`to_server`] takes a client's message and [`from_server`] the server's; both say what passes on
+//! and keep the account of what is owed. In session mode nothing is changed on the way; in
+//! transaction mode names of prepared statements are.
+
+use std::ops::Range;
+
+use tidegate_wire::backend::{self, TransactionStatus};
+use tidegate_wire::frame::{Frame, HEADER_LEN};
+use tidegate_wire::frontend::{self, BindNames, Target, tag};
+use tidegate_wire::Malformed;
+
+use crate::net::Gather;
+use crate::replies::{Owed, Replies, Verdict};
+use crate::settings::Settings;
+use crate::statements::{self, ClientStatements, Definitions, Prepared, Statement};
+
+/// What a client has set up, wherever its next transaction runs.
+#[derive(Debug, Default)]
+pub(crate) struct ClientSession {
+    pub(crate) statements: ClientStatements,
+    pub(crate) settings: Settings,
+}
+
+/// What is set up on an upstream connection, and what it still owes.
+#[derive(Debug)]
+pub(crate) struct ServerSession {
+    pub(crate) replies: Replies,
+    pub(crate) status: TransactionStatus,
+    /// An error reached the client in the running transaction.
+    pub(crate) failed: bool,
+    /// The error that answered a query of the proxy's own.
+    pub(crate) own_error: Option<Vec<u8>>,
+    pub(crate) settings: Settings,
+    prepared: Prepared,
+    /// The server's unnamed statement is this client's, or is known not to exist.
+    unnamed_is_current: bool,
+}
+
+impl ServerSession {
+    pub(crate) fn new() -> Self {
+        ServerSession {
+            replies: Replies::default(),
+            status: TransactionStatus::Idle,
+            failed: false,
+            own_error: None,
+            settings: Settings::default(),
+            prepared: Prepared::default(),
+            unnamed_is_current: false,
+        }
+    }
+
+    /// Whether what is sent next begins a new request while an earlier one is still answered.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        !self.replies.is_quiet() && self.replies.is_batch_complete() && !self.replies.is_copy_in()
+    }
+
+    /// A client takes the connection over.
+    pub(crate) fn begin_tenure(&mut self) {
+        self.failed = false;
+        self.own_error = None;
+        self.unnamed_is_current = false;
+    }
+}
+
+/// A client's message that cannot be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("unexpected message type {0:#04x}")]
+    UnexpectedTag(u8),
+    #[error("more than {} prepared statements", statements::CLIENT_STATEMENTS_MAX)]
+    TooManyStatements,
+}
+
+/// How statements are handled on the way to the server.
+pub(crate) enum Naming<'a> {
+    /// Session mode: names stay.
+    Kept,
+    /// Transaction mode: names are the proxy's.
+    Shared {
+        definitions: &'a mut Definitions,
+        /// Most statements on one upstream connection.
+        prepared_max: usize,
+    },
+}
+
+/// Passes one client message on. `at` is where it stands in the gather's input: all of it, or as
+/// much as has arrived of a long one.
+///
+/// # Errors
+/// The message is not one a client may send now; nothing was passed on.
+pub(crate) fn to_server(
+    frame: Frame,
+    at: Range<usize>,
+    input: &[u8],
+    client: &mut ClientSession,
+    server: &mut ServerSession,
+    naming: &mut Naming<'_>,
+    out: &mut Gather<'_>,
+) -> Result<(), Violation> {
+    if let Naming::Shared { definitions, prepared_max } = naming
+        && matches!(frame.tag, tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
+        && !server.replies.is_skipping()
+    {
+        let mut translation =
+            Translation { statements: &mut client.statements, server, prepared_max: *prepared_max, out };
+        let payload = &input[at.start + HEADER_LEN..at.end];
+        return match frame.tag {
+            tag::PARSE => translation.parse(at, payload, definitions),
+            tag::BIND => translation.bind(frame, at, payload),
+            tag::DESCRIBE => translation.describe(at, payload),
+            _ => translation.close(at, payload),
+        };
+    }
+    if let Some(owed) = owed_for(frame.tag)? {
+        server.replies.sent(owed);
+    }
+    if frame.tag == tag::QUERY {
+        client.statements.forget_unnamed();
+    }
+    out.pass(at);
+    Ok(())
+}
+
+/// What the server will answer to a message that is passed on as it is.
+fn owed_for(tag: u8) -> Result<Option<Owed>, Violation> {
+    Ok(Some(match tag {
+        tag::QUERY | tag::FUNCTION_CALL => Owed::Query,
+        tag::SYNC => Owed::Sync,
+        tag::PARSE => Owed::Parse(None),
+        tag::BIND => Owed::Bind,
+        tag::DESCRIBE => Owed::Describe,
+        tag::EXECUTE => Owed::Execute,
+        tag::CLOSE => Owed::Close,
+        tag::COPY_DONE | tag::COPY_FAIL => Owed::CopyEnd,
+        tag::COPY_DATA | tag::FLUSH => return Ok(None),
+        other => return Err(Violation::UnexpectedTag(other)),
+    }))
+}
+
+/// The messages that name statements, on their way to a shared connection.
+struct Translation<'a, 'b> {
+    statements: &'a mut ClientStatements,
+    server: &'a mut ServerSession,
+    prepared_max: usize,
+    out: &'a mut Gather<'b>,
+}
+
+impl Translation<'_, '_> {
+    fn parse(
+        &mut self,
+        at: Range<usize>,
+        payload: &[u8],
+        definitions: &mut Definitions,
+    ) -> Result<(), Violation> {
+        // A long unnamed Parse comes in pieces; its name is at the head.
+        if payload.first() == Some(&0) {
+            match frontend::parse(payload) {
+                Ok(parse) => self.statements.remember_unnamed(parse.definition),
+                Err(_) => self.statements.forget_unnamed(),
+            }
+            self.server.unnamed_is_current = true;
+            self.server.replies.sent(Owed::Parse(None));
+            self.out.pass(at);
+            return Ok(());
+        }
+        let parse = frontend::parse(payload)?;
+        if let Some(existing) = self.statements.get(parse.name).cloned() {
+            return Ok(self.parse_again(&existing));
+        }
+        if self.statements.is_full() {
+            return Err(Violation::TooManyStatements);
+        }
+        let statement = definitions.intern(parse.definition);
+        if self.server.prepared.touch(statement.id) {
+            self.server.replies.sent(Owed::ProxyParse(statement.id));
+        } else {
+            self.prepare(&statement, Owed::Parse(Some(statement.id)));
+        }
+        self.statements.insert(parse.name, statement);
+        Ok(())
+    }
+
+    /// The name is taken: the server itself says so when it sees its own name a second time.
+    fn parse_again(&mut self, existing: &Statement) {
+        self.ensure_prepared(existing);
+        frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
+        self.server.replies.sent(Owed::Parse(None));
+    }
+
+    fn bind(&mut self, frame: Frame, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
+        let names = frontend::bind_names(payload)?;
+        let statement = self.resolve(names.statement);
+        self.server.replies.sent(Owed::Bind);
+        let Some(statement) = statement else {
+            self.out.pass(at);
+            return Ok(());
+        };
+        let rest_len = frame.len - HEADER_LEN - names.encoded_len();
+        let rest = at.start + HEADER_LEN + names.encoded_len()..at.end;
+        let names = BindNames { portal: names.portal, statement: &statement };
+        frontend::encode_bind_head(self.out.spill(), names, rest_len);
+        self.out.pass(rest);
+        Ok(())
+    }
+
+    fn describe(&mut self, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
+        let (target, name) = frontend::target(payload)?;
+        let statement = match target {
+            Target::Statement => self.resolve(name),
+            Target::Portal => None,
+        };
+        self.server.replies.sent(Owed::Describe);
+        match statement {
+            Some(name) => frontend::encode_describe(self.out.spill(), target, &name),
+            None => self.out.pass(at),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
+        let (target, name) = frontend::target(payload)?;
+        match target {
+            Target::Statement if !name.is_empty() => {
+                // Others may use the server's statement; only this client's name for it goes.
+                self.statements.remove(name);
+                self.server.replies.sent(Owed::ProxyClose);
+            }
+            Target::Statement => {
+                self.statements.forget_unnamed();
+                self.server.unnamed_is_current = true;
+                self.server.replies.sent(Owed::Close);
+                self.out.pass(at);
+            }
+            Target::Portal => {
+                self.server.replies.sent(Owed::Close);
+                self.out.pass(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the statement the client calls `name` is on the connection; its name there,
+    /// where it differs. A name the proxy does not know may be one made by SQL's PREPARE.
+    fn resolve(&mut self, name: &[u8]) -> Option<Box<[u8]>> {
+        if name.is_empty() {
+            self.ensure_unnamed();
+            return None;
+        }
+        let statement = self.statements.get(name).cloned()?;
+        self.ensure_prepared(&statement);
+        Some(statement.server_name.clone())
+    }
+
+    fn ensure_prepared(&mut self, statement: &Statement) {
+        if !self.server.prepared.touch(statement.id) {
+            self.prepare(statement, Owed::OwnParse(Some(statement.id)));
+        }
+    }
+
+    fn prepare(&mut self, statement: &Statement, owed: Owed) {
+        if let Some(evicted) = self.server.prepared.evict(self.prepared_max) {
+            let name = statements::server_name(evicted);
+            frontend::encode_close(self.out.spill(), Target::Statement, &name);
+            self.server.replies.sent(Owed::OwnClose);
+        }
+        frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
+        self.server.prepared.insert(statement.id);
+        self.server.replies.sent(owed);
+    }
+
+    /// The connection's unnamed statement may be another client's: it must not run for this one.
+    fn ensure_unnamed(&mut self) {
+        if std::mem::replace(&mut self.server.unnamed_is_current, true) {
+            return;
+        }
+        match self.statements.unnamed() {
+            Some(definition) => {
+                frontend::encode_parse(self.out.spill(), b"", definition);
+                self.server.replies.sent(Owed::OwnParse(None));
+            }
+            None => {
+                frontend::encode_close(self.out.spill(), Target::Statement, b"");
+                self.server.replies.sent(Owed::OwnClose);
+            }
+        }
+    }
+}
+
+/// Judges one message of the server, and keeps the account of both sessions. `payload` holds as
+/// much as has arrived of a long message, and all of a short one. `client` is the one that holds
+/// the connection, if any does.
+pub(crate) fn from_server(
+    tag: u8,
+    payload: &[u8],
+    client: Option<&mut ClientSession>,
+    server: &mut ServerSession,
+) -> Result<Verdict, Malformed> {
+    let mut nobody = ClientSession::default();
+    let client = client.unwrap_or(&mut nobody);
+    let (statements, prepared) = (&mut client.statements, &mut server.prepared);
+    let verdict = server.replies.received(tag, |owed| take_back(owed, statements, prepared));
+    match (tag, verdict) {
+        (backend::tag::READY_FOR_QUERY, _) => {
+            server.status = backend::ready_for_query(payload)?;
+            client.statements.confirm();
+        }
+        (backend::tag::PARAMETER_STATUS, Verdict::Pass) => {
+            let (name, value) = backend::parameter_status(payload)?;
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            client.settings.report(&name, &value);
+            server.settings.report(&name, &value);
+        }
+        (backend::tag::COMMAND_COMPLETE, _) if deallocates_all(payload) => {
+            client.statements.clear();
+            server.prepared.clear();
+        }
+        (backend::tag::ERROR, Verdict::Pass) => server.failed = true,
+        (backend::tag::ERROR, Verdict::Swallow) => server.own_error = Some(payload.to_vec()),
+        _ => {}
+    }
+    Ok(verdict)
+}
+
+/// A message will not be answered: what it prepared does not exist.
+fn take_back(owed: Owed, statements: &mut ClientStatements, prepared: &mut Prepared) {
+    match owed {
+        Owed::Parse(Some(id)) => {
+            prepared.remove(id);
+            statements.take_back(id);
+        }
+        Owed::ProxyParse(id) => statements.take_back(id),
+        Owed::OwnParse(Some(id)) => prepared.remove(id),
+        Owed::Parse(None) | Owed::OwnParse(None) => statements.forget_unnamed(),
+        _ => {}
+    }
+}
+
+fn deallocates_all(payload: &[u8]) -> bool {
+    matches!(payload, b"DEALLOCATE ALL\0" | b"DISCARD ALL\0")
+}
+
+/// Gives the answers that are the proxy's to give and whose turn it is.
+pub(crate) fn answer_for_proxy(server: &mut ServerSession, out: &mut Gather<'_>) {
+    while let Some(owed) = server.replies.take_proxy_answer() {
+        out.spill().extend_from_slice(match owed {
+            Owed::ProxyClose => backend::CLOSE_COMPLETE,
+            _ => backend::PARSE_COMPLETE,
+        });
+    }
+}
+
+/// The messages that bring an abandoned connection back to rest; empty if it only has to be waited
+/// for. The caller sends a cancel request if something still runs.
+pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
+    if server.replies.is_copy_in() {
+        frontend::encode_copy_fail(out, b"the client has gone");
+        server.replies.sent(Owed::CopyEnd);
+    }
+    if !server.replies.is_batch_complete() {
+        out.extend_from_slice(frontend::SYNC);
+        server.replies.sent(Owed::OwnSync);
+    }
+    if server.replies.is_quiet() && server.status != TransactionStatus::Idle {
+        frontend::encode_query(out, b"ROLLBACK");
+        server.replies.sent(Owed::OwnQuery);
+    }
+}

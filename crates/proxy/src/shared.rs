@@ -1,0 +1,79 @@
+//! What all workers see.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_gate::Gate;
+
+use crate::config::{Config, Database, ServerAddress};
+use crate::mailbox::Mailbox;
+use crate::net::Stream;
+
+/// A database server and its gate.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: ServerAddress,
+    pub(crate) gate: Gate,
+    /// What the host name meant when it was last looked up.
+    resolved: Mutex<Vec<SocketAddr>>,
+}
+
+impl Server {
+    pub(crate) fn new(address: ServerAddress, gate: Gate) -> std::io::Result<Server> {
+        let server = Server { address, gate, resolved: Mutex::default() };
+        server.resolve()?;
+        Ok(server)
+    }
+
+    /// Looks the host name up. Blocks, so no worker may call it.
+    pub(crate) fn resolve(&self) -> std::io::Result<()> {
+        let ServerAddress::Tcp(host, port) = &self.address else { return Ok(()) };
+        let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+        if !addresses.is_empty() {
+            *self.resolved.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        }
+        Ok(())
+    }
+
+    /// Whether the address is a name whose meaning may change.
+    pub(crate) fn is_named(&self) -> bool {
+        match &self.address {
+            ServerAddress::Tcp(host, _) => host.parse::<std::net::IpAddr>().is_err(),
+            ServerAddress::Unix(_) => false,
+        }
+    }
+
+    /// Begins to connect. `attempt` chooses among several addresses in turn.
+    pub(crate) fn connect(&self, attempt: u64) -> std::io::Result<Stream> {
+        match &self.address {
+            ServerAddress::Unix(path) => Stream::connect_unix(path),
+            ServerAddress::Tcp(..) => {
+                let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+                let turn = usize::try_from(attempt).unwrap_or(0) % resolved.len().max(1);
+                let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
+                drop(resolved);
+                Stream::connect_tcp(address)
+            }
+        }
+    }
+}
+
+/// Configuration, servers, and the way to every worker.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) servers: Vec<Server>,
+    /// For each configured database, the index of its server.
+    pub(crate) server_of: Vec<usize>,
+    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+}
+
+impl Shared {
+    /// The database clients mean by `name`: the entry of that name, or the one for all names.
+    pub(crate) fn database(&self, name: &str) -> Option<(usize, &Database)> {
+        let databases = || self.config.databases.iter().enumerate();
+        databases()
+            .find(|(_, database)| database.name.as_deref() == Some(name))
+            .or_else(|| databases().find(|(_, database)| database.name.is_none()))
+    }
+}

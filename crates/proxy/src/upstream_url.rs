@@ -1,0 +1,266 @@
+//! `postgres://user:password@host:port/database`, the place of a database server.
+//!
+//! | URL | server | database, user |
+//! | --- | --- | --- |
+//! | `postgres://db.example` | `db.example`, port 5432 | the client's |
+//! | `postgres://app:p%40ss@[::1]:5433/shop` | `::1`, port 5433 | `shop`, `app` with a password |
+//! | `postgres:///shop?host=/run/postgresql` | the socket in that directory | `shop`, the client's |
+//!
+//! Every part may be percent-encoded; what else than letters, digits, `-`, `.`, `_` and `~` stands
+//! in a password has to be.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+use thiserror::Error;
+
+use crate::config::ServerAddress;
+
+/// PostgreSQL's registered port.
+const PORT: u16 = 5432;
+
+/// A database on a server, and whom to be there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    /// The server.
+    pub server: ServerAddress,
+    /// The database; `None` is the name the client used.
+    pub database: Option<String>,
+    /// The user; `None` is the client's.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for UpstreamUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UpstreamUrl")
+            .field("server", &self.server)
+            .field("database", &self.database)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A URL that is none. It does not repeat the URL, which may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{0}; expected postgres://user:password@host:port/database \
+     or postgres:///database?host=/socket/directory&port=5432"
+)]
+pub struct UpstreamUrlError(&'static str);
+
+impl FromStr for UpstreamUrl {
+    type Err = UpstreamUrlError;
+
+    fn from_str(text: &str) -> Result<Self, UpstreamUrlError> {
+        let rest = text
+            .strip_prefix("postgres://")
+            .or_else(|| text.strip_prefix("postgresql://"))
+            .ok_or(UpstreamUrlError("the URL does not begin with postgres://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        if database.contains('/') {
+            return Err(UpstreamUrlError(
+                "the database's name has a / that is not written %2F",
+            ));
+        }
+        if user.is_empty() && !password.is_empty() {
+            return Err(UpstreamUrlError("there is a password but no user"));
+        }
+        Ok(UpstreamUrl {
+            server: server(place, &Query::parse(query)?)?,
+            database: decode(database)?,
+            user: decode(user)?,
+            password: decode(password)?,
+        })
+    }
+}
+
+/// The parameters after `?`.
+#[derive(Default)]
+struct Query {
+    host: Option<String>,
+    port: Option<u16>,
+}
+
+impl Query {
+    fn parse(text: &str) -> Result<Query, UpstreamUrlError> {
+        let mut query = Query::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("host", value)) => query.host = decode(value)?,
+                Some(("port", value)) => query.port = Some(port(value)?),
+                _ => {
+                    return Err(UpstreamUrlError(
+                        "only host and port are understood after ?",
+                    ));
+                }
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn server(place: &str, query: &Query) -> Result<ServerAddress, UpstreamUrlError> {
+    let (host, url_port) = host_and_port(place)?;
+    let host = query
+        .host
+        .clone()
+        .or(host)
+        .ok_or(UpstreamUrlError("there is no host"))?;
+    let port = query.port.or(url_port).unwrap_or(PORT);
+    if host.starts_with('/') {
+        return Ok(ServerAddress::Unix(
+            Path::new(&host).join(format!(".s.PGSQL.{port}")),
+        ));
+    }
+    if host.contains(',') {
+        return Err(UpstreamUrlError("there is more than one host"));
+    }
+    Ok(ServerAddress::Tcp(host, port))
+}
+
+fn host_and_port(place: &str) -> Result<(Option<String>, Option<u16>), UpstreamUrlError> {
+    let (host, rest) = match place.strip_prefix('[') {
+        Some(rest) => rest
+            .split_once(']')
+            .ok_or(UpstreamUrlError("the bracket after [ is missing"))?,
+        None => place.split_at(place.find(':').unwrap_or(place.len())),
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(digits) if digits.contains(':') => {
+            return Err(UpstreamUrlError(
+                "an IPv6 address stands in brackets, as in [::1]:5432",
+            ));
+        }
+        Some(digits) => Some(port(digits)?),
+        None if rest.is_empty() => None,
+        None => return Err(UpstreamUrlError("only a port may follow the bracket")),
+    };
+    Ok((decode(host)?, port))
+}
+
+fn port(digits: &str) -> Result<u16, UpstreamUrlError> {
+    digits
+        .parse()
+        .ok()
+        .filter(|&port| port > 0)
+        .ok_or(UpstreamUrlError("the port is no number from 1 to 65535"))
+}
+
+/// `None` when it is empty.
+fn decode(text: &str) -> Result<Option<String>, UpstreamUrlError> {
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| UpstreamUrlError("a part of the URL is not UTF-8 once decoded"))?;
+    Ok(Some(decoded.into_owned()).filter(|text| !text.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tcp(host: &str, port: u16) -> ServerAddress {
+        ServerAddress::Tcp(host.into(), port)
+    }
+
+    fn unix(path: &str) -> ServerAddress {
+        ServerAddress::Unix(path.into())
+    }
+
+    #[test]
+    fn servers_are_found() {
+        for (url, server) in [
+            ("postgres://db.example", tcp("db.example", 5432)),
+            ("postgresql://db.example:5433/", tcp("db.example", 5433)),
+            ("postgres://a:b@10.0.0.1/d", tcp("10.0.0.1", 5432)),
+            ("postgres://[::1]", tcp("::1", 5432)),
+            ("postgres://a@[fe80::1]:5433/d", tcp("fe80::1", 5433)),
+            ("postgres:///d?host=db&port=7", tcp("db", 7)),
+            (
+                "postgres:///d?host=/run/postgresql",
+                unix("/run/postgresql/.s.PGSQL.5432"),
+            ),
+            ("postgres://a@%2Frun%2Fpg:7/d", unix("/run/pg/.s.PGSQL.7")),
+            (
+                "postgres://localhost/d?host=/run/pg&port=7",
+                unix("/run/pg/.s.PGSQL.7"),
+            ),
+        ] {
+            assert_eq!(url.parse::<UpstreamUrl>().unwrap().server, server, "{url}");
+        }
+    }
+
+    #[test]
+    fn names_and_passwords_are_found_and_decoded() {
+        for (url, database, user, password) in [
+            ("postgres://h", None, None, None),
+            ("postgres://h/shop", Some("shop"), None, None),
+            ("postgres://@h/", None, None, None),
+            ("postgres://ann@h/a%2Fb", Some("a/b"), Some("ann"), None),
+            (
+                "postgres://ann:p%40s%3As%25@h/d",
+                Some("d"),
+                Some("ann"),
+                Some("p@s:s%"),
+            ),
+            (
+                "postgres://ann:p@s:s@h/d",
+                Some("d"),
+                Some("ann"),
+                Some("p@s:s"),
+            ),
+            ("postgres://%C3%A4nn:@h/d", Some("d"), Some("änn"), None),
+        ] {
+            let found: UpstreamUrl = url.parse().unwrap();
+            assert_eq!(found.database.as_deref(), database, "{url}");
+            assert_eq!(found.user.as_deref(), user, "{url}");
+            assert_eq!(found.password.as_deref(), password, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (url, wrong) in [
+            ("db.example:5432", "begin with postgres://"),
+            ("mysql://h/d", "begin with postgres://"),
+            ("postgres:///d", "no host"),
+            ("postgres://a@:5432/d", "no host"),
+            ("postgres://h:0/d", "1 to 65535"),
+            ("postgres://h:65536/d", "1 to 65535"),
+            ("postgres://h:/d", "1 to 65535"),
+            ("postgres://::1/d", "brackets"),
+            ("postgres://[::1/d", "bracket after ["),
+            ("postgres://[::1]x/d", "follow the bracket"),
+            ("postgres://h1,h2/d", "more than one host"),
+            ("postgres://:secret@h/d", "no user"),
+            ("postgres://a@h/d/e", "%2F"),
+            ("postgres://a%ff@h/d", "UTF-8"),
+            ("postgres://h/d?sslmode=require", "only host and port"),
+        ] {
+            let error = url.parse::<UpstreamUrl>().unwrap_err().to_string();
+            let (reason, _) = error.split_once(';').unwrap();
+            assert!(reason.contains(wrong), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_password_is_not_shown() {
+        let url: UpstreamUrl = "postgres://ann:secret@h".parse().unwrap();
+        assert_eq!(format!("{url:?}").find("secret"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(text in "(postgres://)?[a-c:@/?&=%0-9\\[\\]é.]{0,30}") {
+            let _ = text.parse::<UpstreamUrl>();
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! One event loop: its clients, its upstream connections, and nothing shared with the other loops
+//! but the gates and the mailboxes.
+//!
+//! # Mechanism
+//!
+//! Sockets are registered once, edge-triggered, for reading and writing. A batch of messages costs
+//! one read and one write: bytes are read into a buffer of the worker's, message boundaries are
+//! found in it, and the same bytes are written to the other side; a client or an upstream
+//! connection has memory of its own only for a message that is incomplete or that its peer does
+//! not take yet.
+//!
+//! ```text
+//! readable client -> process: FirstPacket -> Authenticating -> Welcoming -> Idle
+//!                             Idle -> (gate) -> Queued -> AwaitingUpstream -> Running
+//! readable upstream -> ReadyForQuery, idle, nothing owed -> permit back -> client Idle
+//! ```
+//!
+//! Work that follows from an event but belongs to another connection is put on a list
+//! (`ready_clients`, `ready_upstreams`) and done when the event has been handled, so that no
+//! handler is ever entered twice and the read buffers have one user at a time.
+//!
+//! # Where the code is
+//!
+//! - `clients`: a client's bytes, from login to Terminate.
+//! - `admission`: permits, upstream connections for them, the end of a transaction.
+//! - `upstreams`: a server's bytes, opening and closing.
+//! - `abandoned`: transactions whose client has gone, and cancel requests.
+
+mod abandoned;
+mod admission;
+mod clients;
+mod upstreams;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::{Events, Poll, Token};
+use slab::Slab;
+use tidegate_gate::Waker;
+use tidegate_wire::error_response::{Severity, SqlState};
+use tidegate_wire::startup::CancelKey;
+
+use crate::client::{Client, Phase};
+use crate::mailbox::{Letter, Mailbox};
+use crate::metrics::WorkerCounters;
+use crate::net::{Listener, Stream};
+use crate::pool::{Pool, PoolKey, Waiter};
+use crate::shared::Shared;
+use crate::statements::Definitions;
+use crate::upstream::Upstream;
+
+use abandoned::Canceller;
+
+/// Bytes read from a socket at once.
+const READ_LEN: usize = 64 * 1024;
+
+/// Timeouts are looked at this often.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Upstream connections of one worker that may be opening at once: a storm of clients must not
+/// become a storm of new server processes.
+const OPENING_MAX: usize = 32;
+
+/// Slots a worker's clients can be numbered with in a cancel key.
+const SLOT_BITS: u32 = 24;
+
+/// Most workers that a cancel key can name.
+pub(crate) const WORKERS_MAX: usize = 127;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Mailbox,
+    Listener(usize),
+    Client(usize),
+    Upstream(usize),
+    Canceller(usize),
+}
+
+impl Source {
+    fn token(self) -> Token {
+        Token(match self {
+            Source::Mailbox => 0,
+            Source::Listener(index) => (index + 1) << 2,
+            Source::Client(slot) => slot << 2 | 1,
+            Source::Upstream(slot) => slot << 2 | 2,
+            Source::Canceller(slot) => slot << 2 | 3,
+        })
+    }
+
+    fn of(token: Token) -> Source {
+        let (slot, kind) = (token.0 >> 2, token.0 & 3);
+        match kind {
+            0 if slot == 0 => Source::Mailbox,
+            0 => Source::Listener(slot - 1),
+            1 => Source::Client(slot),
+            2 => Source::Upstream(slot),
+            _ => Source::Canceller(slot),
+        }
+    }
+}
+
+/// The token that wakes the loop of a worker.
+pub(crate) fn mailbox_token() -> Token {
+    Source::Mailbox.token()
+}
+
+/// An event loop's state.
+pub(crate) struct Worker {
+    index: usize,
+    poll: Poll,
+    shared: Arc<Shared>,
+    counters: Arc<WorkerCounters>,
+    mailbox: Arc<Mailbox>,
+    listeners: Vec<Listener>,
+    /// A listener may have clients that were not accepted for want of file descriptors.
+    accept_again: bool,
+    next_worker: usize,
+    clients: Slab<Client>,
+    upstreams: Slab<Upstream>,
+    cancellers: Slab<Canceller>,
+    pools: Vec<Pool>,
+    pool_of: HashMap<PoolKey, usize>,
+    definitions: Definitions,
+    /// Clients of session mode that wait to have their connection opened.
+    to_open: VecDeque<Waiter>,
+    opening: usize,
+    admitted: Waker,
+    serial: u64,
+    client_buffer: Box<[u8]>,
+    server_buffer: Box<[u8]>,
+    spill: Vec<u8>,
+    ready_clients: Vec<Waiter>,
+    ready_upstreams: Vec<usize>,
+    letters: Vec<Letter>,
+    /// The time at which the current events were received.
+    now: Instant,
+    next_sweep: Instant,
+    /// Set when the worker has been told to stop: when transactions still running are cut off.
+    stopping: Option<Instant>,
+}
+
+impl Worker {
+    /// A worker that accepts on `listeners`, which it registers.
+    pub(crate) fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        poll: Poll,
+        mailbox: Arc<Mailbox>,
+        mut listeners: Vec<Listener>,
+        counters: Arc<WorkerCounters>,
+    ) -> io::Result<Worker> {
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Source::Listener(index).token())?;
+        }
+        let now = Instant::now();
+        let post_to = Arc::clone(&mailbox);
+        let admitted: Waker = Arc::new(move |token| {
+            post_to.post(Letter::Admitted { client: usize::try_from(token).unwrap_or(usize::MAX) });
+        });
+        Ok(Worker {
+            index,
+            poll,
+            shared,
+            counters,
+            mailbox,
+            listeners,
+            accept_again: true,
+            next_worker: 0,
+            clients: Slab::new(),
+            upstreams: Slab::new(),
+            cancellers: Slab::new(),
+            pools: Vec::new(),
+            pool_of: HashMap::new(),
+            definitions: Definitions::default(),
+            to_open: VecDeque::new(),
+            opening: 0,
+            admitted,
+            serial: 0,
+            client_buffer: vec![0; READ_LEN].into(),
+            server_buffer: vec![0; READ_LEN].into(),
+            spill: Vec::new(),
+            ready_clients: Vec::new(),
+            ready_upstreams: Vec::new(),
+            letters: Vec::new(),
+            now,
+            next_sweep: now + SWEEP_INTERVAL,
+            stopping: None,
+        })
+    }
+
+    /// Runs until told to stop and every client has gone.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        while !self.is_finished() {
+            let timeout = if self.mailbox.sleep() {
+                self.next_sweep.saturating_duration_since(self.now)
+            } else {
+                Duration::ZERO
+            };
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    tracing::error!(%error, worker = self.index, "polling failed; stopping");
+                    return;
+                }
+            }
+            self.mailbox.awake();
+            self.now = Instant::now();
+            for event in &events {
+                self.event(event);
+                self.follow_up();
+            }
+            self.read_letters();
+            if self.now >= self.next_sweep {
+                self.next_sweep = self.now + SWEEP_INTERVAL;
+                self.sweep();
+                self.follow_up();
+            }
+        }
+    }
+
+    fn has_busy_upstream(&self) -> bool {
+        self.upstreams.iter().any(|(_, upstream)| upstream.is_busy())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.stopping.is_some() && self.clients.is_empty() && !self.has_busy_upstream()
+    }
+
+    fn event(&mut self, event: &Event) {
+        let closed = event.is_read_closed() || event.is_error();
+        let readable = event.is_readable() || closed;
+        match Source::of(event.token()) {
+            Source::Mailbox => {}
+            Source::Listener(_) => self.accept_again = true,
+            Source::Client(slot) => {
+                if event.is_writable() {
+                    self.client_writable(slot);
+                }
+                if readable {
+                    self.client_readable(slot, closed);
+                }
+            }
+            Source::Upstream(slot) => {
+                if event.is_writable() {
+                    self.upstream_writable(slot);
+                }
+                if readable {
+                    self.upstream_readable(slot, closed);
+                }
+            }
+            Source::Canceller(slot) => self.canceller_event(slot, event.is_writable(), readable),
+        }
+        if self.accept_again {
+            self.accept();
+        }
+    }
+
+    /// Does what events left to be done, until nothing is left.
+    fn follow_up(&mut self) {
+        loop {
+            if let Some(waiter) = self.ready_clients.pop() {
+                if self.is_current(waiter) {
+                    self.resume_client(waiter.client);
+                }
+            } else if let Some(slot) = self.ready_upstreams.pop() {
+                self.pump_upstream(slot);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn read_letters(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.mailbox.take(&mut letters);
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Admitted { client } => self.admitted(client),
+                Letter::Accepted(stream) => self.add_client(stream),
+                Letter::Cancel(key) => self.cancel(key),
+                Letter::Shutdown { deadline } => self.begin_shutdown(deadline),
+            }
+            self.follow_up();
+        }
+        self.letters = letters;
+    }
+
+    /// Accepts all clients that knock and shares them out among the workers in turn.
+    fn accept(&mut self) {
+        self.accept_again = false;
+        for index in 0..self.listeners.len() {
+            loop {
+                match self.listeners[index].accept() {
+                    Ok(stream) => self.place(stream),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        // Out of file descriptors, most likely: they knock on until the next sweep.
+                        tracing::warn!(%error, "cannot accept a client now");
+                        self.accept_again = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, stream: Stream) {
+        let worker = self.next_worker;
+        self.next_worker = (worker + 1) % self.shared.mailboxes.len();
+        if worker == self.index {
+            self.add_client(stream);
+        } else {
+            self.shared.mailboxes[worker].post(Letter::Accepted(stream));
+        }
+    }
+
+    fn add_client(&mut self, stream: Stream) {
+        let Some(key) = self.new_key() else {
+            tracing::error!("no randomness for a cancel key: client turned away");
+            return;
+        };
+        self.serial += 1;
+        let slot = self.clients.insert(Client::new(stream, self.serial, key, self.now));
+        let token = Source::Client(slot).token();
+        self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.clients[slot].stream.register(self.poll.registry(), token) {
+            tracing::warn!(%error, "cannot watch a client's socket");
+            self.remove_client(slot);
+        }
+    }
+
+    /// A cancel key whose process id says where the client is to be found.
+    fn new_key(&self) -> Option<CancelKey> {
+        let mut secret = [0; 4];
+        getrandom::fill(&mut secret).ok()?;
+        let slot = u32::try_from(self.clients.vacant_key()).ok().filter(|s| s >> SLOT_BITS == 0)?;
+        let worker = u32::try_from(self.index).ok()?;
+        Some(CancelKey {
+            process_id: worker << SLOT_BITS | slot,
+            secret: u32::from_ne_bytes(secret),
+        })
+    }
+
+    /// A name for the client in `slot` that no later client has.
+    fn waiter(&self, slot: usize) -> Option<Waiter> {
+        self.clients.get(slot).map(|client| Waiter { client: slot, serial: client.serial })
+    }
+
+    fn is_current(&self, waiter: Waiter) -> bool {
+        self.clients.get(waiter.client).is_some_and(|client| client.serial == waiter.serial)
+    }
+
+    /// Lets the client go on with what it sent already, once the current event has been handled.
+    fn resume_later(&mut self, slot: usize) {
+        if let Some(waiter) = self.waiter(slot) {
+            self.ready_clients.push(waiter);
+        }
+    }
+
+    fn begin_shutdown(&mut self, deadline: Instant) {
+        self.stopping = Some(deadline);
+        self.listeners.clear();
+        self.next_sweep = self.now;
+        for slot in self.client_slots() {
+            let running = matches!(self.clients[slot].phase, Phase::Running | Phase::Closing);
+            if !running {
+                self.say_goodbye(slot);
+            }
+        }
+        for slot in self.upstream_slots() {
+            if !self.upstreams[slot].is_busy() {
+                self.close_upstream(slot);
+            }
+        }
+    }
+
+    fn say_goodbye(&mut self, slot: usize) {
+        let message = "terminating connection because Tidegate is shutting down";
+        self.end_client(slot, Severity::Fatal, SqlState::ADMIN_SHUTDOWN, message);
+    }
+
+    fn client_slots(&self) -> Vec<usize> {
+        self.clients.iter().map(|(slot, _)| slot).collect()
+    }
+
+    fn upstream_slots(&self) -> Vec<usize> {
+        self.upstreams.iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// Looks at every timeout. Nothing here is on the path of a transaction that goes well.
+    fn sweep(&mut self) {
+        self.sweep_clients();
+        self.sweep_upstreams();
+        self.sweep_cancellers();
+        self.definitions.sweep();
+        if self.accept_again {
+            self.accept();
+        }
+        self.read_letters();
+        if self.stopping.is_some_and(|deadline| deadline <= self.now) {
+            self.cut_off();
+        }
+        self.publish_counts();
+    }
+
+    /// The grace time is over.
+    fn cut_off(&mut self) {
+        for slot in self.client_slots() {
+            self.say_goodbye(slot);
+        }
+        for slot in self.client_slots() {
+            self.remove_client(slot);
+        }
+        for slot in self.upstream_slots() {
+            self.close_upstream(slot);
+        }
+    }
+
+    fn publish_counts(&self) {
+        let idle: usize = self.pools.iter().map(|pool| pool.idle.len()).sum();
+        let busy = self.upstreams.iter().filter(|(_, upstream)| upstream.is_busy()).count();
+        self.counters.clients.store(self.clients.len() as u64, Ordering::Relaxed);
+        self.counters.upstreams_open.store(self.upstreams.len() as u64, Ordering::Relaxed);
+        self.counters.upstreams_idle.store(idle as u64, Ordering::Relaxed);
+        self.counters.upstreams_busy.store(busy as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,236 @@
+//! From a client's first message to a permit and an upstream connection, and back.
+
+use std::time::Instant;
+
+use tidegate_gate::{Admission, Claim, Outcome, Permit, Request};
+use tidegate_wire::backend::TransactionStatus;
+use tidegate_wire::error_response::{self, Severity, SqlState};
+use tidegate_wire::frontend;
+
+use crate::client::Phase;
+use crate::config::PoolMode;
+use crate::replies::Owed;
+use crate::upstream::UpstreamPhase;
+
+use super::Worker;
+use super::clients::Flow;
+
+impl Worker {
+    /// The client's next message begins a transaction: asks for a permit.
+    pub(super) fn begin_transaction(&mut self, slot: usize) -> Flow {
+        if self.stopping.is_some() {
+            self.say_goodbye(slot);
+            return Flow::Wait(0);
+        }
+        let Some(pool) = self.clients[slot].pool else { return Flow::Wait(0) };
+        let gate = &self.shared.servers[self.pools[pool].server].gate;
+        let now = Instant::now();
+        let request = Request {
+            class: self.clients[slot].class,
+            deadline: self.shared.config.timeouts.queue.map(|wait| now + wait),
+            token: slot as u64,
+            waker: &self.admitted,
+        };
+        match gate.request(&request, now) {
+            Admission::Granted(permit) => {
+                self.run_transaction(slot, permit);
+                Flow::Next(0)
+            }
+            Admission::Queued(ticket) => {
+                self.clients[slot].phase = Phase::Queued(ticket);
+                Flow::Wait(0)
+            }
+            Admission::Refused(full) => {
+                let message = format!(
+                    "too many transactions are waiting for the database ({}); try again later",
+                    full.waiting
+                );
+                self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
+                Flow::Next(0)
+            }
+        }
+    }
+
+    /// The gate says that the ticket of the client in this slot can be claimed.
+    pub(super) fn admitted(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        // The letter may be for an earlier client of the slot, whose ticket is long returned.
+        if !matches!(client.phase, Phase::Queued(_)) {
+            return;
+        }
+        let Phase::Queued(ticket) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
+        match ticket.claim() {
+            Claim::Granted(permit) => self.run_transaction(slot, permit),
+            Claim::Waiting(ticket) => client.phase = Phase::Queued(ticket),
+            Claim::Expired => {
+                let message = "canceling statement: it waited in Tidegate's queue longer than the \
+                               queue timeout";
+                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
+            }
+        }
+        self.resume_later(slot);
+    }
+
+    /// Fails the transaction that the client is about to begin, and keeps the client.
+    pub(super) fn refuse_transaction(&mut self, slot: usize, code: SqlState<'_>, message: &str) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        client.phase = Phase::Refused;
+        let mut out = Vec::new();
+        error_response::encode_error(&mut out, Severity::Error, code, message);
+        self.send_to_client(slot, &out);
+        self.resume_later(slot);
+    }
+
+    /// The client has a permit: gives it an upstream connection, or lets it wait for one.
+    fn run_transaction(&mut self, slot: usize, permit: Permit) {
+        let client = &mut self.clients[slot];
+        let Some(pool) = client.pool else { return };
+        if let Some(upstream) = client.upstream {
+            return self.start(slot, upstream, permit);
+        }
+        if let Some(upstream) = self.pools[pool].idle.pop() {
+            return self.assign(slot, upstream, permit);
+        }
+        client.phase = Phase::AwaitingUpstream(permit);
+        if let Some(waiter) = self.waiter(slot) {
+            self.pools[pool].waiting.push_back(waiter);
+        }
+        if self.pools[pool].opening < self.pools[pool].waiting.len() {
+            self.open_pooled(pool);
+        }
+    }
+
+    /// Links a client to a pooled connection, with the client's settings.
+    fn assign(&mut self, slot: usize, upstream: usize, permit: Permit) {
+        let (client, server) = (&mut self.clients[slot], &mut self.upstreams[upstream]);
+        client.upstream = Some(upstream);
+        server.client = Some(slot);
+        server.enter(UpstreamPhase::Linked, self.now);
+        server.session.begin_tenure();
+        if !server.session.settings.unify(&client.session.settings) {
+            let sql = server.session.settings.sql_to_become(&client.session.settings);
+            let mut out = Vec::new();
+            frontend::encode_query(&mut out, sql.as_bytes());
+            server.session.replies.sent(Owed::OwnQuery);
+            if server.outbox.send(&mut server.stream, &out).is_err() {
+                self.upstream_readable_later(upstream);
+            }
+        }
+        self.start(slot, upstream, permit);
+    }
+
+    fn start(&mut self, slot: usize, upstream: usize, permit: Permit) {
+        let server = &mut self.upstreams[upstream];
+        server.session.failed = false;
+        server.permit = Some(permit);
+        self.clients[slot].phase = Phase::Running;
+    }
+
+    /// The settings of a client's tenure have been answered: its own messages may follow.
+    pub(super) fn settings_answered(&mut self, upstream: usize) {
+        let server = &mut self.upstreams[upstream];
+        let Some(slot) = server.client else { return };
+        match server.session.own_error.take() {
+            None => {
+                server.session.settings = self.clients[slot].session.settings.clone();
+                self.resume_later(slot);
+            }
+            Some(payload) => {
+                let code = error_response::field(&payload, b'C');
+                let message = error_response::field(&payload, b'M');
+                self.end_client(slot, Severity::Fatal, SqlState(&code), &message);
+            }
+        }
+    }
+
+    /// ReadyForQuery reached the client. If nothing is open or owed, the transaction has ended.
+    pub(super) fn ready_for_query(&mut self, upstream: usize) {
+        let server = &mut self.upstreams[upstream];
+        let Some(slot) = server.client else { return };
+        let session = &mut server.session;
+        // Its input may have been held for this moment.
+        self.ready_clients.extend(self.clients.get(slot).map(|client| crate::pool::Waiter {
+            client: slot,
+            serial: client.serial,
+        }));
+        if session.status != TransactionStatus::Idle {
+            if let Some(client) = self.clients.get_mut(slot) {
+                client.idle_in_transaction_since = Some(self.now);
+            }
+            return;
+        }
+        let outcome = if std::mem::take(&mut session.failed) {
+            Outcome::Failed
+        } else {
+            Outcome::Completed
+        };
+        let is_mid_message = self.clients.get(slot).is_some_and(|client| client.passing > 0);
+        let now = Instant::now();
+        if !session.replies.is_quiet() || is_mid_message {
+            if let Some(permit) = &mut server.permit {
+                permit.next_transaction(outcome, now);
+            }
+            return;
+        }
+        let permit = server.permit.take();
+        let (pool, mode) = (server.pool, self.pools[server.pool].mode);
+        if let Some(client) = self.clients.get_mut(slot) {
+            client.phase = Phase::Idle;
+            client.idle_in_transaction_since = None;
+            if mode == PoolMode::Transaction {
+                client.upstream = None;
+            }
+        }
+        if mode == PoolMode::Transaction {
+            self.upstreams[upstream].client = None;
+            self.release_upstream(pool, upstream);
+        }
+        // The connection is at rest before the next transaction is let in.
+        if let Some(permit) = permit {
+            permit.finish(outcome, now);
+        }
+    }
+
+    /// A pooled connection is at rest and nobody's.
+    pub(super) fn release_upstream(&mut self, pool: usize, upstream: usize) {
+        let server = &mut self.upstreams[upstream];
+        if server.cancels > 0 {
+            server.enter(UpstreamPhase::Quarantined, self.now);
+            return;
+        }
+        if self.stopping.is_some() {
+            return self.close_upstream(upstream);
+        }
+        while let Some(waiter) = self.pools[pool].waiting.pop_front() {
+            if !self.is_current(waiter) {
+                continue;
+            }
+            let client = &mut self.clients[waiter.client];
+            match std::mem::replace(&mut client.phase, Phase::Idle) {
+                Phase::AwaitingUpstream(permit) => {
+                    self.assign(waiter.client, upstream, permit);
+                    return self.resume_later(waiter.client);
+                }
+                other => client.phase = other,
+            }
+        }
+        server_at_rest(&mut self.upstreams[upstream], self.now);
+        self.pools[pool].idle.push(upstream);
+    }
+
+    /// No connection could be had: fails the transaction that has waited longest for one.
+    pub(super) fn fail_one_waiting(&mut self, pool: usize, code: SqlState<'_>, message: &str) {
+        while let Some(waiter) = self.pools[pool].waiting.pop_front() {
+            if self.is_current(waiter)
+                && matches!(self.clients[waiter.client].phase, Phase::AwaitingUpstream(_))
+            {
+                return self.refuse_transaction(waiter.client, code, message);
+            }
+        }
+    }
+}
+
+fn server_at_rest(server: &mut crate::upstream::Upstream, now: Instant) {
+    server.client = None;
+    server.enter(UpstreamPhase::Idle, now);
+}

@@ -1,0 +1,669 @@
+//! A client's bytes, from the first packet to Terminate.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_gate::{Class, Gate};
+use tidegate_wire::backend::{self, TransactionStatus};
+use tidegate_wire::error_response::{self, Severity, SqlState};
+use tidegate_wire::frame::{self, HEADER_LEN};
+use tidegate_wire::frontend::tag;
+use tidegate_wire::startup::{self, FirstPacket, PROTOCOL_3_0, Startup};
+use tidegate_wire::{authentication, frame::Frame};
+
+use crate::client::{Client, Phase};
+use crate::config::{Database, PoolMode};
+use crate::handshake::Credentials;
+use crate::login::{self, Step};
+use crate::net::{self, Gather, ReadOutcome};
+use crate::pool::{Pool, PoolKey, Welcome};
+use crate::session::{self, Naming, ServerSession, Violation};
+use crate::settings::{self, Settings};
+use crate::users::Secret;
+
+use super::Worker;
+
+/// Messages up to this length are acted on when they are complete; of a longer one, this much.
+const WHOLE_LEN: usize = 16 * 1024;
+
+/// The longest Parse of a named statement in transaction mode, which has to be kept.
+const NAMED_PARSE_MAX: usize = 16 << 20;
+
+/// The longest answer to an authentication request.
+const PASSWORD_MAX: usize = 10_000;
+
+/// How a client's input goes on.
+pub(super) enum Flow {
+    /// These bytes are done with; look at what follows, in the phase that is now.
+    Next(usize),
+    /// These bytes are done with; what follows has to wait.
+    Wait(usize),
+}
+
+impl Worker {
+    pub(super) fn client_readable(&mut self, slot: usize, closed: bool) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        client.readable = true;
+        client.hung_up |= closed;
+        if client.takes_input() && !client.is_held {
+            self.pump_client(slot);
+        } else if closed {
+            self.lose_client(slot);
+        }
+    }
+
+    pub(super) fn client_writable(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if client.outbox.is_empty() {
+            return;
+        }
+        if client.outbox.flush(&mut client.stream).is_err() {
+            return self.lose_client(slot);
+        }
+        if !client.outbox.is_empty() {
+            return;
+        }
+        match (&client.phase, client.upstream) {
+            (Phase::Closing, _) => self.remove_client(slot),
+            (_, Some(upstream)) => self.ready_upstreams.push(upstream),
+            _ => {}
+        }
+    }
+
+    /// Goes on with what the client has sent already, then with what its socket holds.
+    pub(super) fn resume_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        client.is_held = false;
+        if !client.inbox.is_empty() {
+            self.client_bytes(slot, &[]);
+        }
+        self.pump_client(slot);
+    }
+
+    /// Whether the client's socket should be read now.
+    fn wants_input(&self, slot: usize) -> bool {
+        let Some(client) = self.clients.get(slot) else { return false };
+        let upstream = client.upstream.and_then(|upstream| self.upstreams.get(upstream));
+        client.readable
+            && client.takes_input()
+            && !client.is_held
+            && upstream.is_none_or(|upstream| upstream.outbox.is_empty())
+    }
+
+    fn pump_client(&mut self, slot: usize) {
+        let mut buffer = std::mem::take(&mut self.client_buffer);
+        while self.wants_input(slot) {
+            let client = &mut self.clients[slot];
+            match net::read_once(&mut client.stream, &mut buffer) {
+                ReadOutcome::Bytes { count, more } => {
+                    client.readable = more || client.hung_up;
+                    self.counters.bytes_from_clients.fetch_add(count as u64, Ordering::Relaxed);
+                    self.client_bytes(slot, &buffer[..count]);
+                }
+                ReadOutcome::Nothing => client.readable = false,
+                ReadOutcome::Closed => self.lose_client(slot),
+            }
+        }
+        self.client_buffer = buffer;
+    }
+
+    /// Acts on `bytes`, after what the client's inbox holds; the inbox keeps what has to wait.
+    fn client_bytes(&mut self, slot: usize, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let serial = client.serial;
+        let mut inbox = std::mem::take(&mut client.inbox);
+        let left = if inbox.is_empty() {
+            let used = self.process(slot, bytes);
+            inbox.extend_from_slice(&bytes[used..]);
+            inbox
+        } else {
+            inbox.extend_from_slice(bytes);
+            let used = self.process(slot, &inbox);
+            if used == inbox.len() {
+                net::reset(&mut inbox);
+            } else {
+                inbox.drain(..used);
+            }
+            inbox
+        };
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial)
+        else {
+            return;
+        };
+        client.inbox = left;
+        let owes_rest = client.passing > 0 || (!client.inbox.is_empty() && client.takes_input());
+        client.mid_message_since = match client.mid_message_since {
+            Some(since) if owes_rest && bytes.is_empty() => Some(since),
+            _ => (owes_rest && !client.is_held).then_some(now),
+        };
+    }
+
+    /// Acts on the client's input as far as its phases allow; tells how much is done with.
+    fn process(&mut self, slot: usize, input: &[u8]) -> usize {
+        let mut at = 0;
+        let Some(serial) = self.clients.get(slot).map(|client| client.serial) else { return 0 };
+        while at < input.len() {
+            let Some(client) = self.clients.get_mut(slot).filter(|c| c.serial == serial) else {
+                return input.len();
+            };
+            let rest = &input[at..];
+            let flow = match client.phase {
+                Phase::FirstPacket => self.first_packet(slot, rest),
+                Phase::Authenticating(_) => self.authenticate(slot, rest),
+                Phase::Idle => self.at_rest(slot, rest),
+                Phase::Running => self.relay_to_server(slot, rest),
+                Phase::Refused => self.discard_batch(slot, rest),
+                Phase::Welcoming | Phase::Queued(_) | Phase::AwaitingUpstream(_) => Flow::Wait(0),
+                Phase::Closing => return input.len(),
+            };
+            match flow {
+                Flow::Next(count) => at += count,
+                Flow::Wait(count) => return at + count,
+            }
+        }
+        at
+    }
+
+    fn first_packet(&mut self, slot: usize, rest: &[u8]) -> Flow {
+        match startup::first_packet(rest) {
+            Ok(None) => Flow::Wait(0),
+            Ok(Some((packet, len))) => {
+                match packet {
+                    // One byte says no; the client goes on in clear text or goes.
+                    FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
+                    FirstPacket::Cancel(key) => {
+                        self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
+                        self.route_cancel(key);
+                        self.remove_client(slot);
+                    }
+                    FirstPacket::Startup(startup) => self.startup(slot, startup),
+                }
+                Flow::Next(len)
+            }
+            Err(error) => {
+                self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
+                let message = error.to_string();
+                self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, &message);
+                Flow::Wait(0)
+            }
+        }
+    }
+
+    fn startup(&mut self, slot: usize, startup: Startup<'_>) {
+        if let Err((code, message)) = self.try_startup(slot, startup) {
+            self.refuse_login(slot, code, &message);
+        }
+    }
+
+    fn try_startup(
+        &mut self,
+        slot: usize,
+        startup: Startup<'_>,
+    ) -> Result<(), (SqlState<'static>, String)> {
+        let violation = |message: &str| (SqlState::PROTOCOL_VIOLATION, message.to_owned());
+        let parameters = text_parameters(startup)
+            .ok_or_else(|| violation("start-up parameters must be UTF-8"))?;
+        let get = |wanted: &str| {
+            parameters.iter().rfind(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+        };
+        let user = get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
+            let message = "no PostgreSQL user name specified in startup packet";
+            (SqlState::INVALID_AUTHORIZATION, message.to_owned())
+        })?;
+        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0")) {
+            let message = "replication connections are not admitted by transactions: \
+                           connect to the server directly";
+            return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
+        }
+        let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
+        let shared = std::sync::Arc::clone(&self.shared);
+        let (database, entry) = shared.database(&name).ok_or_else(|| {
+            (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
+        })?;
+        let settings = session_settings(&parameters, entry.mode)?;
+        let class = self.class_of(&user, &settings);
+        let pool = self.pool(database, entry, &name, &user);
+        let client = &mut self.clients[slot];
+        client.unknown_options = unknown_options(startup);
+        client.user = user.into();
+        client.class = class;
+        client.session.settings = settings;
+        client.pool = Some(pool);
+        self.begin_authentication(slot);
+        Ok(())
+    }
+
+    fn class_of(&self, user: &str, settings: &Settings) -> Class {
+        let high = &self.shared.config.high_priority;
+        let application = settings.get_or("application_name", "");
+        let is_high = high.users.iter().any(|name| name == user)
+            || high.applications.iter().any(|name| name == application);
+        if is_high { Class::High } else { Class::Normal }
+    }
+
+    fn pool(&mut self, database: usize, entry: &Database, asked: &str, client: &str) -> usize {
+        let user = entry.server_user.as_deref().unwrap_or(client);
+        let key = PoolKey {
+            database,
+            server_database: entry.server_database.as_deref().unwrap_or(asked).to_owned(),
+            user: user.to_owned(),
+        };
+        if let Some(&pool) = self.pool_of.get(&key) {
+            return pool;
+        }
+        let users = &self.shared.config.users;
+        let secret = match &entry.server_password {
+            Some(password) => Some(Secret::Plain(password.clone())),
+            None => users.get(user.as_bytes()).cloned(),
+        };
+        let credentials = Credentials { user: user.to_owned(), secret };
+        let server = self.shared.server_of[database];
+        self.pools.push(Pool::new(key.clone(), server, entry.mode, credentials));
+        self.pool_of.insert(key, self.pools.len() - 1);
+        self.pools.len() - 1
+    }
+
+    fn begin_authentication(&mut self, slot: usize) {
+        let mut out = Vec::new();
+        let step = login::begin(self.shared.config.authentication, &mut out);
+        self.authentication_step(slot, step, out);
+    }
+
+    fn authenticate(&mut self, slot: usize, rest: &[u8]) -> Flow {
+        let frame = match frame::frame(rest) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Flow::Wait(0),
+            Err(error) => return self.violation(slot, &error.to_string()),
+        };
+        if frame.tag != tag::PASSWORD || frame.len > PASSWORD_MAX {
+            return self.violation(slot, "expected a password message");
+        }
+        let Some(payload) = rest.get(HEADER_LEN..frame.len) else { return Flow::Wait(0) };
+        let client = &mut self.clients[slot];
+        // The phase is set anew by the step that follows.
+        let Phase::Authenticating(exchange) = std::mem::replace(&mut client.phase, Phase::Closing)
+        else {
+            return Flow::Wait(0);
+        };
+        let mut out = Vec::new();
+        let users = &self.shared.config.users;
+        let step = login::answer(exchange, &client.user, users, payload, &mut out);
+        self.authentication_step(slot, step, out);
+        Flow::Next(frame.len)
+    }
+
+    fn authentication_step(
+        &mut self,
+        slot: usize,
+        step: Result<Step, login::LoginError>,
+        mut out: Vec<u8>,
+    ) {
+        match step {
+            Ok(Step::Continue(exchange)) => {
+                self.clients[slot].phase = Phase::Authenticating(exchange);
+                self.send_to_client(slot, &out);
+            }
+            Ok(Step::Proved) => {
+                authentication::encode_ok(&mut out);
+                self.clients[slot].phase = Phase::Welcoming;
+                self.send_to_client(slot, &out);
+                self.await_welcome(slot);
+            }
+            Err(error) => self.refuse_login(slot, error.sql_state(), &error.to_string()),
+        }
+    }
+
+    pub(super) fn refuse_login(&mut self, slot: usize, code: SqlState<'_>, message: &str) {
+        self.counters.logins_failed.fetch_add(1, Ordering::Relaxed);
+        self.end_client(slot, Severity::Fatal, code, message);
+    }
+
+    /// Ends the login: the server's parameters as this client sees them, its key, and ready.
+    pub(super) fn welcome(&mut self, slot: usize, welcome: &Welcome) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let mut out = Vec::new();
+        if let Some(options) = client.unknown_options.take() {
+            backend::encode_negotiate_protocol(&mut out, options.iter().map(|option| &**option));
+        }
+        for (name, value) in welcome {
+            let reported = std::str::from_utf8(name)
+                .ok()
+                .and_then(|name| client.session.settings.get(name))
+                .map_or(&**value, str::as_bytes);
+            backend::encode_parameter_status(&mut out, name, reported);
+        }
+        backend::encode_backend_key_data(&mut out, client.key);
+        backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
+        client.phase = Phase::Idle;
+        client.login_since = None;
+        self.send_to_client(slot, &out);
+        self.resume_later(slot);
+    }
+
+    /// A client without a transaction sends something.
+    fn at_rest(&mut self, slot: usize, rest: &[u8]) -> Flow {
+        let client = &mut self.clients[slot];
+        if client.passing > 0 {
+            return skip(client, rest);
+        }
+        let frame = match frame::frame(rest) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Flow::Wait(0),
+            Err(error) => return self.violation(slot, &error.to_string()),
+        };
+        match frame.tag {
+            tag::TERMINATE => {
+                self.lose_client(slot);
+                Flow::Wait(0)
+            }
+            // What is left of a copy that failed; a server ignores it too.
+            tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH => {
+                client.passing = frame.len;
+                Flow::Next(0)
+            }
+            tag::SYNC => {
+                let mut out = Vec::new();
+                backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
+                self.send_to_client(slot, &out);
+                Flow::Next(frame.len)
+            }
+            tag::QUERY | tag::FUNCTION_CALL | tag::PARSE | tag::BIND | tag::DESCRIBE
+            | tag::EXECUTE | tag::CLOSE => {
+                if rest.len() < frame.len.min(WHOLE_LEN) {
+                    return Flow::Wait(0);
+                }
+                self.begin_transaction(slot)
+            }
+            other => self.violation(slot, &Violation::UnexpectedTag(other).to_string()),
+        }
+    }
+
+    /// Discards messages of a refused transaction up to the end of the batch, which is answered.
+    fn discard_batch(&mut self, slot: usize, rest: &[u8]) -> Flow {
+        let client = &mut self.clients[slot];
+        if client.passing == 0 {
+            match frame::frame(rest) {
+                Ok(Some(frame)) => {
+                    client.passing = frame.len;
+                    client.refused_batch_ends =
+                        matches!(frame.tag, tag::QUERY | tag::FUNCTION_CALL | tag::SYNC);
+                }
+                Ok(None) => return Flow::Wait(0),
+                Err(error) => return self.violation(slot, &error.to_string()),
+            }
+        }
+        let flow = skip(client, rest);
+        if client.passing == 0 && std::mem::take(&mut client.refused_batch_ends) {
+            client.phase = Phase::Idle;
+            let mut out = Vec::new();
+            backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
+            self.send_to_client(slot, &out);
+        }
+        flow
+    }
+
+    /// A client with a running transaction sends something: it goes to its upstream connection.
+    fn relay_to_server(&mut self, slot: usize, rest: &[u8]) -> Flow {
+        let client = &mut self.clients[slot];
+        let Some(upstream) = client.upstream else { return Flow::Wait(0) };
+        let server = &mut self.upstreams[upstream];
+        if server.session.replies.is_own_query() {
+            client.is_held = true;
+            return Flow::Wait(0);
+        }
+        client.idle_in_transaction_since = None;
+        let pool = &self.pools[server.pool];
+        let mut naming = match pool.mode {
+            PoolMode::Session => Naming::Kept,
+            PoolMode::Transaction => Naming::Shared {
+                definitions: &mut self.definitions,
+                prepared_max: self.shared.config.prepared_statements_max,
+            },
+        };
+        let gate = &self.shared.servers[pool.server].gate;
+        let mut gather = Gather::new(rest, std::mem::take(&mut self.spill));
+        let (used, end) = relay(rest, client, &mut server.session, &mut naming, gate, &mut gather);
+        let sent = server.outbox.send(&mut server.stream, gather.bytes());
+        self.spill = gather.recycle();
+        if sent.is_err() {
+            // Reading tells why, and may bring the server's last words.
+            self.upstream_readable(upstream, true);
+            return Flow::Wait(used);
+        }
+        self.answer_for_proxy(slot, upstream);
+        match end {
+            End::Input | End::Held => {}
+            End::Terminate => self.lose_client(slot),
+            End::Violation(message) => return self.violation(slot, &message),
+        }
+        Flow::Wait(used)
+    }
+
+    /// Answers what was not sent on, if it is the next to be answered.
+    fn answer_for_proxy(&mut self, slot: usize, upstream: usize) {
+        let mut gather = Gather::new(&[], std::mem::take(&mut self.spill));
+        if let Some(server) = self.upstreams.get_mut(upstream) {
+            session::answer_for_proxy(&mut server.session, &mut gather);
+        }
+        if !gather.bytes().is_empty() {
+            self.send_to_client(slot, gather.bytes());
+        }
+        self.spill = gather.recycle();
+    }
+
+    /// Writes to a client; one that cannot be written to is lost.
+    pub(super) fn send_to_client(&mut self, slot: usize, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if client.outbox.send(&mut client.stream, bytes).is_err() {
+            client.hung_up = true;
+            client.readable = true;
+            self.resume_later(slot);
+        }
+    }
+
+    /// The client broke the protocol.
+    fn violation(&mut self, slot: usize, message: &str) -> Flow {
+        self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, message);
+        Flow::Wait(0)
+    }
+
+    /// Tells the client why and closes its connection, whatever it was doing.
+    pub(super) fn end_client(
+        &mut self,
+        slot: usize,
+        severity: Severity,
+        code: SqlState<'_>,
+        message: &str,
+    ) {
+        self.leave_upstream(slot);
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if matches!(client.phase, Phase::Closing) && !client.outbox.is_empty() {
+            return;
+        }
+        tracing::info!(user = &*client.user, code = code.0, message, "client connection ended");
+        let mut out = Vec::new();
+        error_response::encode_error(&mut out, severity, code, message);
+        client.phase = Phase::Closing;
+        client.login_since = Some(self.now);
+        let sent = client.outbox.send(&mut client.stream, &out);
+        if sent.is_err() || client.outbox.is_empty() {
+            self.remove_client(slot);
+        }
+    }
+
+    /// The client has gone, or says that it goes.
+    pub(super) fn lose_client(&mut self, slot: usize) {
+        self.leave_upstream(slot);
+        self.remove_client(slot);
+    }
+
+    /// Forgets the client. Dropping its phase leaves the queue or gives its permit back.
+    pub(super) fn remove_client(&mut self, slot: usize) {
+        self.clients.try_remove(slot);
+    }
+
+    pub(super) fn sweep_clients(&mut self) {
+        let timeouts = self.shared.config.timeouts;
+        let now = self.now;
+        let is_over = |since: Option<std::time::Instant>, limit| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
+        };
+        for slot in self.client_slots() {
+            let Some(client) = self.clients.get(slot) else { continue };
+            if is_over(client.login_since, timeouts.login) {
+                if matches!(client.phase, Phase::Closing) {
+                    self.remove_client(slot);
+                } else {
+                    let message = "login was not completed within the login timeout";
+                    self.refuse_login(slot, SqlState::PROTOCOL_VIOLATION, message);
+                }
+            } else if is_over(client.mid_message_since, timeouts.message) {
+                let message = "the rest of a message did not arrive within the message timeout";
+                self.violation(slot, message);
+            } else if let Some(limit) = timeouts.idle_in_transaction
+                && is_over(client.idle_in_transaction_since, limit)
+            {
+                let message = "terminating connection due to idle-in-transaction timeout";
+                self.end_client(slot, Severity::Fatal, SqlState::IDLE_IN_TRANSACTION, message);
+            }
+        }
+    }
+}
+
+/// Why relaying a client's input stopped.
+enum End {
+    /// All that can be acted on has been.
+    Input,
+    /// The next transaction has to ask for a permit of its own, because others wait for one.
+    Held,
+    Terminate,
+    Violation(String),
+}
+
+/// Passes on the messages of `rest` as far as they are complete; tells how many bytes that took.
+fn relay(
+    rest: &[u8],
+    client: &mut Client,
+    server: &mut ServerSession,
+    naming: &mut Naming<'_>,
+    gate: &Gate,
+    out: &mut Gather<'_>,
+) -> (usize, End) {
+    let mut at = 0;
+    while at < rest.len() {
+        if client.passing > 0 {
+            let count = client.passing.min(rest.len() - at);
+            client.passing -= count;
+            out.pass(at..at + count);
+            at += count;
+            continue;
+        }
+        let frame = match next_message(&rest[at..], naming) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(message) => return (at, End::Violation(message)),
+        };
+        if frame.tag == tag::TERMINATE {
+            return (at, End::Terminate);
+        }
+        if begins_request(frame.tag) && server.is_between_requests() && gate.has_waiting() {
+            client.is_held = true;
+            return (at, End::Held);
+        }
+        let until = at + frame.len.min(rest.len() - at);
+        let theirs = &mut client.session;
+        if let Err(violation) = session::to_server(frame, at..until, rest, theirs, server, naming, out)
+        {
+            return (at, End::Violation(violation.to_string()));
+        }
+        client.passing = frame.len - (until - at);
+        at = until;
+    }
+    (at, End::Input)
+}
+
+/// The message at the front, if enough of it is there to act on it.
+fn next_message(rest: &[u8], naming: &Naming<'_>) -> Result<Option<Frame>, String> {
+    let Some(frame) = frame::frame(rest).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let mut needed = frame.len.min(WHOLE_LEN);
+    let is_named_parse = frame.tag == tag::PARSE && rest.get(HEADER_LEN).is_some_and(|&b| b != 0);
+    if is_named_parse && matches!(naming, Naming::Shared { .. }) {
+        if frame.len > NAMED_PARSE_MAX {
+            return Err(format!("a prepared statement of {} bytes is too long", frame.len));
+        }
+        needed = frame.len;
+    }
+    Ok((rest.len() >= needed).then_some(frame))
+}
+
+/// Whether a message of this type can be the first of a transaction.
+fn begins_request(tag: u8) -> bool {
+    matches!(
+        tag,
+        tag::QUERY
+            | tag::FUNCTION_CALL
+            | tag::PARSE
+            | tag::BIND
+            | tag::DESCRIBE
+            | tag::EXECUTE
+            | tag::CLOSE
+    )
+}
+
+/// Discards the rest of a message.
+fn skip(client: &mut Client, rest: &[u8]) -> Flow {
+    let count = client.passing.min(rest.len());
+    client.passing -= count;
+    Flow::Next(count)
+}
+
+fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
+    startup
+        .parameters()
+        .map(|(name, value)| {
+            let name = std::str::from_utf8(name).ok()?;
+            Some((name.to_owned(), std::str::from_utf8(value).ok()?.to_owned()))
+        })
+        .collect()
+}
+
+/// Protocol options (`_pq_.…`) the client asked for, if it has to be told that none is known or
+/// that its minor version is not.
+fn unknown_options(startup: Startup<'_>) -> Option<Vec<Box<[u8]>>> {
+    let options: Vec<Box<[u8]>> = startup
+        .parameters()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with(b"_pq_."))
+        .map(Into::into)
+        .collect();
+    (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
+}
+
+/// What a client's start-up packet wants set, in the form in which it follows the client about.
+fn session_settings(
+    parameters: &[(String, String)],
+    mode: PoolMode,
+) -> Result<Settings, (SqlState<'static>, String)> {
+    let mut wanted = Vec::new();
+    for (name, value) in parameters {
+        match (name.as_str(), mode) {
+            ("user" | "database" | "replication", _) => {}
+            (name, _) if name.starts_with("_pq_.") => {}
+            ("options", PoolMode::Transaction) => {
+                wanted.extend(settings::command_line_options(value).ok_or_else(|| {
+                    let message = format!(
+                        "options {value:?} cannot be followed in transaction mode: \
+                         use -c name=value, or session mode"
+                    );
+                    (SqlState::FEATURE_NOT_SUPPORTED, message)
+                })?);
+            }
+            _ => wanted.push((name.clone(), value.clone())),
+        }
+    }
+    Settings::from_parameters(wanted.iter().map(|(name, value)| (&**name, &**value)))
+        .map_err(|error| (SqlState::PROTOCOL_VIOLATION, error.to_string()))
+}

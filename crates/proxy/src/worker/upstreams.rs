@@ -1,0 +1,453 @@
+//! Upstream connections: opening them, a server's bytes, closing them.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_wire::error_response::{Severity, SqlState};
+use tidegate_wire::frame::{self, FrameError, HEADER_LEN};
+use tidegate_wire::{Malformed, backend::tag, frontend, startup};
+
+use crate::config::PoolMode;
+use crate::handshake::{Handshake, Progress, UpstreamError};
+use crate::net::{self, Gather, ReadOutcome};
+use crate::replies::Verdict;
+use crate::session;
+use crate::upstream::{Upstream, UpstreamPhase};
+
+use super::{OPENING_MAX, Source, Worker};
+
+/// A message up to this length is looked at when it is complete; a longer one passes in pieces.
+const LOOKED_AT_LEN: usize = 1024;
+
+/// The longest message a server sends during login.
+const LOGIN_MESSAGE_MAX: usize = 32 * 1024;
+
+/// What a relayed stretch of a server's bytes contained.
+#[derive(Default)]
+struct Relayed {
+    used: usize,
+    /// ReadyForQuery for the client came last with nothing behind it that matters.
+    ready: bool,
+    /// A query of the proxy's own was answered.
+    own_ready: bool,
+}
+
+/// A server's bytes that make no sense.
+#[derive(Debug, thiserror::Error)]
+enum ServerViolation {
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("message type {0:#04x} on a connection at rest")]
+    Unsolicited(u8),
+}
+
+impl Worker {
+    /// A client of this pool is told the server's parameters, once they are known.
+    pub(super) fn await_welcome(&mut self, slot: usize) {
+        let Some(waiter) = self.waiter(slot) else { return };
+        let Some(pool) = self.clients[slot].pool else { return };
+        match self.pools[pool].mode {
+            PoolMode::Session => {
+                self.to_open.push_back(waiter);
+                self.open_for_sessions();
+            }
+            PoolMode::Transaction => {
+                if let Some(welcome) = self.pools[pool].welcome.clone() {
+                    return self.welcome(slot, &welcome);
+                }
+                self.pools[pool].welcoming.push(waiter);
+                if self.pools[pool].opening == 0 {
+                    self.open_pooled(pool);
+                }
+            }
+        }
+    }
+
+    /// Opens connections for clients of session mode, a bounded number at a time.
+    fn open_for_sessions(&mut self) {
+        while self.opening < OPENING_MAX
+            && let Some(waiter) = self.to_open.pop_front()
+        {
+            if !self.is_current(waiter) {
+                continue;
+            }
+            let Some(pool) = self.clients[waiter.client].pool else { continue };
+            match self.open(pool) {
+                Ok(upstream) => {
+                    self.upstreams[upstream].client = Some(waiter.client);
+                    self.clients[waiter.client].upstream = Some(upstream);
+                }
+                Err(error) => self.login_without_server(waiter.client, pool, &error),
+            }
+        }
+    }
+
+    /// Opens one more connection of a pool.
+    pub(super) fn open_pooled(&mut self, pool: usize) {
+        if let Err(error) = self.open(pool) {
+            self.opening_failed(pool, None, &error);
+        }
+    }
+
+    fn open(&mut self, pool: usize) -> Result<usize, UpstreamError> {
+        let server = &self.shared.servers[self.pools[pool].server];
+        self.serial += 1;
+        let mut stream = server.connect(self.serial)?;
+        let slot = self.upstreams.vacant_key();
+        stream.register(self.poll.registry(), Source::Upstream(slot).token())?;
+        self.upstreams.insert(Upstream::new(stream, pool, self.serial, self.now));
+        self.opening += 1;
+        self.pools[pool].opening += 1;
+        self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    pub(super) fn upstream_writable(&mut self, slot: usize) {
+        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        if matches!(server.phase, UpstreamPhase::Connecting) {
+            return self.connected(slot);
+        }
+        if server.outbox.is_empty() {
+            return;
+        }
+        if server.outbox.flush(&mut server.stream).is_err() {
+            return self.lose_upstream(slot, &UpstreamError::Closed);
+        }
+        if server.outbox.is_empty()
+            && let Some(client) = server.client
+        {
+            self.resume_later(client);
+        }
+    }
+
+    /// The socket is connected, or has failed to: sends the start-up packet.
+    fn connected(&mut self, slot: usize) {
+        let server = &mut self.upstreams[slot];
+        if let Err(error) = server.stream.connected() {
+            return self.lose_upstream(slot, &error.into());
+        }
+        let pool = &self.pools[server.pool];
+        let mut parameters = vec![
+            (&b"user"[..], pool.credentials.user.as_bytes()),
+            (b"database", pool.key.server_database.as_bytes()),
+        ];
+        match server.client.and_then(|client| self.clients.get(client)) {
+            Some(client) => parameters.extend(client.session.settings.iter()),
+            None => parameters.push((b"application_name", b"tidegate")),
+        }
+        let mut out = Vec::new();
+        startup::encode_startup(&mut out, parameters);
+        server.phase = UpstreamPhase::LoggingIn(Handshake::new());
+        if let Err(error) = server.outbox.send(&mut server.stream, &out) {
+            self.lose_upstream(slot, &error.into());
+        }
+    }
+
+    pub(super) fn upstream_readable(&mut self, slot: usize, closed: bool) {
+        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        server.readable = true;
+        server.hung_up |= closed;
+        self.pump_upstream(slot);
+    }
+
+    pub(super) fn upstream_readable_later(&mut self, slot: usize) {
+        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        server.readable = true;
+        server.hung_up = true;
+        self.ready_upstreams.push(slot);
+    }
+
+    /// Whether the server's socket should be read now: not while its client is slow to take more.
+    fn wants_output(&self, slot: usize) -> bool {
+        let Some(server) = self.upstreams.get(slot) else { return false };
+        let client = server.client.and_then(|client| self.clients.get(client));
+        server.readable && client.is_none_or(|client| client.outbox.is_empty())
+    }
+
+    /// Reads what the server has sent.
+    pub(super) fn pump_upstream(&mut self, slot: usize) {
+        let mut buffer = std::mem::take(&mut self.server_buffer);
+        while self.wants_output(slot) {
+            let server = &mut self.upstreams[slot];
+            let carried = server.carry.len();
+            buffer[..carried].copy_from_slice(&server.carry);
+            match net::read_once(&mut server.stream, &mut buffer[carried..]) {
+                ReadOutcome::Bytes { count, more } => {
+                    server.carry.clear();
+                    server.readable = more || server.hung_up;
+                    self.counters.bytes_from_servers.fetch_add(count as u64, Ordering::Relaxed);
+                    self.upstream_bytes(slot, &buffer[..carried + count]);
+                }
+                ReadOutcome::Nothing => server.readable = false,
+                ReadOutcome::Closed => self.lose_upstream(slot, &UpstreamError::Closed),
+            }
+        }
+        self.server_buffer = buffer;
+    }
+
+    fn upstream_bytes(&mut self, slot: usize, bytes: &[u8]) {
+        let serial = self.upstreams[slot].serial;
+        let used = if matches!(self.upstreams[slot].phase, UpstreamPhase::LoggingIn(_)) {
+            self.log_in(slot, bytes)
+        } else {
+            self.relay_to_client(slot, bytes)
+        };
+        if let Some(server) = self.upstreams.get_mut(slot).filter(|s| s.serial == serial) {
+            server.carry.extend_from_slice(&bytes[used..]);
+        }
+    }
+
+    /// Handles login messages; tells how many bytes they took.
+    fn log_in(&mut self, slot: usize, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        let outcome = loop {
+            let server = &mut self.upstreams[slot];
+            let UpstreamPhase::LoggingIn(handshake) = &mut server.phase else { return at };
+            let frame = match frame::frame(&bytes[at..]) {
+                Ok(Some(frame)) if frame.len <= LOGIN_MESSAGE_MAX => frame,
+                Ok(Some(frame)) => break Err(UpstreamError::Unexpected(frame.tag)),
+                Ok(None) => return at,
+                Err(error) => break Err(UpstreamError::Unexpected(error.tag)),
+            };
+            let Some(payload) = bytes[at..].get(HEADER_LEN..frame.len) else { return at };
+            let mut out = Vec::new();
+            let credentials = &self.pools[server.pool].credentials;
+            match handshake.message(frame.tag, payload, credentials, &mut out) {
+                Ok(Progress::Continues) => {}
+                Ok(Progress::Ready) => break Ok(at + frame.len),
+                Err(error) => break Err(error),
+            }
+            if !out.is_empty()
+                && let Err(error) = server.outbox.send(&mut server.stream, &out)
+            {
+                break Err(error.into());
+            }
+            at += frame.len;
+        };
+        match outcome {
+            Ok(used) => {
+                self.logged_in(slot);
+                used
+            }
+            Err(error) => {
+                self.lose_upstream(slot, &error);
+                bytes.len()
+            }
+        }
+    }
+
+    /// The connection is ready for its first transaction.
+    fn logged_in(&mut self, slot: usize) {
+        let server = &mut self.upstreams[slot];
+        let phase = std::mem::replace(&mut server.phase, UpstreamPhase::Linked);
+        let UpstreamPhase::LoggingIn(handshake) = phase else { return };
+        server.key = handshake.key;
+        let (pool, client) = (server.pool, server.client);
+        self.opening_ended(pool);
+        match client {
+            Some(client) => self.welcome(client, &handshake.parameters),
+            None => {
+                for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
+                    if self.is_current(waiter) {
+                        self.welcome(waiter.client, &handshake.parameters);
+                    }
+                }
+                self.pools[pool].welcome = Some(handshake.parameters);
+                self.release_upstream(pool, slot);
+            }
+        }
+    }
+
+    fn opening_ended(&mut self, pool: usize) {
+        self.opening -= 1;
+        self.pools[pool].opening -= 1;
+        self.open_for_sessions();
+    }
+
+    /// No connection: whoever waits for it is told why.
+    fn opening_failed(&mut self, pool: usize, client: Option<usize>, error: &UpstreamError) {
+        self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
+        if let Some(client) = client {
+            return self.login_without_server(client, pool, error);
+        }
+        let (code, message) = self.describe(pool, error);
+        tracing::warn!(message, "no upstream connection");
+        for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
+            if self.is_current(waiter) {
+                self.refuse_login(waiter.client, SqlState(&code), &message);
+            }
+        }
+        self.fail_one_waiting(pool, SqlState(&code), &message);
+    }
+
+    fn login_without_server(&mut self, client: usize, pool: usize, error: &UpstreamError) {
+        let (code, message) = self.describe(pool, error);
+        self.refuse_login(client, SqlState(&code), &message);
+    }
+
+    /// The code and the words in which a client is told of an upstream error.
+    fn describe(&self, pool: usize, error: &UpstreamError) -> (String, String) {
+        let server = &self.shared.servers[self.pools[pool].server].address;
+        match error {
+            UpstreamError::Refused { code, message } => (code.clone(), message.clone()),
+            other => (
+                SqlState::CONNECTION_FAILURE.0.to_owned(),
+                format!("cannot use the database server at {server}: {other}"),
+            ),
+        }
+    }
+
+    /// Passes a server's messages to its client, if it has one; tells how many bytes they took.
+    fn relay_to_client(&mut self, slot: usize, bytes: &[u8]) -> usize {
+        let server = &mut self.upstreams[slot];
+        let client = server.client;
+        let mut gather = Gather::new(bytes, std::mem::take(&mut self.spill));
+        let session = client.and_then(|client| self.clients.get_mut(client)).map(|c| &mut c.session);
+        let relayed = relay(server, session, bytes, &mut gather);
+        if let Some(client) = client
+            && !gather.bytes().is_empty()
+        {
+            self.send_to_client(client, gather.bytes());
+        }
+        self.spill = gather.recycle();
+        match relayed {
+            Ok(relayed) => {
+                self.after_relay(slot, &relayed);
+                relayed.used
+            }
+            Err(violation) => {
+                tracing::warn!(%violation, "closing an upstream connection");
+                self.lose_upstream(slot, &UpstreamError::Closed);
+                bytes.len()
+            }
+        }
+    }
+
+    fn after_relay(&mut self, slot: usize, relayed: &Relayed) {
+        let Some(server) = self.upstreams.get(slot) else { return };
+        if !relayed.ready && !relayed.own_ready {
+            return;
+        }
+        match server.phase {
+            UpstreamPhase::Abandoned => self.settle(slot),
+            UpstreamPhase::Linked if relayed.ready => self.ready_for_query(slot),
+            UpstreamPhase::Linked => self.settings_answered(slot),
+            _ => {}
+        }
+    }
+
+    /// The connection is gone, or of no use: whoever depends on it is told.
+    pub(super) fn lose_upstream(&mut self, slot: usize, error: &UpstreamError) {
+        let Some(server) = self.upstreams.get(slot) else { return };
+        let (pool, client) = (server.pool, server.client);
+        let was_opening =
+            matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_));
+        self.remove_upstream(slot);
+        if was_opening {
+            if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
+                client.upstream = None;
+            }
+            self.opening_failed(pool, client, error);
+            return self.opening_ended(pool);
+        }
+        let Some(client) = client else { return };
+        if let Some(client) = self.clients.get_mut(client) {
+            client.upstream = None;
+        }
+        let (code, message) = self.describe(pool, error);
+        self.end_client(client, Severity::Fatal, SqlState(&code), &message);
+    }
+
+    /// Closes a connection politely.
+    pub(super) fn close_upstream(&mut self, slot: usize) {
+        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        if matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)) {
+            let pool = server.pool;
+            self.remove_upstream(slot);
+            return self.opening_ended(pool);
+        }
+        // What cannot be sent at once does not matter: the socket closes in any case.
+        let _ = server.outbox.send(&mut server.stream, frontend::TERMINATE);
+        self.remove_upstream(slot);
+    }
+
+    fn remove_upstream(&mut self, slot: usize) {
+        let Some(server) = self.upstreams.try_remove(slot) else { return };
+        self.pools[server.pool].idle.retain(|&idle| idle != slot);
+        // The permit, if there is one, returns with `server`.
+    }
+
+    pub(super) fn sweep_upstreams(&mut self) {
+        let timeouts = self.shared.config.timeouts;
+        for slot in self.upstream_slots() {
+            let Some(server) = self.upstreams.get(slot) else { continue };
+            let age = self.now.saturating_duration_since(server.since);
+            match server.phase {
+                UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
+                    if age >= timeouts.connect =>
+                {
+                    self.lose_upstream(slot, &UpstreamError::TimedOut);
+                }
+                UpstreamPhase::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
+                UpstreamPhase::Abandoned if age >= timeouts.abandoned => {
+                    tracing::warn!("an abandoned transaction did not end; closing its connection");
+                    self.remove_upstream(slot);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Walks the messages of `bytes`: what is the client's is collected in `out`.
+fn relay(
+    server: &mut Upstream,
+    mut client: Option<&mut session::ClientSession>,
+    bytes: &[u8],
+    out: &mut Gather<'_>,
+) -> Result<Relayed, ServerViolation> {
+    let is_at_rest = matches!(server.phase, UpstreamPhase::Idle | UpstreamPhase::Quarantined);
+    let mut relayed = Relayed::default();
+    let mut at = 0;
+    while at < bytes.len() {
+        if server.passing > 0 {
+            let count = server.passing.min(bytes.len() - at);
+            server.passing -= count;
+            if server.passing_on {
+                out.pass(at..at + count);
+            }
+            at += count;
+            continue;
+        }
+        let Some(frame) = frame::frame(&bytes[at..])? else { break };
+        let until = at + frame.len.min(bytes.len() - at);
+        if until < at + frame.len && frame.len <= LOOKED_AT_LEN {
+            break;
+        }
+        if is_at_rest && !may_come_at_rest(frame.tag) {
+            return Err(ServerViolation::Unsolicited(frame.tag));
+        }
+        let is_own = server.session.replies.is_own_query();
+        let payload = &bytes[at + HEADER_LEN..until];
+        let verdict =
+            session::from_server(frame.tag, payload, client.as_deref_mut(), &mut server.session)?;
+        server.passing = frame.len - (until - at);
+        server.passing_on = verdict == Verdict::Pass;
+        if server.passing_on {
+            out.pass(at..until);
+        }
+        session::answer_for_proxy(&mut server.session, out);
+        if frame.tag == tag::READY_FOR_QUERY {
+            relayed.own_ready |= is_own;
+            relayed.ready |= !is_own;
+        }
+        at = until;
+    }
+    relayed.used = at;
+    Ok(relayed)
+}
+
+fn may_come_at_rest(tag: u8) -> bool {
+    matches!(tag, tag::NOTICE | tag::PARAMETER_STATUS | tag::NOTIFICATION | tag::ERROR)
+}

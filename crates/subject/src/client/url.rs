@@ -1,0 +1,230 @@
+//! Connection URLs: `postgres://user[:password]@host:port/database[?host=/directory]`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+const PORT: u16 = 5432;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A host name or address; the port follows in [`Url::port`].
+    Tcp(String),
+    /// A directory that holds the socket `.s.PGSQL.<port>`.
+    Unix(PathBuf),
+}
+
+/// Where to connect, as whom, to which database.
+///
+/// User, password, host and database may be percent-encoded. A host that begins with `/`, encoded
+/// or given as `?host=/directory`, is a unix socket directory. Displayed without the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    /// The role to log in as.
+    pub user: String,
+    /// The password, when one is given.
+    pub password: Option<String>,
+    /// The server's place.
+    pub host: Host,
+    /// The TCP port, or the number in the socket's name.
+    pub port: u16,
+    /// The database; the user's name when the URL has none.
+    pub database: String,
+}
+
+/// A connection URL that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("bad connection URL: {0}; expected postgres://user[:password]@host:port/database")]
+pub struct UrlError(&'static str);
+
+impl Url {
+    /// The path of the unix socket, when the host is a directory.
+    #[must_use]
+    pub fn socket_path(&self) -> Option<PathBuf> {
+        match &self.host {
+            Host::Tcp(_) => None,
+            Host::Unix(directory) => Some(directory.join(format!(".s.PGSQL.{}", self.port))),
+        }
+    }
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let rest = text
+            .strip_prefix("postgres://")
+            .or_else(|| text.strip_prefix("postgresql://"))
+            .ok_or(UrlError("it does not begin with postgres://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, place) = authority
+            .rsplit_once('@')
+            .ok_or(UrlError("there is no user"))?;
+        let (user, password) = match login.split_once(':') {
+            Some((user, password)) => (decode(user)?, Some(decode(password)?)),
+            None => (decode(login)?, None),
+        };
+        if user.is_empty() {
+            return Err(UrlError("there is no user"));
+        }
+        let (host, port) = host_and_port(place)?;
+        let host = socket_directory(query)?.unwrap_or(host);
+        let database = match decode(database)? {
+            name if name.is_empty() => user.clone(),
+            name => name,
+        };
+        Ok(Url {
+            user,
+            password,
+            host: host_kind(host)?,
+            port,
+            database,
+        })
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), UrlError> {
+    let (host, port) = match place.rsplit_once(':') {
+        // The colons of a bare IPv6 address stand inside brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (place, None),
+    };
+    let port = match port {
+        Some(port) => port.parse().map_err(|_| UrlError("the port is not one"))?,
+        None => PORT,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((decode(host)?, port))
+}
+
+/// The value of `host` in the URL's query.
+fn socket_directory(query: &str) -> Result<Option<String>, UrlError> {
+    let mut directory = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("host", value)) => directory = Some(decode(value)?),
+            _ => return Err(UrlError("host is the only parameter understood")),
+        }
+    }
+    Ok(directory)
+}
+
+fn host_kind(host: String) -> Result<Host, UrlError> {
+    match host.chars().next() {
+        None => Err(UrlError("there is no host")),
+        Some('/') => Ok(Host::Unix(PathBuf::from(host))),
+        Some(_) => Ok(Host::Tcp(host)),
+    }
+}
+
+fn decode(text: &str) -> Result<String, UrlError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'%' {
+            let (digits, tail) = rest
+                .split_at_checked(2)
+                .ok_or(UrlError("a percent sign stands alone"))?;
+            rest = tail;
+            bytes.push(hexadecimal(digits)?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| UrlError("it is not UTF-8 once decoded"))
+}
+
+fn hexadecimal(digits: &[u8]) -> Result<u8, UrlError> {
+    digits.iter().try_fold(0, |value, &digit| {
+        let digit = char::from(digit)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+            .ok_or(UrlError("a percent sign is not followed by two hex digits"))?;
+        Ok(value * 16 + digit)
+    })
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "postgres://{}@", self.user)?;
+        match &self.host {
+            Host::Tcp(host) => write!(f, "{host}:{}/{}", self.port, self.database),
+            Host::Unix(directory) => write!(
+                f,
+                "localhost:{}/{}?host={}",
+                self.port,
+                self.database,
+                directory.display()
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let full = url("postgres://ann:p%40ss%3a@db.example:6432/shop");
+        assert_eq!(full.user, "ann");
+        assert_eq!(full.password.as_deref(), Some("p@ss:"));
+        assert_eq!(full.host, Host::Tcp("db.example".into()));
+        assert_eq!((full.port, full.database.as_str()), (6432, "shop"));
+
+        let short = url("postgresql://bob@[::1]");
+        assert_eq!(short.host, Host::Tcp("::1".into()));
+        assert_eq!((short.port, short.database.as_str()), (PORT, "bob"));
+    }
+
+    #[test]
+    fn a_socket_directory_is_given_in_two_ways() {
+        let socket = Some(PathBuf::from("/run/pg/.s.PGSQL.7"));
+        assert_eq!(url("postgres://a@%2Frun%2Fpg:7/d").socket_path(), socket);
+        assert_eq!(
+            url("postgres://a@localhost:7/d?host=/run/pg").socket_path(),
+            socket
+        );
+        assert_eq!(url("postgres://a@localhost:7/d").socket_path(), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, wrong) in [
+            ("mysql://a@h/d", "postgres://"),
+            ("postgres://h:1/d", "no user"),
+            ("postgres://@h:1/d", "no user"),
+            ("postgres://a@h:99999/d", "port"),
+            ("postgres://a@:1/d", "no host"),
+            ("postgres://a%4x@h/d", "hex digits"),
+            ("postgres://a%@h/d", "alone"),
+            ("postgres://a%ff@h/d", "UTF-8"),
+            ("postgres://a@h/d?sslmode=require", "only parameter"),
+        ] {
+            let error = text.parse::<Url>().unwrap_err().to_string();
+            let (reason, _) = error.split_once(';').unwrap();
+            assert!(reason.contains(wrong), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let url = url("postgres://ann:secret@h:1/d");
+        assert_eq!(format!("{url} {url:?}").find("secret"), None);
+    }
+}

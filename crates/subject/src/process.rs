@@ -1,0 +1,258 @@
+//! A child process that never outlives its handle.
+//!
+//! The child gets a process group of its own, so that Ctrl-C in a terminal reaches only us and we
+//! decide in which order things stop.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+/// Pause between two looks at a child or its port.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How long a dropped child may take to obey a polite signal.
+const DROP_GRACE: Duration = Duration::from_secs(5);
+
+/// Why a child process could not be started or watched.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    /// The program could not be executed.
+    #[error("cannot start {name}: {source}")]
+    Start {
+        /// What the child is called in messages.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The child ended before it accepted connections.
+    #[error("{name} ended with {status} before it accepted connections")]
+    Ended {
+        /// What the child is called in messages.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The child lives but its address stayed closed.
+    #[error("{name} did not accept connections on {address} within {} s", .bound.as_secs())]
+    NotReady {
+        /// What the child is called in messages.
+        name: String,
+        /// Where it should have listened.
+        address: SocketAddr,
+        /// How long it was given.
+        bound: Duration,
+    },
+    /// The system refused to tell about the child.
+    #[error("cannot watch {name}: {source}")]
+    Watch {
+        /// What the child is called in messages.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A running child process; dropping it asks it to stop, waits, then kills.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    stop_signals: &'static [Signal],
+}
+
+impl Process {
+    /// Starts `command` in a process group of its own; SIGTERM is its stop signal.
+    ///
+    /// # Errors
+    /// The program cannot be executed.
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, ProcessError> {
+        let child = command
+            .process_group(0)
+            .spawn()
+            .map_err(|source| ProcessError::Start {
+                name: name.to_owned(),
+                source,
+            })?;
+        Ok(Process {
+            name: name.to_owned(),
+            child,
+            stop_signals: &[Signal::TERM],
+        })
+    }
+
+    /// The same process, stopped by `signals` from polite to harsh instead of by SIGTERM.
+    #[must_use]
+    pub(crate) fn stopped_by(mut self, signals: &'static [Signal]) -> Self {
+        self.stop_signals = signals;
+        self
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the process ended, or `None` while it runs.
+    ///
+    /// # Errors
+    /// The system cannot tell.
+    pub fn exit_status(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
+        self.child.try_wait().map_err(|source| ProcessError::Watch {
+            name: self.name.clone(),
+            source,
+        })
+    }
+
+    /// Waits until the process accepts TCP connections on `address`.
+    ///
+    /// # Errors
+    /// It ended first, or `bound` passed.
+    pub fn wait_for_port(
+        &mut self,
+        address: SocketAddr,
+        bound: Duration,
+    ) -> Result<(), ProcessError> {
+        let deadline = Instant::now() + bound;
+        while Instant::now() < deadline {
+            if let Some(status) = self.exit_status()? {
+                let name = self.name.clone();
+                return Err(ProcessError::Ended { name, status });
+            }
+            if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        Err(ProcessError::NotReady {
+            name: self.name.clone(),
+            address,
+            bound,
+        })
+    }
+
+    /// CPU seconds used so far by all threads of the process, in user and system mode.
+    ///
+    /// # Errors
+    /// The process is gone, or `/proc` is not there.
+    pub fn cpu_seconds(&self) -> Result<f64, ProcessError> {
+        let watch = |source| ProcessError::Watch {
+            name: self.name.clone(),
+            source,
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).map_err(watch)?;
+        let ticks = cpu_ticks(&stat).ok_or_else(|| watch(io::ErrorKind::InvalidData.into()))?;
+        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Asks the process to end and waits up to `grace`; then kills it.
+    ///
+    /// # Errors
+    /// The system cannot tell how the process ended.
+    pub fn stop(mut self, grace: Duration) -> Result<ExitStatus, ProcessError> {
+        self.end(grace)
+    }
+
+    /// Sends the stop signals one after the other, each with `grace` to take effect, then SIGKILL.
+    pub(crate) fn end(&mut self, grace: Duration) -> Result<ExitStatus, ProcessError> {
+        for &signal in self.stop_signals {
+            if let Some(status) = self.exit_status()? {
+                return Ok(status);
+            }
+            self.signal(signal);
+            if let Some(status) = self.wait(grace)? {
+                return Ok(status);
+            }
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().map_err(|source| ProcessError::Watch {
+            name: self.name.clone(),
+            source,
+        })
+    }
+
+    /// Signals the child unless it was already waited for, when its id may be another's.
+    fn signal(&mut self, signal: Signal) {
+        if let Ok(None) = self.child.try_wait() {
+            // It can only fail when the child is gone, which the next wait tells.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    fn wait(&mut self, grace: Duration) -> Result<Option<ExitStatus>, ProcessError> {
+        let deadline = Instant::now() + grace;
+        loop {
+            let status = self.exit_status()?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure.
+        let _ = self.end(DROP_GRACE);
+    }
+}
+
+/// User plus system time from `/proc/PID/stat`: fields 14 and 15, the 12th and 13th after the
+/// command name, which is in parentheses and may itself hold spaces and parentheses.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_ticks_are_found_behind_a_hostile_command_name() {
+        let stat = "7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20";
+        assert_eq!(cpu_ticks(stat), Some(154));
+        assert_eq!(cpu_ticks("7 (a) S 1 2"), None);
+    }
+
+    #[test]
+    fn a_child_that_ignores_its_stop_signal_is_killed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+        let mut process = Process::start("stubborn", &mut command).unwrap();
+        let status = process.end(Duration::from_millis(50)).unwrap();
+        assert!(!status.success());
+        assert!(process.exit_status().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_child_that_ends_early_is_told_from_one_that_is_slow() {
+        let closed = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut ended = Process::start("false", &mut Command::new("false")).unwrap();
+        let bound = Duration::from_secs(5);
+        let error = ended.wait_for_port(closed, bound).unwrap_err();
+        assert!(matches!(error, ProcessError::Ended { .. }), "{error}");
+
+        let mut slow = Process::start("sleep", Command::new("sleep").arg("60")).unwrap();
+        let error = slow
+            .wait_for_port(closed, Duration::from_millis(30))
+            .unwrap_err();
+        assert!(matches!(error, ProcessError::NotReady { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let mut command = Command::new("/nonexistent/tidegate");
+        let error = Process::start("the proxy", &mut command).unwrap_err();
+        assert!(error.to_string().starts_with("cannot start the proxy"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Messages from the server to the client.
+
+use crate::cursor::{Cursor, Malformed};
+use crate::frame;
+use crate::startup::{CancelKey, PROTOCOL_3_0};
+
+/// Message types a server sends.
+pub mod tag {
+    /// Authentication requests, told apart by a code.
+    pub const AUTHENTICATION: u8 = b'R';
+    /// `BackendKeyData`.
+    pub const BACKEND_KEY_DATA: u8 = b'K';
+    /// `BindComplete`.
+    pub const BIND_COMPLETE: u8 = b'2';
+    /// `CloseComplete`.
+    pub const CLOSE_COMPLETE: u8 = b'3';
+    /// `CommandComplete`, with the command tag.
+    pub const COMMAND_COMPLETE: u8 = b'C';
+    /// `CopyBothResponse`, of streaming replication.
+    pub const COPY_BOTH: u8 = b'W';
+    /// `CopyInResponse`: the server waits for `CopyData`.
+    pub const COPY_IN: u8 = b'G';
+    /// `CopyOutResponse`.
+    pub const COPY_OUT: u8 = b'H';
+    /// `DataRow`.
+    pub const DATA_ROW: u8 = b'D';
+    /// `EmptyQueryResponse`.
+    pub const EMPTY_QUERY: u8 = b'I';
+    /// `ErrorResponse`.
+    pub const ERROR: u8 = b'E';
+    /// `NoData`: what was described returns no rows.
+    pub const NO_DATA: u8 = b'n';
+    /// `NoticeResponse`; may come at any time.
+    pub const NOTICE: u8 = b'N';
+    /// `NotificationResponse`; may come at any time.
+    pub const NOTIFICATION: u8 = b'A';
+    /// `NegotiateProtocolVersion`.
+    pub const NEGOTIATE_PROTOCOL: u8 = b'v';
+    /// `ParameterDescription`.
+    pub const PARAMETER_DESCRIPTION: u8 = b't';
+    /// `ParameterStatus`; may come at any time.
+    pub const PARAMETER_STATUS: u8 = b'S';
+    /// `ParseComplete`.
+    pub const PARSE_COMPLETE: u8 = b'1';
+    /// `PortalSuspended`: Execute reached its row limit.
+    pub const PORTAL_SUSPENDED: u8 = b's';
+    /// `ReadyForQuery`, with the transaction status.
+    pub const READY_FOR_QUERY: u8 = b'Z';
+    /// `RowDescription`.
+    pub const ROW_DESCRIPTION: u8 = b'T';
+}
+
+/// A `ParseComplete` message.
+pub const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
+
+/// A `CloseComplete` message.
+pub const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
+
+/// The transaction status that `ReadyForQuery` reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// No transaction is open.
+    Idle,
+    /// A transaction block is open.
+    InBlock,
+    /// A transaction block is open and has failed: everything but its end is refused.
+    Failed,
+}
+
+impl TransactionStatus {
+    fn code(self) -> u8 {
+        match self {
+            TransactionStatus::Idle => b'I',
+            TransactionStatus::InBlock => b'T',
+            TransactionStatus::Failed => b'E',
+        }
+    }
+}
+
+/// Reads a `ReadyForQuery` payload.
+///
+/// # Errors
+/// The status is missing or unknown.
+pub fn ready_for_query(payload: &[u8]) -> Result<TransactionStatus, Malformed> {
+    let mut cursor = Cursor::new("ReadyForQuery", payload);
+    match cursor.byte("transaction status")? {
+        b'I' => Ok(TransactionStatus::Idle),
+        b'T' => Ok(TransactionStatus::InBlock),
+        b'E' => Ok(TransactionStatus::Failed),
+        _ => cursor.fail("transaction status"),
+    }
+}
+
+/// Reads a `ParameterStatus` payload: name and value.
+///
+/// # Errors
+/// A string is cut short.
+pub fn parameter_status(payload: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let mut cursor = Cursor::new("ParameterStatus", payload);
+    let name = cursor.string("name")?;
+    Ok((name, cursor.string("value")?))
+}
+
+/// Reads a `BackendKeyData` payload.
+///
+/// # Errors
+/// A word is cut short.
+pub fn backend_key_data(payload: &[u8]) -> Result<CancelKey, Malformed> {
+    let mut cursor = Cursor::new("BackendKeyData", payload);
+    Ok(CancelKey {
+        process_id: u32::from_be_bytes(cursor.array("process id")?),
+        secret: u32::from_be_bytes(cursor.array("secret key")?),
+    })
+}
+
+/// Reads a `CommandComplete` payload: the command tag, such as `INSERT 0 1`.
+///
+/// # Errors
+/// The string is cut short.
+pub fn command_complete(payload: &[u8]) -> Result<&[u8], Malformed> {
+    Cursor::new("CommandComplete", payload).string("command tag")
+}
+
+/// The columns of a `DataRow` payload; `None` is NULL. Ends early where the payload is cut short or
+/// a length is negative and not NULL's -1.
+///
+/// # Errors
+/// The column count is missing.
+pub fn data_row(payload: &[u8]) -> Result<impl Iterator<Item = Option<&[u8]>>, Malformed> {
+    let mut cursor = Cursor::new("DataRow", payload);
+    let columns = cursor.uint16("number of columns")?;
+    Ok((0..columns)
+        .map_while(move |_| cursor.counted("column").ok())
+        .fuse())
+}
+
+/// Appends a `ReadyForQuery`.
+pub fn encode_ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
+    frame::message(out, tag::READY_FOR_QUERY, |out| out.push(status.code()));
+}
+
+/// Appends a `ParameterStatus`.
+pub fn encode_parameter_status(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    frame::message(out, tag::PARAMETER_STATUS, |out| {
+        frame::string(out, name);
+        frame::string(out, value);
+    });
+}
+
+/// Appends a `BackendKeyData`.
+pub fn encode_backend_key_data(out: &mut Vec<u8>, key: CancelKey) {
+    frame::message(out, tag::BACKEND_KEY_DATA, |out| {
+        out.extend_from_slice(&key.process_id.to_be_bytes());
+        out.extend_from_slice(&key.secret.to_be_bytes());
+    });
+}
+
+/// Appends a `NegotiateProtocolVersion`: version 3.0 is spoken, and these options are not known.
+pub fn encode_negotiate_protocol<'a>(
+    out: &mut Vec<u8>,
+    unknown: impl ExactSizeIterator<Item = &'a [u8]>,
+) {
+    frame::message(out, tag::NEGOTIATE_PROTOCOL, |out| {
+        out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+        let count = u32::try_from(unknown.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&count.to_be_bytes());
+        for option in unknown {
+            frame::string(out, option);
+        }
+    });
+}

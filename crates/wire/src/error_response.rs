@@ -1,0 +1,86 @@
+//! `ErrorResponse` and `NoticeResponse`: fields told apart by a type byte.
+
+use crate::cursor::Cursor;
+use crate::{backend, frame};
+
+/// A five-character error code, PostgreSQL documentation appendix A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqlState<'a>(pub &'a str);
+
+impl SqlState<'static> {
+    /// `connection_failure`: the database could not be reached or went away.
+    pub const CONNECTION_FAILURE: SqlState<'static> = SqlState("08006");
+    /// `protocol_violation`.
+    pub const PROTOCOL_VIOLATION: SqlState<'static> = SqlState("08P01");
+    /// `invalid_authorization_specification`.
+    pub const INVALID_AUTHORIZATION: SqlState<'static> = SqlState("28000");
+    /// `invalid_password`.
+    pub const INVALID_PASSWORD: SqlState<'static> = SqlState("28P01");
+    /// `invalid_sql_statement_name`: no such prepared statement.
+    pub const INVALID_STATEMENT_NAME: SqlState<'static> = SqlState("26000");
+    /// `duplicate_prepared_statement`.
+    pub const DUPLICATE_STATEMENT: SqlState<'static> = SqlState("42P05");
+    /// `invalid_catalog_name`: no such database.
+    pub const INVALID_CATALOG_NAME: SqlState<'static> = SqlState("3D000");
+    /// `too_many_connections`: the queue is full.
+    pub const TOO_MANY_CONNECTIONS: SqlState<'static> = SqlState("53300");
+    /// `configuration_limit_exceeded`.
+    pub const CONFIGURATION_LIMIT: SqlState<'static> = SqlState("53400");
+    /// `query_canceled`: by a cancel request or by a deadline.
+    pub const QUERY_CANCELED: SqlState<'static> = SqlState("57014");
+    /// `admin_shutdown`.
+    pub const ADMIN_SHUTDOWN: SqlState<'static> = SqlState("57P01");
+    /// `idle_in_transaction_session_timeout`.
+    pub const IDLE_IN_TRANSACTION: SqlState<'static> = SqlState("25P03");
+    /// `feature_not_supported`.
+    pub const FEATURE_NOT_SUPPORTED: SqlState<'static> = SqlState("0A000");
+}
+
+/// How grave an error is for the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The command failed.
+    Error,
+    /// The connection ends.
+    Fatal,
+}
+
+/// Appends an `ErrorResponse`.
+pub fn encode_error(out: &mut Vec<u8>, severity: Severity, code: SqlState<'_>, message: &str) {
+    let severity = match severity {
+        Severity::Error => "ERROR",
+        Severity::Fatal => "FATAL",
+    };
+    frame::message(out, backend::tag::ERROR, |out| {
+        for (field, text) in [
+            (b'S', severity),
+            (b'V', severity),
+            (b'C', code.0),
+            (b'M', message),
+        ] {
+            out.push(field);
+            frame::string(out, text.as_bytes());
+        }
+        out.push(0);
+    });
+}
+
+/// The fields of an `ErrorResponse` or `NoticeResponse` payload as pairs of type and text; ends
+/// early where the payload is cut short.
+pub fn fields(payload: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut cursor = Cursor::new("ErrorResponse", payload);
+    std::iter::from_fn(move || match cursor.byte("field type").ok()? {
+        0 => None,
+        field => Some((field, cursor.string("field").ok()?)),
+    })
+    .fuse()
+}
+
+/// The text of one field, such as `b'C'` (the code) or `b'M'` (the message); empty when absent.
+#[must_use]
+pub fn field(payload: &[u8], wanted: u8) -> String {
+    fields(payload)
+        .find(|(field, _)| *field == wanted)
+        .map(|(_, text)| String::from_utf8_lossy(text).into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,113 @@
+//! What clients do: transactions as statements, no driver code.
+//!
+//! A [`Workload`] draws transactions from a seeded [`Draw`]; a [`Transaction`] writes its statements
+//! one after the other as SQL text into a buffer the driver reuses. Each statement is a round trip
+//! of the simple query protocol, as with `pgbench -M simple`.
+//!
+//! Never here: sockets, clocks, threads. [`pgbench`] holds the tables and how to check them.
+
+mod draw;
+pub mod pgbench;
+pub mod point_select;
+pub mod tpcb;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use draw::Draw;
+
+/// A kind of transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// [`tpcb`]: seven statements, three updates of which one is of a very hot row.
+    Tpcb,
+    /// [`point_select`]: one read by primary key.
+    PointSelect,
+}
+
+impl Workload {
+    /// The next transaction, with its values drawn for tables of the given scale.
+    #[must_use]
+    pub fn transaction(self, scale: pgbench::Scale, draw: &mut Draw) -> Transaction {
+        match self {
+            Workload::Tpcb => Transaction::Tpcb(tpcb::Tpcb::draw(scale, draw)),
+            Workload::PointSelect => {
+                Transaction::PointSelect(point_select::PointSelect::draw(scale, draw))
+            }
+        }
+    }
+
+    /// The name used on command lines and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Tpcb => "tpcb",
+            Workload::PointSelect => "point-select",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A workload's name that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownWorkload;
+
+impl fmt::Display for UnknownWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown workload; there are tpcb and point-select")
+    }
+}
+
+impl std::error::Error for UnknownWorkload {}
+
+impl FromStr for Workload {
+    type Err = UnknownWorkload;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWorkload> {
+        [Workload::Tpcb, Workload::PointSelect]
+            .into_iter()
+            .find(|workload| workload.name() == text)
+            .ok_or(UnknownWorkload)
+    }
+}
+
+/// One transaction with its values; running it again runs the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// See [`tpcb`].
+    Tpcb(tpcb::Tpcb),
+    /// See [`point_select`].
+    PointSelect(point_select::PointSelect),
+}
+
+impl Transaction {
+    /// How many statements the transaction has, at least one.
+    #[must_use]
+    pub fn statements(&self) -> usize {
+        match self {
+            Transaction::Tpcb(_) => tpcb::STATEMENTS,
+            Transaction::PointSelect(_) => point_select::STATEMENTS,
+        }
+    }
+
+    /// Appends the text of statement `index`, counted from 0; nothing beyond the last.
+    pub fn write_statement(&self, index: usize, out: &mut Vec<u8>) {
+        match self {
+            Transaction::Tpcb(transaction) => transaction.write_statement(index, out),
+            Transaction::PointSelect(transaction) if index == 0 => transaction.write(out),
+            Transaction::PointSelect(_) => {}
+        }
+    }
+}
+
+/// Appends formatted text.
+fn append(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    use std::io::Write;
+    // Writing to a Vec cannot fail.
+    let _ = out.write_fmt(text);
+}
