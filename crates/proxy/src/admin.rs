@@ -371,7 +371,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(bytes: Vec<u8>, text in "(GET|P) /[ -~]{0,9} HTTP/1[.]1(\r\n[ -~]{0,9}){0,4}") {
+        fn garbage_never_panics(
+            bytes: Vec<u8>,
+            text in "(GET|P) /[ -~]{0,9} HTTP/1[.]1(\r\n[ -~]{0,9}){0,4}",
+        ) {
             let _ = parse(&bytes);
             let _ = parse(text.as_bytes());
         }

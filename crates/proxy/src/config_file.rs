@@ -16,7 +16,7 @@ use crate::config::{
     Algorithm, ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress,
     PoolMode, ServerAddress, Timeouts,
 };
-use crate::upstream_url::UpstreamUrl;
+pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
 
 mod values;
@@ -25,12 +25,13 @@ pub use values::{AdminAddress, Patience, Period, ValueError};
 
 /// What holds where neither file nor flags say otherwise.
 pub mod defaults {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
     use crate::config::{Algorithm, PoolMode, Timeouts};
 
     /// Where clients connect.
-    pub const LISTEN: &str = "127.0.0.1:6432";
+    pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
     /// One event loop: it keeps several cores' worth of database busy.
     pub const THREADS: usize = 1;
     /// As many clients as fit.
@@ -237,13 +238,14 @@ pub enum ConfigProblem {
     /// Everybody who reaches the proxy would be let in, and nobody said so.
     #[error(
         "listen = {0} can be reached from other machines and there is no users_file, so that \
-         anybody would be let in: give users_file, or auth = \"trust\" if that is meant"
+         anybody would be let in: give users_file (--users-file FILE), or auth = \"trust\" \
+         (--auth trust) if that is meant"
     )]
     OpenTrust(ListenAddress),
     /// Passwords are asked for and nobody has one.
     #[error(
-        "auth = \"{0}\" needs users_file, a file with lines of \"user\" \"password\"; or write \
-         auth = \"trust\""
+        "auth = \"{0}\" needs users_file (--users-file FILE), a file with lines of \
+         \"user\" \"password\"; or auth = \"trust\" (--auth trust)"
     )]
     NoUsersFile(&'static str),
     /// The user file cannot be used.
@@ -294,7 +296,9 @@ impl ConfigFile {
     }
 
     fn check(self) -> Result<Config, ConfigProblem> {
-        let listen = self.listen.unwrap_or_else(|| vec![default_listen()]);
+        let listen = self
+            .listen
+            .unwrap_or_else(|| vec![ListenAddress::Tcp(defaults::LISTEN)]);
         if listen.is_empty() {
             return Err(ConfigProblem::NoListen);
         }
@@ -360,12 +364,6 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
         text: shown,
         message,
     }
-}
-
-fn default_listen() -> ListenAddress {
-    defaults::LISTEN
-        .parse()
-        .unwrap_or(ListenAddress::Tcp(([127, 0, 0, 1], 6432).into()))
 }
 
 /// Without a user file there is nothing to check a password against. Whoever leaves it at that

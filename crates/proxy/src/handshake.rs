@@ -58,7 +58,11 @@ pub(crate) enum Progress {
 
 impl Handshake {
     pub(crate) fn new() -> Handshake {
-        Handshake { scram: None, parameters: Vec::new(), key: None }
+        Handshake {
+            scram: None,
+            parameters: Vec::new(),
+            key: None,
+        }
     }
 
     /// Takes one message of the server; appends what is to be answered.
@@ -104,10 +108,14 @@ impl Handshake {
             Authentication::Md5Password { salt } => {
                 frontend::encode_password(out, md5_response(credentials, salt)?.as_bytes());
             }
-            Authentication::Sasl { mechanisms } => self.start_scram(mechanisms, credentials, out)?,
+            Authentication::Sasl { mechanisms } => {
+                self.start_scram(mechanisms, credentials, out)?
+            }
             Authentication::SaslContinue(challenge) => {
                 let scram = self.scram.as_mut().ok_or_else(out_of_order)?;
-                scram.update(challenge).map_err(|error| scram_error(&error))?;
+                scram
+                    .update(challenge)
+                    .map_err(|error| scram_error(&error))?;
                 authentication::encode_sasl_response(out, scram.message());
             }
             Authentication::SaslFinal(outcome) => {
@@ -126,7 +134,9 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<(), UpstreamError> {
         if !authentication::offers(mechanisms, SCRAM_SHA_256) {
-            return Err(UpstreamError::Scram("the server does not offer SCRAM-SHA-256".into()));
+            return Err(UpstreamError::Scram(
+                "the server does not offer SCRAM-SHA-256".into(),
+            ));
         }
         let password = plain(credentials, "SCRAM-SHA-256")?;
         let scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
@@ -144,13 +154,13 @@ fn scram_error(error: &std::io::Error) -> UpstreamError {
     UpstreamError::Scram(error.to_string())
 }
 
-fn plain<'a>(
-    credentials: &'a Credentials,
-    method: &'static str,
-) -> Result<&'a str, UpstreamError> {
+fn plain<'a>(credentials: &'a Credentials, method: &'static str) -> Result<&'a str, UpstreamError> {
     match &credentials.secret {
         Some(Secret::Plain(password)) => Ok(password.as_str()),
-        Some(_) => Err(UpstreamError::PlainPasswordNeeded(method, credentials.user.clone())),
+        Some(_) => Err(UpstreamError::PlainPasswordNeeded(
+            method,
+            credentials.user.clone(),
+        )),
         None => Err(UpstreamError::NoPassword(credentials.user.clone())),
     }
 }

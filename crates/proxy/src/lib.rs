@@ -101,13 +101,22 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (listeners, addresses) = listen(&config.listen)?;
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
     let (servers, server_of, regulated) = servers(&config)?;
-    let polls: Vec<_> =
-        (0..config.threads.max(1)).map(|_| mio::Poll::new()).collect::<io::Result<_>>()?;
+    let polls: Vec<_> = (0..config.threads.max(1))
+        .map(|_| mio::Poll::new())
+        .collect::<io::Result<_>>()?;
     let mailboxes = polls
         .iter()
-        .map(|poll| Ok(Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), worker::mailbox_token())?))))
+        .map(|poll| {
+            Ok(Arc::new(Mailbox::new(mio::Waker::new(
+                poll.registry(),
+                worker::mailbox_token(),
+            )?)))
+        })
         .collect::<io::Result<_>>()?;
-    let counters: Vec<_> = polls.iter().map(|_| Arc::new(WorkerCounters::default())).collect();
+    let counters: Vec<_> = polls
+        .iter()
+        .map(|_| Arc::new(WorkerCounters::default()))
+        .collect();
     let server_metrics = servers
         .iter()
         .zip(&regulated)
@@ -119,13 +128,20 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin_listen = config.admin_listen;
-    let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
+    let shared = Arc::new(Shared {
+        config,
+        servers,
+        server_of,
+        mailboxes,
+    });
     let mut running = Running {
         addresses,
         unix_paths,
         shared: Arc::clone(&shared),
         workers: Vec::new(),
-        admin: admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?,
+        admin: admin_listen
+            .map(|at| admin::start(at, Arc::clone(&metrics)))
+            .transpose()?,
         regulation: Some(Regulation::start(Arc::clone(&shared), regulated)?),
         metrics,
     };
@@ -134,10 +150,20 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
         let mailbox = Arc::clone(&shared.mailboxes[index]);
         let listeners = listeners.take().unwrap_or_default();
-        let worker =
-            Worker::new(index, Arc::clone(&shared), poll, mailbox, listeners, counters)?;
+        let worker = Worker::new(
+            index,
+            Arc::clone(&shared),
+            poll,
+            mailbox,
+            listeners,
+            counters,
+        )?;
         let name = format!("tidegate-{index}");
-        running.workers.push(std::thread::Builder::new().name(name).spawn(|| worker.run())?);
+        running.workers.push(
+            std::thread::Builder::new()
+                .name(name)
+                .spawn(|| worker.run())?,
+        );
     }
     Ok(running)
 }
@@ -153,8 +179,10 @@ fn unix_path(address: &ListenAddress) -> Option<PathBuf> {
 fn listen(wanted: &[ListenAddress]) -> Result<(Vec<Listener>, Vec<ListenAddress>), StartError> {
     let mut opened = (Vec::new(), Vec::new());
     for address in wanted {
-        let (listener, taken) = listen_on(address)
-            .map_err(|source| StartError::Listen { address: address.clone(), source })?;
+        let (listener, taken) = listen_on(address).map_err(|source| StartError::Listen {
+            address: address.clone(),
+            source,
+        })?;
         opened.0.push(listener);
         opened.1.push(taken);
     }
@@ -177,9 +205,12 @@ fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
 
 /// A gate for each distinct server, and for each database the index of its server.
 fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>), StartError> {
-    let (mut servers, mut server_of, mut regulated) = (Vec::<Server>::new(), Vec::new(), Vec::new());
+    let (mut servers, mut server_of, mut regulated) =
+        (Vec::<Server>::new(), Vec::new(), Vec::new());
     for database in &config.databases {
-        let known = servers.iter().position(|server| server.address == database.server);
+        let known = servers
+            .iter()
+            .position(|server| server.address == database.server);
         if let Some(index) = known {
             server_of.push(index);
             continue;
@@ -189,8 +220,11 @@ fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>),
             waiting_max: config.waiting_max,
         };
         let gate = Gate::new(limits, Instant::now());
-        let server = Server::new(database.server.clone(), gate)
-            .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
+        let server =
+            Server::new(database.server.clone(), gate).map_err(|source| StartError::Resolve {
+                server: database.server.clone(),
+                source,
+            })?;
         server_of.push(servers.len());
         regulated.push(Regulated {
             name: database.server.to_string(),

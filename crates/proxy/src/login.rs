@@ -50,10 +50,7 @@ impl LoginError {
 }
 
 /// Begins the exchange; appends the challenge, if there is one.
-pub(crate) fn begin(
-    method: ClientAuthentication,
-    out: &mut Vec<u8>,
-) -> Result<Step, LoginError> {
+pub(crate) fn begin(method: ClientAuthentication, out: &mut Vec<u8>) -> Result<Step, LoginError> {
     Ok(match method {
         ClientAuthentication::Trust => Step::Proved,
         ClientAuthentication::Md5 => {
@@ -84,7 +81,11 @@ pub(crate) fn answer(
             let right = users
                 .get(name)
                 .is_some_and(|secret| users::md5_matches(secret, name, salt, response));
-            if right { Ok(Step::Proved) } else { Err(LoginError::Password(user.to_owned())) }
+            if right {
+                Ok(Step::Proved)
+            } else {
+                Err(LoginError::Password(user.to_owned()))
+            }
         }
         Exchange::ScramFirst => {
             let (mechanism, first) = authentication::sasl_initial_response(payload)?;
@@ -93,8 +94,8 @@ pub(crate) fn answer(
                 return Err(LoginError::Mechanism(mechanism));
             }
             let verifier = users.scram_verifier(user.as_bytes());
-            let (server, challenge) = ScramServer::start(verifier, first, &scram::nonce()?)
-                .map_err(LoginError::Scram)?;
+            let (server, challenge) =
+                ScramServer::start(verifier, first, &scram::nonce()?).map_err(LoginError::Scram)?;
             authentication::encode_sasl_continue(out, &challenge);
             Ok(Step::Continue(Exchange::ScramFinal(server)))
         }

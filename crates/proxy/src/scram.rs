@@ -71,7 +71,8 @@ pub enum ScramError {
     Malformed(&'static str),
     /// The client insists on channel binding.
     #[error(
-        "the client demands SCRAM channel binding, which needs TLS; connect with channel_binding=disable"
+        "the client demands SCRAM channel binding, which needs TLS; \
+         connect with channel_binding=disable"
     )]
     ChannelBinding,
     /// The client wants to act as somebody else.

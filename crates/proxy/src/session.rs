@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
+use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::frame::{Frame, HEADER_LEN};
 use tidegate_wire::frontend::{self, BindNames, Target, tag};
-use tidegate_wire::Malformed;
 
 use crate::net::Gather;
 use crate::replies::{Owed, Replies, Verdict};
@@ -101,12 +101,22 @@ pub(crate) fn to_server(
     naming: &mut Naming<'_>,
     out: &mut Gather<'_>,
 ) -> Result<(), Violation> {
-    if let Naming::Shared { definitions, prepared_max } = naming
-        && matches!(frame.tag, tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
+    if let Naming::Shared {
+        definitions,
+        prepared_max,
+    } = naming
+        && matches!(
+            frame.tag,
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE
+        )
         && !server.replies.is_skipping()
     {
-        let mut translation =
-            Translation { statements: &mut client.statements, server, prepared_max: *prepared_max, out };
+        let mut translation = Translation {
+            statements: &mut client.statements,
+            server,
+            prepared_max: *prepared_max,
+            out,
+        };
         let payload = &input[at.start + HEADER_LEN..at.end];
         return match frame.tag {
             tag::PARSE => translation.parse(at, payload, definitions),
@@ -123,6 +133,29 @@ pub(crate) fn to_server(
     }
     out.pass(at);
     Ok(())
+}
+
+/// Prepares a named statement without the server, if the message names nothing new: the definition
+/// has been accepted before, and the name is free. The statement reaches a connection with its
+/// first Bind. Tells whether it did.
+pub(crate) fn prepare_without_server(
+    payload: &[u8],
+    statements: &mut ClientStatements,
+    definitions: &mut Definitions,
+) -> bool {
+    let Ok(parse) = frontend::parse(payload) else {
+        return false;
+    };
+    if parse.name.is_empty() || statements.get(parse.name).is_some() || statements.is_full() {
+        return false;
+    }
+    let statement = definitions.intern(parse.definition);
+    let is_accepted = statement.is_accepted();
+    if is_accepted {
+        statements.insert(parse.name, statement);
+        statements.confirm();
+    }
+    is_accepted
 }
 
 /// What the server will answer to a message that is passed on as it is.
@@ -187,7 +220,11 @@ impl Translation<'_, '_> {
     /// The name is taken: the server itself says so when it sees its own name a second time.
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
-        frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
+        frontend::encode_parse(
+            self.out.spill(),
+            &existing.server_name,
+            &existing.definition,
+        );
         self.server.replies.sent(Owed::Parse(None));
     }
 
@@ -201,7 +238,10 @@ impl Translation<'_, '_> {
         };
         let rest_len = frame.len - HEADER_LEN - names.encoded_len();
         let rest = at.start + HEADER_LEN + names.encoded_len()..at.end;
-        let names = BindNames { portal: names.portal, statement: &statement };
+        let names = BindNames {
+            portal: names.portal,
+            statement: &statement,
+        };
         frontend::encode_bind_head(self.out.spill(), names, rest_len);
         self.out.pass(rest);
         Ok(())
@@ -267,7 +307,11 @@ impl Translation<'_, '_> {
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
             self.server.replies.sent(Owed::OwnClose);
         }
-        frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
+        frontend::encode_parse(
+            self.out.spill(),
+            &statement.server_name,
+            &statement.definition,
+        );
         self.server.prepared.insert(statement.id);
         self.server.replies.sent(owed);
     }
@@ -302,7 +346,9 @@ pub(crate) fn from_server(
     let mut nobody = ClientSession::default();
     let client = client.unwrap_or(&mut nobody);
     let (statements, prepared) = (&mut client.statements, &mut server.prepared);
-    let verdict = server.replies.received(tag, |owed| take_back(owed, statements, prepared));
+    let verdict = server
+        .replies
+        .received(tag, |owed| take_back(owed, statements, prepared));
     match (tag, verdict) {
         (backend::tag::READY_FOR_QUERY, _) => {
             server.status = backend::ready_for_query(payload)?;
@@ -310,7 +356,10 @@ pub(crate) fn from_server(
         }
         (backend::tag::PARAMETER_STATUS, Verdict::Pass) => {
             let (name, value) = backend::parameter_status(payload)?;
-            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            let (name, value) = (
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(value),
+            );
             client.settings.report(&name, &value);
             server.settings.report(&name, &value);
         }

@@ -20,14 +20,20 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(address: ServerAddress, gate: Gate) -> std::io::Result<Server> {
-        let server = Server { address, gate, resolved: Mutex::default() };
+        let server = Server {
+            address,
+            gate,
+            resolved: Mutex::default(),
+        };
         server.resolve()?;
         Ok(server)
     }
 
     /// Looks the host name up. Blocks, so no worker may call it.
     pub(crate) fn resolve(&self) -> std::io::Result<()> {
-        let ServerAddress::Tcp(host, port) = &self.address else { return Ok(()) };
+        let ServerAddress::Tcp(host, port) = &self.address else {
+            return Ok(());
+        };
         let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
         if !addresses.is_empty() {
             *self.resolved.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
@@ -50,7 +56,10 @@ impl Server {
             ServerAddress::Tcp(..) => {
                 let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
                 let turn = usize::try_from(attempt).unwrap_or(0) % resolved.len().max(1);
-                let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
+                let address = resolved
+                    .get(turn)
+                    .copied()
+                    .ok_or(std::io::ErrorKind::NotFound)?;
                 drop(resolved);
                 Stream::connect_tcp(address)
             }

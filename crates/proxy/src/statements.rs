@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::replies::StatementId;
 
@@ -19,6 +20,15 @@ pub(crate) struct Statement {
     pub(crate) definition: Box<[u8]>,
     /// Its name on every upstream connection.
     pub(crate) server_name: Box<[u8]>,
+    /// A server has accepted it.
+    is_accepted: AtomicBool,
+}
+
+impl Statement {
+    /// Whether a server has accepted the definition, so that it can be expected to do so again.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.is_accepted.load(Ordering::Relaxed)
+    }
 }
 
 /// The definitions a worker's clients use.
@@ -39,6 +49,7 @@ impl Definitions {
             id: StatementId(self.last_id),
             definition: definition.into(),
             server_name: server_name(StatementId(self.last_id)).into(),
+            is_accepted: AtomicBool::new(false),
         });
         self.known.insert(definition.into(), Arc::clone(&statement));
         statement
@@ -46,7 +57,8 @@ impl Definitions {
 
     /// Forgets definitions that no client uses any more.
     pub(crate) fn sweep(&mut self) {
-        self.known.retain(|_, statement| Arc::strong_count(statement) > 1);
+        self.known
+            .retain(|_, statement| Arc::strong_count(statement) > 1);
     }
 }
 
@@ -81,9 +93,13 @@ impl ClientStatements {
         self.named.insert(name.into(), statement);
     }
 
-    /// The batch has ended: what it prepared stays.
+    /// The batch has ended: what it prepared stays, and is known to be acceptable.
     pub(crate) fn confirm(&mut self) {
-        self.unconfirmed.clear();
+        for (name, _) in self.unconfirmed.drain(..) {
+            if let Some(statement) = self.named.get(&name) {
+                statement.is_accepted.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) {
@@ -158,7 +174,11 @@ impl Prepared {
         if self.last_use.len() < max.max(1) {
             return None;
         }
-        let oldest = self.last_use.iter().min_by_key(|(_, last_use)| **last_use).map(|(id, _)| *id)?;
+        let oldest = self
+            .last_use
+            .iter()
+            .min_by_key(|(_, last_use)| **last_use)
+            .map(|(id, _)| *id)?;
         self.last_use.remove(&oldest);
         Some(oldest)
     }

@@ -159,7 +159,9 @@ impl Worker {
         let now = Instant::now();
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
-            post_to.post(Letter::Admitted { client: usize::try_from(token).unwrap_or(usize::MAX) });
+            post_to.post(Letter::Admitted {
+                client: usize::try_from(token).unwrap_or(usize::MAX),
+            });
         });
         Ok(Worker {
             index,
@@ -225,7 +227,9 @@ impl Worker {
     }
 
     fn has_busy_upstream(&self) -> bool {
-        self.upstreams.iter().any(|(_, upstream)| upstream.is_busy())
+        self.upstreams
+            .iter()
+            .any(|(_, upstream)| upstream.is_busy())
     }
 
     fn is_finished(&self) -> bool {
@@ -327,10 +331,17 @@ impl Worker {
             return;
         };
         self.serial += 1;
-        let slot = self.clients.insert(Client::new(stream, self.serial, key, self.now));
+        let slot = self
+            .clients
+            .insert(Client::new(stream, self.serial, key, self.now));
         let token = Source::Client(slot).token();
-        self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = self.clients[slot].stream.register(self.poll.registry(), token) {
+        self.counters
+            .connections_accepted
+            .fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.clients[slot]
+            .stream
+            .register(self.poll.registry(), token)
+        {
             tracing::warn!(%error, "cannot watch a client's socket");
             self.remove_client(slot);
         }
@@ -340,7 +351,9 @@ impl Worker {
     fn new_key(&self) -> Option<CancelKey> {
         let mut secret = [0; 4];
         getrandom::fill(&mut secret).ok()?;
-        let slot = u32::try_from(self.clients.vacant_key()).ok().filter(|s| s >> SLOT_BITS == 0)?;
+        let slot = u32::try_from(self.clients.vacant_key())
+            .ok()
+            .filter(|s| s >> SLOT_BITS == 0)?;
         let worker = u32::try_from(self.index).ok()?;
         Some(CancelKey {
             process_id: worker << SLOT_BITS | slot,
@@ -350,11 +363,16 @@ impl Worker {
 
     /// A name for the client in `slot` that no later client has.
     fn waiter(&self, slot: usize) -> Option<Waiter> {
-        self.clients.get(slot).map(|client| Waiter { client: slot, serial: client.serial })
+        self.clients.get(slot).map(|client| Waiter {
+            client: slot,
+            serial: client.serial,
+        })
     }
 
     fn is_current(&self, waiter: Waiter) -> bool {
-        self.clients.get(waiter.client).is_some_and(|client| client.serial == waiter.serial)
+        self.clients
+            .get(waiter.client)
+            .is_some_and(|client| client.serial == waiter.serial)
     }
 
     /// Lets the client go on with what it sent already, once the current event has been handled.
@@ -425,10 +443,22 @@ impl Worker {
 
     fn publish_counts(&self) {
         let idle: usize = self.pools.iter().map(|pool| pool.idle.len()).sum();
-        let busy = self.upstreams.iter().filter(|(_, upstream)| upstream.is_busy()).count();
-        self.counters.clients.store(self.clients.len() as u64, Ordering::Relaxed);
-        self.counters.upstreams_open.store(self.upstreams.len() as u64, Ordering::Relaxed);
-        self.counters.upstreams_idle.store(idle as u64, Ordering::Relaxed);
-        self.counters.upstreams_busy.store(busy as u64, Ordering::Relaxed);
+        let busy = self
+            .upstreams
+            .iter()
+            .filter(|(_, upstream)| upstream.is_busy())
+            .count();
+        self.counters
+            .clients
+            .store(self.clients.len() as u64, Ordering::Relaxed);
+        self.counters
+            .upstreams_open
+            .store(self.upstreams.len() as u64, Ordering::Relaxed);
+        self.counters
+            .upstreams_idle
+            .store(idle as u64, Ordering::Relaxed);
+        self.counters
+            .upstreams_busy
+            .store(busy as u64, Ordering::Relaxed);
     }
 }

@@ -1,3 +1,5 @@
+//! Every key, every error, and the example in the documentation.
+
 use std::time::Duration;
 
 use super::*;
@@ -76,7 +78,8 @@ fn every_key_is_read() {
         waiting_max = 5
         prepared_statements_max = 6
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
-                      connect = "5ms", abandoned = "6s", server_idle = "7h", shutdown_grace = "8s" }}
+                      connect = "5ms", abandoned = "6s", server_idle = "7h",
+                      shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
         [databases."*"]
         upstream = "postgres:///?host=/run/pg"

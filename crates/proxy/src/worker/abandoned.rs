@@ -37,8 +37,12 @@ pub(super) struct Canceller {
 impl Worker {
     /// The client of `slot` ends: what it holds upstream is brought to rest or closed.
     pub(super) fn leave_upstream(&mut self, slot: usize) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
-        let Some(upstream) = client.upstream.take() else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
+        let Some(upstream) = client.upstream.take() else {
+            return;
+        };
         let was_running = matches!(client.phase, Phase::Running);
         let is_mid_message = client.passing > 0;
         // The ticket or permit of another phase returns when the client is removed.
@@ -53,10 +57,14 @@ impl Worker {
     }
 
     fn abandon(&mut self, slot: usize, is_mid_message: bool) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         server.client = None;
         server.enter(UpstreamPhase::Abandoned, self.now);
-        self.counters.clients_lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.counters
+            .clients_lost
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if !self.upstreams[slot].session.replies.is_quiet() {
             self.cancel_upstream(slot);
         }
@@ -70,7 +78,9 @@ impl Worker {
 
     /// Brings an abandoned connection one step nearer to rest.
     pub(super) fn settle(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         let mut out = Vec::new();
         session::wind_up(&mut server.session, &mut out);
         if server.outbox.send(&mut server.stream, &out).is_err() {
@@ -123,7 +133,9 @@ impl Worker {
 
     /// Sends a cancel request to the backend behind a connection.
     fn cancel_upstream(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         let Some(key) = server.key else { return };
         let address = &self.shared.servers[self.pools[server.pool].server];
         let mut request = Vec::new();
@@ -150,11 +162,15 @@ impl Worker {
     }
 
     pub(super) fn canceller_event(&mut self, slot: usize, writable: bool, readable: bool) {
-        let Some(canceller) = self.cancellers.get_mut(slot) else { return };
+        let Some(canceller) = self.cancellers.get_mut(slot) else {
+            return;
+        };
         if writable && !std::mem::replace(&mut canceller.sent, true) {
             // Sixteen bytes always fit an empty socket.
             let failed = canceller.stream.connected().is_err()
-                || Outbox::default().send(&mut canceller.stream, &canceller.request).is_err();
+                || Outbox::default()
+                    .send(&mut canceller.stream, &canceller.request)
+                    .is_err();
             if failed {
                 return self.cancel_ended(slot);
             }
@@ -166,10 +182,14 @@ impl Worker {
     }
 
     fn cancel_ended(&mut self, slot: usize) {
-        let Some(canceller) = self.cancellers.try_remove(slot) else { return };
+        let Some(canceller) = self.cancellers.try_remove(slot) else {
+            return;
+        };
         let serial = canceller.upstream_serial;
-        let Some(server) =
-            self.upstreams.get_mut(canceller.upstream).filter(|server| server.serial == serial)
+        let Some(server) = self
+            .upstreams
+            .get_mut(canceller.upstream)
+            .filter(|server| server.serial == serial)
         else {
             return;
         };
@@ -182,9 +202,8 @@ impl Worker {
 
     pub(super) fn sweep_cancellers(&mut self) {
         let limit = self.shared.config.timeouts.connect;
-        let late = |canceller: &Canceller| {
-            self.now.saturating_duration_since(canceller.since) >= limit
-        };
+        let late =
+            |canceller: &Canceller| self.now.saturating_duration_since(canceller.since) >= limit;
         let slots: Vec<usize> = self
             .cancellers
             .iter()

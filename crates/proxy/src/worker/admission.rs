@@ -22,7 +22,9 @@ impl Worker {
             self.say_goodbye(slot);
             return Flow::Wait(0);
         }
-        let Some(pool) = self.clients[slot].pool else { return Flow::Wait(0) };
+        let Some(pool) = self.clients[slot].pool else {
+            return Flow::Wait(0);
+        };
         let gate = &self.shared.servers[self.pools[pool].server].gate;
         let now = Instant::now();
         let request = Request {
@@ -53,12 +55,16 @@ impl Worker {
 
     /// The gate says that the ticket of the client in this slot can be claimed.
     pub(super) fn admitted(&mut self, slot: usize) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         // The letter may be for an earlier client of the slot, whose ticket is long returned.
         if !matches!(client.phase, Phase::Queued(_)) {
             return;
         }
-        let Phase::Queued(ticket) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
+        let Phase::Queued(ticket) = std::mem::replace(&mut client.phase, Phase::Idle) else {
+            return;
+        };
         match ticket.claim() {
             Claim::Granted(permit) => self.run_transaction(slot, permit),
             Claim::Waiting(ticket) => client.phase = Phase::Queued(ticket),
@@ -73,7 +79,9 @@ impl Worker {
 
     /// Fails the transaction that the client is about to begin, and keeps the client.
     pub(super) fn refuse_transaction(&mut self, slot: usize, code: SqlState<'_>, message: &str) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         client.phase = Phase::Refused;
         let mut out = Vec::new();
         error_response::encode_error(&mut out, Severity::Error, code, message);
@@ -108,7 +116,10 @@ impl Worker {
         server.enter(UpstreamPhase::Linked, self.now);
         server.session.begin_tenure();
         if !server.session.settings.unify(&client.session.settings) {
-            let sql = server.session.settings.sql_to_become(&client.session.settings);
+            let sql = server
+                .session
+                .settings
+                .sql_to_become(&client.session.settings);
             let mut out = Vec::new();
             frontend::encode_query(&mut out, sql.as_bytes());
             server.session.replies.sent(Owed::OwnQuery);
@@ -149,10 +160,11 @@ impl Worker {
         let Some(slot) = server.client else { return };
         let session = &mut server.session;
         // Its input may have been held for this moment.
-        self.ready_clients.extend(self.clients.get(slot).map(|client| crate::pool::Waiter {
-            client: slot,
-            serial: client.serial,
-        }));
+        self.ready_clients
+            .extend(self.clients.get(slot).map(|client| crate::pool::Waiter {
+                client: slot,
+                serial: client.serial,
+            }));
         if session.status != TransactionStatus::Idle {
             if let Some(client) = self.clients.get_mut(slot) {
                 client.idle_in_transaction_since = Some(self.now);
@@ -164,7 +176,10 @@ impl Worker {
         } else {
             Outcome::Completed
         };
-        let is_mid_message = self.clients.get(slot).is_some_and(|client| client.passing > 0);
+        let is_mid_message = self
+            .clients
+            .get(slot)
+            .is_some_and(|client| client.passing > 0);
         let now = Instant::now();
         if !session.replies.is_quiet() || is_mid_message {
             if let Some(permit) = &mut server.permit {
@@ -222,7 +237,10 @@ impl Worker {
     pub(super) fn fail_one_waiting(&mut self, pool: usize, code: SqlState<'_>, message: &str) {
         while let Some(waiter) = self.pools[pool].waiting.pop_front() {
             if self.is_current(waiter)
-                && matches!(self.clients[waiter.client].phase, Phase::AwaitingUpstream(_))
+                && matches!(
+                    self.clients[waiter.client].phase,
+                    Phase::AwaitingUpstream(_)
+                )
             {
                 return self.refuse_transaction(waiter.client, code, message);
             }

@@ -6,7 +6,7 @@ use tidegate_gate::{Class, Gate};
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frame::{self, HEADER_LEN};
-use tidegate_wire::frontend::tag;
+use tidegate_wire::frontend::{self, tag};
 use tidegate_wire::startup::{self, FirstPacket, PROTOCOL_3_0, Startup};
 use tidegate_wire::{authentication, frame::Frame};
 
@@ -41,7 +41,9 @@ pub(super) enum Flow {
 
 impl Worker {
     pub(super) fn client_readable(&mut self, slot: usize, closed: bool) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         client.readable = true;
         client.hung_up |= closed;
         if client.takes_input() && !client.is_held {
@@ -52,7 +54,9 @@ impl Worker {
     }
 
     pub(super) fn client_writable(&mut self, slot: usize) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         if client.outbox.is_empty() {
             return;
         }
@@ -71,7 +75,9 @@ impl Worker {
 
     /// Goes on with what the client has sent already, then with what its socket holds.
     pub(super) fn resume_client(&mut self, slot: usize) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         client.is_held = false;
         if !client.inbox.is_empty() {
             self.client_bytes(slot, &[]);
@@ -81,8 +87,12 @@ impl Worker {
 
     /// Whether the client's socket should be read now.
     fn wants_input(&self, slot: usize) -> bool {
-        let Some(client) = self.clients.get(slot) else { return false };
-        let upstream = client.upstream.and_then(|upstream| self.upstreams.get(upstream));
+        let Some(client) = self.clients.get(slot) else {
+            return false;
+        };
+        let upstream = client
+            .upstream
+            .and_then(|upstream| self.upstreams.get(upstream));
         client.readable
             && client.takes_input()
             && !client.is_held
@@ -96,7 +106,9 @@ impl Worker {
             match net::read_once(&mut client.stream, &mut buffer) {
                 ReadOutcome::Bytes { count, more } => {
                     client.readable = more || client.hung_up;
-                    self.counters.bytes_from_clients.fetch_add(count as u64, Ordering::Relaxed);
+                    self.counters
+                        .bytes_from_clients
+                        .fetch_add(count as u64, Ordering::Relaxed);
                     self.client_bytes(slot, &buffer[..count]);
                 }
                 ReadOutcome::Nothing => client.readable = false,
@@ -108,7 +120,9 @@ impl Worker {
 
     /// Acts on `bytes`, after what the client's inbox holds; the inbox keeps what has to wait.
     fn client_bytes(&mut self, slot: usize, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         let serial = client.serial;
         let mut inbox = std::mem::take(&mut client.inbox);
         let left = if inbox.is_empty() {
@@ -126,7 +140,10 @@ impl Worker {
             inbox
         };
         let now = self.now;
-        let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial)
+        let Some(client) = self
+            .clients
+            .get_mut(slot)
+            .filter(|client| client.serial == serial)
         else {
             return;
         };
@@ -141,7 +158,9 @@ impl Worker {
     /// Acts on the client's input as far as its phases allow; tells how much is done with.
     fn process(&mut self, slot: usize, input: &[u8]) -> usize {
         let mut at = 0;
-        let Some(serial) = self.clients.get(slot).map(|client| client.serial) else { return 0 };
+        let Some(serial) = self.clients.get(slot).map(|client| client.serial) else {
+            return 0;
+        };
         while at < input.len() {
             let Some(client) = self.clients.get_mut(slot).filter(|c| c.serial == serial) else {
                 return input.len();
@@ -172,7 +191,9 @@ impl Worker {
                     // One byte says no; the client goes on in clear text or goes.
                     FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
                     FirstPacket::Cancel(key) => {
-                        self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
+                        self.counters
+                            .cancel_requests
+                            .fetch_add(1, Ordering::Relaxed);
                         self.route_cancel(key);
                         self.remove_client(slot);
                     }
@@ -181,9 +202,16 @@ impl Worker {
                 Flow::Next(len)
             }
             Err(error) => {
-                self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
+                self.counters
+                    .protocol_errors
+                    .fetch_add(1, Ordering::Relaxed);
                 let message = error.to_string();
-                self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, &message);
+                self.end_client(
+                    slot,
+                    Severity::Fatal,
+                    SqlState::PROTOCOL_VIOLATION,
+                    &message,
+                );
                 Flow::Wait(0)
             }
         }
@@ -204,21 +232,30 @@ impl Worker {
         let parameters = text_parameters(startup)
             .ok_or_else(|| violation("start-up parameters must be UTF-8"))?;
         let get = |wanted: &str| {
-            parameters.iter().rfind(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+            parameters
+                .iter()
+                .rfind(|(name, _)| name == wanted)
+                .map(|(_, value)| value.clone())
         };
         let user = get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
             let message = "no PostgreSQL user name specified in startup packet";
             (SqlState::INVALID_AUTHORIZATION, message.to_owned())
         })?;
-        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0")) {
+        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0"))
+        {
             let message = "replication connections are not admitted by transactions: \
                            connect to the server directly";
             return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
         }
-        let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
+        let name = get("database")
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| user.clone());
         let shared = std::sync::Arc::clone(&self.shared);
         let (database, entry) = shared.database(&name).ok_or_else(|| {
-            (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
+            (
+                SqlState::INVALID_CATALOG_NAME,
+                format!("database \"{name}\" is not configured here"),
+            )
         })?;
         let settings = session_settings(&parameters, entry.mode)?;
         let class = self.class_of(&user, &settings);
@@ -256,9 +293,13 @@ impl Worker {
             Some(password) => Some(Secret::Plain(password.clone())),
             None => users.get(user.as_bytes()).cloned(),
         };
-        let credentials = Credentials { user: user.to_owned(), secret };
+        let credentials = Credentials {
+            user: user.to_owned(),
+            secret,
+        };
         let server = self.shared.server_of[database];
-        self.pools.push(Pool::new(key.clone(), server, entry.mode, credentials));
+        self.pools
+            .push(Pool::new(key.clone(), server, entry.mode, credentials));
         self.pool_of.insert(key, self.pools.len() - 1);
         self.pools.len() - 1
     }
@@ -278,7 +319,9 @@ impl Worker {
         if frame.tag != tag::PASSWORD || frame.len > PASSWORD_MAX {
             return self.violation(slot, "expected a password message");
         }
-        let Some(payload) = rest.get(HEADER_LEN..frame.len) else { return Flow::Wait(0) };
+        let Some(payload) = rest.get(HEADER_LEN..frame.len) else {
+            return Flow::Wait(0);
+        };
         let client = &mut self.clients[slot];
         // The phase is set anew by the step that follows.
         let Phase::Authenticating(exchange) = std::mem::replace(&mut client.phase, Phase::Closing)
@@ -320,7 +363,9 @@ impl Worker {
 
     /// Ends the login: the server's parameters as this client sees them, its key, and ready.
     pub(super) fn welcome(&mut self, slot: usize, welcome: &Welcome) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         let mut out = Vec::new();
         if let Some(options) = client.unknown_options.take() {
             backend::encode_negotiate_protocol(&mut out, options.iter().map(|option| &**option));
@@ -367,14 +412,61 @@ impl Worker {
                 self.send_to_client(slot, &out);
                 Flow::Next(frame.len)
             }
-            tag::QUERY | tag::FUNCTION_CALL | tag::PARSE | tag::BIND | tag::DESCRIBE
-            | tag::EXECUTE | tag::CLOSE => {
+            tag::QUERY
+            | tag::FUNCTION_CALL
+            | tag::PARSE
+            | tag::BIND
+            | tag::DESCRIBE
+            | tag::EXECUTE
+            | tag::CLOSE => {
                 if rest.len() < frame.len.min(WHOLE_LEN) {
                     return Flow::Wait(0);
                 }
-                self.begin_transaction(slot)
+                self.prepare_without_permit(slot, frame, rest)
+                    .unwrap_or_else(|| self.begin_transaction(slot))
             }
             other => self.violation(slot, &Violation::UnexpectedTag(other).to_string()),
+        }
+    }
+
+    /// Preparing a statement is not running a transaction: a batch that does nothing else is let
+    /// past the gate. A client library that waits for each Parse on one thread for many
+    /// connections (pgbench's) would otherwise wait for ever behind its own transactions.
+    ///
+    /// In session mode the batch goes to the client's own connection. In transaction mode it is
+    /// answered here where the statement is known; one that is not needs a permit.
+    fn prepare_without_permit(&mut self, slot: usize, frame: Frame, rest: &[u8]) -> Option<Flow> {
+        if frame.tag != tag::PARSE {
+            return None;
+        }
+        let client = &mut self.clients[slot];
+        match self.pools[client.pool?].mode {
+            PoolMode::Session => {
+                if !is_preparation(rest) {
+                    return None;
+                }
+                client.phase = Phase::Running;
+                let flow = self.relay_to_server(slot, rest);
+                // What comes before the answer may begin a transaction, and has to ask.
+                if let Some(client) = self.clients.get_mut(slot) {
+                    client.is_held = true;
+                }
+                Some(flow)
+            }
+            PoolMode::Transaction => {
+                let payload = rest.get(HEADER_LEN..frame.len)?;
+                if !rest[frame.len..].starts_with(frontend::SYNC) {
+                    return None;
+                }
+                let statements = &mut client.session.statements;
+                if !session::prepare_without_server(payload, statements, &mut self.definitions) {
+                    return None;
+                }
+                let mut out = Vec::from(backend::PARSE_COMPLETE);
+                backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
+                self.send_to_client(slot, &out);
+                Some(Flow::Next(frame.len + frontend::SYNC.len()))
+            }
         }
     }
 
@@ -405,7 +497,9 @@ impl Worker {
     /// A client with a running transaction sends something: it goes to its upstream connection.
     fn relay_to_server(&mut self, slot: usize, rest: &[u8]) -> Flow {
         let client = &mut self.clients[slot];
-        let Some(upstream) = client.upstream else { return Flow::Wait(0) };
+        let Some(upstream) = client.upstream else {
+            return Flow::Wait(0);
+        };
         let server = &mut self.upstreams[upstream];
         if server.session.replies.is_own_query() {
             client.is_held = true;
@@ -422,7 +516,14 @@ impl Worker {
         };
         let gate = &self.shared.servers[pool.server].gate;
         let mut gather = Gather::new(rest, std::mem::take(&mut self.spill));
-        let (used, end) = relay(rest, client, &mut server.session, &mut naming, gate, &mut gather);
+        let (used, end) = relay(
+            rest,
+            client,
+            &mut server.session,
+            &mut naming,
+            gate,
+            &mut gather,
+        );
         let sent = server.outbox.send(&mut server.stream, gather.bytes());
         self.spill = gather.recycle();
         if sent.is_err() {
@@ -453,7 +554,9 @@ impl Worker {
 
     /// Writes to a client; one that cannot be written to is lost.
     pub(super) fn send_to_client(&mut self, slot: usize, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         if client.outbox.send(&mut client.stream, bytes).is_err() {
             client.hung_up = true;
             client.readable = true;
@@ -463,7 +566,9 @@ impl Worker {
 
     /// The client broke the protocol.
     fn violation(&mut self, slot: usize, message: &str) -> Flow {
-        self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .protocol_errors
+            .fetch_add(1, Ordering::Relaxed);
         self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, message);
         Flow::Wait(0)
     }
@@ -477,11 +582,18 @@ impl Worker {
         message: &str,
     ) {
         self.leave_upstream(slot);
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         if matches!(client.phase, Phase::Closing) && !client.outbox.is_empty() {
             return;
         }
-        tracing::info!(user = &*client.user, code = code.0, message, "client connection ended");
+        tracing::info!(
+            user = &*client.user,
+            code = code.0,
+            message,
+            "client connection ended"
+        );
         let mut out = Vec::new();
         error_response::encode_error(&mut out, severity, code, message);
         client.phase = Phase::Closing;
@@ -510,7 +622,9 @@ impl Worker {
             since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
         };
         for slot in self.client_slots() {
-            let Some(client) = self.clients.get(slot) else { continue };
+            let Some(client) = self.clients.get(slot) else {
+                continue;
+            };
             if is_over(client.login_since, timeouts.login) {
                 if matches!(client.phase, Phase::Closing) {
                     self.remove_client(slot);
@@ -525,7 +639,12 @@ impl Worker {
                 && is_over(client.idle_in_transaction_since, limit)
             {
                 let message = "terminating connection due to idle-in-transaction timeout";
-                self.end_client(slot, Severity::Fatal, SqlState::IDLE_IN_TRANSACTION, message);
+                self.end_client(
+                    slot,
+                    Severity::Fatal,
+                    SqlState::IDLE_IN_TRANSACTION,
+                    message,
+                );
             }
         }
     }
@@ -573,7 +692,8 @@ fn relay(
         }
         let until = at + frame.len.min(rest.len() - at);
         let theirs = &mut client.session;
-        if let Err(violation) = session::to_server(frame, at..until, rest, theirs, server, naming, out)
+        if let Err(violation) =
+            session::to_server(frame, at..until, rest, theirs, server, naming, out)
         {
             return (at, End::Violation(violation.to_string()));
         }
@@ -592,11 +712,29 @@ fn next_message(rest: &[u8], naming: &Naming<'_>) -> Result<Option<Frame>, Strin
     let is_named_parse = frame.tag == tag::PARSE && rest.get(HEADER_LEN).is_some_and(|&b| b != 0);
     if is_named_parse && matches!(naming, Naming::Shared { .. }) {
         if frame.len > NAMED_PARSE_MAX {
-            return Err(format!("a prepared statement of {} bytes is too long", frame.len));
+            return Err(format!(
+                "a prepared statement of {} bytes is too long",
+                frame.len
+            ));
         }
         needed = frame.len;
     }
     Ok((rest.len() >= needed).then_some(frame))
+}
+
+/// Whether these bytes are one complete batch that prepares and describes, and executes nothing.
+fn is_preparation(mut rest: &[u8]) -> bool {
+    while let Ok(Some(frame)) = frame::frame(rest) {
+        let Some(after) = rest.get(frame.len..) else {
+            return false;
+        };
+        match frame.tag {
+            tag::PARSE | tag::DESCRIBE | tag::CLOSE | tag::FLUSH => rest = after,
+            tag::SYNC => return after.is_empty(),
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Whether a message of this type can be the first of a transaction.

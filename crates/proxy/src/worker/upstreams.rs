@@ -45,8 +45,12 @@ enum ServerViolation {
 impl Worker {
     /// A client of this pool is told the server's parameters, once they are known.
     pub(super) fn await_welcome(&mut self, slot: usize) {
-        let Some(waiter) = self.waiter(slot) else { return };
-        let Some(pool) = self.clients[slot].pool else { return };
+        let Some(waiter) = self.waiter(slot) else {
+            return;
+        };
+        let Some(pool) = self.clients[slot].pool else {
+            return;
+        };
         match self.pools[pool].mode {
             PoolMode::Session => {
                 self.to_open.push_back(waiter);
@@ -72,7 +76,9 @@ impl Worker {
             if !self.is_current(waiter) {
                 continue;
             }
-            let Some(pool) = self.clients[waiter.client].pool else { continue };
+            let Some(pool) = self.clients[waiter.client].pool else {
+                continue;
+            };
             match self.open(pool) {
                 Ok(upstream) => {
                     self.upstreams[upstream].client = Some(waiter.client);
@@ -96,15 +102,20 @@ impl Worker {
         let mut stream = server.connect(self.serial)?;
         let slot = self.upstreams.vacant_key();
         stream.register(self.poll.registry(), Source::Upstream(slot).token())?;
-        self.upstreams.insert(Upstream::new(stream, pool, self.serial, self.now));
+        self.upstreams
+            .insert(Upstream::new(stream, pool, self.serial, self.now));
         self.opening += 1;
         self.pools[pool].opening += 1;
-        self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .upstream_connects
+            .fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
     pub(super) fn upstream_writable(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         if matches!(server.phase, UpstreamPhase::Connecting) {
             return self.connected(slot);
         }
@@ -145,14 +156,18 @@ impl Worker {
     }
 
     pub(super) fn upstream_readable(&mut self, slot: usize, closed: bool) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         server.readable = true;
         server.hung_up |= closed;
         self.pump_upstream(slot);
     }
 
     pub(super) fn upstream_readable_later(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
         server.readable = true;
         server.hung_up = true;
         self.ready_upstreams.push(slot);
@@ -160,7 +175,9 @@ impl Worker {
 
     /// Whether the server's socket should be read now: not while its client is slow to take more.
     fn wants_output(&self, slot: usize) -> bool {
-        let Some(server) = self.upstreams.get(slot) else { return false };
+        let Some(server) = self.upstreams.get(slot) else {
+            return false;
+        };
         let client = server.client.and_then(|client| self.clients.get(client));
         server.readable && client.is_none_or(|client| client.outbox.is_empty())
     }
@@ -176,7 +193,9 @@ impl Worker {
                 ReadOutcome::Bytes { count, more } => {
                     server.carry.clear();
                     server.readable = more || server.hung_up;
-                    self.counters.bytes_from_servers.fetch_add(count as u64, Ordering::Relaxed);
+                    self.counters
+                        .bytes_from_servers
+                        .fetch_add(count as u64, Ordering::Relaxed);
                     self.upstream_bytes(slot, &buffer[..carried + count]);
                 }
                 ReadOutcome::Nothing => server.readable = false,
@@ -203,14 +222,18 @@ impl Worker {
         let mut at = 0;
         let outcome = loop {
             let server = &mut self.upstreams[slot];
-            let UpstreamPhase::LoggingIn(handshake) = &mut server.phase else { return at };
+            let UpstreamPhase::LoggingIn(handshake) = &mut server.phase else {
+                return at;
+            };
             let frame = match frame::frame(&bytes[at..]) {
                 Ok(Some(frame)) if frame.len <= LOGIN_MESSAGE_MAX => frame,
                 Ok(Some(frame)) => break Err(UpstreamError::Unexpected(frame.tag)),
                 Ok(None) => return at,
                 Err(error) => break Err(UpstreamError::Unexpected(error.tag)),
             };
-            let Some(payload) = bytes[at..].get(HEADER_LEN..frame.len) else { return at };
+            let Some(payload) = bytes[at..].get(HEADER_LEN..frame.len) else {
+                return at;
+            };
             let mut out = Vec::new();
             let credentials = &self.pools[server.pool].credentials;
             match handshake.message(frame.tag, payload, credentials, &mut out) {
@@ -241,7 +264,9 @@ impl Worker {
     fn logged_in(&mut self, slot: usize) {
         let server = &mut self.upstreams[slot];
         let phase = std::mem::replace(&mut server.phase, UpstreamPhase::Linked);
-        let UpstreamPhase::LoggingIn(handshake) = phase else { return };
+        let UpstreamPhase::LoggingIn(handshake) = phase else {
+            return;
+        };
         server.key = handshake.key;
         let (pool, client) = (server.pool, server.client);
         self.opening_ended(pool);
@@ -267,7 +292,9 @@ impl Worker {
 
     /// No connection: whoever waits for it is told why.
     fn opening_failed(&mut self, pool: usize, client: Option<usize>, error: &UpstreamError) {
-        self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .upstream_connect_failures
+            .fetch_add(1, Ordering::Relaxed);
         if let Some(client) = client {
             return self.login_without_server(client, pool, error);
         }
@@ -303,7 +330,9 @@ impl Worker {
         let server = &mut self.upstreams[slot];
         let client = server.client;
         let mut gather = Gather::new(bytes, std::mem::take(&mut self.spill));
-        let session = client.and_then(|client| self.clients.get_mut(client)).map(|c| &mut c.session);
+        let session = client
+            .and_then(|client| self.clients.get_mut(client))
+            .map(|c| &mut c.session);
         let relayed = relay(server, session, bytes, &mut gather);
         if let Some(client) = client
             && !gather.bytes().is_empty()
@@ -325,7 +354,9 @@ impl Worker {
     }
 
     fn after_relay(&mut self, slot: usize, relayed: &Relayed) {
-        let Some(server) = self.upstreams.get(slot) else { return };
+        let Some(server) = self.upstreams.get(slot) else {
+            return;
+        };
         if !relayed.ready && !relayed.own_ready {
             return;
         }
@@ -339,10 +370,14 @@ impl Worker {
 
     /// The connection is gone, or of no use: whoever depends on it is told.
     pub(super) fn lose_upstream(&mut self, slot: usize, error: &UpstreamError) {
-        let Some(server) = self.upstreams.get(slot) else { return };
+        let Some(server) = self.upstreams.get(slot) else {
+            return;
+        };
         let (pool, client) = (server.pool, server.client);
-        let was_opening =
-            matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_));
+        let was_opening = matches!(
+            server.phase,
+            UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
+        );
         self.remove_upstream(slot);
         if was_opening {
             if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
@@ -361,8 +396,13 @@ impl Worker {
 
     /// Closes a connection politely.
     pub(super) fn close_upstream(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.get_mut(slot) else { return };
-        if matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)) {
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
+        if matches!(
+            server.phase,
+            UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
+        ) {
             let pool = server.pool;
             self.remove_upstream(slot);
             return self.opening_ended(pool);
@@ -373,7 +413,9 @@ impl Worker {
     }
 
     fn remove_upstream(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.try_remove(slot) else { return };
+        let Some(server) = self.upstreams.try_remove(slot) else {
+            return;
+        };
         self.pools[server.pool].idle.retain(|&idle| idle != slot);
         // The permit, if there is one, returns with `server`.
     }
@@ -381,7 +423,9 @@ impl Worker {
     pub(super) fn sweep_upstreams(&mut self) {
         let timeouts = self.shared.config.timeouts;
         for slot in self.upstream_slots() {
-            let Some(server) = self.upstreams.get(slot) else { continue };
+            let Some(server) = self.upstreams.get(slot) else {
+                continue;
+            };
             let age = self.now.saturating_duration_since(server.since);
             match server.phase {
                 UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
@@ -407,7 +451,10 @@ fn relay(
     bytes: &[u8],
     out: &mut Gather<'_>,
 ) -> Result<Relayed, ServerViolation> {
-    let is_at_rest = matches!(server.phase, UpstreamPhase::Idle | UpstreamPhase::Quarantined);
+    let is_at_rest = matches!(
+        server.phase,
+        UpstreamPhase::Idle | UpstreamPhase::Quarantined
+    );
     let mut relayed = Relayed::default();
     let mut at = 0;
     while at < bytes.len() {
@@ -420,7 +467,9 @@ fn relay(
             at += count;
             continue;
         }
-        let Some(frame) = frame::frame(&bytes[at..])? else { break };
+        let Some(frame) = frame::frame(&bytes[at..])? else {
+            break;
+        };
         let until = at + frame.len.min(bytes.len() - at);
         if until < at + frame.len && frame.len <= LOOKED_AT_LEN {
             break;
@@ -430,8 +479,12 @@ fn relay(
         }
         let is_own = server.session.replies.is_own_query();
         let payload = &bytes[at + HEADER_LEN..until];
-        let verdict =
-            session::from_server(frame.tag, payload, client.as_deref_mut(), &mut server.session)?;
+        let verdict = session::from_server(
+            frame.tag,
+            payload,
+            client.as_deref_mut(),
+            &mut server.session,
+        )?;
         server.passing = frame.len - (until - at);
         server.passing_on = verdict == Verdict::Pass;
         if server.passing_on {
@@ -449,5 +502,8 @@ fn relay(
 }
 
 fn may_come_at_rest(tag: u8) -> bool {
-    matches!(tag, tag::NOTICE | tag::PARAMETER_STATUS | tag::NOTIFICATION | tag::ERROR)
+    matches!(
+        tag,
+        tag::NOTICE | tag::PARAMETER_STATUS | tag::NOTIFICATION | tag::ERROR
+    )
 }

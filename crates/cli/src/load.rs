@@ -1,0 +1,132 @@
+//! `tidegate load`.
+
+use clap::Args;
+use tidegate_lab::load::{self, LoadError, LoadOptions, LoadReport, Progress, Stage};
+use tidegate_proxy::config_file::Period;
+use tidegate_workload::Workload;
+use tidegate_workload::pgbench::Scale;
+use tracing::info;
+
+use crate::{Failure, interrupt, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgbench -i -s 1 -h 127.0.0.1 -U postgres postgres
+  tidegate load --url postgres://postgres@127.0.0.1:5432/postgres --clients 512
+  tidegate load --url postgres://postgres@127.0.0.1:6432/postgres --clients 512 --json";
+
+/// Run a closed loop of clients against a server
+///
+/// All clients connect first, then begin together: each runs one transaction after the other,
+/// without a pause. Time is measured from the end of the warm-up to the given duration, also if
+/// transactions still run then; these are counted as stragglers. The tables are pgbench's.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate load --help")]
+pub(crate) struct LoadArguments {
+    /// The server: postgres://user:password@host:port/database
+    #[arg(long, value_name = "URL")]
+    url: String,
+
+    /// What the clients do: tpcb (pgbench's TPC-B-like transaction) or point-select
+    #[arg(long, default_value = "tpcb")]
+    workload: Workload,
+
+    /// The scale the tables were loaded with, as in `pgbench -i -s`
+    #[arg(long, value_name = "N", default_value = "1", value_parser = scale)]
+    scale: Scale,
+
+    /// Clients at once
+    #[arg(long, value_name = "N", default_value = "64")]
+    clients: usize,
+
+    /// Time before transactions count
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    warmup: Period,
+
+    /// Time transactions count
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    duration: Period,
+
+    /// Time for all clients to connect
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    connect_timeout: Period,
+
+    /// Seed of the clients' random values
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
+    let scale = text.parse().ok().and_then(Scale::new);
+    scale.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+/// Runs the load and prints what it saw.
+pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
+    let options = LoadOptions {
+        url: arguments.url.clone(),
+        workload: arguments.workload,
+        scale: arguments.scale,
+        clients: arguments.clients,
+        warmup: arguments.warmup.0,
+        duration: arguments.duration.0,
+        connect_timeout: arguments.connect_timeout.0,
+        seed: arguments.seed,
+    };
+    let cancel = interrupt::flag().map_err(Failure::failed)?;
+    let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {
+        LoadError::Url(_) | LoadError::NoClients => Failure::usage(error),
+        _ => Failure::failed(error),
+    })?;
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
+        return print(&(json + "\n"));
+    }
+    print(&table(&report))
+}
+
+fn log_progress(progress: &Progress) {
+    let stage = match progress.stage {
+        Stage::Connecting => "connecting",
+        Stage::Warmup => "warming up",
+        Stage::Measuring => "measuring",
+        Stage::Draining => "draining",
+    };
+    info!(
+        connected = progress.connected,
+        tps = progress.tps.round(),
+        "{stage}"
+    );
+}
+
+fn table(report: &LoadReport) -> String {
+    let latency = &report.latency;
+    let errors: u64 = report.errors.values().sum();
+    format!(
+        "{workload}, {clients} clients, {seconds:.1} s\n\
+         throughput     {tps:.1} tps ({transactions} transactions)\n\
+         latency, ms    mean {mean:.2}  p50 {p50:.2}  p95 {p95:.2}  p99 {p99:.2}  max {max:.2}\n\
+         stragglers     {stragglers}\n\
+         errors         {errors}, {retries} transactions run again, {losses} connections lost\n\
+         client's CPU   {cpu:.1} us a transaction, {share:.0} % of a core\n",
+        workload = report.workload,
+        clients = report.clients,
+        seconds = report.seconds,
+        tps = report.tps,
+        transactions = report.transactions,
+        mean = latency.mean_ms,
+        p50 = latency.p50_ms,
+        p95 = latency.p95_ms,
+        p99 = latency.p99_ms,
+        max = latency.max_ms,
+        stragglers = report.stragglers,
+        retries = report.retries,
+        losses = report.connection_losses,
+        cpu = report.client_cpu_us,
+        share = report.client_core_share * 100.0,
+    )
+}
