@@ -25,7 +25,9 @@ use crate::statistics::{self, ClassStatistics, ClassTotals};
 
 /// Called with the request's token when its ticket can be claimed: granted or expired.
 ///
-/// It runs on the thread that gave the permit back, outside the gate's lock, and must be short.
+/// It runs on the thread that made the change (gave a permit back, set the limit, let deadlines
+/// pass), outside the gate's lock, and must be short and not panic. If the ticket is dropped at that
+/// moment on another thread, the call may come after the drop.
 pub type Waker = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How a transaction ended.
@@ -50,7 +52,8 @@ pub struct Limits {
 pub struct Request<'a> {
     /// Its scheduling class.
     pub class: Class,
-    /// When it gives up waiting; `None` waits as long as it takes.
+    /// When it gives up waiting; `None` waits as long as it takes. It is [`Gate::expire`] that looks
+    /// at deadlines: a permit that comes free before that call is still granted.
     pub deadline: Option<Instant>,
     /// Handed to the waker, to tell the requester's transactions apart.
     pub token: u64,
@@ -161,6 +164,13 @@ impl State {
     }
 }
 
+/// Calls wakers; never under the gate's lock, because a waker may use the gate.
+fn wake(woken: impl IntoIterator<Item = (Waker, u64)>) {
+    for (waker, token) in woken {
+        waker(token);
+    }
+}
+
 /// A gate; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Gate {
@@ -252,20 +262,12 @@ impl Gate {
 
     /// Changes the limit. A lower one takes effect as permits return; a higher one at once.
     pub fn set_limit(&self, limit: Mpl, now: Instant) {
-        self.lock().limit = limit.get();
-        while self.wake_next(now) {}
-    }
-
-    /// Grants one waiting request if possible; tells whether it did.
-    fn wake_next(&self, now: Instant) -> bool {
-        let next = self.lock().grant_next(now);
-        match next {
-            Some((waker, token)) => {
-                waker(token);
-                true
-            }
-            None => false,
-        }
+        let mut state = self.lock();
+        state.limit = limit.get();
+        // All under one lock: a request that came between two grants would overtake the queue.
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
     }
 
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
@@ -284,9 +286,7 @@ impl Gate {
             woken.push((waiting.waker, waiting.token));
         }
         drop(state);
-        for (waker, token) in woken {
-            waker(token);
-        }
+        wake(woken);
     }
 
     /// Whether a transaction is waiting.
@@ -306,15 +306,16 @@ impl Gate {
         )
     }
 
-    /// Begins the interval anew at `now` if nothing ran, waited or ended in it: such an interval
-    /// says nothing about the database, and would dilute the throughput of the next transactions.
-    pub fn skip_empty_interval(&self, now: Instant) {
+    /// Begins the interval anew at `now` if nothing ran or waited in it, and tells whether it did:
+    /// such an interval says nothing about the database, and would dilute the throughput of the
+    /// next transactions.
+    pub fn skip_empty_interval(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let ended: u64 = state.classes.iter().map(ClassStatistics::completions).sum();
-        if ended == 0 && state.concurrency() == 0 {
+        let empty = state.concurrency_peak == 0;
+        if empty {
             state.interval_start = now;
-            state.concurrency_peak = 0;
         }
+        empty
     }
 
     /// Ends the interval at `now`, tells what was observed in it, and begins the next.
@@ -388,9 +389,7 @@ impl Permit {
         state.outstanding -= 1;
         let next = state.grant_next(now);
         drop(state);
-        if let Some((waker, token)) = next {
-            waker(token);
-        }
+        wake(next);
     }
 }
 
@@ -433,8 +432,11 @@ impl Ticket {
         let mut state = self.gate.lock();
         match state.tickets.remove(self.key) {
             TicketState::Waiting { queue_key } => {
-                state.queue.remove(queue_key);
+                let waiting = state.queue.remove(queue_key);
                 state.withdrawn += 1;
+                drop(state);
+                // After the lock: what the waker owns may itself use the gate when it is dropped.
+                drop(waiting);
             }
             TicketState::Granted { class, at } => {
                 drop(state);

@@ -47,12 +47,14 @@ impl Governor {
     }
 
     /// Ends the interval if it is over; the new limit is in force when this returns.
+    ///
+    /// An interval in which nothing ran or waited is never over: it begins anew at each tick.
     pub fn tick(&mut self, now: Instant) -> Option<Adjustment> {
+        if self.gate.skip_empty_interval(now) {
+            return None;
+        }
         let (elapsed, completions) = self.gate.progress(now);
         if !self.rule.is_over(elapsed, completions) {
-            if elapsed >= self.rule.min {
-                self.gate.skip_empty_interval(now);
-            }
             return None;
         }
         let observation = self.gate.observe(now);

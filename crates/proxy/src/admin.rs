@@ -84,17 +84,12 @@ pub fn start(address: SocketAddr, source: Arc<MetricsSource>) -> Result<AdminHan
     let mut listener = TcpListener::bind(address).map_err(listen_error)?;
     let local_address = listener.local_addr().map_err(listen_error)?;
     let poll = Poll::new()?;
-    poll.registry()
-        .register(&mut listener, LISTENER, Interest::READABLE)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let stop = Waker::new(poll.registry(), STOP)?;
     let thread = std::thread::Builder::new()
         .name("tidegate-admin".into())
         .spawn(move || serve(poll, &listener, &source))?;
-    Ok(AdminHandle {
-        address: local_address,
-        stop,
-        thread: Some(thread),
-    })
+    Ok(AdminHandle { address: local_address, stop, thread: Some(thread) })
 }
 
 fn serve(mut poll: Poll, listener: &TcpListener, source: &MetricsSource) {
@@ -171,11 +166,7 @@ fn read_request(
             return Ok(outcome);
         }
     }
-    Ok(Err(Response::error(
-        431,
-        "Request Header Fields Too Large",
-        "the request is too long\n",
-    )))
+    Ok(Err(Response::error(431, "Request Header Fields Too Large", "the request is too long\n")))
 }
 
 /// The request in `buffer`; `None` while it is incomplete.
@@ -188,11 +179,7 @@ fn parse(buffer: &[u8]) -> Option<Result<Request, Response>> {
             method: request.method.unwrap_or_default().to_owned(),
             path: request.path.unwrap_or_default().to_owned(),
         })),
-        Err(_) => Some(Err(Response::error(
-            400,
-            "Bad Request",
-            "this is no HTTP/1.1 request\n",
-        ))),
+        Err(_) => Some(Err(Response::error(400, "Bad Request", "this is no HTTP/1.1 request\n"))),
     }
 }
 
@@ -223,29 +210,15 @@ struct Response {
 
 impl Response {
     fn ok(body: String) -> Response {
-        Response {
-            status: 200,
-            phrase: "OK",
-            content_type: "text/plain; charset=utf-8",
-            body,
-        }
+        Response { status: 200, phrase: "OK", content_type: "text/plain; charset=utf-8", body }
     }
 
     fn error(status: u16, phrase: &'static str, body: &str) -> Response {
-        Response {
-            status,
-            phrase,
-            ..Response::ok(body.to_owned())
-        }
+        Response { status, phrase, ..Response::ok(body.to_owned()) }
     }
 
     fn to_text(&self) -> String {
-        let Response {
-            status,
-            phrase,
-            content_type,
-            body,
-        } = self;
+        let Response { status, phrase, content_type, body } = self;
         let allow = if *status == 405 { "Allow: GET\r\n" } else { "" };
         format!(
             "HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}\r\n\
@@ -274,18 +247,13 @@ mod tests {
 
     fn admin() -> (AdminHandle, Arc<MetricsSource>) {
         let source = Arc::new(MetricsSource::new(Vec::new(), Vec::new()));
-        (
-            start("127.0.0.1:0".parse().unwrap(), Arc::clone(&source)).unwrap(),
-            source,
-        )
+        (start("127.0.0.1:0".parse().unwrap(), Arc::clone(&source)).unwrap(), source)
     }
 
     /// Sends `request` and returns all that comes back until the connection is closed.
     fn ask(admin: &AdminHandle, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(admin.address()).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(request).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -308,15 +276,9 @@ mod tests {
         assert_eq!(status, "HTTP/1.1 200 OK");
         assert!(body.contains("\ntidegate_clients 0\n"), "{body}");
         assert_eq!(get(&admin, "/metrics?name[]=x").0, "HTTP/1.1 200 OK");
-        assert_eq!(
-            get(&admin, "/healthz"),
-            ("HTTP/1.1 200 OK".into(), "ok\n".into())
-        );
+        assert_eq!(get(&admin, "/healthz"), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
         source.begin_shutdown();
-        let down = (
-            "HTTP/1.1 503 Service Unavailable".into(),
-            "shutting down\n".into(),
-        );
+        let down = ("HTTP/1.1 503 Service Unavailable".into(), "shutting down\n".into());
         assert_eq!(get(&admin, "/healthz"), down);
         assert_eq!(get(&admin, "/metrics").0, "HTTP/1.1 200 OK");
         assert_eq!(get(&admin, "/nothing").0, "HTTP/1.1 404 Not Found");
@@ -325,19 +287,10 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         let (admin, _) = admin();
-        let post = ask(
-            &admin,
-            b"POST /metrics HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi",
-        );
-        assert!(
-            post.starts_with("HTTP/1.1 405 ") && post.contains("\r\nAllow: GET\r\n"),
-            "{post}"
-        );
+        let post = ask(&admin, b"POST /metrics HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi");
+        assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("\r\nAllow: GET\r\n"), "{post}");
         assert!(ask(&admin, b"\x00\x00\x00\x08\x04\xd2\x16\x2f").starts_with("HTTP/1.1 400 "));
-        let many = format!(
-            "GET / HTTP/1.1\r\n{}\r\n",
-            "A: b\r\n".repeat(HEADERS_MAX + 1)
-        );
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(HEADERS_MAX + 1));
         assert!(ask(&admin, many.as_bytes()).starts_with("HTTP/1.1 400 "));
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(4 * REQUEST_LEN_MAX));
         assert!(ask(&admin, long.as_bytes()).starts_with("HTTP/1.1 431 "));
@@ -360,10 +313,7 @@ mod tests {
         let (admin, source) = admin();
         let address = admin.address();
         let taken = start(address, Arc::clone(&source)).unwrap_err().to_string();
-        assert!(
-            taken.contains(&format!("admin interface on {address}")),
-            "{taken}"
-        );
+        assert!(taken.contains(&format!("admin interface on {address}")), "{taken}");
         drop(admin);
         let again = start(address, source).unwrap();
         assert_eq!(get(&again, "/healthz").1, "ok\n");

@@ -32,6 +32,7 @@ pub(crate) enum Phase {
 }
 
 /// A client, from accept to close.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 pub(crate) struct Client {
     pub(crate) stream: Stream,
     pub(crate) outbox: Outbox,

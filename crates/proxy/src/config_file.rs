@@ -181,10 +181,7 @@ pub enum ConfigProblem {
         message: String,
     },
     /// There is nowhere to connect to.
-    #[error(
-        "listen is empty: name an address, as in listen = [\"{}\"]",
-        defaults::LISTEN
-    )]
+    #[error("listen is empty: name an address, as in listen = [\"{}\"]", defaults::LISTEN)]
     NoListen,
     /// There is no database.
     #[error(
@@ -262,20 +259,14 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(ConfigProblem::Read);
         text.and_then(|text| Self::parse(&text, path))
-            .map_err(|problem| ConfigError {
-                origin: path.display().to_string(),
-                problem,
-            })
+            .map_err(|problem| ConfigError { origin: path.display().to_string(), problem })
     }
 
     fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigProblem> {
         let mut file: ConfigFile =
             toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        for path in [&mut file.users_file, &mut file.journal]
-            .into_iter()
-            .flatten()
-        {
+        for path in [&mut file.users_file, &mut file.journal].into_iter().flatten() {
             *path = directory.join(&*path);
         }
         file.path = Some(path.to_owned());
@@ -291,14 +282,11 @@ impl ConfigFile {
             Some(path) => path.display().to_string(),
             None => "command line".to_owned(),
         };
-        self.check()
-            .map_err(|problem| ConfigError { origin, problem })
+        self.check().map_err(|problem| ConfigError { origin, problem })
     }
 
     fn check(self) -> Result<Config, ConfigProblem> {
-        let listen = self
-            .listen
-            .unwrap_or_else(|| vec![ListenAddress::Tcp(defaults::LISTEN)]);
+        let listen = self.listen.unwrap_or_else(|| vec![ListenAddress::Tcp(defaults::LISTEN)]);
         if listen.is_empty() {
             return Err(ConfigProblem::NoListen);
         }
@@ -314,9 +302,7 @@ impl ConfigFile {
                 None => Users::default(),
             },
             timeouts: self.timeouts.over(defaults::TIMEOUTS),
-            waiting_max: self
-                .waiting_max
-                .map_or(defaults::WAITING_MAX, NonZeroUsize::get),
+            waiting_max: self.waiting_max.map_or(defaults::WAITING_MAX, NonZeroUsize::get),
             prepared_statements_max: self
                 .prepared_statements_max
                 .map_or(defaults::PREPARED_STATEMENTS_MAX, NonZeroUsize::get),
@@ -359,11 +345,7 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
         None => shown.to_owned(),
     };
     let message = error.message().trim().replace('\n', ", ");
-    ConfigProblem::Toml {
-        line: line + 1,
-        text: shown,
-        message,
-    }
+    ConfigProblem::Toml { line: line + 1, text: shown, message }
 }
 
 /// Without a user file there is nothing to check a password against. Whoever leaves it at that
@@ -406,11 +388,7 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
         match controls.get(&database.server) {
             Some((first, control)) if *control != database.control => {
                 let (first, server) = (first.clone(), database.server);
-                return Err(ConfigProblem::ControlConflict {
-                    first,
-                    second: name,
-                    server,
-                });
+                return Err(ConfigProblem::ControlConflict { first, second: name, server });
             }
             Some(_) => {}
             None => {
@@ -444,34 +422,21 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     let min = level(section.min_mpl, defaults::MPL_MIN);
     // Only a highest limit that somebody wrote can be too low.
     let max = level(section.max_mpl, defaults::MPL_MAX.max(min.get()));
-    let bounds = Bounds::new(min, max).map_err(|error| ConfigProblem::Bounds {
-        database: name.to_owned(),
-        error,
-    })?;
+    let bounds = Bounds::new(min, max)
+        .map_err(|error| ConfigProblem::Bounds { database: name.to_owned(), error })?;
     let algorithm = section.control.unwrap_or(defaults::ALGORITHM);
     let (key, start) = match (algorithm, section.start_mpl) {
         (Algorithm::Fixed(_), Some(_)) => {
-            return Err(ConfigProblem::FixedStart {
-                database: name.to_owned(),
-            });
+            return Err(ConfigProblem::FixedStart { database: name.to_owned() });
         }
         (Algorithm::Fixed(limit), None) => ("control = fixed:N, N", limit),
         (_, Some(start)) => ("start_mpl", Mpl::at_least_one(start.get())),
         (_, None) => ("start_mpl", bounds.clamp(default_start())),
     };
     if bounds.clamp(start) != start {
-        return Err(ConfigProblem::Start {
-            database: name.to_owned(),
-            key,
-            start,
-            bounds,
-        });
+        return Err(ConfigProblem::Start { database: name.to_owned(), key, start, bounds });
     }
-    Ok(Control {
-        algorithm,
-        bounds,
-        start,
-    })
+    Ok(Control { algorithm, bounds, start })
 }
 
 fn default_start() -> Mpl {

@@ -6,6 +6,7 @@ use tidegate_wire::error_response;
 use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
+use crate::pool::Welcome;
 use crate::users::Secret;
 
 /// Who the proxy is on a server.
@@ -44,8 +45,8 @@ pub(crate) enum UpstreamError {
 /// A login under way.
 pub(crate) struct Handshake {
     scram: Option<ScramSha256>,
-    /// ParameterStatus messages, whole, to be repeated to clients.
-    pub(crate) parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// What the server reports of itself, to be repeated to clients.
+    pub(crate) parameters: Welcome,
     pub(crate) key: Option<CancelKey>,
 }
 
@@ -58,11 +59,7 @@ pub(crate) enum Progress {
 
 impl Handshake {
     pub(crate) fn new() -> Handshake {
-        Handshake {
-            scram: None,
-            parameters: Vec::new(),
-            key: None,
-        }
+        Handshake { scram: None, parameters: Vec::new(), key: None }
     }
 
     /// Takes one message of the server; appends what is to be answered.
@@ -109,13 +106,11 @@ impl Handshake {
                 frontend::encode_password(out, md5_response(credentials, salt)?.as_bytes());
             }
             Authentication::Sasl { mechanisms } => {
-                self.start_scram(mechanisms, credentials, out)?
+                self.start_scram(mechanisms, credentials, out)?;
             }
             Authentication::SaslContinue(challenge) => {
                 let scram = self.scram.as_mut().ok_or_else(out_of_order)?;
-                scram
-                    .update(challenge)
-                    .map_err(|error| scram_error(&error))?;
+                scram.update(challenge).map_err(|error| scram_error(&error))?;
                 authentication::encode_sasl_response(out, scram.message());
             }
             Authentication::SaslFinal(outcome) => {
@@ -134,9 +129,7 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<(), UpstreamError> {
         if !authentication::offers(mechanisms, SCRAM_SHA_256) {
-            return Err(UpstreamError::Scram(
-                "the server does not offer SCRAM-SHA-256".into(),
-            ));
+            return Err(UpstreamError::Scram("the server does not offer SCRAM-SHA-256".into()));
         }
         let password = plain(credentials, "SCRAM-SHA-256")?;
         let scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
@@ -157,10 +150,7 @@ fn scram_error(error: &std::io::Error) -> UpstreamError {
 fn plain<'a>(credentials: &'a Credentials, method: &'static str) -> Result<&'a str, UpstreamError> {
     match &credentials.secret {
         Some(Secret::Plain(password)) => Ok(password.as_str()),
-        Some(_) => Err(UpstreamError::PlainPasswordNeeded(
-            method,
-            credentials.user.clone(),
-        )),
+        Some(_) => Err(UpstreamError::PlainPasswordNeeded(method, credentials.user.clone())),
         None => Err(UpstreamError::NoPassword(credentials.user.clone())),
     }
 }

@@ -100,72 +100,51 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let (listeners, addresses) = listen(&config.listen)?;
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
-    let (servers, server_of, regulated) = servers(&config)?;
-    let polls: Vec<_> = (0..config.threads.max(1))
-        .map(|_| mio::Poll::new())
-        .collect::<io::Result<_>>()?;
-    let mailboxes = polls
-        .iter()
-        .map(|poll| {
-            Ok(Arc::new(Mailbox::new(mio::Waker::new(
-                poll.registry(),
-                worker::mailbox_token(),
-            )?)))
-        })
-        .collect::<io::Result<_>>()?;
-    let counters: Vec<_> = polls
-        .iter()
-        .map(|_| Arc::new(WorkerCounters::default()))
-        .collect();
-    let server_metrics = servers
-        .iter()
-        .zip(&regulated)
-        .map(|(server, regulated): (&Server, &Regulated)| ServerMetrics {
-            name: regulated.name.clone(),
-            gate: server.gate.clone(),
-            decisions: Arc::clone(&regulated.decisions),
-        })
-        .collect();
+    let Gated { servers, server_of, regulated } = servers(&config)?;
+    let (polls, mailboxes) = event_loops(config.threads.max(1))?;
+    let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
+    let server_metrics = servers.iter().zip(&regulated).map(server_metrics).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
-    let admin_listen = config.admin_listen;
-    let shared = Arc::new(Shared {
-        config,
-        servers,
-        server_of,
-        mailboxes,
-    });
+    let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
+    let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
     let mut running = Running {
         addresses,
         unix_paths,
         shared: Arc::clone(&shared),
         workers: Vec::new(),
-        admin: admin_listen
-            .map(|at| admin::start(at, Arc::clone(&metrics)))
-            .transpose()?,
+        admin,
         regulation: Some(Regulation::start(Arc::clone(&shared), regulated)?),
         metrics,
     };
     // The first worker accepts for all.
     let mut listeners = Some(listeners);
     for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
-        let mailbox = Arc::clone(&shared.mailboxes[index]);
         let listeners = listeners.take().unwrap_or_default();
-        let worker = Worker::new(
-            index,
-            Arc::clone(&shared),
-            poll,
-            mailbox,
-            listeners,
-            counters,
-        )?;
-        let name = format!("tidegate-{index}");
-        running.workers.push(
-            std::thread::Builder::new()
-                .name(name)
-                .spawn(|| worker.run())?,
-        );
+        let worker = Worker::new(index, Arc::clone(&shared), poll, listeners, counters)?;
+        let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
+        running.workers.push(thread.spawn(|| worker.run())?);
     }
     Ok(running)
+}
+
+/// A poll for each event loop, and the mailbox that wakes it.
+fn event_loops(count: usize) -> io::Result<(Vec<mio::Poll>, Vec<Arc<Mailbox>>)> {
+    let mut loops = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let poll = mio::Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), worker::mailbox_token())?;
+        loops.0.push(poll);
+        loops.1.push(Arc::new(Mailbox::new(waker)));
+    }
+    Ok(loops)
+}
+
+fn server_metrics((server, regulated): (&Server, &Regulated)) -> ServerMetrics {
+    ServerMetrics {
+        name: regulated.name.clone(),
+        gate: server.gate.clone(),
+        decisions: Arc::clone(&regulated.decisions),
+    }
 }
 
 fn unix_path(address: &ListenAddress) -> Option<PathBuf> {
@@ -179,10 +158,8 @@ fn unix_path(address: &ListenAddress) -> Option<PathBuf> {
 fn listen(wanted: &[ListenAddress]) -> Result<(Vec<Listener>, Vec<ListenAddress>), StartError> {
     let mut opened = (Vec::new(), Vec::new());
     for address in wanted {
-        let (listener, taken) = listen_on(address).map_err(|source| StartError::Listen {
-            address: address.clone(),
-            source,
-        })?;
+        let (listener, taken) = listen_on(address)
+            .map_err(|source| StartError::Listen { address: address.clone(), source })?;
         opened.0.push(listener);
         opened.1.push(taken);
     }
@@ -203,14 +180,21 @@ fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
     }
 }
 
-/// A gate for each distinct server, and for each database the index of its server.
-fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>), StartError> {
-    let (mut servers, mut server_of, mut regulated) =
-        (Vec::<Server>::new(), Vec::new(), Vec::new());
+/// The distinct servers of a configuration.
+#[derive(Default)]
+struct Gated {
+    servers: Vec<Server>,
+    /// For each database, the index of its server.
+    server_of: Vec<usize>,
+    /// For each server, how its gate is controlled.
+    regulated: Vec<Regulated>,
+}
+
+/// Makes a gate for each distinct server.
+fn servers(config: &Config) -> Result<Gated, StartError> {
+    let Gated { mut servers, mut server_of, mut regulated } = Gated::default();
     for database in &config.databases {
-        let known = servers
-            .iter()
-            .position(|server| server.address == database.server);
+        let known = servers.iter().position(|server| server.address == database.server);
         if let Some(index) = known {
             server_of.push(index);
             continue;
@@ -220,11 +204,8 @@ fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>),
             waiting_max: config.waiting_max,
         };
         let gate = Gate::new(limits, Instant::now());
-        let server =
-            Server::new(database.server.clone(), gate).map_err(|source| StartError::Resolve {
-                server: database.server.clone(),
-                source,
-            })?;
+        let server = Server::new(database.server.clone(), gate)
+            .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(servers.len());
         regulated.push(Regulated {
             name: database.server.to_string(),
@@ -233,7 +214,7 @@ fn servers(config: &Config) -> Result<(Vec<Server>, Vec<usize>, Vec<Regulated>),
         });
         servers.push(server);
     }
-    Ok((servers, server_of, regulated))
+    Ok(Gated { servers, server_of, regulated })
 }
 
 impl Running {
@@ -256,7 +237,6 @@ impl Running {
     }
 
     /// Ends the grace time of a shutdown that runs on another thread.
-    #[must_use]
     pub fn stop_now(&self) -> impl Fn() + Send + use<> {
         let shared = Arc::clone(&self.shared);
         move || tell_all(&shared, Duration::ZERO)

@@ -81,11 +81,7 @@ pub(crate) fn answer(
             let right = users
                 .get(name)
                 .is_some_and(|secret| users::md5_matches(secret, name, salt, response));
-            if right {
-                Ok(Step::Proved)
-            } else {
-                Err(LoginError::Password(user.to_owned()))
-            }
+            if right { Ok(Step::Proved) } else { Err(LoginError::Password(user.to_owned())) }
         }
         Exchange::ScramFirst => {
             let (mechanism, first) = authentication::sasl_initial_response(payload)?;

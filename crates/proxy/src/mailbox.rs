@@ -32,18 +32,11 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn new(waker: mio::Waker) -> Mailbox {
-        Mailbox {
-            letters: Mutex::default(),
-            asleep: AtomicBool::new(false),
-            waker,
-        }
+        Mailbox { letters: Mutex::default(), asleep: AtomicBool::new(false), waker }
     }
 
     pub(crate) fn post(&self, letter: Letter) {
-        self.letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(letter);
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
         if self.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {
@@ -55,11 +48,7 @@ impl Mailbox {
     /// Announces that the worker is about to sleep; false if there is a letter to read first.
     pub(crate) fn sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let empty = self
-            .letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty();
+        let empty = self.letters.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if !empty {
             self.asleep.store(false, Ordering::SeqCst);
         }

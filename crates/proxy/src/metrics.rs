@@ -162,16 +162,12 @@ impl Decisions {
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The rule behind a decision, without its numbers.
-#[must_use]
-pub fn reason_kind(reason: &Reason) -> &'static str {
+fn reason_kind(reason: &Reason) -> &'static str {
     match reason {
         Reason::Fixed => "fixed",
         Reason::Concurrency { .. } => "concurrency",
@@ -211,11 +207,7 @@ impl MetricsSource {
     /// The source of a proxy that is serving.
     #[must_use]
     pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
-        MetricsSource {
-            servers,
-            workers,
-            shutting_down: AtomicBool::new(false),
-        }
+        MetricsSource { servers, workers, shutting_down: AtomicBool::new(false) }
     }
 
     /// From now on the proxy is in its grace time: it finishes what runs and takes nothing new.
@@ -246,11 +238,8 @@ impl MetricsSource {
     }
 
     fn gates(&self, page: &mut Page) {
-        let servers: Vec<(&str, Snapshot)> = self
-            .servers
-            .iter()
-            .map(|server| (&*server.name, server.gate.snapshot()))
-            .collect();
+        let servers: Vec<(&str, Snapshot)> =
+            self.servers.iter().map(|server| (&*server.name, server.gate.snapshot())).collect();
         for (name, kind, help, of) in GATE_METRICS {
             page.family(name, kind, help);
             for (server, snapshot) in &servers {
@@ -260,10 +249,7 @@ impl MetricsSource {
         let name = "tidegate_transactions_total";
         page.family(name, Kind::Counter, "Transactions that ended, by outcome.");
         for_each_class(&servers, |server, class, totals| {
-            let ended = [
-                ("completed", totals.completions),
-                ("failed", totals.failures),
-            ];
+            let ended = [("completed", totals.completions), ("failed", totals.failures)];
             for (outcome, count) in ended {
                 let labels = [("server", server), ("class", class), ("outcome", outcome)];
                 page.sample(name, &labels, count);
@@ -279,11 +265,7 @@ impl MetricsSource {
 
     fn decisions(&self, page: &mut Page) {
         let name = "tidegate_limit_decisions_total";
-        page.family(
-            name,
-            Kind::Counter,
-            "Decisions about the limit, by the rule that made them.",
-        );
+        page.family(name, Kind::Counter, "Decisions about the limit, by the rule that made them.");
         for server in &self.servers {
             for (reason, count) in server.decisions.counts() {
                 page.sample(name, &[("server", &server.name), ("reason", reason)], count);
@@ -295,24 +277,13 @@ impl MetricsSource {
 type GateMetric = (&'static str, Kind, &'static str, fn(&Snapshot) -> u64);
 
 const GATE_METRICS: [GateMetric; 6] = [
-    (
-        "tidegate_limit",
-        Kind::Gauge,
-        "Transactions allowed inside the database at once.",
-        |gate| gate.limit.get().into(),
-    ),
-    (
-        "tidegate_permits_out",
-        Kind::Gauge,
-        "Transactions inside the database.",
-        |gate| gate.outstanding.into(),
-    ),
-    (
-        "tidegate_waiting",
-        Kind::Gauge,
-        "Transactions in the queue.",
-        |gate| gate.waiting as u64,
-    ),
+    ("tidegate_limit", Kind::Gauge, "Transactions allowed inside the database at once.", |gate| {
+        gate.limit.get().into()
+    }),
+    ("tidegate_permits_out", Kind::Gauge, "Transactions inside the database.", |gate| {
+        gate.outstanding.into()
+    }),
+    ("tidegate_waiting", Kind::Gauge, "Transactions in the queue.", |gate| gate.waiting as u64),
     (
         "tidegate_refused_total",
         Kind::Counter,
@@ -333,23 +304,15 @@ const GATE_METRICS: [GateMetric; 6] = [
     ),
 ];
 
-type DurationMetric = (
-    &'static str,
-    &'static str,
-    fn(&ClassTotals) -> &DurationTotals,
-);
+type DurationMetric = (&'static str, &'static str, fn(&ClassTotals) -> &DurationTotals);
 
 const DURATION_METRICS: [DurationMetric; 2] = [
-    (
-        "tidegate_queue_seconds",
-        "Time transactions waited for their permit.",
-        |class| &class.in_queue,
-    ),
-    (
-        "tidegate_database_seconds",
-        "Time transactions held their permit.",
-        |class| &class.in_database,
-    ),
+    ("tidegate_queue_seconds", "Time transactions waited for their permit.", |class| {
+        &class.in_queue
+    }),
+    ("tidegate_database_seconds", "Time transactions held their permit.", |class| {
+        &class.in_database
+    }),
 ];
 
 fn for_each_class(
@@ -364,25 +327,13 @@ fn for_each_class(
 }
 
 fn process(page: &mut Page) {
-    page.family(
-        "tidegate_build_info",
-        Kind::Gauge,
-        "Always 1; the version is the label.",
-    );
-    page.sample(
-        "tidegate_build_info",
-        &[("version", env!("CARGO_PKG_VERSION"))],
-        1,
-    );
+    page.family("tidegate_build_info", Kind::Gauge, "Always 1; the version is the label.");
+    page.sample("tidegate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
 
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let cpu = Duration::try_from(cpu).unwrap_or_default();
     let name = "process_cpu_seconds_total";
-    page.family(
-        name,
-        Kind::Counter,
-        "User and system CPU time spent, seconds.",
-    );
+    page.family(name, Kind::Counter, "User and system CPU time spent, seconds.");
     page.sample(name, &[], cpu.as_secs_f64());
 
     if let Some(bytes) = resident_memory() {
@@ -395,9 +346,7 @@ fn process(page: &mut Page) {
 /// This process's resident memory in bytes; `None` without `/proc`.
 fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -442,11 +391,7 @@ impl Page {
             let labels = [labels, &[("le", &le)]].concat();
             self.sample(&bucket, &labels, totals.count_within(bound));
         }
-        self.sample(
-            &bucket,
-            &[labels, &[("le", "+Inf")]].concat(),
-            totals.count(),
-        );
+        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), totals.count());
         self.sample(&format!("{name}_sum"), labels, totals.sum_s());
         self.sample(&format!("{name}_count"), labels, totals.count());
     }
@@ -454,9 +399,7 @@ impl Page {
 
 /// A label's value with `\`, `"` and line ends escaped.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -492,24 +435,14 @@ mod tests {
                 };
                 assert!(suffixes.contains(&rest), "{line}");
                 assert_eq!(family.1 == "counter", name.ends_with("_total"), "{line}");
-                assert_eq!(
-                    samples.insert(key.into(), value.into()),
-                    None,
-                    "{line} twice"
-                );
+                assert_eq!(samples.insert(key.into(), value.into()), None, "{line} twice");
             }
         }
         samples
     }
 
     fn gate(mpl: u32, now: Instant) -> Gate {
-        Gate::new(
-            Limits {
-                mpl: Mpl::at_least_one(mpl),
-                waiting_max: 1,
-            },
-            now,
-        )
+        Gate::new(Limits { mpl: Mpl::at_least_one(mpl), waiting_max: 1 }, now)
     }
 
     fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<Decisions>) {
@@ -517,16 +450,8 @@ mod tests {
         let workers = [Arc::new(WorkerCounters::default()), Arc::default()];
         let first = Arc::clone(&workers[0]);
         workers[1].clients.store(2, Ordering::Relaxed);
-        let server = ServerMetrics {
-            name: name.into(),
-            gate,
-            decisions: Arc::clone(&decisions),
-        };
-        (
-            MetricsSource::new(vec![server], workers.into()),
-            first,
-            decisions,
-        )
+        let server = ServerMetrics { name: name.into(), gate, decisions: Arc::clone(&decisions) };
+        (MetricsSource::new(vec![server], workers.into()), first, decisions)
     }
 
     #[test]
@@ -534,22 +459,14 @@ mod tests {
         let start = Instant::now();
         let gate = gate(1, start);
         let waker: Waker = Arc::new(|_| {});
-        let request = |class| Request {
-            class,
-            deadline: None,
-            token: 0,
-            waker: &waker,
-        };
+        let request = |class| Request { class, deadline: None, token: 0, waker: &waker };
         let Admission::Granted(first) = gate.request(&request(Class::Normal), start) else {
             panic!("a free permit was not granted")
         };
         let Admission::Queued(second) = gate.request(&request(Class::High), start) else {
             panic!("a second permit at a limit of one")
         };
-        assert!(matches!(
-            gate.request(&request(Class::High), start),
-            Admission::Refused(_)
-        ));
+        assert!(matches!(gate.request(&request(Class::High), start), Admission::Refused(_)));
         let (source, ..) = source("db:5432", gate);
 
         let page = read(&source.page());
@@ -591,54 +508,30 @@ mod tests {
         worker.clients.fetch_add(3, Ordering::Relaxed);
         worker.bytes_from_servers.fetch_add(7, Ordering::Relaxed);
         decisions.count(&Reason::First);
-        decisions.count(&Reason::Climb(Change {
-            throughput: 0.1,
-            limit: 0.2,
-        }));
-        decisions.count(&Reason::Climb(Change {
-            throughput: 0.3,
-            limit: 0.2,
-        }));
+        decisions.count(&Reason::Climb(Change { throughput: 0.1, limit: 0.2 }));
+        decisions.count(&Reason::Climb(Change { throughput: 0.3, limit: 0.2 }));
 
         let page = read(&source.page());
         assert_eq!(page["tidegate_clients"], "5");
         assert_eq!(page["tidegate_bytes_from_servers_total"], "7");
-        assert_eq!(
-            page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"first\"}"],
-            "1"
-        );
-        assert_eq!(
-            page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"climb\"}"],
-            "2"
-        );
+        assert_eq!(page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"first\"}"], "1");
+        assert_eq!(page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"climb\"}"], "2");
     }
 
     #[test]
     fn every_worker_counter_has_its_own_metric() {
         let worker = WorkerCounters::default();
         for metric in &WORKER_METRICS {
-            assert_eq!(
-                (metric.of)(&worker).fetch_add(1, Ordering::Relaxed),
-                0,
-                "{}",
-                metric.name
-            );
+            assert_eq!((metric.of)(&worker).fetch_add(1, Ordering::Relaxed), 0, "{}", metric.name);
         }
-        assert!(
-            !format!("{worker:?}").contains(": 0"),
-            "a counter without a metric: {worker:?}"
-        );
+        assert!(!format!("{worker:?}").contains(": 0"), "a counter without a metric: {worker:?}");
     }
 
     #[test]
     fn the_process_is_on_the_page() {
         let (source, ..) = source("db:1", gate(4, Instant::now()));
         let page = read(&source.page());
-        let version = concat!(
-            "tidegate_build_info{version=\"",
-            env!("CARGO_PKG_VERSION"),
-            "\"}"
-        );
+        let version = concat!("tidegate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
         assert_eq!(page[version], "1");
         let number = |name: &str| page[name].parse::<f64>().unwrap();
         assert!(number("process_resident_memory_bytes") > 100_000.0);
@@ -649,9 +542,6 @@ mod tests {
     fn labels_are_escaped() {
         let (source, ..) = source("/run/\"a\\b\n", gate(4, Instant::now()));
         let page = source.page();
-        assert!(
-            page.contains("tidegate_limit{server=\"/run/\\\"a\\\\b\\n\"} 4\n"),
-            "{page}"
-        );
+        assert!(page.contains("tidegate_limit{server=\"/run/\\\"a\\\\b\\n\"} 4\n"), "{page}");
     }
 }

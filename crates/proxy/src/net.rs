@@ -117,10 +117,7 @@ pub(crate) fn read_once(stream: &mut Stream, buffer: &mut [u8]) -> ReadOutcome {
         match stream.read(buffer) {
             Ok(0) => return ReadOutcome::Closed,
             Ok(count) => {
-                return ReadOutcome::Bytes {
-                    count,
-                    more: count == buffer.len(),
-                };
+                return ReadOutcome::Bytes { count, more: count == buffer.len() };
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadOutcome::Nothing,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -206,11 +203,7 @@ pub(crate) struct Gather<'a> {
 impl<'a> Gather<'a> {
     /// Collects from `input`; `spill` is an empty buffer to reuse.
     pub(crate) fn new(input: &'a [u8], spill: Vec<u8>) -> Self {
-        Gather {
-            input,
-            run: 0..0,
-            spilled: spill,
-        }
+        Gather { input, run: 0..0, spilled: spill }
     }
 
     /// Passes on `input[range]` unchanged.
@@ -238,11 +231,7 @@ impl<'a> Gather<'a> {
 
     /// All that was collected.
     pub(crate) fn bytes(&self) -> &[u8] {
-        if self.spilled.is_empty() {
-            &self.input[self.run.clone()]
-        } else {
-            &self.spilled
-        }
+        if self.spilled.is_empty() { &self.input[self.run.clone()] } else { &self.spilled }
     }
 
     /// The spill buffer, empty again, for the next batch.

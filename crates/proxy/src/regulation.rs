@@ -82,26 +82,17 @@ impl Regulation {
         shared: Arc<Shared>,
         regulated: Vec<Regulated>,
     ) -> std::io::Result<Regulation> {
-        let journal = shared
-            .config
-            .journal
-            .as_deref()
-            .map(open_journal)
-            .transpose()?;
+        let journal = shared.config.journal.as_deref().map(open_journal).transpose()?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let mut control_loop = ControlLoop::new(shared, regulated, journal);
-        let thread = std::thread::Builder::new()
-            .name("tidegate-control".into())
-            .spawn(move || {
+        let thread =
+            std::thread::Builder::new().name("tidegate-control".into()).spawn(move || {
                 while !sleep(&stopped, TICK) {
                     control_loop.tick(Instant::now());
                 }
             })?;
-        Ok(Regulation {
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Regulation { stop, thread: Some(thread) })
     }
 }
 
@@ -151,12 +142,7 @@ impl ControlLoop {
             .map(|(server, regulated)| {
                 let draws = SplitMix64::new(seeds.next_bits());
                 let controller = controller(&regulated.control);
-                Governor::new(
-                    server.gate.clone(),
-                    controller,
-                    IntervalRule::default(),
-                    draws,
-                )
+                Governor::new(server.gate.clone(), controller, IntervalRule::default(), draws)
             })
             .collect();
         let started = Instant::now();
@@ -187,10 +173,7 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: &Adjustment, now: Instant) {
-        let Adjustment {
-            observation,
-            decision,
-        } = adjustment;
+        let Adjustment { observation, decision } = adjustment;
         let regulated = &self.regulated[index];
         regulated.decisions.count(&decision.reason);
         tracing::info!(
@@ -231,11 +214,7 @@ impl ControlLoop {
 
     /// Looks the servers' names up again, on a thread of its own: a resolver may take its time.
     fn look_up(&self) {
-        if !self
-            .shared
-            .servers
-            .iter()
-            .any(crate::shared::Server::is_named)
+        if !self.shared.servers.iter().any(crate::shared::Server::is_named)
             || !self.looked_up.swap(false, Ordering::SeqCst)
         {
             return;

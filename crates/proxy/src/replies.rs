@@ -64,17 +64,11 @@ pub(crate) enum Owed {
 impl Owed {
     /// Whether ReadyForQuery ends it.
     fn ends_batch(self) -> bool {
-        matches!(
-            self,
-            Owed::Query | Owed::Sync | Owed::OwnQuery | Owed::OwnSync
-        )
+        matches!(self, Owed::Query | Owed::Sync | Owed::OwnQuery | Owed::OwnSync)
     }
 
     fn is_own(self) -> bool {
-        matches!(
-            self,
-            Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose
-        )
+        matches!(self, Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose)
     }
 }
 
@@ -204,11 +198,7 @@ impl Replies {
             self.owed.pop_front();
         }
         // A failed Parse of ours means that the client's statement cannot run: it must know why.
-        if matches!(front, Some(Owed::OwnParse(_))) {
-            Verdict::Pass
-        } else {
-            verdict
-        }
+        if matches!(front, Some(Owed::OwnParse(_))) { Verdict::Pass } else { verdict }
     }
 
     /// The server ignores every Sync from here to the end of the copy data.
@@ -240,10 +230,7 @@ fn answers(front: Option<Owed>, tag: u8) -> bool {
         Some(Owed::Close | Owed::OwnClose) => tag == tag::CLOSE_COMPLETE,
         Some(Owed::Describe) => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
         Some(Owed::Execute) => {
-            matches!(
-                tag,
-                tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED
-            )
+            matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)
         }
         _ => false,
     }

@@ -57,9 +57,7 @@ pub struct ScramVerifier {
 
 impl fmt::Debug for ScramVerifier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ScramVerifier")
-            .finish_non_exhaustive()
+        formatter.debug_struct("ScramVerifier").finish_non_exhaustive()
     }
 }
 
@@ -105,18 +103,13 @@ impl ScramVerifier {
     /// # Errors
     /// A part is missing, not base64, or not of its length.
     pub fn parse(text: &str) -> Result<ScramVerifier, VerifierError> {
-        let rest = text
-            .strip_prefix(Self::PREFIX)
-            .ok_or(VerifierError("another mechanism"))?;
-        let (parameters, keys) = rest
-            .split_once('$')
-            .ok_or(VerifierError("the keys are missing"))?;
-        let (iterations, salt) = parameters
-            .split_once(':')
-            .ok_or(VerifierError("the salt is missing"))?;
-        let (stored_key, server_key) = keys
-            .split_once(':')
-            .ok_or(VerifierError("the ServerKey is missing"))?;
+        let rest = text.strip_prefix(Self::PREFIX).ok_or(VerifierError("another mechanism"))?;
+        let (parameters, keys) =
+            rest.split_once('$').ok_or(VerifierError("the keys are missing"))?;
+        let (iterations, salt) =
+            parameters.split_once(':').ok_or(VerifierError("the salt is missing"))?;
+        let (stored_key, server_key) =
+            keys.split_once(':').ok_or(VerifierError("the ServerKey is missing"))?;
         let iterations = iterations.parse().ok().filter(|&iterations| iterations > 0);
         let salt = STANDARD.decode(salt).ok().filter(|salt| !salt.is_empty());
         Ok(ScramVerifier {
@@ -136,10 +129,8 @@ impl ScramVerifier {
     /// Never because of the password; only if the operating system gives no randomness.
     #[must_use]
     pub fn of_password(password: &str) -> ScramVerifier {
-        Self::parse(&postgres_protocol::password::scram_sha_256(
-            password.as_bytes(),
-        ))
-        .expect("postgres-protocol writes the form that is read here")
+        Self::parse(&postgres_protocol::password::scram_sha_256(password.as_bytes()))
+            .expect("postgres-protocol writes the form that is read here")
     }
 
     /// A verifier that no password satisfies, for a user nobody knows: the same for the same name
@@ -151,12 +142,7 @@ impl ScramVerifier {
         salt.truncate(SALT_LEN);
         // A proof would need a ClientKey whose hash is this, and nobody has ever computed one.
         let (stored_key, server_key) = (derive(b"stored key"), derive(b"server key"));
-        ScramVerifier {
-            iterations: ITERATIONS,
-            salt,
-            stored_key,
-            server_key,
-        }
+        ScramVerifier { iterations: ITERATIONS, salt, stored_key, server_key }
     }
 
     fn client_key_matches(&self, client_key: &Key) -> bool {
@@ -219,9 +205,8 @@ impl ScramServer {
     /// message is malformed or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<Vec<u8>, ScramError> {
         let message = text(client_final)?;
-        let (without_proof, proof) = message
-            .rsplit_once(",p=")
-            .ok_or(ScramError::Malformed("there is no proof"))?;
+        let (without_proof, proof) =
+            message.rsplit_once(",p=").ok_or(ScramError::Malformed("there is no proof"))?;
         let proof =
             key(proof).ok_or(ScramError::Malformed("the proof is not 32 bytes in base64"))?;
         self.check_binding_and_nonce(without_proof)?;
@@ -267,9 +252,7 @@ fn split_gs2_header(message: &str) -> Result<(&str, &str), ScramError> {
         }
         _ => return Err(ScramError::Malformed("the GS2 header is cut short")),
     }
-    let bare = parts
-        .next()
-        .ok_or(ScramError::Malformed("the GS2 header is cut short"))?;
+    let bare = parts.next().ok_or(ScramError::Malformed("the GS2 header is cut short"))?;
     message
         .split_at_checked(message.len() - bare.len())
         .ok_or(ScramError::Malformed("the GS2 header is cut short"))
@@ -294,9 +277,7 @@ fn attribute<'a>(
     name: &str,
     missing: &'static str,
 ) -> Result<&'a str, ScramError> {
-    found
-        .and_then(|text| text.strip_prefix(name))
-        .ok_or(ScramError::Malformed(missing))
+    found.and_then(|text| text.strip_prefix(name)).ok_or(ScramError::Malformed(missing))
 }
 
 fn text(message: &[u8]) -> Result<&str, ScramError> {
@@ -379,17 +360,9 @@ mod tests {
         ] {
             let verifier = ScramVerifier::of_password(password);
             let unsupported = ChannelBinding::unsupported();
-            assert_eq!(
-                log_in(verifier.clone(), typed, unsupported),
-                expected,
-                "n: {typed:?}"
-            );
+            assert_eq!(log_in(verifier.clone(), typed, unsupported), expected, "n: {typed:?}");
             let unrequested = ChannelBinding::unrequested();
-            assert_eq!(
-                log_in(verifier, typed, unrequested),
-                expected,
-                "y: {typed:?}"
-            );
+            assert_eq!(log_in(verifier, typed, unrequested), expected, "y: {typed:?}");
         }
     }
 
@@ -397,10 +370,7 @@ mod tests {
     fn channel_binding_is_refused() {
         let verifier = ScramVerifier::of_password("pencil");
         let binding = ChannelBinding::tls_server_end_point(vec![1; 32]);
-        assert_eq!(
-            log_in(verifier, "pencil", binding),
-            Err(ScramError::ChannelBinding)
-        );
+        assert_eq!(log_in(verifier, "pencil", binding), Err(ScramError::ChannelBinding));
     }
 
     #[test]
@@ -422,14 +392,8 @@ mod tests {
     #[test]
     fn a_first_message_off_the_grammar_is_refused() {
         for (message, error) in [
-            (
-                "",
-                ScramError::Malformed("there is no channel binding flag"),
-            ),
-            (
-                "x,,n=,r=a",
-                ScramError::Malformed("there is no channel binding flag"),
-            ),
+            ("", ScramError::Malformed("there is no channel binding flag")),
+            ("x,,n=,r=a", ScramError::Malformed("there is no channel binding flag")),
             ("p=tls-unique,,n=,r=a", ScramError::ChannelBinding),
             ("n", ScramError::Malformed("the GS2 header is cut short")),
             ("n,", ScramError::Malformed("the GS2 header is cut short")),
@@ -437,14 +401,8 @@ mod tests {
             ("n,,m=future,n=,r=a", ScramError::Extension),
             ("n,,r=a", ScramError::Malformed("there is no user name")),
             ("n,,n=", ScramError::Malformed("there is no nonce")),
-            (
-                "n,,n=,r=",
-                ScramError::Malformed("the nonce is not printable"),
-            ),
-            (
-                "n,,n=,r=a b",
-                ScramError::Malformed("the nonce is not printable"),
-            ),
+            ("n,,n=,r=", ScramError::Malformed("the nonce is not printable")),
+            ("n,,n=,r=a b", ScramError::Malformed("the nonce is not printable")),
         ] {
             assert_eq!(start(message).unwrap_err(), error, "{message:?}");
         }
@@ -455,31 +413,15 @@ mod tests {
         let finish = |message: &str| start(CLIENT_FIRST).unwrap().0.finish(message.as_bytes());
         assert!(finish(CLIENT_FINAL).is_ok());
         for (from, to, error) in [
-            (
-                "c=biws",
-                "c=eSws",
-                ScramError::Foreign("channel binding data"),
-            ),
+            ("c=biws", "c=eSws", ScramError::Foreign("channel binding data")),
             ("r=rOpr", "r=rOpx", ScramError::Foreign("nonce")),
             ("$k0,", "$k0,x=1,", ScramError::WrongProof),
             ("p=dHzb", "p=dHzc", ScramError::WrongProof),
-            (
-                "ndVQ=",
-                "ndVQ",
-                ScramError::Malformed("the proof is not 32 bytes in base64"),
-            ),
+            ("ndVQ=", "ndVQ", ScramError::Malformed("the proof is not 32 bytes in base64")),
             (",p=", ",q=", ScramError::Malformed("there is no proof")),
-            (
-                "c=biws,",
-                "",
-                ScramError::Malformed("there is no channel binding data"),
-            ),
+            ("c=biws,", "", ScramError::Malformed("there is no channel binding data")),
         ] {
-            assert_eq!(
-                finish(&CLIENT_FINAL.replace(from, to)),
-                Err(error),
-                "{from} -> {to}"
-            );
+            assert_eq!(finish(&CLIENT_FINAL.replace(from, to)), Err(error), "{from} -> {to}");
         }
     }
 
@@ -495,10 +437,7 @@ mod tests {
             ("=:wfPL", "=wfPL"),
             ("2dU=", ""),
         ] {
-            assert!(
-                ScramVerifier::parse(&PENCIL.replace(from, to)).is_err(),
-                "{from} -> {to}"
-            );
+            assert!(ScramVerifier::parse(&PENCIL.replace(from, to)).is_err(), "{from} -> {to}");
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct ServerSession {
     pub(crate) own_error: Option<Vec<u8>>,
     pub(crate) settings: Settings,
     prepared: Prepared,
+    /// Parse messages the proxy has sent by itself.
+    pub(crate) own_parses: u64,
     /// The server's unnamed statement is this client's, or is known not to exist.
     unnamed_is_current: bool,
 }
@@ -47,6 +49,7 @@ impl ServerSession {
             own_error: None,
             settings: Settings::default(),
             prepared: Prepared::default(),
+            own_parses: 0,
             unnamed_is_current: false,
         }
     }
@@ -101,14 +104,8 @@ pub(crate) fn to_server(
     naming: &mut Naming<'_>,
     out: &mut Gather<'_>,
 ) -> Result<(), Violation> {
-    if let Naming::Shared {
-        definitions,
-        prepared_max,
-    } = naming
-        && matches!(
-            frame.tag,
-            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE
-        )
+    if let Naming::Shared { definitions, prepared_max } = naming
+        && matches!(frame.tag, tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
         && !server.replies.is_skipping()
     {
         let mut translation = Translation {
@@ -202,7 +199,8 @@ impl Translation<'_, '_> {
         }
         let parse = frontend::parse(payload)?;
         if let Some(existing) = self.statements.get(parse.name).cloned() {
-            return Ok(self.parse_again(&existing));
+            self.parse_again(&existing);
+            return Ok(());
         }
         if self.statements.is_full() {
             return Err(Violation::TooManyStatements);
@@ -220,11 +218,7 @@ impl Translation<'_, '_> {
     /// The name is taken: the server itself says so when it sees its own name a second time.
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
-        frontend::encode_parse(
-            self.out.spill(),
-            &existing.server_name,
-            &existing.definition,
-        );
+        frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
         self.server.replies.sent(Owed::Parse(None));
     }
 
@@ -238,10 +232,7 @@ impl Translation<'_, '_> {
         };
         let rest_len = frame.len - HEADER_LEN - names.encoded_len();
         let rest = at.start + HEADER_LEN + names.encoded_len()..at.end;
-        let names = BindNames {
-            portal: names.portal,
-            statement: &statement,
-        };
+        let names = BindNames { portal: names.portal, statement: &statement };
         frontend::encode_bind_head(self.out.spill(), names, rest_len);
         self.out.pass(rest);
         Ok(())
@@ -297,6 +288,7 @@ impl Translation<'_, '_> {
 
     fn ensure_prepared(&mut self, statement: &Statement) {
         if !self.server.prepared.touch(statement.id) {
+            self.server.own_parses += 1;
             self.prepare(statement, Owed::OwnParse(Some(statement.id)));
         }
     }
@@ -307,11 +299,7 @@ impl Translation<'_, '_> {
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
             self.server.replies.sent(Owed::OwnClose);
         }
-        frontend::encode_parse(
-            self.out.spill(),
-            &statement.server_name,
-            &statement.definition,
-        );
+        frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
         self.server.prepared.insert(statement.id);
         self.server.replies.sent(owed);
     }
@@ -321,15 +309,13 @@ impl Translation<'_, '_> {
         if std::mem::replace(&mut self.server.unnamed_is_current, true) {
             return;
         }
-        match self.statements.unnamed() {
-            Some(definition) => {
-                frontend::encode_parse(self.out.spill(), b"", definition);
-                self.server.replies.sent(Owed::OwnParse(None));
-            }
-            None => {
-                frontend::encode_close(self.out.spill(), Target::Statement, b"");
-                self.server.replies.sent(Owed::OwnClose);
-            }
+        if let Some(definition) = self.statements.unnamed() {
+            frontend::encode_parse(self.out.spill(), b"", definition);
+            self.server.own_parses += 1;
+            self.server.replies.sent(Owed::OwnParse(None));
+        } else {
+            frontend::encode_close(self.out.spill(), Target::Statement, b"");
+            self.server.replies.sent(Owed::OwnClose);
         }
     }
 }
@@ -346,9 +332,7 @@ pub(crate) fn from_server(
     let mut nobody = ClientSession::default();
     let client = client.unwrap_or(&mut nobody);
     let (statements, prepared) = (&mut client.statements, &mut server.prepared);
-    let verdict = server
-        .replies
-        .received(tag, |owed| take_back(owed, statements, prepared));
+    let verdict = server.replies.received(tag, |owed| take_back(owed, statements, prepared));
     match (tag, verdict) {
         (backend::tag::READY_FOR_QUERY, _) => {
             server.status = backend::ready_for_query(payload)?;
@@ -356,10 +340,7 @@ pub(crate) fn from_server(
         }
         (backend::tag::PARAMETER_STATUS, Verdict::Pass) => {
             let (name, value) = backend::parameter_status(payload)?;
-            let (name, value) = (
-                String::from_utf8_lossy(name),
-                String::from_utf8_lossy(value),
-            );
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             client.settings.report(&name, &value);
             server.settings.report(&name, &value);
         }

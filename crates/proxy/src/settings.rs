@@ -1,7 +1,7 @@
 //! Session settings that follow a client from one upstream connection to the next.
 //!
 //! In transaction mode a client's transactions run on whichever connection is free. The parameters
-//! of its start-up packet, and those it changes by SET and the server reports (ParameterStatus),
+//! of its start-up packet, and those it changes by SET and the server reports (`ParameterStatus`),
 //! are remembered here; before its next transaction the difference to what the connection has is
 //! sent. Settings the server does not report do not follow: they need session mode.
 
@@ -45,11 +45,7 @@ fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
-        let protected = if character == '\\' {
-            characters.next()
-        } else {
-            None
-        };
+        let protected = if character == '\\' { characters.next() } else { None };
         match (protected, words.last_mut()) {
             (None, _) if character.is_whitespace() => words.push(String::new()),
             (protected, Some(word)) => word.push(protected.unwrap_or(character)),
@@ -82,9 +78,7 @@ impl Settings {
 
     /// Names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        self.0.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
     }
 
     /// Whether the two are the same. Shares their memory from then on, so that asking again costs
@@ -118,10 +112,7 @@ impl Settings {
 
     /// The value the client gave or the server reported.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let index = self
-            .0
-            .binary_search_by(|(known, _)| (**known).cmp(name))
-            .ok()?;
+        let index = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.0[index].1)
     }
 
@@ -140,11 +131,7 @@ impl Settings {
             sql.push_str(name);
             sql.push(';');
         }
-        for (name, value) in wanted
-            .0
-            .iter()
-            .filter(|(name, value)| self.get(name) != Some(value))
-        {
+        for (name, value) in wanted.0.iter().filter(|(name, value)| self.get(name) != Some(value)) {
             sql.push_str("SELECT pg_catalog.set_config('");
             sql.push_str(name);
             sql.push_str("', ");
@@ -158,9 +145,7 @@ impl Settings {
 /// Letters, digits, `_`, `$` and dots for extensions' parameters: needs no quotes anywhere.
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.'))
 }
 
@@ -203,10 +188,7 @@ mod tests {
         assert!(left.unify(&right));
         assert!(Arc::ptr_eq(&left.0, &right.0));
         left.report("a", "2");
-        assert!(
-            !left.unify(&right),
-            "a change must not reach the other session"
-        );
+        assert!(!left.unify(&right), "a change must not reach the other session");
         assert_eq!(right.get("a"), Some("1"));
     }
 
@@ -227,25 +209,20 @@ mod tests {
 
     #[test]
     fn options_are_read_as_the_server_reads_them() {
-        let table: [(&str, Option<&[(&str, &str)]>); 5] = [
+        type Expected<'a> = Option<&'a [(&'a str, &'a str)]>;
+        let table: [(&str, Expected<'_>); 5] = [
             (
                 "-c search_path=a,b -cwork_mem=1MB",
                 Some(&[("search_path", "a,b"), ("work_mem", "1MB")]),
             ),
-            (
-                r"--application-name=a\ b",
-                Some(&[("application_name", "a b")]),
-            ),
+            (r"--application-name=a\ b", Some(&[("application_name", "a b")])),
             ("  ", Some(&[])),
             ("-c", None),
             ("-B 100", None),
         ];
         for (options, expected) in table {
             let expected = expected.map(|pairs| {
-                pairs
-                    .iter()
-                    .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                    .collect()
+                pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
             });
             assert_eq!(command_line_options(options), expected, "{options:?}");
         }

@@ -20,11 +20,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(address: ServerAddress, gate: Gate) -> std::io::Result<Server> {
-        let server = Server {
-            address,
-            gate,
-            resolved: Mutex::default(),
-        };
+        let server = Server { address, gate, resolved: Mutex::default() };
         server.resolve()?;
         Ok(server)
     }
@@ -56,10 +52,7 @@ impl Server {
             ServerAddress::Tcp(..) => {
                 let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
                 let turn = usize::try_from(attempt).unwrap_or(0) % resolved.len().max(1);
-                let address = resolved
-                    .get(turn)
-                    .copied()
-                    .ok_or(std::io::ErrorKind::NotFound)?;
+                let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
                 drop(resolved);
                 Stream::connect_tcp(address)
             }

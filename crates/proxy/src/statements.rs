@@ -57,8 +57,7 @@ impl Definitions {
 
     /// Forgets definitions that no client uses any more.
     pub(crate) fn sweep(&mut self) {
-        self.known
-            .retain(|_, statement| Arc::strong_count(statement) > 1);
+        self.known.retain(|_, statement| Arc::strong_count(statement) > 1);
     }
 }
 
@@ -174,11 +173,8 @@ impl Prepared {
         if self.last_use.len() < max.max(1) {
             return None;
         }
-        let oldest = self
-            .last_use
-            .iter()
-            .min_by_key(|(_, last_use)| **last_use)
-            .map(|(id, _)| *id)?;
+        let oldest =
+            self.last_use.iter().min_by_key(|(_, last_use)| **last_use).map(|(id, _)| *id)?;
         self.last_use.remove(&oldest);
         Some(oldest)
     }

@@ -1,10 +1,10 @@
 //! `postgres://user:password@host:port/database`, the place of a database server.
 //!
-//! | URL | server | database, user |
-//! | --- | --- | --- |
-//! | `postgres://db.example` | `db.example`, port 5432 | the client's |
-//! | `postgres://app:p%40ss@[::1]:5433/shop` | `::1`, port 5433 | `shop`, `app` with a password |
-//! | `postgres:///shop?host=/run/postgresql` | the socket in that directory | `shop`, the client's |
+//! | URL | server | database | user |
+//! | --- | --- | --- | --- |
+//! | `postgres://db.example` | `db.example`, port 5432 | the client's | the client's |
+//! | `postgres://app:p%40ss@[::1]:7/shop` | `::1`, port 7 | `shop` | `app`, password `p@ss` |
+//! | `postgres:///shop?host=/run/pg` | `/run/pg/.s.PGSQL.5432` | `shop` | the client's |
 //!
 //! Every part may be percent-encoded; what else than letters, digits, `-`, `.`, `_` and `~` stands
 //! in a password has to be.
@@ -66,9 +66,7 @@ impl FromStr for UpstreamUrl {
         let (login, place) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         if database.contains('/') {
-            return Err(UpstreamUrlError(
-                "the database's name has a / that is not written %2F",
-            ));
+            return Err(UpstreamUrlError("the database's name has a / that is not written %2F"));
         }
         if user.is_empty() && !password.is_empty() {
             return Err(UpstreamUrlError("there is a password but no user"));
@@ -97,9 +95,7 @@ impl Query {
                 Some(("host", value)) => query.host = decode(value)?,
                 Some(("port", value)) => query.port = Some(port(value)?),
                 _ => {
-                    return Err(UpstreamUrlError(
-                        "only host and port are understood after ?",
-                    ));
+                    return Err(UpstreamUrlError("only host and port are understood after ?"));
                 }
             }
         }
@@ -109,16 +105,10 @@ impl Query {
 
 fn server(place: &str, query: &Query) -> Result<ServerAddress, UpstreamUrlError> {
     let (host, url_port) = host_and_port(place)?;
-    let host = query
-        .host
-        .clone()
-        .or(host)
-        .ok_or(UpstreamUrlError("there is no host"))?;
+    let host = query.host.clone().or(host).ok_or(UpstreamUrlError("there is no host"))?;
     let port = query.port.or(url_port).unwrap_or(PORT);
     if host.starts_with('/') {
-        return Ok(ServerAddress::Unix(
-            Path::new(&host).join(format!(".s.PGSQL.{port}")),
-        ));
+        return Ok(ServerAddress::Unix(Path::new(&host).join(format!(".s.PGSQL.{port}"))));
     }
     if host.contains(',') {
         return Err(UpstreamUrlError("there is more than one host"));
@@ -128,16 +118,14 @@ fn server(place: &str, query: &Query) -> Result<ServerAddress, UpstreamUrlError>
 
 fn host_and_port(place: &str) -> Result<(Option<String>, Option<u16>), UpstreamUrlError> {
     let (host, rest) = match place.strip_prefix('[') {
-        Some(rest) => rest
-            .split_once(']')
-            .ok_or(UpstreamUrlError("the bracket after [ is missing"))?,
+        Some(rest) => {
+            rest.split_once(']').ok_or(UpstreamUrlError("the bracket after [ is missing"))?
+        }
         None => place.split_at(place.find(':').unwrap_or(place.len())),
     };
     let port = match rest.strip_prefix(':') {
         Some(digits) if digits.contains(':') => {
-            return Err(UpstreamUrlError(
-                "an IPv6 address stands in brackets, as in [::1]:5432",
-            ));
+            return Err(UpstreamUrlError("an IPv6 address stands in brackets, as in [::1]:5432"));
         }
         Some(digits) => Some(port(digits)?),
         None if rest.is_empty() => None,
@@ -184,15 +172,9 @@ mod tests {
             ("postgres://[::1]", tcp("::1", 5432)),
             ("postgres://a@[fe80::1]:5433/d", tcp("fe80::1", 5433)),
             ("postgres:///d?host=db&port=7", tcp("db", 7)),
-            (
-                "postgres:///d?host=/run/postgresql",
-                unix("/run/postgresql/.s.PGSQL.5432"),
-            ),
+            ("postgres:///d?host=/run/postgresql", unix("/run/postgresql/.s.PGSQL.5432")),
             ("postgres://a@%2Frun%2Fpg:7/d", unix("/run/pg/.s.PGSQL.7")),
-            (
-                "postgres://localhost/d?host=/run/pg&port=7",
-                unix("/run/pg/.s.PGSQL.7"),
-            ),
+            ("postgres://localhost/d?host=/run/pg&port=7", unix("/run/pg/.s.PGSQL.7")),
         ] {
             assert_eq!(url.parse::<UpstreamUrl>().unwrap().server, server, "{url}");
         }
@@ -205,18 +187,8 @@ mod tests {
             ("postgres://h/shop", Some("shop"), None, None),
             ("postgres://@h/", None, None, None),
             ("postgres://ann@h/a%2Fb", Some("a/b"), Some("ann"), None),
-            (
-                "postgres://ann:p%40s%3As%25@h/d",
-                Some("d"),
-                Some("ann"),
-                Some("p@s:s%"),
-            ),
-            (
-                "postgres://ann:p@s:s@h/d",
-                Some("d"),
-                Some("ann"),
-                Some("p@s:s"),
-            ),
+            ("postgres://ann:p%40s%3As%25@h/d", Some("d"), Some("ann"), Some("p@s:s%")),
+            ("postgres://ann:p@s:s@h/d", Some("d"), Some("ann"), Some("p@s:s")),
             ("postgres://%C3%A4nn:@h/d", Some("d"), Some("änn"), None),
         ] {
             let found: UpstreamUrl = url.parse().unwrap();

@@ -54,15 +54,11 @@ impl Secret {
     #[must_use]
     pub fn md5_response(&self, user: &[u8], salt: [u8; 4]) -> Option<String> {
         match self {
-            Secret::Plain(password) => Some(postgres_protocol::authentication::md5_hash(
-                user,
-                password.as_bytes(),
-                salt,
-            )),
+            Secret::Plain(password) => {
+                Some(postgres_protocol::authentication::md5_hash(user, password.as_bytes(), salt))
+            }
             Secret::Md5(hash) => {
-                let salted = Md5::new()
-                    .chain_update(hash.strip_prefix("md5")?)
-                    .chain_update(salt);
+                let salted = Md5::new().chain_update(hash.strip_prefix("md5")?).chain_update(salt);
                 Some(md5_text(&salted.finalize()))
             }
             Secret::Scram(_) => None,
@@ -168,10 +164,7 @@ pub struct Users {
 
 impl fmt::Debug for Users {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Users")
-            .field("count", &self.users.len())
-            .finish_non_exhaustive()
+        formatter.debug_struct("Users").field("count", &self.users.len()).finish_non_exhaustive()
     }
 }
 
@@ -181,10 +174,8 @@ impl Users {
     /// # Errors
     /// It cannot be read, a line of it is wrong, or there is no randomness.
     pub fn load(path: &Path) -> Result<Users, UsersError> {
-        let text = std::fs::read_to_string(path).map_err(|source| UsersError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| UsersError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
@@ -203,10 +194,7 @@ impl Users {
         }
         let mut mock_secret = [0; 32];
         getrandom::fill(&mut mock_secret).map_err(UsersError::Randomness)?;
-        Ok(Users {
-            users: Arc::new(users),
-            mock_secret,
-        })
+        Ok(Users { users: Arc::new(users), mock_secret })
     }
 
     /// The secret of `user`.
@@ -220,16 +208,13 @@ impl Users {
     #[must_use]
     pub fn scram_verifier(&self, user: &[u8]) -> ScramVerifier {
         let known = self.users.get(user).and_then(|user| match &user.secret {
-            Secret::Plain(password) => Some(
-                user.verifier
-                    .get_or_init(|| ScramVerifier::of_password(password)),
-            ),
+            Secret::Plain(password) => {
+                Some(user.verifier.get_or_init(|| ScramVerifier::of_password(password)))
+            }
             Secret::Scram(verifier) => Some(verifier),
             Secret::Md5(_) => None,
         });
-        known
-            .cloned()
-            .unwrap_or_else(|| ScramVerifier::mock(&self.mock_secret, user))
+        known.cloned().unwrap_or_else(|| ScramVerifier::mock(&self.mock_secret, user))
     }
 }
 
@@ -250,10 +235,7 @@ fn add_line(users: &mut HashMap<Vec<u8>, User>, line: &str) -> Result<(), LineEr
     if users.contains_key(name.as_bytes()) {
         return Err(LineError::Duplicate(name));
     }
-    let user = User {
-        secret: Secret::parse(secret)?,
-        verifier: OnceLock::new(),
-    };
+    let user = User { secret: Secret::parse(secret)?, verifier: OnceLock::new() };
     users.insert(name.into_bytes(), user);
     Ok(())
 }
@@ -292,9 +274,7 @@ mod tests {
     }
 
     fn error(text: &str) -> String {
-        Users::parse(text, Path::new("users.txt"))
-            .unwrap_err()
-            .to_string()
+        Users::parse(text, Path::new("users.txt")).unwrap_err().to_string()
     }
 
     fn scram_login(users: &Users, user: &str, password: &str) -> Result<(), ScramError> {
@@ -315,49 +295,29 @@ mod tests {
             "AB".repeat(16)
         ));
         assert_eq!(users.get(b"ann"), Some(&Secret::Plain("pl\"ain".into())));
-        assert_eq!(
-            users.get(b"b\"ob"),
-            Some(&Secret::Md5(format!("md5{}", "ab".repeat(16))))
-        );
+        assert_eq!(users.get(b"b\"ob"), Some(&Secret::Md5(format!("md5{}", "ab".repeat(16)))));
         assert_eq!(users.get(b"md\""), Some(&Secret::Plain("md5short".into())));
-        assert_eq!(
-            users.get(b"eve"),
-            Some(&Secret::Scram(ScramVerifier::parse(&scram).unwrap()))
-        );
+        assert_eq!(users.get(b"eve"), Some(&Secret::Scram(ScramVerifier::parse(&scram).unwrap())));
         assert_eq!(users.get(b"nobody"), None);
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         for (text, wrong) in [
-            (
-                "\n\nann \"x\"",
-                "line 3: expected a user name in double quotes",
-            ),
+            ("\n\nann \"x\"", "line 3: expected a user name in double quotes"),
             ("\"ann", "line 1: expected a user name"),
             ("\"ann\"", "line 1: expected a password"),
             ("\"ann\" x", "line 1: expected a password"),
-            (
-                "\"ann\" \"x\" y",
-                "line 1: unexpected text after the password",
-            ),
+            ("\"ann\" \"x\" y", "line 1: unexpected text after the password"),
             ("\"\" \"x\"", "line 1: the user name is empty"),
             ("\"ann\" \"\"", "line 1: the password is empty"),
-            (
-                "\"ann\" \"x\"\n\"ann\" \"y\"",
-                "line 2: a line for user \"ann\"",
-            ),
+            ("\"ann\" \"x\"\n\"ann\" \"y\"", "line 2: a line for user \"ann\""),
             ("\"ann\" \"SCRAM-SHA-256$x\"", "line 1: bad SCRAM verifier"),
         ] {
             let error = error(text);
-            assert!(
-                error.starts_with("user file users.txt, ") && error.contains(wrong),
-                "{error}"
-            );
+            assert!(error.starts_with("user file users.txt, ") && error.contains(wrong), "{error}");
         }
-        let missing = Users::load(Path::new("/nonexistent/users.txt"))
-            .unwrap_err()
-            .to_string();
+        let missing = Users::load(Path::new("/nonexistent/users.txt")).unwrap_err().to_string();
         assert!(missing.starts_with("cannot read the user file /nonexistent/users.txt"));
     }
 
@@ -382,23 +342,14 @@ mod tests {
     fn scram_logins_work_with_a_password_and_with_a_verifier() {
         let verifier = password::scram_sha_256(b"pencil");
         let hash = password::md5(b"pencil", "bob");
-        let users = users(&format!(
-            "\"ann\" \"pencil\"\n\"eve\" \"{verifier}\"\n\"bob\" \"{hash}\""
-        ));
+        let users =
+            users(&format!("\"ann\" \"pencil\"\n\"eve\" \"{verifier}\"\n\"bob\" \"{hash}\""));
         for user in ["ann", "eve"] {
             assert_eq!(scram_login(&users, user, "pencil"), Ok(()), "{user}");
-            assert_eq!(
-                scram_login(&users, user, "pen"),
-                Err(ScramError::WrongProof),
-                "{user}"
-            );
+            assert_eq!(scram_login(&users, user, "pen"), Err(ScramError::WrongProof), "{user}");
         }
         for user in ["bob", "nobody"] {
-            assert_eq!(
-                scram_login(&users, user, "pencil"),
-                Err(ScramError::WrongProof),
-                "{user}"
-            );
+            assert_eq!(scram_login(&users, user, "pencil"), Err(ScramError::WrongProof), "{user}");
         }
     }
 
@@ -406,14 +357,8 @@ mod tests {
     fn a_password_is_salted_once() {
         let users = users("\"ann\" \"pencil\"");
         // Each making of a verifier draws another salt.
-        assert_eq!(
-            users.scram_verifier(b"ann"),
-            users.clone().scram_verifier(b"ann")
-        );
-        assert_eq!(
-            users.scram_verifier(b"nobody"),
-            users.scram_verifier(b"nobody")
-        );
+        assert_eq!(users.scram_verifier(b"ann"), users.clone().scram_verifier(b"ann"));
+        assert_eq!(users.scram_verifier(b"nobody"), users.scram_verifier(b"nobody"));
     }
 
     #[test]

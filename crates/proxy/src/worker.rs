@@ -118,7 +118,7 @@ pub(crate) struct Worker {
     listeners: Vec<Listener>,
     /// A listener may have clients that were not accepted for want of file descriptors.
     accept_again: bool,
-    next_worker: usize,
+    accept_turn: usize,
     clients: Slab<Client>,
     upstreams: Slab<Upstream>,
     cancellers: Slab<Canceller>,
@@ -149,7 +149,6 @@ impl Worker {
         index: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        mailbox: Arc<Mailbox>,
         mut listeners: Vec<Listener>,
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
@@ -157,11 +156,10 @@ impl Worker {
             listener.register(poll.registry(), Source::Listener(index).token())?;
         }
         let now = Instant::now();
+        let mailbox = Arc::clone(&shared.mailboxes[index]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
-            post_to.post(Letter::Admitted {
-                client: usize::try_from(token).unwrap_or(usize::MAX),
-            });
+            post_to.post(Letter::Admitted { client: usize::try_from(token).unwrap_or(usize::MAX) });
         });
         Ok(Worker {
             index,
@@ -171,7 +169,7 @@ impl Worker {
             mailbox,
             listeners,
             accept_again: true,
-            next_worker: 0,
+            accept_turn: 0,
             clients: Slab::new(),
             upstreams: Slab::new(),
             cancellers: Slab::new(),
@@ -227,9 +225,7 @@ impl Worker {
     }
 
     fn has_busy_upstream(&self) -> bool {
-        self.upstreams
-            .iter()
-            .any(|(_, upstream)| upstream.is_busy())
+        self.upstreams.iter().any(|(_, upstream)| upstream.is_busy())
     }
 
     fn is_finished(&self) -> bool {
@@ -316,8 +312,8 @@ impl Worker {
     }
 
     fn place(&mut self, stream: Stream) {
-        let worker = self.next_worker;
-        self.next_worker = (worker + 1) % self.shared.mailboxes.len();
+        let worker = self.accept_turn;
+        self.accept_turn = (worker + 1) % self.shared.mailboxes.len();
         if worker == self.index {
             self.add_client(stream);
         } else {
@@ -331,17 +327,10 @@ impl Worker {
             return;
         };
         self.serial += 1;
-        let slot = self
-            .clients
-            .insert(Client::new(stream, self.serial, key, self.now));
+        let slot = self.clients.insert(Client::new(stream, self.serial, key, self.now));
         let token = Source::Client(slot).token();
-        self.counters
-            .connections_accepted
-            .fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = self.clients[slot]
-            .stream
-            .register(self.poll.registry(), token)
-        {
+        self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.clients[slot].stream.register(self.poll.registry(), token) {
             tracing::warn!(%error, "cannot watch a client's socket");
             self.remove_client(slot);
         }
@@ -351,9 +340,11 @@ impl Worker {
     fn new_key(&self) -> Option<CancelKey> {
         let mut secret = [0; 4];
         getrandom::fill(&mut secret).ok()?;
-        let slot = u32::try_from(self.clients.vacant_key())
-            .ok()
-            .filter(|s| s >> SLOT_BITS == 0)?;
+        // From 1: some drivers take process 0 for "cannot be cancelled".
+        let slot = u32::try_from(self.clients.vacant_key() + 1).ok()?;
+        if slot >> SLOT_BITS != 0 {
+            return None;
+        }
         let worker = u32::try_from(self.index).ok()?;
         Some(CancelKey {
             process_id: worker << SLOT_BITS | slot,
@@ -363,16 +354,11 @@ impl Worker {
 
     /// A name for the client in `slot` that no later client has.
     fn waiter(&self, slot: usize) -> Option<Waiter> {
-        self.clients.get(slot).map(|client| Waiter {
-            client: slot,
-            serial: client.serial,
-        })
+        self.clients.get(slot).map(|client| Waiter { client: slot, serial: client.serial })
     }
 
     fn is_current(&self, waiter: Waiter) -> bool {
-        self.clients
-            .get(waiter.client)
-            .is_some_and(|client| client.serial == waiter.serial)
+        self.clients.get(waiter.client).is_some_and(|client| client.serial == waiter.serial)
     }
 
     /// Lets the client go on with what it sent already, once the current event has been handled.
@@ -443,22 +429,10 @@ impl Worker {
 
     fn publish_counts(&self) {
         let idle: usize = self.pools.iter().map(|pool| pool.idle.len()).sum();
-        let busy = self
-            .upstreams
-            .iter()
-            .filter(|(_, upstream)| upstream.is_busy())
-            .count();
-        self.counters
-            .clients
-            .store(self.clients.len() as u64, Ordering::Relaxed);
-        self.counters
-            .upstreams_open
-            .store(self.upstreams.len() as u64, Ordering::Relaxed);
-        self.counters
-            .upstreams_idle
-            .store(idle as u64, Ordering::Relaxed);
-        self.counters
-            .upstreams_busy
-            .store(busy as u64, Ordering::Relaxed);
+        let busy = self.upstreams.iter().filter(|(_, upstream)| upstream.is_busy()).count();
+        self.counters.clients.store(self.clients.len() as u64, Ordering::Relaxed);
+        self.counters.upstreams_open.store(self.upstreams.len() as u64, Ordering::Relaxed);
+        self.counters.upstreams_idle.store(idle as u64, Ordering::Relaxed);
+        self.counters.upstreams_busy.store(busy as u64, Ordering::Relaxed);
     }
 }

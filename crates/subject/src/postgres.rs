@@ -11,23 +11,20 @@
 
 mod account;
 mod binaries;
+mod installation;
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::client::{BlockingClient, ClientError, ServerError};
+use crate::client::{BlockingClient, ClientError};
 use crate::process::{Process, ProcessError};
-use account::Account;
-use binaries::Binaries;
+use installation::Installation;
 
 /// The superuser of every server started here.
 pub const USER: &str = "postgres";
@@ -40,13 +37,6 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// PostgreSQL's fast shutdown, then its immediate one.
 const STOP_SIGNALS: &[Signal] = &[Signal::INT, Signal::QUIT];
-
-const POLL: Duration = Duration::from_millis(20);
-const PORT_ATTEMPTS: usize = 5;
-const LOG_TAIL_LINES: usize = 12;
-
-/// SQLSTATE `cannot_connect_now`: the server is starting up.
-const CANNOT_CONNECT_NOW: &str = "57P03";
 
 /// How clients of the server prove who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,23 +132,13 @@ pub struct Postgres {
     port: u16,
 }
 
-/// The programs and the user they run as.
-#[derive(Debug)]
-struct Installation {
-    binaries: Binaries,
-    account: Option<Account>,
-}
-
 impl Postgres {
     /// Makes a data directory, starts a server on it and waits until it accepts connections.
     ///
     /// # Errors
     /// See [`PostgresError`].
     pub fn start(options: Options) -> Result<Self, PostgresError> {
-        let installation = Installation {
-            binaries: Binaries::find().ok_or(PostgresError::NoBinaries)?,
-            account: Account::needed()?,
-        };
+        let installation = Installation::find()?;
         let directory = installation.make_directory()?;
         installation.initdb(directory.path(), &options)?;
         let (process, port) = installation.start_on_free_port(directory.path(), &options)?;
@@ -262,128 +242,6 @@ impl Postgres {
     }
 }
 
-impl Installation {
-    fn make_directory(&self) -> Result<TempDir, PostgresError> {
-        let failed = |path: &Path, source| PostgresError::Directory {
-            path: path.to_owned(),
-            source,
-        };
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-postgres-")
-            .tempdir()
-            .map_err(|source| failed(&std::env::temp_dir(), source))?;
-        if let Some(account) = &self.account {
-            account
-                .own(directory.path())
-                .map_err(|source| failed(directory.path(), source))?;
-        }
-        Ok(directory)
-    }
-
-    /// A command that runs as the unprivileged user in the server's directory, out of Ctrl-C's reach.
-    fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .process_group(0);
-        if let Some(account) = &self.account {
-            account.run_as(&mut command);
-        }
-        command
-    }
-
-    fn initdb(&self, directory: &Path, options: &Options) -> Result<(), PostgresError> {
-        let mut command = self.command(&self.binaries.initdb, directory);
-        command
-            .args([
-                "--pgdata=data",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--no-sync",
-            ])
-            .args([format!("--username={USER}")])
-            .args([format!("--auth={}", options.authentication.initdb_method())]);
-        if let Some(password) = options.authentication.password() {
-            self.write_password(directory, password)?;
-            command.arg("--pwfile=password");
-        }
-        let output = command
-            .output()
-            .map_err(|source| PostgresError::Initdb(source.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(PostgresError::Initdb(message))
-    }
-
-    /// Writes the file initdb takes the password from; the directory is closed to others.
-    fn write_password(&self, directory: &Path, password: &str) -> Result<(), PostgresError> {
-        let path = directory.join("password");
-        let written = File::create(&path)
-            .and_then(|mut file| file.write_all(password.as_bytes()))
-            .and_then(|()| match &self.account {
-                Some(account) => account.own(&path),
-                None => Ok(()),
-            });
-        written.map_err(|source| PostgresError::Directory { path, source })
-    }
-
-    fn start_on_free_port(
-        &self,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<(Process, u16), PostgresError> {
-        let mut attempt = 1;
-        loop {
-            let port = free_port().map_err(|source| PostgresError::Directory {
-                path: directory.to_owned(),
-                source,
-            })?;
-            match self.start_server(directory, options, port) {
-                Ok(process) => return Ok((process, port)),
-                Err(PostgresError::Ended(log))
-                    if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
-                {
-                    attempt += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn start_server(
-        &self,
-        directory: &Path,
-        options: &Options,
-        port: u16,
-    ) -> Result<Process, PostgresError> {
-        let log_path = directory.join("log");
-        let log = File::create(&log_path).and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) = log.map_err(|source| PostgresError::Directory {
-            path: log_path.clone(),
-            source,
-        })?;
-        let mut command = self.command(&self.binaries.postgres, directory);
-        command
-            .args(["-D", "data", "-p", &port.to_string()])
-            .args(["-c", "listen_addresses=127.0.0.1"])
-            .args([
-                "-c",
-                &format!("unix_socket_directories={}", directory.display()),
-            ])
-            .stdout(out)
-            .stderr(err);
-        for (name, value) in &options.settings {
-            command.args(["-c", &format!("{name}={value}")]);
-        }
-        let mut process = Process::start("PostgreSQL", &mut command)?.stopped_by(STOP_SIGNALS);
-        wait_until_ready(&mut process, &url(options, port), &log_path)?;
-        Ok(process)
-    }
-}
-
 fn url(options: &Options, port: u16) -> String {
     let password = match options.authentication.password() {
         Some(password) => format!(":{}", percent_encoded(password)),
@@ -403,41 +261,6 @@ fn percent_encoded(text: &str) -> String {
         }
         encoded
     })
-}
-
-fn wait_until_ready(process: &mut Process, url: &str, log: &Path) -> Result<(), PostgresError> {
-    let deadline = Instant::now() + START_BOUND;
-    loop {
-        let Err(reason) = BlockingClient::connect(url) else {
-            return Ok(());
-        };
-        if process.exit_status()?.is_some() {
-            return Err(PostgresError::Ended(log_tail(log)));
-        }
-        if !is_starting(&reason) {
-            return Err(PostgresError::Login(reason));
-        }
-        if Instant::now() >= deadline {
-            let log = log_tail(log);
-            return Err(PostgresError::NotReady { reason, log });
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Whether a failed connection is what a server on its way up looks like.
-fn is_starting(error: &ClientError) -> bool {
-    match error {
-        ClientError::Server(ServerError { code, .. }) => code == CANNOT_CONNECT_NOW,
-        ClientError::Connect { .. } | ClientError::Io(_) | ClientError::Closed => true,
-        ClientError::Url(_) | ClientError::Protocol(_) => false,
-    }
-}
-
-fn log_tail(path: &Path) -> String {
-    let log = fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
 }
 
 /// A port of 127.0.0.1 that nobody listened on a moment ago.

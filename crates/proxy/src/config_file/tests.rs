@@ -9,10 +9,7 @@ const UPSTREAM: &str = "upstream = \"postgres://app:secret@db:5433/shop\"";
 fn parse(text: &str) -> Result<Config, ConfigError> {
     let path = Path::new("dir/tidegate.toml");
     ConfigFile::parse(text, path)
-        .map_err(|problem| ConfigError {
-            origin: path.display().to_string(),
-            problem,
-        })?
+        .map_err(|problem| ConfigError { origin: path.display().to_string(), problem })?
         .into_config()
 }
 
@@ -24,10 +21,7 @@ fn config(text: &str) -> Config {
 fn error(text: &str) -> String {
     let error = parse(text).unwrap_err().to_string();
     assert!(error.starts_with("dir/tidegate.toml: "), "{error}");
-    assert!(
-        !error.contains("secret") && !error.contains('\n'),
-        "{error}"
-    );
+    assert!(!error.contains("secret") && !error.contains('\n'), "{error}");
     error
 }
 
@@ -38,15 +32,10 @@ fn one_database(lines: &str) -> String {
 #[test]
 fn everything_has_a_default_but_the_upstream() {
     let config = config(&one_database(""));
-    assert_eq!(
-        config.listen,
-        [ListenAddress::Tcp(([127, 0, 0, 1], 6432).into())]
-    );
+    assert_eq!(config.listen, [ListenAddress::Tcp(([127, 0, 0, 1], 6432).into())]);
     assert_eq!(config.authentication, ClientAuthentication::Trust);
     assert_eq!(config.timeouts, defaults::TIMEOUTS);
-    let [database] = config.databases.as_slice() else {
-        panic!("{:?}", config.databases)
-    };
+    let [database] = config.databases.as_slice() else { panic!("{:?}", config.databases) };
     assert_eq!(database.name.as_deref(), Some("shop"));
     assert_eq!(database.server, ServerAddress::Tcp("db".into(), 5433));
     assert_eq!(database.server_database.as_deref(), Some("shop"));
@@ -55,10 +44,7 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(database.mode, PoolMode::Transaction);
     assert_eq!(database.control.algorithm, Algorithm::HillClimbing);
     let processors = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(
-        database.control.start.get() as usize,
-        (2 * processors).min(1000)
-    );
+    assert_eq!(database.control.start.get() as usize, (2 * processors).min(1000));
 }
 
 #[test]
@@ -82,29 +68,17 @@ fn every_key_is_read() {
                       shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
         [databases."*"]
-        upstream = "postgres:///?host=/run/pg"
-        mode = "session"
-        control = "local-parabola"
-        min_mpl = 2
-        max_mpl = 9
-        start_mpl = 8
+        upstream = "postgres://db"
         "#
     );
     let config = config(&text);
-    assert_eq!(
-        config.listen[1],
-        ListenAddress::Unix("/tmp/.s.PGSQL.1".into())
-    );
+    assert_eq!(config.listen[1], ListenAddress::Unix("/tmp/.s.PGSQL.1".into()));
     assert_eq!(config.admin_listen, Some("[::1]:2".parse().unwrap()));
     assert_eq!((config.threads, config.seed), (3, 4));
     assert_eq!((config.waiting_max, config.prepared_statements_max), (5, 6));
     assert_eq!(config.authentication, ClientAuthentication::Md5);
     assert!(config.users.get(b"ann").is_some());
-    assert_eq!(
-        config.journal,
-        Some("dir/j.jsonl".into()),
-        "relative to the file"
-    );
+    assert_eq!(config.journal, Some("dir/j.jsonl".into()), "relative to the file");
     let seconds = Duration::from_secs;
     let timeouts = Timeouts {
         login: seconds(1),
@@ -119,20 +93,21 @@ fn every_key_is_read() {
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.high_priority.users, ["ann"]);
     assert_eq!(config.high_priority.applications, ["till"]);
+}
+
+#[test]
+fn every_key_of_a_database_is_read() {
+    let config = config(
+        "[databases.\"*\"]\nupstream = \"postgres:///?host=/run/pg\"\nmode = \"session\"\n\
+         control = \"local-parabola\"\nmin_mpl = 2\nmax_mpl = 9\nstart_mpl = 8",
+    );
     let database = &config.databases[0];
     assert_eq!(database.name, None);
-    assert_eq!(
-        database.server,
-        ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into())
-    );
+    assert_eq!(database.server, ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into()));
     assert_eq!(database.mode, PoolMode::Session);
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
-    let control = Control {
-        algorithm: Algorithm::LocalParabola,
-        bounds,
-        start: eight,
-    };
+    let control = Control { algorithm: Algorithm::LocalParabola, bounds, start: eight };
     assert_eq!(database.control, control);
 }
 
@@ -147,10 +122,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("threads = \"many\"", "expected a nonzero"),
         ("waiting_max = -1", "expected a nonzero"),
         ("auth = \"ldap\"", "trust, md5 or scram-sha-256"),
-        (
-            "timeouts.login = \"15\"",
-            "with its unit, as in 30s or 500ms",
-        ),
+        ("timeouts.login = \"15\"", "with its unit, as in 30s or 500ms"),
         ("timeouts.login = \"0s\"", "above zero"),
         ("timeouts.login = 15", "expected a string"),
         ("timeouts.queue = \"never\"", "or none"),
@@ -162,20 +134,12 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("databases.x.control = \"fixed:0\"", "at least 1"),
         ("databases.x.min_mpl = 0", "expected a nonzero"),
         ("databases.x.mpl = 3", "expected one of `upstream`"),
-        (
-            "databases.x.upstream = \"postgres://a:secret@h:0\"",
-            "1 to 65535",
-        ),
+        ("databases.x.upstream = \"postgres://a:secret@h:0\"", "1 to 65535"),
         ("databases.x.upstream = \"postgres://a:secret@h", "string"),
     ] {
         let error = error(&format!("# a comment\n{line}\n"));
-        let shown = line
-            .split_once("secret")
-            .map_or(line, |_| "databases.x.upstream");
-        assert!(
-            error.starts_with(&format!("dir/tidegate.toml: line 2: {shown}")),
-            "{error}"
-        );
+        let shown = line.split_once("secret").map_or(line, |_| "databases.x.upstream");
+        assert!(error.starts_with(&format!("dir/tidegate.toml: line 2: {shown}")), "{error}");
         let (_, message) = error.split_at("dir/tidegate.toml: line 2: ".len() + shown.len());
         assert!(message.contains(allowed), "{error}");
     }
@@ -185,49 +149,22 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
 fn contradictions_are_named() {
     for (text, wrong) in [
         (String::new(), "there is no database: add a section"),
-        (
-            "[databases.x]\nmode = \"session\"".into(),
-            "missing field `upstream`",
-        ),
-        (
-            format!("listen = []\n{}", one_database("")),
-            "listen is empty",
-        ),
-        (
-            format!("databases.\"\" = {{ {UPSTREAM} }}"),
-            "a database's name is empty",
-        ),
-        (
-            one_database("min_mpl = 9\nmax_mpl = 3"),
-            "databases.shop: min_mpl and max_mpl: ",
-        ),
+        ("[databases.x]\nmode = \"session\"".into(), "missing field `upstream`"),
+        (format!("listen = []\n{}", one_database("")), "listen is empty"),
+        (format!("databases.\"\" = {{ {UPSTREAM} }}"), "a database's name is empty"),
+        (one_database("min_mpl = 9\nmax_mpl = 3"), "databases.shop: min_mpl and max_mpl: "),
         (
             one_database("max_mpl = 3\nstart_mpl = 4"),
             "databases.shop: start_mpl = 4 is not between min_mpl = 1 and max_mpl = 3",
         ),
+        (one_database("control = \"fixed:4\"\nmax_mpl = 3"), "N = 4 is not between"),
+        (one_database("control = \"fixed:4\"\nstart_mpl = 4"), "start_mpl has no meaning"),
         (
-            one_database("control = \"fixed:4\"\nmax_mpl = 3"),
-            "N = 4 is not between",
-        ),
-        (
-            one_database("control = \"fixed:4\"\nstart_mpl = 4"),
-            "start_mpl has no meaning",
-        ),
-        (
-            format!(
-                "listen = [\"127.0.0.1:1\", \"0.0.0.0:2\"]\n{}",
-                one_database("")
-            ),
+            format!("listen = [\"127.0.0.1:1\", \"0.0.0.0:2\"]\n{}", one_database("")),
             "listen = 0.0.0.0:2 can be reached from other machines",
         ),
-        (
-            format!("auth = \"md5\"\n{}", one_database("")),
-            "auth = \"md5\" needs users_file",
-        ),
-        (
-            format!("users_file = \"none.txt\"\n{}", one_database("")),
-            "user file dir/none.txt",
-        ),
+        (format!("auth = \"md5\"\n{}", one_database("")), "auth = \"md5\" needs users_file"),
+        (format!("users_file = \"none.txt\"\n{}", one_database("")), "user file dir/none.txt"),
     ] {
         let error = error(&text);
         assert!(error.contains(wrong), "{error}");
@@ -245,15 +182,10 @@ fn a_low_highest_limit_takes_the_default_start_with_it() {
 #[test]
 fn trust_on_an_open_address_has_to_be_meant() {
     let with = |listen: &str, auth: &str| {
-        parse(&format!(
-            "listen = [\"{listen}\"]\n{auth}\n{}",
-            one_database("")
-        ))
+        parse(&format!("listen = [\"{listen}\"]\n{auth}\n{}", one_database("")))
     };
     assert_eq!(
-        with("0.0.0.0:1", "auth = \"trust\"")
-            .unwrap()
-            .authentication,
+        with("0.0.0.0:1", "auth = \"trust\"").unwrap().authentication,
         ClientAuthentication::Trust
     );
     for listen in ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "/run/s"] {
@@ -273,26 +205,15 @@ fn one_server_has_one_control() {
         parse(&(section("a", "db/a", first) + &section("b", "ann@db:5432/b", second)))
     };
     assert_eq!(two("", "").unwrap().databases.len(), 2);
-    assert!(
-        two("mode = \"session\"", "").is_ok(),
-        "the mode is the database's own"
-    );
+    assert!(two("mode = \"session\"", "").is_ok(), "the mode is the database's own");
     let error = two("", "max_mpl = 7").unwrap_err().to_string();
-    assert!(
-        error.contains("databases.a and databases.b are on one server, db:5432"),
-        "{error}"
-    );
+    assert!(error.contains("databases.a and databases.b are on one server, db:5432"), "{error}");
 }
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = ConfigFile::read(Path::new("/nonexistent.toml"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("/nonexistent.toml: cannot read it: No such file"),
-        "{error}"
-    );
+    let error = ConfigFile::read(Path::new("/nonexistent.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent.toml: cannot read it: No such file"), "{error}");
 }
 
 fn example() -> String {
@@ -329,6 +250,5 @@ fn the_example_shows_every_key() {
 }
 
 fn is_key(name: &str) -> bool {
-    name.bytes()
-        .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

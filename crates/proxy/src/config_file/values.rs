@@ -23,10 +23,7 @@ pub struct ValueError {
 
 impl ValueError {
     fn new(value: &str, allowed: &'static str) -> ValueError {
-        ValueError {
-            value: value.to_owned(),
-            allowed,
-        }
+        ValueError { value: value.to_owned(), allowed }
     }
 }
 
@@ -111,10 +108,7 @@ impl FromStr for Period {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match humantime::parse_duration(text) {
             Ok(duration) if !duration.is_zero() => Ok(Period(duration)),
-            _ => Err(ValueError::new(
-                text,
-                "a time above zero with its unit, as in 30s or 500ms",
-            )),
+            _ => Err(ValueError::new(text, "a time above zero with its unit, as in 30s or 500ms")),
         }
     }
 }
@@ -159,9 +153,7 @@ impl FromStr for AdminAddress {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let allowed = "an IP address with a port, as in 127.0.0.1:9432";
-        text.parse()
-            .map(AdminAddress)
-            .map_err(|_| ValueError::new(text, allowed))
+        text.parse().map(AdminAddress).map_err(|_| ValueError::new(text, allowed))
     }
 }
 

@@ -62,9 +62,7 @@ impl Worker {
         };
         server.client = None;
         server.enter(UpstreamPhase::Abandoned, self.now);
-        self.counters
-            .clients_lost
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.counters.clients_lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if !self.upstreams[slot].session.replies.is_quiet() {
             self.cancel_upstream(slot);
         }
@@ -113,7 +111,8 @@ impl Worker {
 
     /// Cancels what the client with this key is doing, waiting included.
     pub(super) fn cancel(&mut self, key: CancelKey) {
-        let slot = (key.process_id & ((1 << SLOT_BITS) - 1)) as usize;
+        let number = (key.process_id & ((1 << SLOT_BITS) - 1)) as usize;
+        let slot = number.wrapping_sub(1);
         let Some(client) = self.clients.get(slot).filter(|client| client.key == key) else {
             return;
         };
@@ -168,9 +167,7 @@ impl Worker {
         if writable && !std::mem::replace(&mut canceller.sent, true) {
             // Sixteen bytes always fit an empty socket.
             let failed = canceller.stream.connected().is_err()
-                || Outbox::default()
-                    .send(&mut canceller.stream, &canceller.request)
-                    .is_err();
+                || Outbox::default().send(&mut canceller.stream, &canceller.request).is_err();
             if failed {
                 return self.cancel_ended(slot);
             }
@@ -186,10 +183,8 @@ impl Worker {
             return;
         };
         let serial = canceller.upstream_serial;
-        let Some(server) = self
-            .upstreams
-            .get_mut(canceller.upstream)
-            .filter(|server| server.serial == serial)
+        let Some(server) =
+            self.upstreams.get_mut(canceller.upstream).filter(|server| server.serial == serial)
         else {
             return;
         };

@@ -116,10 +116,7 @@ impl Worker {
         server.enter(UpstreamPhase::Linked, self.now);
         server.session.begin_tenure();
         if !server.session.settings.unify(&client.session.settings) {
-            let sql = server
-                .session
-                .settings
-                .sql_to_become(&client.session.settings);
+            let sql = server.session.settings.sql_to_become(&client.session.settings);
             let mut out = Vec::new();
             frontend::encode_query(&mut out, sql.as_bytes());
             server.session.replies.sent(Owed::OwnQuery);
@@ -160,26 +157,20 @@ impl Worker {
         let Some(slot) = server.client else { return };
         let session = &mut server.session;
         // Its input may have been held for this moment.
-        self.ready_clients
-            .extend(self.clients.get(slot).map(|client| crate::pool::Waiter {
-                client: slot,
-                serial: client.serial,
-            }));
+        self.ready_clients.extend(
+            self.clients
+                .get(slot)
+                .map(|client| crate::pool::Waiter { client: slot, serial: client.serial }),
+        );
         if session.status != TransactionStatus::Idle {
             if let Some(client) = self.clients.get_mut(slot) {
                 client.idle_in_transaction_since = Some(self.now);
             }
             return;
         }
-        let outcome = if std::mem::take(&mut session.failed) {
-            Outcome::Failed
-        } else {
-            Outcome::Completed
-        };
-        let is_mid_message = self
-            .clients
-            .get(slot)
-            .is_some_and(|client| client.passing > 0);
+        let outcome =
+            if std::mem::take(&mut session.failed) { Outcome::Failed } else { Outcome::Completed };
+        let is_mid_message = self.clients.get(slot).is_some_and(|client| client.passing > 0);
         let now = Instant::now();
         if !session.replies.is_quiet() || is_mid_message {
             if let Some(permit) = &mut server.permit {
@@ -237,10 +228,7 @@ impl Worker {
     pub(super) fn fail_one_waiting(&mut self, pool: usize, code: SqlState<'_>, message: &str) {
         while let Some(waiter) = self.pools[pool].waiting.pop_front() {
             if self.is_current(waiter)
-                && matches!(
-                    self.clients[waiter.client].phase,
-                    Phase::AwaitingUpstream(_)
-                )
+                && matches!(self.clients[waiter.client].phase, Phase::AwaitingUpstream(_))
             {
                 return self.refuse_transaction(waiter.client, code, message);
             }

@@ -90,9 +90,7 @@ impl Worker {
         let Some(client) = self.clients.get(slot) else {
             return false;
         };
-        let upstream = client
-            .upstream
-            .and_then(|upstream| self.upstreams.get(upstream));
+        let upstream = client.upstream.and_then(|upstream| self.upstreams.get(upstream));
         client.readable
             && client.takes_input()
             && !client.is_held
@@ -106,9 +104,7 @@ impl Worker {
             match net::read_once(&mut client.stream, &mut buffer) {
                 ReadOutcome::Bytes { count, more } => {
                     client.readable = more || client.hung_up;
-                    self.counters
-                        .bytes_from_clients
-                        .fetch_add(count as u64, Ordering::Relaxed);
+                    self.counters.bytes_from_clients.fetch_add(count as u64, Ordering::Relaxed);
                     self.client_bytes(slot, &buffer[..count]);
                 }
                 ReadOutcome::Nothing => client.readable = false,
@@ -140,10 +136,7 @@ impl Worker {
             inbox
         };
         let now = self.now;
-        let Some(client) = self
-            .clients
-            .get_mut(slot)
-            .filter(|client| client.serial == serial)
+        let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial)
         else {
             return;
         };
@@ -191,9 +184,7 @@ impl Worker {
                     // One byte says no; the client goes on in clear text or goes.
                     FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
                     FirstPacket::Cancel(key) => {
-                        self.counters
-                            .cancel_requests
-                            .fetch_add(1, Ordering::Relaxed);
+                        self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
                         self.route_cancel(key);
                         self.remove_client(slot);
                     }
@@ -202,16 +193,9 @@ impl Worker {
                 Flow::Next(len)
             }
             Err(error) => {
-                self.counters
-                    .protocol_errors
-                    .fetch_add(1, Ordering::Relaxed);
+                self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
                 let message = error.to_string();
-                self.end_client(
-                    slot,
-                    Severity::Fatal,
-                    SqlState::PROTOCOL_VIOLATION,
-                    &message,
-                );
+                self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, &message);
                 Flow::Wait(0)
             }
         }
@@ -232,10 +216,7 @@ impl Worker {
         let parameters = text_parameters(startup)
             .ok_or_else(|| violation("start-up parameters must be UTF-8"))?;
         let get = |wanted: &str| {
-            parameters
-                .iter()
-                .rfind(|(name, _)| name == wanted)
-                .map(|(_, value)| value.clone())
+            parameters.iter().rfind(|(name, _)| name == wanted).map(|(_, value)| value.clone())
         };
         let user = get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
             let message = "no PostgreSQL user name specified in startup packet";
@@ -247,15 +228,10 @@ impl Worker {
                            connect to the server directly";
             return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
         }
-        let name = get("database")
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| user.clone());
+        let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
         let shared = std::sync::Arc::clone(&self.shared);
         let (database, entry) = shared.database(&name).ok_or_else(|| {
-            (
-                SqlState::INVALID_CATALOG_NAME,
-                format!("database \"{name}\" is not configured here"),
-            )
+            (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
         })?;
         let settings = session_settings(&parameters, entry.mode)?;
         let class = self.class_of(&user, &settings);
@@ -293,13 +269,9 @@ impl Worker {
             Some(password) => Some(Secret::Plain(password.clone())),
             None => users.get(user.as_bytes()).cloned(),
         };
-        let credentials = Credentials {
-            user: user.to_owned(),
-            secret,
-        };
+        let credentials = Credentials { user: user.to_owned(), secret };
         let server = self.shared.server_of[database];
-        self.pools
-            .push(Pool::new(key.clone(), server, entry.mode, credentials));
+        self.pools.push(Pool::new(key.clone(), server, entry.mode, credentials));
         self.pool_of.insert(key, self.pools.len() - 1);
         self.pools.len() - 1
     }
@@ -516,16 +488,13 @@ impl Worker {
         };
         let gate = &self.shared.servers[pool.server].gate;
         let mut gather = Gather::new(rest, std::mem::take(&mut self.spill));
-        let (used, end) = relay(
-            rest,
-            client,
-            &mut server.session,
-            &mut naming,
-            gate,
-            &mut gather,
-        );
+        let (used, end) = relay(rest, client, &mut server.session, &mut naming, gate, &mut gather);
         let sent = server.outbox.send(&mut server.stream, gather.bytes());
         self.spill = gather.recycle();
+        let own_parses = std::mem::take(&mut server.session.own_parses);
+        if own_parses > 0 {
+            self.counters.statements_prepared.fetch_add(own_parses, Ordering::Relaxed);
+        }
         if sent.is_err() {
             // Reading tells why, and may bring the server's last words.
             self.upstream_readable(upstream, true);
@@ -566,9 +535,7 @@ impl Worker {
 
     /// The client broke the protocol.
     fn violation(&mut self, slot: usize, message: &str) -> Flow {
-        self.counters
-            .protocol_errors
-            .fetch_add(1, Ordering::Relaxed);
+        self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
         self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, message);
         Flow::Wait(0)
     }
@@ -588,12 +555,7 @@ impl Worker {
         if matches!(client.phase, Phase::Closing) && !client.outbox.is_empty() {
             return;
         }
-        tracing::info!(
-            user = &*client.user,
-            code = code.0,
-            message,
-            "client connection ended"
-        );
+        tracing::info!(user = &*client.user, code = code.0, message, "client connection ended");
         let mut out = Vec::new();
         error_response::encode_error(&mut out, severity, code, message);
         client.phase = Phase::Closing;
@@ -639,12 +601,7 @@ impl Worker {
                 && is_over(client.idle_in_transaction_since, limit)
             {
                 let message = "terminating connection due to idle-in-transaction timeout";
-                self.end_client(
-                    slot,
-                    Severity::Fatal,
-                    SqlState::IDLE_IN_TRANSACTION,
-                    message,
-                );
+                self.end_client(slot, Severity::Fatal, SqlState::IDLE_IN_TRANSACTION, message);
             }
         }
     }
@@ -712,10 +669,7 @@ fn next_message(rest: &[u8], naming: &Naming<'_>) -> Result<Option<Frame>, Strin
     let is_named_parse = frame.tag == tag::PARSE && rest.get(HEADER_LEN).is_some_and(|&b| b != 0);
     if is_named_parse && matches!(naming, Naming::Shared { .. }) {
         if frame.len > NAMED_PARSE_MAX {
-            return Err(format!(
-                "a prepared statement of {} bytes is too long",
-                frame.len
-            ));
+            return Err(format!("a prepared statement of {} bytes is too long", frame.len));
         }
         needed = frame.len;
     }

@@ -102,13 +102,10 @@ impl Worker {
         let mut stream = server.connect(self.serial)?;
         let slot = self.upstreams.vacant_key();
         stream.register(self.poll.registry(), Source::Upstream(slot).token())?;
-        self.upstreams
-            .insert(Upstream::new(stream, pool, self.serial, self.now));
+        self.upstreams.insert(Upstream::new(stream, pool, self.serial, self.now));
         self.opening += 1;
         self.pools[pool].opening += 1;
-        self.counters
-            .upstream_connects
-            .fetch_add(1, Ordering::Relaxed);
+        self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
@@ -193,9 +190,7 @@ impl Worker {
                 ReadOutcome::Bytes { count, more } => {
                     server.carry.clear();
                     server.readable = more || server.hung_up;
-                    self.counters
-                        .bytes_from_servers
-                        .fetch_add(count as u64, Ordering::Relaxed);
+                    self.counters.bytes_from_servers.fetch_add(count as u64, Ordering::Relaxed);
                     self.upstream_bytes(slot, &buffer[..carried + count]);
                 }
                 ReadOutcome::Nothing => server.readable = false,
@@ -270,18 +265,16 @@ impl Worker {
         server.key = handshake.key;
         let (pool, client) = (server.pool, server.client);
         self.opening_ended(pool);
-        match client {
-            Some(client) => self.welcome(client, &handshake.parameters),
-            None => {
-                for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
-                    if self.is_current(waiter) {
-                        self.welcome(waiter.client, &handshake.parameters);
-                    }
-                }
-                self.pools[pool].welcome = Some(handshake.parameters);
-                self.release_upstream(pool, slot);
+        if let Some(client) = client {
+            return self.welcome(client, &handshake.parameters);
+        }
+        for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
+            if self.is_current(waiter) {
+                self.welcome(waiter.client, &handshake.parameters);
             }
         }
+        self.pools[pool].welcome = Some(handshake.parameters);
+        self.release_upstream(pool, slot);
     }
 
     fn opening_ended(&mut self, pool: usize) {
@@ -292,9 +285,7 @@ impl Worker {
 
     /// No connection: whoever waits for it is told why.
     fn opening_failed(&mut self, pool: usize, client: Option<usize>, error: &UpstreamError) {
-        self.counters
-            .upstream_connect_failures
-            .fetch_add(1, Ordering::Relaxed);
+        self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
         if let Some(client) = client {
             return self.login_without_server(client, pool, error);
         }
@@ -330,9 +321,8 @@ impl Worker {
         let server = &mut self.upstreams[slot];
         let client = server.client;
         let mut gather = Gather::new(bytes, std::mem::take(&mut self.spill));
-        let session = client
-            .and_then(|client| self.clients.get_mut(client))
-            .map(|c| &mut c.session);
+        let session =
+            client.and_then(|client| self.clients.get_mut(client)).map(|c| &mut c.session);
         let relayed = relay(server, session, bytes, &mut gather);
         if let Some(client) = client
             && !gather.bytes().is_empty()
@@ -374,10 +364,8 @@ impl Worker {
             return;
         };
         let (pool, client) = (server.pool, server.client);
-        let was_opening = matches!(
-            server.phase,
-            UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
-        );
+        let was_opening =
+            matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_));
         self.remove_upstream(slot);
         if was_opening {
             if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
@@ -399,10 +387,7 @@ impl Worker {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
-        if matches!(
-            server.phase,
-            UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)
-        ) {
+        if matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_)) {
             let pool = server.pool;
             self.remove_upstream(slot);
             return self.opening_ended(pool);
@@ -451,10 +436,7 @@ fn relay(
     bytes: &[u8],
     out: &mut Gather<'_>,
 ) -> Result<Relayed, ServerViolation> {
-    let is_at_rest = matches!(
-        server.phase,
-        UpstreamPhase::Idle | UpstreamPhase::Quarantined
-    );
+    let is_at_rest = matches!(server.phase, UpstreamPhase::Idle | UpstreamPhase::Quarantined);
     let mut relayed = Relayed::default();
     let mut at = 0;
     while at < bytes.len() {
@@ -479,12 +461,8 @@ fn relay(
         }
         let is_own = server.session.replies.is_own_query();
         let payload = &bytes[at + HEADER_LEN..until];
-        let verdict = session::from_server(
-            frame.tag,
-            payload,
-            client.as_deref_mut(),
-            &mut server.session,
-        )?;
+        let verdict =
+            session::from_server(frame.tag, payload, client.as_deref_mut(), &mut server.session)?;
         server.passing = frame.len - (until - at);
         server.passing_on = verdict == Verdict::Pass;
         if server.passing_on {
@@ -502,8 +480,5 @@ fn relay(
 }
 
 fn may_come_at_rest(tag: u8) -> bool {
-    matches!(
-        tag,
-        tag::NOTICE | tag::PARAMETER_STATUS | tag::NOTIFICATION | tag::ERROR
-    )
+    matches!(tag, tag::NOTICE | tag::PARAMETER_STATUS | tag::NOTIFICATION | tag::ERROR)
 }

@@ -1,0 +1,8 @@
+//! The `tidegate` program as its users run it: help, errors, exit codes, start and stop, logins.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
+
+mod serving;
+mod sessions;
+mod support;
+mod usage;

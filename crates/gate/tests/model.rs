@@ -1,0 +1,562 @@
+//! Random schedules against a naive gate: one list of everything that was ever asked for and is
+//! not yet over, in order of arrival.
+//!
+//! Time is synthetic. Only a permit that is dropped, not finished, reads the real clock; schedules
+//! with such drops are compared in everything but durations, and the others in durations too.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use tidegate_control::{ClassObservation, Mpl, Observation, Timing};
+use tidegate_gate::{Admission, Claim, Class, Gate, Limits, Outcome, Permit, Request};
+use tidegate_gate::{Ticket, Waker};
+
+const WAITING_MAX: usize = 6;
+
+/// One move. An index names one of the requests it can apply to, modulo their number.
+#[derive(Clone, Debug)]
+enum Move {
+    Request(Class, Option<Duration>),
+    Claim(usize),
+    Finish(usize, Outcome),
+    Next(usize, Outcome),
+    /// Drops a ticket that was not granted.
+    Withdraw(usize),
+    /// Drops a permit or a granted ticket.
+    Abandon(usize),
+    SetLimit(u32),
+    Expire,
+    Observe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Waiting { deadline: Option<Instant> },
+    Granted { at: Instant },
+    Running { at: Instant },
+    Expired,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    token: u64,
+    class: Class,
+    since: Instant,
+    stage: Stage,
+}
+
+/// What one class did in the interval.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    completions: u64,
+    failures: u64,
+    in_database: Vec<Duration>,
+    in_queue: Vec<Duration>,
+}
+
+/// What one class did since the start: completions, failures, ends, grants.
+type Totals = [u64; 4];
+
+#[derive(Clone, Debug)]
+struct Model {
+    limit: u32,
+    entries: Vec<Entry>,
+    refused: u64,
+    expired: u64,
+    withdrawn: u64,
+    interval: [Tally; 2],
+    totals: [Totals; 2],
+    interval_start: Instant,
+    peak: usize,
+}
+
+impl Model {
+    fn new(limit: u32, now: Instant) -> Model {
+        Model {
+            limit,
+            entries: Vec::new(),
+            refused: 0,
+            expired: 0,
+            withdrawn: 0,
+            interval: Default::default(),
+            totals: Default::default(),
+            interval_start: now,
+            peak: 0,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        let waits = |entry: &&Entry| matches!(entry.stage, Stage::Waiting { .. });
+        self.entries.iter().filter(waits).count()
+    }
+
+    fn outstanding(&self) -> usize {
+        let holds =
+            |entry: &&Entry| matches!(entry.stage, Stage::Granted { .. } | Stage::Running { .. });
+        self.entries.iter().filter(holds).count()
+    }
+
+    fn entry(&mut self, token: u64) -> &mut Entry {
+        let entry = self.entries.iter_mut().find(|entry| entry.token == token);
+        entry.expect("the schedule names an open request")
+    }
+
+    fn close(&mut self, token: u64) {
+        self.entries.retain(|entry| entry.token != token);
+    }
+
+    /// Every request to whom a move could apply, by stage.
+    fn tokens(&self, wanted: impl Fn(Stage) -> bool) -> Vec<u64> {
+        let wanted = self.entries.iter().filter(|entry| wanted(entry.stage));
+        wanted.map(|entry| entry.token).collect()
+    }
+
+    /// Grants whatever the limit allows, highest class first, then by arrival.
+    fn grant(&mut self, now: Instant) -> Vec<u64> {
+        let mut granted = Vec::new();
+        while self.outstanding() < self.limit as usize {
+            let waiting = |entry: &&mut Entry| matches!(entry.stage, Stage::Waiting { .. });
+            // Of equals, the minimum is the first.
+            let best = self.entries.iter_mut().filter(waiting);
+            let Some(next) = best.min_by_key(|entry| entry.class) else {
+                break;
+            };
+            next.stage = Stage::Granted { at: now };
+            granted.push(next.token);
+            let (class, waited) = (next.class, now - next.since);
+            self.record_grant(class, waited);
+        }
+        granted
+    }
+
+    fn record_grant(&mut self, class: Class, waited: Duration) {
+        self.interval[class.index()].in_queue.push(waited);
+        self.totals[class.index()][3] += 1;
+    }
+
+    fn record_end(&mut self, class: Class, outcome: Outcome, lasted: Duration) {
+        let (tally, totals) = (
+            &mut self.interval[class.index()],
+            &mut self.totals[class.index()],
+        );
+        tally.in_database.push(lasted);
+        totals[2] += 1;
+        match outcome {
+            Outcome::Completed => (tally.completions, totals[0]) = (tally.completions + 1, totals[0] + 1),
+            Outcome::Failed => (tally.failures, totals[1]) = (tally.failures + 1, totals[1] + 1),
+        }
+    }
+
+    /// Ends the permit or the granted ticket `token` and hands on; whom it wakes.
+    fn end(&mut self, token: u64, outcome: Outcome, now: Instant) -> Vec<u64> {
+        let Entry { class, stage, .. } = *self.entry(token);
+        let (Stage::Running { at } | Stage::Granted { at }) = stage else {
+            panic!("{token} holds nothing")
+        };
+        self.close(token);
+        self.record_end(class, outcome, now.saturating_duration_since(at));
+        self.grant(now)
+    }
+
+    fn expire(&mut self, now: Instant) -> Vec<u64> {
+        let late = self.tokens(|stage| {
+            matches!(stage, Stage::Waiting { deadline: Some(deadline) } if deadline <= now)
+        });
+        for &token in &late {
+            self.entry(token).stage = Stage::Expired;
+            self.expired += 1;
+        }
+        late
+    }
+}
+
+enum Held {
+    Ticket(Ticket),
+    Permit(Permit),
+}
+
+/// The gate and the model side by side.
+struct Pair {
+    gate: Gate,
+    model: Model,
+    held: BTreeMap<u64, Held>,
+    waker: Waker,
+    woken: Arc<Mutex<Vec<u64>>>,
+    wakes: usize,
+    serial: u64,
+    now: Instant,
+    durations_are_exact: bool,
+}
+
+impl Pair {
+    fn new(limit: u32) -> Pair {
+        let now = Instant::now();
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&woken);
+        let limits = Limits {
+            mpl: Mpl::at_least_one(limit),
+            waiting_max: WAITING_MAX,
+        };
+        Pair {
+            gate: Gate::new(limits, now),
+            model: Model::new(limit, now),
+            held: BTreeMap::new(),
+            waker: Arc::new(move |token| heard.lock().unwrap().push(token)),
+            woken,
+            wakes: 0,
+            serial: 0,
+            now,
+            durations_are_exact: true,
+        }
+    }
+
+    fn make(&mut self, step: &Move) {
+        let now = self.now;
+        let waiting = |stage| matches!(stage, Stage::Waiting { .. });
+        let granted = |stage| matches!(stage, Stage::Granted { .. });
+        let running = |stage| matches!(stage, Stage::Running { .. });
+        let holding = |stage| granted(stage) || running(stage);
+        let ticketed = |stage| !running(stage);
+        let idle = |stage| waiting(stage) || stage == Stage::Expired;
+        match *step {
+            Move::Request(class, patience) => self.request(class, patience),
+            Move::Claim(n) => self.with_one(n, ticketed, Pair::claim),
+            Move::Finish(n, outcome) => self.with_one(n, running, |pair, token| {
+                pair.permit(token).finish(outcome, now);
+                let woken = pair.model.end(token, outcome, now);
+                pair.heard(&woken);
+            }),
+            Move::Next(n, outcome) => {
+                self.with_one(n, running, |pair, token| pair.next(token, outcome));
+            }
+            Move::Withdraw(n) => self.with_one(n, idle, |pair, token| {
+                pair.model.withdrawn += u64::from(waiting(pair.model.entry(token).stage));
+                pair.model.close(token);
+                drop(pair.held.remove(&token));
+                pair.heard(&[]);
+            }),
+            Move::Abandon(n) => self.with_one(n, holding, Pair::abandon),
+            Move::SetLimit(limit) => {
+                self.gate.set_limit(Mpl::at_least_one(limit), now);
+                self.model.limit = limit;
+                let woken = self.model.grant(now);
+                self.heard(&woken);
+            }
+            Move::Expire => {
+                self.gate.expire(now);
+                // In no particular order: nothing is granted, so nobody can notice.
+                self.woken.lock().unwrap().sort_unstable();
+                let woken = self.model.expire(now);
+                self.heard(&woken);
+            }
+            Move::Observe => self.observe(),
+        }
+    }
+
+    /// Applies `act` to the n-th request in a stage that is `wanted`, if there is one.
+    fn with_one(
+        &mut self,
+        n: usize,
+        wanted: impl Fn(Stage) -> bool,
+        act: impl FnOnce(&mut Pair, u64),
+    ) {
+        let tokens = self.model.tokens(wanted);
+        if let Some(index) = n.checked_rem(tokens.len()) {
+            act(self, tokens[index]);
+        }
+    }
+
+    fn permit(&mut self, token: u64) -> Permit {
+        match self.held.remove(&token) {
+            Some(Held::Permit(permit)) => permit,
+            _ => panic!("{token} holds no permit"),
+        }
+    }
+
+    /// The wakes since the last call are these, in this order.
+    fn heard(&mut self, expected: &[u64]) {
+        let woken = std::mem::take(&mut *self.woken.lock().unwrap());
+        assert_eq!(woken, expected, "woken");
+        self.wakes += woken.len();
+    }
+
+    fn request(&mut self, class: Class, patience: Option<Duration>) {
+        self.serial += 1;
+        let (token, since) = (self.serial, self.now);
+        let deadline = patience.map(|patience| since + patience);
+        let request = Request {
+            class,
+            deadline,
+            token,
+            waker: &self.waker,
+        };
+        let free = self.model.outstanding() < self.model.limit as usize;
+        let room = self.model.waiting() < WAITING_MAX;
+        let stage = match self.gate.request(&request, since) {
+            Admission::Granted(permit) if free => {
+                self.held.insert(token, Held::Permit(permit));
+                self.model.record_grant(class, Duration::ZERO);
+                Stage::Running { at: since }
+            }
+            Admission::Queued(ticket) if !free && room => {
+                self.held.insert(token, Held::Ticket(ticket));
+                Stage::Waiting { deadline }
+            }
+            Admission::Refused(full) if !free && !room => {
+                assert_eq!(full.waiting, WAITING_MAX);
+                self.model.refused += 1;
+                return self.heard(&[]);
+            }
+            other => panic!("{other:?} with a permit free: {free}, room in the queue: {room}"),
+        };
+        self.model.entries.push(Entry {
+            token,
+            class,
+            since,
+            stage,
+        });
+        let concurrency = self.model.outstanding() + self.model.waiting();
+        self.model.peak = self.model.peak.max(concurrency);
+        self.heard(&[]);
+    }
+
+    fn claim(&mut self, token: u64) {
+        let Some(Held::Ticket(ticket)) = self.held.remove(&token) else {
+            panic!("{token} has no ticket")
+        };
+        let entry = self.model.entry(token);
+        match (ticket.claim(), entry.stage) {
+            (Claim::Granted(permit), Stage::Granted { at }) => {
+                entry.stage = Stage::Running { at };
+                self.held.insert(token, Held::Permit(permit));
+            }
+            (Claim::Waiting(ticket), Stage::Waiting { .. }) => {
+                self.held.insert(token, Held::Ticket(ticket));
+            }
+            (Claim::Expired, Stage::Expired) => self.model.close(token),
+            (claim, stage) => panic!("{claim:?} in {stage:?}"),
+        }
+        self.heard(&[]);
+    }
+
+    fn next(&mut self, token: u64, outcome: Outcome) {
+        let now = self.now;
+        let Some(Held::Permit(permit)) = self.held.get_mut(&token) else {
+            panic!("{token} holds no permit")
+        };
+        permit.next_transaction(outcome, now);
+        let entry = self.model.entry(token);
+        let Stage::Running { at } = std::mem::replace(&mut entry.stage, Stage::Running { at: now })
+        else {
+            panic!("{token} does not run")
+        };
+        let class = entry.class;
+        self.model.record_end(class, outcome, now - at);
+        self.model.record_grant(class, Duration::ZERO);
+        self.heard(&[]);
+    }
+
+    fn abandon(&mut self, token: u64) {
+        drop(self.held.remove(&token));
+        self.durations_are_exact = false;
+        let woken = self.model.end(token, Outcome::Failed, self.now);
+        self.heard(&woken);
+    }
+
+    fn observe(&mut self) {
+        let observation = self.gate.observe(self.now);
+        let interval = std::mem::take(&mut self.model.interval);
+        let concurrency = self.model.outstanding() + self.model.waiting();
+        let mut all = Tally::default();
+        for (tally, class) in interval.iter().zip(&observation.classes) {
+            self.compare_class(tally, class);
+            all.completions += tally.completions;
+            all.failures += tally.failures;
+            all.in_database.extend(&tally.in_database);
+            all.in_queue.extend(&tally.in_queue);
+        }
+        self.compare_class(&all, &together(&observation));
+        assert_eq!(observation.classes.len(), 2);
+        assert_eq!(observation.interval, self.now - self.model.interval_start);
+        assert_eq!(observation.limit.get(), self.model.limit);
+        assert_eq!(observation.concurrency as usize, concurrency);
+        assert_eq!(observation.concurrency_peak as usize, self.model.peak);
+        self.model.interval_start = self.now;
+        self.model.peak = concurrency;
+    }
+
+    fn compare_class(&self, tally: &Tally, class: &ClassObservation) {
+        assert_eq!(class.completions, tally.completions, "completions");
+        assert_eq!(class.failures, tally.failures, "failures");
+        for (durations, timing) in [
+            (&tally.in_database, class.in_database),
+            (&tally.in_queue, class.in_queue),
+        ] {
+            assert_eq!(timing.count, durations.len() as u64, "durations");
+            if self.durations_are_exact {
+                compare_durations(durations, timing);
+            }
+        }
+    }
+
+    /// What must hold after every move.
+    fn check(&self, outstanding_before: u32) {
+        let (seen, model) = (self.gate.snapshot(), &self.model);
+        assert_eq!(seen.limit.get(), model.limit, "limit");
+        assert_eq!(seen.outstanding as usize, model.outstanding(), "permits out");
+        assert_eq!(seen.waiting, model.waiting(), "waiting");
+        assert_eq!(self.gate.has_waiting(), seen.waiting > 0);
+        assert_eq!(seen.refused, model.refused, "refused");
+        assert_eq!(seen.expired, model.expired, "expired");
+        assert_eq!(seen.withdrawn, model.withdrawn, "withdrawn");
+        for (class, totals) in seen.classes.iter().zip(&model.totals) {
+            let (ended, granted) = (class.in_database.count(), class.in_queue.count());
+            assert_eq!([class.completions, class.failures, ended, granted], *totals);
+        }
+        let completed: u64 = model.interval.iter().map(|tally| tally.completions).sum();
+        let elapsed = self.now - model.interval_start;
+        assert_eq!(self.gate.progress(self.now), (elapsed, completed));
+
+        assert!(
+            seen.outstanding <= seen.limit.get().max(outstanding_before),
+            "granted above the limit"
+        );
+        assert!(
+            seen.waiting == 0 || seen.outstanding >= seen.limit.get(),
+            "a permit is free and somebody waits"
+        );
+        assert!(seen.waiting <= WAITING_MAX, "queue bound");
+    }
+
+    /// Drops everything: nothing stays behind, and whoever waited was told of each change.
+    fn close(mut self) {
+        while let Some((token, held)) = self.held.pop_first() {
+            drop(held);
+            let stage = self.model.entry(token).stage;
+            let woken = match stage {
+                Stage::Granted { .. } | Stage::Running { .. } => {
+                    self.model.end(token, Outcome::Failed, self.now)
+                }
+                Stage::Waiting { .. } | Stage::Expired => {
+                    self.model.close(token);
+                    Vec::new()
+                }
+            };
+            self.heard(&woken);
+        }
+        let seen = self.gate.snapshot();
+        assert_eq!((seen.outstanding, seen.waiting), (0, 0), "left behind");
+        assert_eq!(Arc::strong_count(&self.waker), 1, "wakers left behind");
+        assert!(self.model.entries.is_empty());
+    }
+}
+
+fn together(observation: &Observation) -> ClassObservation {
+    ClassObservation {
+        completions: observation.completions,
+        failures: observation.failures,
+        in_database: observation.in_database,
+        in_queue: observation.in_queue,
+    }
+}
+
+fn compare_durations(durations: &[Duration], timing: Timing) {
+    if durations.is_empty() {
+        return assert_eq!(timing, Timing::default());
+    }
+    let mut seconds: Vec<f64> = durations.iter().map(Duration::as_secs_f64).collect();
+    seconds.sort_by(f64::total_cmp);
+    let count = seconds.len() as f64;
+    let mean = seconds.iter().sum::<f64>() / count;
+    let variance = seconds.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / count;
+    let mean_square = seconds.iter().map(|s| s * s).sum::<f64>() / count;
+    assert!((timing.mean_s - mean).abs() <= 1e-9 * mean, "mean");
+    // The gate subtracts squares, which costs digits in proportion to them.
+    assert!(
+        (timing.variance_s2 - variance).abs() <= 1e-9 * mean_square,
+        "variance {} is not {variance}",
+        timing.variance_s2
+    );
+    for (quantile, seen) in [
+        (0.50, timing.p50_s),
+        (0.95, timing.p95_s),
+        (0.99, timing.p99_s),
+    ] {
+        let rank = (1..=seconds.len()).find(|&rank| rank as f64 >= quantile * count);
+        let expected = seconds[rank.expect("a quantile is at most 1") - 1];
+        // Recorded in whole microseconds.
+        assert!(
+            (seen - expected).abs() <= 0.01 * expected + 1e-6,
+            "quantile {quantile}: {seen} is not {expected}"
+        );
+    }
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    prop_oneof![Just(Class::High), Just(Class::Normal)]
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![3 => Just(Outcome::Completed), 1 => Just(Outcome::Failed)]
+}
+
+/// Durations of every magnitude from a microsecond to sixteen seconds, and none at all, so that
+/// deadlines are also met exactly.
+fn duration() -> impl Strategy<Value = Duration> {
+    let spread = (0_u32..24, any::<u64>());
+    prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::from_millis(1)),
+        spread.prop_map(|(bits, random)| Duration::from_micros(random % (1 << bits))),
+    ]
+}
+
+fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
+    let index = any::<usize>;
+    let moves = prop_oneof![
+        12 => (class(), prop::option::of(duration())).prop_map(|(c, p)| Move::Request(c, p)),
+        6 => index().prop_map(Move::Claim),
+        6 => (index(), outcome()).prop_map(|(n, o)| Move::Finish(n, o)),
+        2 => (index(), outcome()).prop_map(|(n, o)| Move::Next(n, o)),
+        1 => index().prop_map(Move::Withdraw),
+        abandon_weight => index().prop_map(Move::Abandon),
+        2 => (1_u32..8).prop_map(Move::SetLimit),
+        2 => Just(Move::Expire),
+        1 => Just(Move::Observe),
+    ];
+    (duration(), moves)
+}
+
+fn run(limit: u32, steps: &[(Duration, Move)]) {
+    let mut pair = Pair::new(limit);
+    for (pause, step) in steps {
+        pair.now += *pause;
+        let before = pair.gate.snapshot();
+        pair.make(step);
+        pair.check(before.outstanding);
+    }
+    pair.observe();
+    pair.close();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_gate_does_what_the_list_does(
+        limit in 1_u32..6,
+        steps in prop::collection::vec(step(3), 0..200),
+    ) {
+        run(limit, &steps);
+    }
+
+    #[test]
+    fn and_measures_what_the_list_measures(
+        limit in 1_u32..6,
+        steps in prop::collection::vec(step(0), 0..200),
+    ) {
+        run(limit, &steps);
+    }
+}

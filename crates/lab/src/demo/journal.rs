@@ -1,0 +1,93 @@
+//! The proxy's journal: a JSON line for each control interval.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::DemoError;
+
+/// One control interval of one database, as the proxy wrote it down at its end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Interval {
+    /// Seconds since the proxy started.
+    pub at_s: f64,
+    /// The database server the limit is for.
+    pub server: String,
+    /// The limit during the interval.
+    pub limit: u32,
+    /// The limit from now on.
+    pub next_limit: u32,
+    /// Why.
+    pub reason: String,
+    /// Completed transactions per second.
+    pub tps: f64,
+    /// Transactions running and waiting at the interval's end.
+    pub concurrency: f64,
+    /// Mean time a transaction waited, in seconds; `None` when there was none.
+    #[serde(default)]
+    pub in_queue_mean_s: Option<f64>,
+    /// Mean time a transaction ran, in seconds; `None` when there was none.
+    #[serde(default)]
+    pub in_database_mean_s: Option<f64>,
+}
+
+/// The journal's intervals that ended between two times, both since the proxy's start.
+pub(super) fn between(
+    path: &Path,
+    from: Duration,
+    until: Duration,
+) -> Result<Vec<Interval>, DemoError> {
+    let text = fs::read_to_string(path).map_err(DemoError::file(path))?;
+    let window = from.as_secs_f64()..=until.as_secs_f64();
+    let intervals = parse(&text).map_err(|(line, source)| DemoError::Journal {
+        path: path.to_owned(),
+        line,
+        source,
+    })?;
+    let within = |interval: &Interval| window.contains(&interval.at_s);
+    Ok(intervals.into_iter().filter(within).collect())
+}
+
+/// The intervals of all whole lines; the last line may still be written to.
+fn parse(text: &str) -> Result<Vec<Interval>, (usize, serde_json::Error)> {
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .enumerate()
+        .map(|(index, line)| serde_json::from_str(line).map_err(|error| (index + 1, error)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"at_s":1.5,"server":"d","limit":4,"next_limit":5,"reason":"up",
+        "tps":10.5,"concurrency":7,"in_queue_mean_s":0.25,"in_database_mean_s":null}"#;
+
+    fn line() -> String {
+        LINE.replace('\n', "") + "\n"
+    }
+
+    #[test]
+    fn whole_lines_count_and_a_wrong_one_is_named() {
+        let intervals = parse(&(line() + &line() + "{\"at_s\":")).unwrap();
+        assert_eq!(intervals.len(), 2);
+        assert_eq!(intervals[1].next_limit, 5);
+        assert_eq!(intervals[1].in_queue_mean_s, Some(0.25));
+        assert_eq!(parse(&(line() + "{}\n")).unwrap_err().0, 2);
+    }
+
+    #[test]
+    fn a_window_takes_what_ended_in_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let late = line().replace("1.5", "9.5");
+        fs::write(file.path(), line() + &late).unwrap();
+        let count = |from, until| {
+            let (from, until) = (Duration::from_secs(from), Duration::from_secs(until));
+            between(file.path(), from, until).unwrap().len()
+        };
+        assert_eq!((count(0, 10), count(1, 2), count(2, 9)), (2, 1, 0));
+    }
+}

@@ -1,0 +1,233 @@
+//! A closed loop of clients, all on one thread, and what they saw.
+//!
+//! Each client runs one transaction after the other without think time. The loop connects everybody
+//! first; when the last client is logged in they all begin at once, and after the warm-up the clock
+//! starts. When the time is up, the transactions still running are counted as stragglers and no
+//! more of them counts: a client that waits behind a lock must not lengthen the measurement. Then
+//! each straggler ends at its next answer, by disconnecting in the middle of its transaction unless
+//! that answer was to its commit (a *late commit*), so that the server is idle again soon.
+//!
+//! The client must cost little next to what it measures, since it shares the machine with it. It
+//! waits for all sockets by one edge-triggered epoll, reads into one shared buffer, writes each
+//! query by one system call, and allocates nothing per transaction. Its own CPU time is part of the
+//! report.
+//!
+//! Limits: one thread, so at most one core's worth of transactions; latency is measured from the
+//! first statement's write to the commit's answer, and in a closed loop slow answers also mean
+//! fewer questions, so it is not what an open stream of arrivals would see.
+
+mod client;
+mod closed_loop;
+mod files;
+mod session;
+mod socket;
+mod tally;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+use thiserror::Error;
+use tidegate_subject::client::{ProtocolError, ServerError, Url, UrlError};
+use tidegate_workload::Workload;
+use tidegate_workload::pgbench::Scale;
+
+pub use files::{FileLimit, reserve_files};
+
+/// A load to run.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Where the clients connect; see [`Url`] for the form.
+    pub url: String,
+    /// What the clients do.
+    pub workload: Workload,
+    /// The size of the tables, as they were loaded.
+    pub scale: Scale,
+    /// How many clients run, at least 1.
+    pub clients: usize,
+    /// How long transactions run before they count.
+    pub warmup: Duration,
+    /// How long transactions count.
+    pub duration: Duration,
+    /// How long the clients may take to connect, all together.
+    pub connect_timeout: Duration,
+    /// Where the clients' draws begin; each client has a sequence of its own.
+    pub seed: u64,
+}
+
+/// Where a load run stands; reported about once a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What the clients are at.
+    pub stage: Stage,
+    /// Time since this stage began.
+    pub elapsed: Duration,
+    /// Clients connected and alive.
+    pub connected: usize,
+    /// Transactions per second since the last report.
+    pub tps: f64,
+}
+
+/// What the clients of a load run are at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Logging in, or waiting for those who do.
+    Connecting,
+    /// Running, not counted yet.
+    Warmup,
+    /// Running and counted.
+    Measuring,
+    /// Ending what still runs, not counted any more.
+    Draining,
+}
+
+/// What a load run saw. Rates and latencies are of the measured time alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadReport {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The tables' scale.
+    pub scale: u32,
+    /// Clients connected when the clock started.
+    pub clients: usize,
+    /// Where the draws began.
+    pub seed: u64,
+    /// Seconds run before transactions counted.
+    pub warmup_s: f64,
+    /// Seconds measured.
+    pub seconds: f64,
+    /// Transactions committed in the measured time.
+    pub transactions: u64,
+    /// Transactions per second.
+    pub tps: f64,
+    /// Transactions committed before the measured time.
+    pub warmup_transactions: u64,
+    /// Transactions running when the time was up.
+    pub stragglers: usize,
+    /// How long the oldest of them had been running, in seconds.
+    pub oldest_straggler_s: f64,
+    /// Stragglers whose commit was already on its way and succeeded.
+    pub late_commits: u64,
+    /// Errors by SQLSTATE, in the whole run.
+    pub errors: BTreeMap<String, u64>,
+    /// Transactions run again after a deadlock or serialization failure, in the whole run.
+    pub retries: u64,
+    /// Clients whose connection broke after the start.
+    pub connection_losses: usize,
+    /// Connection attempts that were turned away and made again.
+    pub connect_retries: u64,
+    /// How long a transaction took, retries included.
+    pub latency: Latency,
+    /// CPU time of the client itself per transaction, in microseconds.
+    pub client_cpu_us: f64,
+    /// CPU time of the client itself as a share of one core.
+    pub client_core_share: f64,
+}
+
+/// Latencies in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub mean_ms: f64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 95th percentile.
+    pub p95_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+}
+
+/// Why a load has no report.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The URL cannot be used.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The host's name has no address.
+    #[error("cannot find the host of {url}: {source}")]
+    Host {
+        /// Where to, without the password.
+        url: Box<Url>,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There are no clients to run.
+    #[error("a load needs at least one client")]
+    NoClients,
+    /// Too few files may be open.
+    #[error(transparent)]
+    Files(#[from] FileLimit),
+    /// Nobody could connect.
+    #[error("cannot connect to {url}: {reason}")]
+    Connect {
+        /// Where to, without the password.
+        url: Box<Url>,
+        /// What stood in the way.
+        reason: Refusal,
+    },
+    /// Some could connect, some could not.
+    #[error("only {connected} of {clients} clients could connect within {} s: {reason}", .timeout.as_secs())]
+    NotAllConnected {
+        /// Clients logged in.
+        connected: usize,
+        /// Clients wanted.
+        clients: usize,
+        /// How long they tried.
+        timeout: Duration,
+        /// What stood in the way last.
+        reason: Refusal,
+    },
+    /// Every connection broke, so nothing is left to measure.
+    #[error("all {0} connections broke during the run; is the server still up?")]
+    AllLost(usize),
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+    /// The system's event queue failed.
+    #[error("cannot wait for the clients' sockets: {0}")]
+    Poll(io::Error),
+}
+
+/// What keeps a client from logging in.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// The connection failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The server said no.
+    #[error("the server says: {0}")]
+    Server(#[from] ServerError),
+    /// The server ended the connection without a word.
+    #[error("the server closed the connection during the login")]
+    Closed,
+    /// The server cannot be understood or satisfied.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// Nothing happened at all.
+    #[error("the server does not answer")]
+    Silent,
+}
+
+/// Runs a load to its end; calls `progress` about once a second and gives up soon after `cancel`
+/// becomes true, breaking all connections.
+///
+/// # Errors
+/// See [`LoadError`]. Errors of transactions and lost connections are in the report instead.
+pub fn run(
+    options: &LoadOptions,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<LoadReport, LoadError> {
+    if options.clients == 0 {
+        return Err(LoadError::NoClients);
+    }
+    let url: Url = options.url.parse()?;
+    let address = socket::Address::resolve(&url)
+        .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
+    files::reserve_files(options.clients)?;
+    closed_loop::ClosedLoop::new(options, url, address, cancel, progress)?.run()
+}

@@ -1,0 +1,200 @@
+//! A closed loop on a real server: what it reports is what the server has.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_lab::load::{LoadError, LoadOptions, LoadReport, Stage, run};
+use tidegate_subject::client::BlockingClient;
+use tidegate_subject::postgres::{Authentication, Options, Postgres};
+use tidegate_workload::Workload;
+use tidegate_workload::pgbench::{SUMS_QUERY, Scale, Sums, load_statements};
+
+const SEED: u64 = 20_060_403;
+
+fn scale() -> Scale {
+    Scale::new(1).unwrap()
+}
+
+fn start(settings: &[(&str, &str)]) -> Postgres {
+    let settings = [&[("fsync", "off")], settings].concat();
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Postgres::start(Options {
+        settings: settings.iter().map(pair).collect(),
+        authentication: Authentication::Trust,
+    })
+    .unwrap()
+}
+
+fn start_loaded() -> Postgres {
+    let server = start(&[]);
+    let mut client = server.connect().unwrap();
+    for statement in load_statements(scale()) {
+        client.query(&statement).unwrap();
+    }
+    server
+}
+
+fn options(url: String, workload: Workload, clients: usize) -> LoadOptions {
+    LoadOptions {
+        url,
+        workload,
+        scale: scale(),
+        clients,
+        warmup: Duration::from_millis(300),
+        duration: Duration::from_millis(1200),
+        connect_timeout: Duration::from_secs(10),
+        seed: SEED,
+    }
+}
+
+fn run_quietly(options: &LoadOptions) -> Result<LoadReport, LoadError> {
+    run(options, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn sums(client: &mut BlockingClient) -> Sums {
+    Sums::read(&client.query(SUMS_QUERY).unwrap()[0]).unwrap()
+}
+
+/// Waits until nobody but `client` is connected, so that nothing is under way any more.
+fn wait_until_alone(client: &mut BlockingClient) {
+    let others = "SELECT count(*) FROM pg_stat_activity \
+                  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.value(others).unwrap() != "0" {
+        assert!(Instant::now() < deadline, "connections were left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn reported_commits_are_the_servers_history() {
+    let server = start_loaded();
+    let mut client = server.connect().unwrap();
+    let mut expected = 0;
+    for (url, clients) in [(server.url(), 1), (server.socket_url(), 24)] {
+        let mut stages = Vec::new();
+        let options = LoadOptions {
+            duration: Duration::from_millis(2200),
+            ..options(url, Workload::Tpcb, clients)
+        };
+        let report = run(&options, &AtomicBool::new(false), &mut |progress| {
+            stages.push(progress.stage);
+        })
+        .unwrap();
+        wait_until_alone(&mut client);
+        expected += report.warmup_transactions + report.transactions + report.late_commits;
+        let sums = sums(&mut client);
+        assert_eq!(sums.history_rows.cast_unsigned(), expected, "seed {SEED}: {report:?}");
+        assert!(sums.consistent(), "seed {SEED}: {sums:?}");
+
+        assert!(report.transactions > 0 && report.late_commits <= clients as u64);
+        assert_eq!((report.clients, report.stragglers), (clients, clients));
+        assert!(report.errors.is_empty() && report.connection_losses == 0);
+        let latency = report.latency;
+        assert!(0.0 < latency.p50_ms && latency.p50_ms <= latency.p99_ms);
+        assert!(latency.p99_ms <= latency.max_ms && report.client_cpu_us > 0.0);
+        assert!(stages.contains(&Stage::Measuring), "{stages:?}");
+    }
+}
+
+#[test]
+fn point_selects_change_nothing() {
+    let server = start_loaded();
+    let report = run_quietly(&options(server.url(), Workload::PointSelect, 8)).unwrap();
+    assert!(report.transactions > 0 && report.errors.is_empty());
+    let sums = sums(&mut server.connect().unwrap());
+    assert_eq!((sums.history_rows, sums.accounts), (0, 0));
+}
+
+#[test]
+fn an_abrupt_stop_leaves_no_transaction_in_part() {
+    let server = start_loaded();
+    let cancel = AtomicBool::new(false);
+    let options = LoadOptions {
+        duration: Duration::from_secs(60),
+        ..options(server.url(), Workload::Tpcb, 24)
+    };
+    let result = run(&options, &cancel, &mut |progress| {
+        cancel.store(progress.stage == Stage::Measuring, Ordering::Relaxed);
+    });
+    assert!(matches!(result, Err(LoadError::Cancelled)), "{result:?}");
+    let mut client = server.connect().unwrap();
+    wait_until_alone(&mut client);
+    let sums = sums(&mut client);
+    assert!(sums.history_rows > 0 && sums.consistent(), "seed {SEED}: {sums:?}");
+}
+
+#[test]
+fn lost_connections_are_counted_while_others_live() {
+    let server = start_loaded();
+    let mut admin = server.connect().unwrap();
+    let mut killed = 0;
+    let options = LoadOptions {
+        duration: Duration::from_millis(2500),
+        ..options(server.url(), Workload::Tpcb, 10)
+    };
+    let report = run(&options, &AtomicBool::new(false), &mut |progress| {
+        if progress.stage == Stage::Measuring && killed == 0 {
+            let some = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                        WHERE application_name = 'tidegate load' LIMIT 4";
+            killed = admin.query(some).unwrap().len();
+        }
+    })
+    .unwrap();
+    assert_eq!(killed, 4);
+    assert_eq!(report.connection_losses, 4, "{report:?}");
+    assert_eq!((report.clients, report.stragglers), (10, 6));
+    wait_until_alone(&mut admin);
+    assert!(sums(&mut admin).consistent());
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_load() {
+    let mut server = Some(start_loaded());
+    let url = server.as_ref().unwrap().url();
+    let options =
+        LoadOptions { duration: Duration::from_secs(60), ..options(url, Workload::Tpcb, 8) };
+    let result = run(&options, &AtomicBool::new(false), &mut |progress| {
+        if progress.stage == Stage::Measuring {
+            drop(server.take());
+        }
+    });
+    assert!(matches!(result, Err(LoadError::AllLost(8))), "{result:?}");
+}
+
+#[test]
+fn failing_transactions_are_counted_by_their_code() {
+    let server = start(&[]);
+    let report = run_quietly(&options(server.url(), Workload::Tpcb, 2)).unwrap();
+    assert_eq!(report.transactions, 0);
+    let codes: Vec<&str> = report.errors.keys().map(String::as_str).collect();
+    assert_eq!(codes, ["42P01"]);
+    assert_eq!((report.retries, report.connection_losses), (0, 0));
+}
+
+#[test]
+fn what_keeps_the_clients_out_is_said() {
+    let server = start(&[("max_connections", "8"), ("superuser_reserved_connections", "0")]);
+    let fails = |url: &str, clients: usize| {
+        let options = LoadOptions {
+            connect_timeout: Duration::from_millis(500),
+            ..options(url.to_owned(), Workload::Tpcb, clients)
+        };
+        run_quietly(&options).unwrap_err().to_string()
+    };
+    let port = server.port();
+    assert!(fails("127.0.0.1", 1).contains("postgres://"));
+    assert!(fails(&server.url(), 0).contains("at least one client"));
+    let refused = fails("postgres://a:secret@127.0.0.1:1/d", 2);
+    assert!(refused.starts_with("cannot connect to postgres://a@127.0.0.1:1/d: "), "{refused}");
+    assert!(refused.contains("refused"), "{refused}");
+    let socket = fails("postgres://a@localhost/d?host=/nonexistent", 1);
+    assert!(socket.contains("No such file"), "{socket}");
+    let database = fails(&format!("postgres://postgres@127.0.0.1:{port}/missing"), 2);
+    assert!(database.contains("missing") && database.contains("3D000"), "{database}");
+    let crowd = fails(&server.url(), 40);
+    assert!(crowd.starts_with("only ") && crowd.contains("of 40 clients"), "{crowd}");
+    assert!(crowd.contains("53300"), "{crowd}");
+}
