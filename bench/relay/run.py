@@ -85,7 +85,7 @@ def started(*command, cpu=None):
 
 
 def cpu_s(process):
-    """CPU seconds of another process, all its threads: its CPU clock, see clock_getcpuclockid(3)."""
+    """CPU seconds of another process, all its threads: see clock_getcpuclockid(3)."""
     return time.clock_gettime((~process.pid << 3) | 2)
 
 

@@ -17,10 +17,7 @@ pub(crate) fn run(address: SocketAddr, connections: usize, duration: Duration) -
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
 
-    let mut run = Run {
-        trips: 0,
-        latency_us: new_histogram()?,
-    };
+    let mut run = Run { trips: 0, latency_us: new_histogram()? };
     let start = Instant::now();
     for client in &mut clients {
         client.send()?;
@@ -63,14 +60,8 @@ impl Client {
 fn connect_all(poll: &Poll, address: SocketAddr, connections: usize) -> io::Result<Vec<Client>> {
     let connect = |index| {
         let mut stream = TcpStream::from_std(net::connect_tcp(address)?);
-        poll.registry()
-            .register(&mut stream, Token(index), Interest::READABLE)?;
-        Ok(Client {
-            stream,
-            number: (index as u64) << 40,
-            sent_at: Instant::now(),
-            received: 0,
-        })
+        poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
+        Ok(Client { stream, number: (index as u64) << 40, sent_at: Instant::now(), received: 0 })
     };
     (0..connections).map(connect).collect()
 }
@@ -85,9 +76,7 @@ impl Run {
         let mut scratch = [0; 256];
         let read = match client.stream.read(&mut scratch) {
             Ok(0) => {
-                return Err(io::Error::other(
-                    "the relay closed a connection during the run",
-                ));
+                return Err(io::Error::other("the relay closed a connection during the run"));
             }
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -95,23 +84,23 @@ impl Run {
         };
         client.received += read;
         if client.received > REPLY {
-            return Err(io::Error::other(
-                "a client was given more than its own reply",
-            ));
+            return Err(io::Error::other("a client was given more than its own reply"));
         }
         if client.received < REPLY {
             return Ok(());
         }
         self.trips += 1;
         let latency = client.sent_at.elapsed().as_micros();
-        self.latency_us
-            .saturating_record(u64::try_from(latency).unwrap_or(u64::MAX));
+        self.latency_us.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX));
         client.send()
     }
 
     fn print(&self, elapsed: Duration) {
         println!(
-            r#"{{"trips": {}, "seconds": {:.6}, "trips_per_s": {:.1}, "p50_us": {}, "p99_us": {}}}"#,
+            concat!(
+                r#"{{"trips": {}, "seconds": {:.6}, "trips_per_s": {:.1}, "#,
+                r#""p50_us": {}, "p99_us": {}}}"#
+            ),
             self.trips,
             elapsed.as_secs_f64(),
             self.trips as f64 / elapsed.as_secs_f64(),

@@ -64,11 +64,7 @@ fn accept_all(
         };
         match accepted {
             Ok(mut stream) => {
-                registry.register(
-                    stream.source(),
-                    Token(connections.len()),
-                    Interest::READABLE,
-                )?;
+                registry.register(stream.source(), Token(connections.len()), Interest::READABLE)?;
                 connections.push(Some(Connection { stream }));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

@@ -87,21 +87,11 @@ enum Runtime {
 fn main() -> io::Result<()> {
     match Arguments::parse().part {
         Part::EchoServer { listen } => echo::run(&listen),
-        Part::Relay {
-            runtime,
-            listen,
-            upstream,
-            pool,
-            events_per_poll,
-            read_first,
-        } => {
+        Part::Relay { runtime, listen, upstream, pool, events_per_poll, read_first } => {
             let listener = net::listen_tcp(listen)?;
             match runtime {
                 Runtime::Mio => {
-                    let options = relay_mio::Options {
-                        events_per_poll,
-                        read_first,
-                    };
+                    let options = relay_mio::Options { events_per_poll, read_first };
                     relay_mio::run(listener, &upstream, pool, options)
                 }
                 Runtime::TokioCurrentThread => {
@@ -115,10 +105,8 @@ fn main() -> io::Result<()> {
                 Runtime::IoUring => relay_uring::run(&listener, upstream.tcp()?, pool),
             }
         }
-        Part::Client {
-            connect,
-            connections,
-            seconds,
-        } => client::run(connect, connections, Duration::from_secs_f64(seconds)),
+        Part::Client { connect, connections, seconds } => {
+            client::run(connect, connections, Duration::from_secs_f64(seconds))
+        }
     }
 }

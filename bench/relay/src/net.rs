@@ -29,9 +29,7 @@ impl FromStr for Address {
 
     /// Whatever is not a socket address is taken for a path.
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(text
-            .parse()
-            .map_or_else(|_| Self::Unix(text.into()), Self::Tcp))
+        Ok(text.parse().map_or_else(|_| Self::Unix(text.into()), Self::Tcp))
     }
 }
 
@@ -50,9 +48,9 @@ impl Address {
     /// Connects, blocking, and returns a socket that no longer blocks.
     pub(crate) fn connect(&self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(address) => Ok(Stream::Tcp(mio::net::TcpStream::from_std(connect_tcp(
-                *address,
-            )?))),
+            Self::Tcp(address) => {
+                Ok(Stream::Tcp(mio::net::TcpStream::from_std(connect_tcp(*address)?)))
+            }
             Self::Unix(path) => {
                 let stream = std::os::unix::net::UnixStream::connect(path)?;
                 stream.set_nonblocking(true)?;

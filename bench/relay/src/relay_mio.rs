@@ -36,8 +36,7 @@ pub(crate) fn run(
 ) -> io::Result<()> {
     let poll = Poll::new()?;
     let mut listener = TcpListener::from_std(listener);
-    poll.registry()
-        .register(&mut listener, LISTENER, Interest::READABLE)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let mut relay = Relay {
         poll,
         listener,
@@ -50,15 +49,8 @@ pub(crate) fn run(
     };
     for index in 0..connections {
         let mut stream = upstream.connect()?;
-        relay
-            .poll
-            .registry()
-            .register(stream.source(), Token(index), Interest::READABLE)?;
-        relay.upstreams.push(Upstream {
-            stream,
-            client: None,
-            received: 0,
-        });
+        relay.poll.registry().register(stream.source(), Token(index), Interest::READABLE)?;
+        relay.upstreams.push(Upstream { stream, client: None, received: 0 });
     }
     let mut events = Events::with_capacity(relay.options.events_per_poll);
     loop {
@@ -128,9 +120,7 @@ impl Relay {
             match self.listener.accept() {
                 Ok((mut stream, _)) => {
                     let token = Token(self.upstreams.len() + self.clients.len());
-                    self.poll
-                        .registry()
-                        .register(&mut stream, token, Interest::READABLE)?;
+                    self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
                     self.clients.push(Some(Stream::Tcp(stream)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -158,9 +148,7 @@ impl Relay {
                 Ok(None)
             }
             Ok(REQUEST) => Ok(self.scratch.first_chunk().copied()),
-            Ok(_) => Err(io::Error::other(
-                "a request came in pieces or was not awaited",
-            )),
+            Ok(_) => Err(io::Error::other("a request came in pieces or was not awaited")),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
@@ -184,31 +172,20 @@ impl Relay {
         };
         upstream.received += read;
         let complete = upstream.received == REPLY;
-        if let Some(stream) = upstream
-            .client
-            .and_then(|client| self.clients[client].as_mut())
-        {
+        if let Some(stream) = upstream.client.and_then(|client| self.clients[client].as_mut()) {
             stream.write_all(&self.scratch[..read])?;
         }
-        if complete {
-            self.release(index)
-        } else {
-            Ok(())
-        }
+        if complete { self.release(index) } else { Ok(()) }
     }
 
     /// Gives a connection to the client that has waited longest, or back to the pool.
     fn release(&mut self, upstream: usize) -> io::Result<()> {
         self.upstreams[upstream].client = None;
         match self.waiting.pop_front() {
-            Some(Waiting {
-                client,
-                request: Some(request),
-            }) => self.start(client, upstream, &request),
-            Some(Waiting {
-                client,
-                request: None,
-            }) => self.request(client, upstream),
+            Some(Waiting { client, request: Some(request) }) => {
+                self.start(client, upstream, &request)
+            }
+            Some(Waiting { client, request: None }) => self.request(client, upstream),
             None => {
                 self.free.push(upstream);
                 Ok(())

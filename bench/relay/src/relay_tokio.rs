@@ -25,10 +25,7 @@ pub(crate) fn run(
     runtime.enable_io().build()?.block_on(async {
         let connect = |_| TcpStream::from_std(net::connect_tcp(upstream)?);
         let idle = (0..pool).map(connect).collect::<io::Result<Vec<_>>>()?;
-        let pool = Arc::new(Pool {
-            permits: Semaphore::new(pool),
-            idle: Mutex::new(idle),
-        });
+        let pool = Arc::new(Pool { permits: Semaphore::new(pool), idle: Mutex::new(idle) });
         let listener = tokio::net::TcpListener::from_std(listener)?;
         // Accepting in a spawned task: on the multi-thread scheduler `block_on` itself runs on a
         // thread that is not a worker, and everything it spawns would cross threads.
@@ -44,17 +41,11 @@ struct Pool {
 
 impl Pool {
     fn take(&self) -> Option<TcpStream> {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     fn put(&self, upstream: TcpStream) {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(upstream);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(upstream);
     }
 }
 
@@ -76,15 +67,11 @@ async fn serve(mut client: TcpStream, pool: &Pool) -> io::Result<()> {
             REQUEST => {}
             0 => return Ok(()),
             _ => {
-                return Err(io::Error::other(
-                    "a request came in pieces or was not awaited",
-                ));
+                return Err(io::Error::other("a request came in pieces or was not awaited"));
             }
         }
         let permit = pool.permits.acquire().await.map_err(io::Error::other)?;
-        let mut upstream = pool
-            .take()
-            .ok_or_else(|| io::Error::other("a permit without one"))?;
+        let mut upstream = pool.take().ok_or_else(|| io::Error::other("a permit without one"))?;
         upstream.write_all(&buffer[..REQUEST]).await?;
         let mut received = 0;
         while received < REPLY {

@@ -50,8 +50,7 @@ pub(crate) fn run(listener: &TcpListener, upstream: SocketAddr, pool: usize) -> 
         .setup_defer_taskrun()
         .setup_cqsize(16_384)
         .build(4096)?;
-    ring.submitter()
-        .register_files_sparse(u32::try_from(SLOTS).map_err(io::Error::other)?)?;
+    ring.submitter().register_files_sparse(u32::try_from(SLOTS).map_err(io::Error::other)?)?;
     let buffers = Buffers::provide(&ring)?;
     let mut relay = Relay {
         ring,
@@ -64,14 +63,8 @@ pub(crate) fn run(listener: &TcpListener, upstream: SocketAddr, pool: usize) -> 
     };
     for slot in 0..pool {
         let socket = net::connect_tcp(upstream)?.into_raw_fd();
-        relay
-            .ring
-            .submitter()
-            .register_files_update(index(slot)?, &[socket])?;
-        relay.upstreams.push(Upstream {
-            client: None,
-            received: 0,
-        });
+        relay.ring.submitter().register_files_update(index(slot)?, &[socket])?;
+        relay.upstreams.push(Upstream { client: None, received: 0 });
         relay.receive(slot)?;
     }
     relay.accept(listener)?;
@@ -141,11 +134,7 @@ impl Relay {
                 let slot = usize::try_from(result(completion)?).map_err(io::Error::other)?;
                 self.open[slot] = true;
                 self.receive(slot)?;
-                if cqueue::more(completion.flags()) {
-                    Ok(())
-                } else {
-                    self.accept(listener)
-                }
+                if cqueue::more(completion.flags()) { Ok(()) } else { self.accept(listener) }
             }
             RECEIVE => self.received(slot, completion),
             // Only failures are reported; one to a client that has left is no error of ours.
@@ -161,15 +150,9 @@ impl Relay {
     fn received(&mut self, slot: usize, completion: &cqueue::Entry) -> io::Result<()> {
         let is_client = slot >= self.upstreams.len();
         let rearm = !cqueue::more(completion.flags());
-        match (
-            completion.result(),
-            cqueue::buffer_select(completion.flags()),
-        ) {
+        match (completion.result(), cqueue::buffer_select(completion.flags())) {
             (bytes @ 1.., Some(buffer)) => {
-                let piece = Piece {
-                    buffer,
-                    bytes: bytes.unsigned_abs(),
-                };
+                let piece = Piece { buffer, bytes: bytes.unsigned_abs() };
                 if is_client {
                     self.request(slot, piece)?;
                 } else {
@@ -186,9 +169,7 @@ impl Relay {
     /// Starts a round trip, or queues for one.
     fn request(&mut self, client: usize, piece: Piece) -> io::Result<()> {
         if usize::try_from(piece.bytes) != Ok(REQUEST) {
-            return Err(io::Error::other(
-                "a request came in pieces or was not awaited",
-            ));
+            return Err(io::Error::other("a request came in pieces or was not awaited"));
         }
         if let Some(upstream) = self.free.pop() {
             return self.start(client, upstream, piece);
@@ -198,10 +179,7 @@ impl Relay {
     }
 
     fn start(&mut self, client: usize, upstream: usize, piece: Piece) -> io::Result<()> {
-        self.upstreams[upstream] = Upstream {
-            client: Some(client),
-            received: 0,
-        };
+        self.upstreams[upstream] = Upstream { client: Some(client), received: 0 };
         self.send(upstream, piece)
     }
 
@@ -252,9 +230,7 @@ impl Relay {
 
     fn close(&mut self, client: usize) -> io::Result<()> {
         self.open[client] = false;
-        let close = opcode::Close::new(Fixed(index(client)?))
-            .build()
-            .user_data(CLOSE);
+        let close = opcode::Close::new(Fixed(index(client)?)).build().user_data(CLOSE);
         self.push(&close)
     }
 
@@ -292,8 +268,7 @@ impl Buffers {
         let address = buffers.ring as u64;
         // SAFETY: the ring is page-aligned, has room for `BUFFERS` entries, and is never freed.
         unsafe {
-            ring.submitter()
-                .register_buf_ring_with_flags(address, BUFFERS, BUFFER_GROUP, 0)?;
+            ring.submitter().register_buf_ring_with_flags(address, BUFFERS, BUFFER_GROUP, 0)?;
         }
         buffers.give_back(&mut (0..BUFFERS).collect());
         Ok(buffers)
@@ -301,10 +276,7 @@ impl Buffers {
 
     fn address(&self, buffer: u16) -> *mut u8 {
         // SAFETY: buffer numbers come from the kernel, which was given those below `BUFFERS` only.
-        unsafe {
-            self.bytes
-                .add(usize::from(buffer) * usize::from(BUFFER_BYTES))
-        }
+        unsafe { self.bytes.add(usize::from(buffer) * usize::from(BUFFER_BYTES)) }
     }
 
     /// Makes buffers the kernel's again.
@@ -334,9 +306,5 @@ fn allocate(bytes: usize, align: usize) -> io::Result<*mut u8> {
     let layout = Layout::from_size_align(bytes, align).map_err(io::Error::other)?;
     // SAFETY: the layout is not of size zero.
     let address = unsafe { alloc_zeroed(layout) };
-    if address.is_null() {
-        Err(io::ErrorKind::OutOfMemory.into())
-    } else {
-        Ok(address)
-    }
+    if address.is_null() { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(address) }
 }

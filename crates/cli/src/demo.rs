@@ -19,12 +19,7 @@ pub(crate) struct DemoArguments {
     out: PathBuf,
 
     /// Numbers of clients, one step each
-    #[arg(
-        long,
-        value_name = "N,...",
-        value_delimiter = ',',
-        default_value = "4,64,256,1000"
-    )]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4,64,256,1000")]
     clients: Vec<usize>,
 
     /// Seed of the clients' random values
@@ -50,8 +45,5 @@ pub(crate) fn run(arguments: DemoArguments) -> Result<(), Failure> {
         _ => Failure::failed(error),
     })?;
     let out = arguments.out.display();
-    print(&format!(
-        "{}\nSee {out}/report.svg and {out}/summary.json.\n",
-        summary.table()
-    ))
+    print(&format!("{}\nSee {out}/report.svg and {out}/summary.json.\n", summary.table()))
 }

@@ -96,11 +96,7 @@ fn log_progress(progress: &Progress) {
         Stage::Measuring => "measuring",
         Stage::Draining => "draining",
     };
-    info!(
-        connected = progress.connected,
-        tps = progress.tps.round(),
-        "{stage}"
-    );
+    info!(connected = progress.connected, tps = progress.tps.round(), "{stage}");
 }
 
 fn table(report: &LoadReport) -> String {

@@ -89,8 +89,5 @@ fn report(error: &dyn Error) {
 fn print(text: &str) -> Result<(), Failure> {
     use io::Write;
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(Failure::failed)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::failed)
 }

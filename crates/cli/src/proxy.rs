@@ -146,10 +146,7 @@ impl ProxyArguments {
 /// One server for every database name.
 fn from_upstream(upstream: Option<&UpstreamUrl>) -> ConfigFile {
     let section = |url: &UpstreamUrl| ("*".to_owned(), DatabaseSection::new(url.clone()));
-    ConfigFile {
-        databases: upstream.map(section).into_iter().collect(),
-        ..ConfigFile::default()
-    }
+    ConfigFile { databases: upstream.map(section).into_iter().collect(), ..ConfigFile::default() }
 }
 
 /// Serves until a signal comes.
@@ -189,10 +186,7 @@ fn addresses(running: &Running) -> String {
 /// Lets this process open as many files as it is allowed to: every client is one.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
+    let raised = Rlimit { current: limit.maximum, ..limit };
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => debug!(files = ?raised.current, "limit of open files raised"),
         Err(error) => warn!(%error, limit = ?limit.current, "cannot raise the limit of open files"),

@@ -3,10 +3,7 @@
 //!
 //! `cargo run -p tidegate-control --example plants --release`
 
-#![expect(
-    clippy::print_stdout,
-    reason = "printing a table is what this program is for"
-)]
+#![expect(clippy::print_stdout, reason = "printing a table is what this program is for")]
 
 use std::ops::RangeInclusive;
 
@@ -29,9 +26,7 @@ const NOISES: [f64; 2] = [0.0, 0.05];
 type Make = fn(Bounds, Mpl) -> Box<dyn Controller>;
 
 const CONTROLLERS: [(&str, Make); 6] = [
-    ("hill climbing, proxy", |bounds, start| {
-        Box::new(HillClimbing::for_proxy(bounds, start))
-    }),
+    ("hill climbing, proxy", |bounds, start| Box::new(HillClimbing::for_proxy(bounds, start))),
     ("global parabola, proxy", |bounds, start| {
         Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY))
     }),
@@ -39,11 +34,7 @@ const CONTROLLERS: [(&str, Make); 6] = [
         Box::new(Parabola::local(bounds, start, ParabolaSettings::PROXY))
     }),
     ("hill climbing, study", |bounds, start| {
-        Box::new(HillClimbing::new(
-            bounds,
-            start,
-            HillClimbingSettings::STUDY,
-        ))
+        Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY))
     }),
     ("global parabola, study", |bounds, start| {
         Box::new(Parabola::global(bounds, start, ParabolaSettings::STUDY))
@@ -57,11 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1_000))?;
     for curve in Curve::ALL {
         for noise in NOISES {
-            let plant = Plant {
-                curve,
-                clients: CLIENTS,
-                noise,
-            };
+            let plant = Plant { curve, clients: CLIENTS, noise };
             print_plant(&plant, bounds);
         }
     }
@@ -69,11 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn print_plant(plant: &Plant, bounds: Bounds) {
-    println!(
-        "\n### {}, noise {:.0} %\n",
-        plant.curve.name,
-        plant.noise * 100.0
-    );
+    println!("\n### {}, noise {:.0} %\n", plant.curve.name, plant.noise * 100.0);
     let starts: Vec<String> = STARTS.iter().map(|start| format!("from {start}")).collect();
     println!("| controller | {} |", starts.join(" | "));
     println!("| --- |{}", " ---: |".repeat(STARTS.len()));
@@ -89,42 +72,28 @@ fn print_plant(plant: &Plant, bounds: Bounds) {
 /// Mean share of the best fixed limit once settled, and the intervals it took: the median of the
 /// runs and the longest.
 fn cell(plant: &Plant, make: Make, bounds: Bounds, start: Mpl) -> String {
-    let runs: Vec<Vec<f64>> = SEEDS
-        .map(|seed| shares(plant, Simulation::new(make(bounds, start), seed)))
-        .collect();
+    let runs: Vec<Vec<f64>> =
+        SEEDS.map(|seed| shares(plant, Simulation::new(make(bounds, start), seed))).collect();
     let share = runs.iter().map(|run| mean(&run[CLIMB..])).sum::<f64>() / runs.len() as f64;
     let mut settled: Vec<usize> = runs.iter().map(|run| intervals_to_settle(run)).collect();
     settled.sort_unstable();
     let (median, longest) = (settled[settled.len() / 2], settled[settled.len() - 1]);
-    format!(
-        "{:.0} %, {}–{}",
-        share * 100.0,
-        intervals(median),
-        intervals(longest)
-    )
+    format!("{:.0} %, {}–{}", share * 100.0, intervals(median), intervals(longest))
 }
 
 /// Throughput without noise of each interval, as a share of the best fixed limit's.
 fn shares(plant: &Plant, mut simulation: Simulation) -> Vec<f64> {
     let best = plant.best_tps();
-    (0..INTERVALS)
-        .map(|_| plant.tps(simulation.interval(plant).0.limit) / best)
-        .collect()
+    (0..INTERVALS).map(|_| plant.tps(simulation.interval(plant).0.limit) / best).collect()
 }
 
 /// The first interval from which a window of intervals averages the share asked for.
 fn intervals_to_settle(run: &[f64]) -> usize {
-    run.windows(WINDOW)
-        .position(|window| mean(window) >= SETTLED_SHARE)
-        .unwrap_or(INTERVALS)
+    run.windows(WINDOW).position(|window| mean(window) >= SETTLED_SHARE).unwrap_or(INTERVALS)
 }
 
 fn intervals(count: usize) -> String {
-    if count == INTERVALS {
-        "never".to_owned()
-    } else {
-        count.to_string()
-    }
+    if count == INTERVALS { "never".to_owned() } else { count.to_string() }
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -108,18 +108,11 @@ impl fmt::Display for Reason {
             Reason::Back(change) => write!(formatter, "back: {change}"),
             Reason::Rest { left } => write!(formatter, "rest: {left} more before the next probe"),
             Reason::Moved { throughput } => {
-                write!(
-                    formatter,
-                    "probe: throughput {} since the rest began",
-                    Moved(*throughput)
-                )
+                write!(formatter, "probe: throughput {} since the rest began", Moved(*throughput))
             }
             Reason::Apex { at } => write!(formatter, "apex: parabola peaks at {at:.1}"),
             Reason::Capped { at } => {
-                write!(
-                    formatter,
-                    "apex: parabola peaks at {at:.1}, one step towards it"
-                )
+                write!(formatter, "apex: parabola peaks at {at:.1}, one step towards it")
             }
             Reason::Wiggle(cause) => write!(formatter, "wiggle: {cause}"),
         }
@@ -130,11 +123,7 @@ impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if self.limit < 0.0 { "less" } else { "more" };
         let limit = self.limit.abs() * 100.0;
-        write!(
-            formatter,
-            "throughput {} for {limit:.0} % {side}",
-            Moved(self.throughput)
-        )
+        write!(formatter, "throughput {} for {limit:.0} % {side}", Moved(self.throughput))
     }
 }
 
@@ -209,10 +198,7 @@ impl Bounds {
     /// These bounds with the highest limit lowered to a concurrency of `seen`: more permits than
     /// transactions would do nothing (Section 3.2). The lowest limit stands.
     pub(crate) fn capped_at(self, seen: u32) -> Bounds {
-        Bounds {
-            max: self.clamp(Mpl::at_least_one(seen)),
-            ..self
-        }
+        Bounds { max: self.clamp(Mpl::at_least_one(seen)), ..self }
     }
 }
 
@@ -293,41 +279,20 @@ mod tests {
     fn reasons_read_well_in_a_log_line() {
         let table = [
             (Reason::Fixed, "fixed"),
-            (
-                Reason::Concurrency { seen: 3 },
-                "concurrency: only 3 running or waiting",
-            ),
+            (Reason::Concurrency { seen: 3 }, "concurrency: only 3 running or waiting"),
             (Reason::NothingCompleted, "hold: nothing completed"),
             (Reason::First, "probe: nothing to compare with yet"),
-            (
-                Reason::Climb(change(0.12, 0.333)),
-                "climb: throughput rose 12 % for 33 % more",
-            ),
-            (
-                Reason::Descend(change(0.05, -0.5)),
-                "descend: throughput rose 5 % for 50 % less",
-            ),
-            (
-                Reason::Back(change(-0.1, 0.5)),
-                "back: throughput fell 10 % for 50 % more",
-            ),
-            (
-                Reason::Rest { left: 7 },
-                "rest: 7 more before the next probe",
-            ),
+            (Reason::Climb(change(0.12, 0.333)), "climb: throughput rose 12 % for 33 % more"),
+            (Reason::Descend(change(0.05, -0.5)), "descend: throughput rose 5 % for 50 % less"),
+            (Reason::Back(change(-0.1, 0.5)), "back: throughput fell 10 % for 50 % more"),
+            (Reason::Rest { left: 7 }, "rest: 7 more before the next probe"),
             (
                 Reason::Moved { throughput: -0.3 },
                 "probe: throughput fell 30 % since the rest began",
             ),
             (Reason::Apex { at: 25.04 }, "apex: parabola peaks at 25.0"),
-            (
-                Reason::Capped { at: 99.96 },
-                "apex: parabola peaks at 100.0, one step towards it",
-            ),
-            (
-                Reason::Wiggle(NoApex::SameLimit),
-                "wiggle: two observations at one limit",
-            ),
+            (Reason::Capped { at: 99.96 }, "apex: parabola peaks at 100.0, one step towards it"),
+            (Reason::Wiggle(NoApex::SameLimit), "wiggle: two observations at one limit"),
         ];
         for (reason, line) in table {
             assert_eq!(reason.to_string(), line);
@@ -364,11 +329,7 @@ mod tests {
             (Step::Relative(f64::INFINITY), 9, u32::MAX),
         ];
         for (step, limit, expected) in table {
-            assert_eq!(
-                step.from(Mpl::at_least_one(limit)),
-                expected,
-                "{step:?} from {limit}"
-            );
+            assert_eq!(step.from(Mpl::at_least_one(limit)), expected, "{step:?} from {limit}");
         }
     }
 }

@@ -15,9 +15,7 @@ impl Fixed {
     /// Holds the limit within `bounds` that is nearest to `limit`.
     #[must_use]
     pub fn new(bounds: Bounds, limit: Mpl) -> Fixed {
-        Fixed {
-            limit: bounds.clamp(limit),
-        }
+        Fixed { limit: bounds.clamp(limit) }
     }
 }
 
@@ -31,9 +29,6 @@ impl Controller for Fixed {
     }
 
     fn decide(&mut self, _observation: &Observation, _draw: Draw) -> Decision {
-        Decision {
-            limit: self.limit,
-            reason: Reason::Fixed,
-        }
+        Decision { limit: self.limit, reason: Reason::Fixed }
     }
 }

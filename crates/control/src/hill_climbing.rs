@@ -23,11 +23,11 @@
 //! * **Step.** Δ is relative to the limit by default, because the best limit of a proxy may be 2 or
 //!   200: no absolute step suits both. [`Step::Absolute`] restores the study's.
 //! * **Loss.** Under the study's rule a step down must gain, so a dip of 2 %, or a curve that is
-//!   quite flat, holds the limit up. Here a relative fall of the limit may cost `loss` times as much
-//!   of the throughput. For a step up by half and a step down by half not to pay both, `loss` must
-//!   stay below 1.7·C: on a curve that locally follows n^e the one pays when 1.5^e − 1 ≥ 0.5·C, so
-//!   e above 1.2·C, the other when 1 − 0.5^e < 0.5·loss, so e below 0.7·`loss`. A `loss` of 0
-//!   restores the study's rule.
+//!   quite flat, holds the limit up. Here a relative fall of the limit may cost `loss` times as
+//!   much of the throughput. For a step up by half and a step down by half not to pay both, `loss`
+//!   must stay below 1.7·C: on a curve that locally follows n^e the one pays when 1.5^e − 1 ≥
+//!   0.5·C, so e above 1.2·C, the other when 1 − 0.5^e < 0.5·loss, so e below 0.7·`loss`. A `loss`
+//!   of 0 restores the study's rule.
 //! * **Concurrency.** Read as the peak of the interval, not its last moment, see [`Concurrency`].
 //!   [`Concurrency::AtEnd`] restores the study's. An interval whose limit was above the concurrency
 //!   is not compared with the next, whose limit allows no fewer transactions.
@@ -133,14 +133,7 @@ impl HillClimbing {
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: HillClimbingSettings) -> HillClimbing {
         let start = bounds.clamp(start);
-        HillClimbing {
-            bounds,
-            start,
-            settings,
-            previous: None,
-            home: None,
-            refusals: 0,
-        }
+        HillClimbing { bounds, start, settings, previous: None, home: None, refusals: 0 }
     }
 
     /// The proxy's default controller: [`HillClimbingSettings::PROXY`].
@@ -167,10 +160,7 @@ impl HillClimbing {
                 self.refusals = self.refusals.saturating_add(1);
                 self.home = Some(Home::default());
                 let limit = allowed.clamp(previous.limit);
-                Decision {
-                    limit,
-                    reason: Reason::Back(change),
-                }
+                Decision { limit, reason: Reason::Back(change) }
             }
             paid => {
                 self.refusals = 0;
@@ -185,31 +175,17 @@ impl HillClimbing {
         if home.intervals > 0 && moved.abs() > self.settings.band {
             self.forget();
             self.previous = Some(now);
-            return self.step(
-                Verdict::Up,
-                now,
-                allowed,
-                Reason::Moved { throughput: moved },
-            );
+            return self.step(Verdict::Up, now, allowed, Reason::Moved { throughput: moved });
         }
         let home = home.with(now.tps);
         let rest = rest_after(self.refusals).min(self.settings.rest);
         if home.intervals <= rest {
             self.home = Some(home);
             let left = rest - home.intervals;
-            return Decision {
-                limit: now.limit,
-                reason: Reason::Rest { left },
-            };
+            return Decision { limit: now.limit, reason: Reason::Rest { left } };
         }
         self.home = None;
-        self.judge_rested(
-            Point {
-                tps: home.mean_tps,
-                ..now
-            },
-            allowed,
-        )
+        self.judge_rested(Point { tps: home.mean_tps, ..now }, allowed)
     }
 
     /// Chooses the next probe from a home whose throughput has been measured. To go back from
@@ -220,10 +196,7 @@ impl HillClimbing {
         match verdict(previous, now, &self.settings) {
             Verdict::Back => {
                 let limit = allowed.clamp(previous.limit);
-                Decision {
-                    limit,
-                    reason: Reason::Back(change),
-                }
+                Decision { limit, reason: Reason::Back(change) }
             }
             paid => self.step(paid, now, allowed, reason(paid, change)),
         }
@@ -235,11 +208,7 @@ impl HillClimbing {
         let step = self.settings.step.from(now.limit);
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
         let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
-        let (wanted, other) = if verdict == Verdict::Up {
-            (up, down)
-        } else {
-            (down, up)
-        };
+        let (wanted, other) = if verdict == Verdict::Up { (up, down) } else { (down, up) };
         let limit = if wanted == now.limit { other } else { wanted };
         Decision { limit, reason }
     }
@@ -260,17 +229,11 @@ impl Controller for HillClimbing {
         let limit = allowed.clamp(observation.limit);
         if limit < observation.limit {
             self.forget();
-            return Decision {
-                limit,
-                reason: Reason::Concurrency { seen },
-            };
+            return Decision { limit, reason: Reason::Concurrency { seen } };
         }
         let tps = observation.throughput_tps();
         if tps <= 0.0 {
-            return Decision {
-                limit,
-                reason: Reason::NothingCompleted,
-            };
+            return Decision { limit, reason: Reason::NothingCompleted };
         }
         let now = Point { limit, tps };
         match self.home {
@@ -285,10 +248,7 @@ impl Home {
     fn with(self, tps: f64) -> Home {
         let intervals = self.intervals.saturating_add(1);
         let mean_tps = self.mean_tps + (tps - self.mean_tps) / f64::from(intervals);
-        Home {
-            intervals,
-            mean_tps,
-        }
+        Home { intervals, mean_tps }
     }
 }
 
@@ -319,11 +279,7 @@ fn change(previous: Point, now: Point) -> Change {
 
 /// The reason for a step that paid.
 fn reason(paid: Verdict, change: Change) -> Reason {
-    if paid == Verdict::Up {
-        Reason::Climb(change)
-    } else {
-        Reason::Descend(change)
-    }
+    if paid == Verdict::Up { Reason::Climb(change) } else { Reason::Descend(change) }
 }
 
 #[cfg(test)]
@@ -352,46 +308,22 @@ mod tests {
         path
     }
 
-    const TPCB: Plant = Plant {
-        curve: Curve::POSTGRES_TPCB,
-        clients: 1_000,
-        noise: 0.0,
-    };
+    const TPCB: Plant = Plant { curve: Curve::POSTGRES_TPCB, clients: 1_000, noise: 0.0 };
 
     /// C = 0.4 and Δ = 10: from 100 to 110 throughput must rise by 4 %.
     #[test]
     fn each_case_of_the_formula() {
         let table = [
-            (
-                (100, 1_000),
-                (110, 1_041),
-                120,
-                "up, and more than 4 % gained",
-            ),
-            (
-                (100, 1_000),
-                (110, 1_039),
-                100,
-                "up, and less than 4 % gained",
-            ),
+            ((100, 1_000), (110, 1_041), 120, "up, and more than 4 % gained"),
+            ((100, 1_000), (110, 1_039), 100, "up, and less than 4 % gained"),
             ((100, 1_000), (110, 900), 100, "up, and lost"),
-            (
-                (100, 1_000),
-                (100, 1_000),
-                110,
-                "same limit, same throughput",
-            ),
+            ((100, 1_000), (100, 1_000), 110, "same limit, same throughput"),
             ((100, 1_000), (100, 999), 100, "same limit, less throughput"),
             ((110, 1_000), (100, 1_001), 90, "down, and gained"),
             ((110, 1_000), (100, 1_000), 110, "down, and nothing gained"),
             ((110, 1_000), (100, 900), 110, "down, and lost"),
             ((15, 1_000), (5, 1_001), 1, "down, to the lowest limit"),
-            (
-                (985, 1_000),
-                (995, 1_041),
-                1_000,
-                "up, to the highest limit",
-            ),
+            ((985, 1_000), (995, 1_041), 1_000, "up, to the highest limit"),
             ((990, 1_000), (1_000, 1_041), 990, "no way up"),
             ((2, 1_000), (1, 1_001), 11, "no way down"),
         ];
@@ -407,10 +339,7 @@ mod tests {
     #[test]
     fn a_step_down_may_cost_the_loss_allowed() {
         for (tps, expected) in [(955, 90), (954, 110)] {
-            let settings = HillClimbingSettings {
-                loss: 0.5,
-                ..HillClimbingSettings::STUDY
-            };
+            let settings = HillClimbingSettings { loss: 0.5, ..HillClimbingSettings::STUDY };
             let mut controller = climber(settings);
             controller.decide(&observed(110, 10_000, 1_000), DRAW);
             let decision = controller.decide(&observed(100, 10_000, tps), DRAW);
@@ -422,14 +351,8 @@ mod tests {
     #[test]
     fn without_rest_it_probes_for_ever() {
         let step = Step::Absolute(1);
-        let controller = climber(HillClimbingSettings {
-            step,
-            ..HillClimbingSettings::STUDY
-        });
-        let limits: Vec<u32> = path(controller, &TPCB, 9)
-            .iter()
-            .map(|&(limit, _)| limit)
-            .collect();
+        let controller = climber(HillClimbingSettings { step, ..HillClimbingSettings::STUDY });
+        let limits: Vec<u32> = path(controller, &TPCB, 9).iter().map(|&(limit, _)| limit).collect();
         assert_eq!(limits, [1, 2, 3, 2, 1, 2, 3, 2, 1]);
     }
 
@@ -437,21 +360,8 @@ mod tests {
     fn rests_grow_while_probes_are_turned_back() {
         let controller = climber(HillClimbingSettings::PROXY);
         let climb = [(1, 1), (2, 1), (3, 1), (2, 1), (1, 1)];
-        let rests = [
-            (2, 2),
-            (3, 1),
-            (2, 4),
-            (1, 1),
-            (2, 8),
-            (3, 1),
-            (2, 16),
-            (1, 1),
-            (2, 16),
-        ];
-        assert_eq!(
-            path(controller, &TPCB, 55),
-            [&climb[..], &rests[..]].concat()
-        );
+        let rests = [(2, 2), (3, 1), (2, 4), (1, 1), (2, 8), (3, 1), (2, 16), (1, 1), (2, 16)];
+        assert_eq!(path(controller, &TPCB, 55), [&climb[..], &rests[..]].concat());
     }
 
     #[test]
@@ -465,11 +375,7 @@ mod tests {
             let mut controller = resting();
             let decision = controller.decide(&observed(100, 10_000, tps), DRAW);
             assert_eq!(decision.reason, reason);
-            let limit = if matches!(reason, Reason::Moved { .. }) {
-                150
-            } else {
-                100
-            };
+            let limit = if matches!(reason, Reason::Moved { .. }) { 150 } else { 100 };
             assert_eq!(decision.limit.get(), limit);
         }
     }
@@ -478,12 +384,8 @@ mod tests {
     fn a_rest_that_ended_early_starts_the_count_of_refusals_anew() {
         let mut controller = resting();
         let history = [(100, 2_000), (150, 900), (100, 2_000)];
-        let limits = history.map(|(limit, tps)| {
-            controller
-                .decide(&observed(limit, 10_000, tps), DRAW)
-                .limit
-                .get()
-        });
+        let limits = history
+            .map(|(limit, tps)| controller.decide(&observed(limit, 10_000, tps), DRAW).limit.get());
         assert_eq!(limits, [150, 100, 50]);
     }
 
@@ -495,30 +397,17 @@ mod tests {
         for (rest, limit) in [([900, 920, 1_100], 150), ([1_060, 1_040, 900], 50)] {
             let mut controller = resting();
             let decisions = rest.map(|tps| controller.decide(&observed(100, 10_000, tps), DRAW));
-            assert_eq!(
-                decisions.map(|decision| decision.limit.get()),
-                [100, 100, limit]
-            );
+            assert_eq!(decisions.map(|decision| decision.limit.get()), [100, 100, limit]);
         }
     }
 
     /// A controller that has had one of four intervals at 100, with 1,000 tps, after probes at
     /// 150, 50 and 150 again were turned back, the last with 990.
     fn resting() -> HillClimbing {
-        let settings = HillClimbingSettings {
-            rest: 3,
-            loss: 0.0,
-            ..HillClimbingSettings::PROXY
-        };
+        let settings = HillClimbingSettings { rest: 3, loss: 0.0, ..HillClimbingSettings::PROXY };
         let mut controller = climber(settings);
-        let history = [
-            (100, 1_000),
-            (150, 900),
-            (100, 1_000),
-            (50, 900),
-            (100, 1_000),
-            (100, 1_000),
-        ];
+        let history =
+            [(100, 1_000), (150, 900), (100, 1_000), (50, 900), (100, 1_000), (100, 1_000)];
         for (limit, tps) in history {
             controller.decide(&observed(limit, 10_000, tps), DRAW);
         }
@@ -534,19 +423,10 @@ mod tests {
         (seen.concurrency_peak, seen.concurrency) = (4, 2);
         let table = [(Concurrency::Peak, 4), (Concurrency::AtEnd, 2)];
         for (concurrency, limit) in table {
-            let settings = HillClimbingSettings {
-                concurrency,
-                ..HillClimbingSettings::PROXY
-            };
+            let settings = HillClimbingSettings { concurrency, ..HillClimbingSettings::PROXY };
             let decision = climber(settings).decide(&seen, DRAW);
             let reason = Reason::Concurrency { seen: limit };
-            assert_eq!(
-                decision,
-                Decision {
-                    limit: Mpl::at_least_one(limit),
-                    reason
-                }
-            );
+            assert_eq!(decision, Decision { limit: Mpl::at_least_one(limit), reason });
         }
     }
 
@@ -565,10 +445,7 @@ mod tests {
         let mut controller = climber(HillClimbingSettings::STUDY);
         controller.decide(&observed(100, 10_000, 1_000), DRAW);
         let decision = controller.decide(&observed(110, 10_000, 0), DRAW);
-        assert_eq!(
-            (decision.limit.get(), decision.reason),
-            (110, Reason::NothingCompleted)
-        );
+        assert_eq!((decision.limit.get(), decision.reason), (110, Reason::NothingCompleted));
         let decision = controller.decide(&observed(110, 10_000, 1_100), DRAW);
         assert_eq!(decision.limit.get(), 120);
     }

@@ -88,10 +88,6 @@ impl Observation {
     #[must_use]
     pub fn throughput_tps(&self) -> f64 {
         let seconds = self.interval.as_secs_f64();
-        if seconds > 0.0 {
-            self.completions as f64 / seconds
-        } else {
-            0.0
-        }
+        if seconds > 0.0 { self.completions as f64 / seconds } else { 0.0 }
     }
 }

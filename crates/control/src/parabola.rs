@@ -61,11 +61,8 @@ pub struct ParabolaSettings {
 
 impl ParabolaSettings {
     /// The study's parameters: Γ = 0.333 and Δ = 5 (Section 6.2).
-    pub const STUDY: ParabolaSettings = ParabolaSettings {
-        cap: 0.333,
-        wiggle: Step::Absolute(5),
-        concurrency: Concurrency::AtEnd,
-    };
+    pub const STUDY: ParabolaSettings =
+        ParabolaSettings { cap: 0.333, wiggle: Step::Absolute(5), concurrency: Concurrency::AtEnd };
 
     /// The parameters of a proxy with intervals of a second.
     pub const PROXY: ParabolaSettings = ParabolaSettings {
@@ -112,14 +109,7 @@ impl Parabola {
 
     fn new(fit: Fit, bounds: Bounds, start: Mpl, settings: ParabolaSettings) -> Parabola {
         let start = bounds.clamp(start);
-        Parabola {
-            fit,
-            bounds,
-            start,
-            settings,
-            points: [None; 3],
-            wiggle_up: true,
-        }
+        Parabola { fit, bounds, start, settings, points: [None; 3], wiggle_up: true }
     }
 
     fn remember(&mut self, now: Point) {
@@ -188,25 +178,16 @@ impl Controller for Parabola {
             self.remember(Point { limit, tps });
         }
         if limit < observation.limit {
-            return Decision {
-                limit,
-                reason: Reason::Concurrency { seen },
-            };
+            return Decision { limit, reason: Reason::Concurrency { seen } };
         }
         if tps <= 0.0 {
-            return Decision {
-                limit,
-                reason: Reason::NothingCompleted,
-            };
+            return Decision { limit, reason: Reason::NothingCompleted };
         }
         let (wanted, reason) = match self.apex() {
             Ok(apex) => self.approach(apex, limit, draw),
             Err(cause) => self.wiggle(cause, limit, draw),
         };
-        Decision {
-            limit: allowed.clamp(wanted),
-            reason,
-        }
+        Decision { limit: allowed.clamp(wanted), reason }
     }
 }
 
@@ -235,11 +216,7 @@ fn local_apex(oldest: Point, before: Point, now: Point) -> Result<f64, NoApex> {
 
 /// Where a·n² + b·n + c has its maximum.
 fn apex(a: f64, b: f64) -> Result<f64, NoApex> {
-    if a < 0.0 {
-        Ok(-b / (2.0 * a))
-    } else {
-        Err(NoApex::NotConcave)
-    }
+    if a < 0.0 { Ok(-b / (2.0 * a)) } else { Err(NoApex::NotConcave) }
 }
 
 #[cfg(test)]
@@ -257,13 +234,7 @@ mod tests {
     #[track_caller]
     fn expect(mut controller: Parabola, points: &[(u32, u64)], limit: u32, reason: Reason) {
         let decision = feed(&mut controller, points);
-        assert_eq!(
-            decision,
-            Some(Decision {
-                limit: Mpl::at_least_one(limit),
-                reason
-            })
-        );
+        assert_eq!(decision, Some(Decision { limit: Mpl::at_least_one(limit), reason }));
     }
 
     fn global() -> Parabola {
@@ -277,37 +248,17 @@ mod tests {
     #[test]
     fn global_goes_to_the_apex_in_either_direction() {
         // a = -0.25, b = 12.5
-        expect(
-            global(),
-            &[(10, 100), (20, 150)],
-            25,
-            Reason::Apex { at: 25.0 },
-        );
+        expect(global(), &[(10, 100), (20, 150)], 25, Reason::Apex { at: 25.0 });
         // P = -n² + 40n
-        expect(
-            global(),
-            &[(10, 300), (40, 0), (30, 300)],
-            20,
-            Reason::Apex { at: 20.0 },
-        );
+        expect(global(), &[(10, 300), (40, 0), (30, 300)], 20, Reason::Apex { at: 20.0 });
     }
 
     #[test]
     fn a_step_up_is_capped_and_a_step_down_is_not() {
         // a = -1, b = 200: the apex at 100 is beyond 1.333 · 20 = 26.66.
-        expect(
-            global(),
-            &[(10, 1_900), (20, 3_600)],
-            26,
-            Reason::Capped { at: 100.0 },
-        );
+        expect(global(), &[(10, 1_900), (20, 3_600)], 26, Reason::Capped { at: 100.0 });
         // A third of 1 is no step; the cap gives one transaction all the same. a = -1, b = 20.
-        expect(
-            global(),
-            &[(2, 36), (1, 19)],
-            2,
-            Reason::Capped { at: 10.0 },
-        );
+        expect(global(), &[(2, 36), (1, 19)], 2, Reason::Capped { at: 10.0 });
         // P = -(n - 30)² + 10,000, from 100 to 30 at once.
         let falling = [(120, 1_900), (110, 3_600), (100, 5_100)];
         expect(local(), &falling, 30, Reason::Apex { at: 30.0 });
@@ -329,37 +280,12 @@ mod tests {
             (global(), vec![(10, 100), (10, 120)], 7, NoApex::SameLimit),
             (global(), vec![(10, 100), (20, 201)], 17, NoApex::NotConcave),
             (global(), vec![(10, 100), (20, 200)], 17, NoApex::NotConcave),
-            (
-                global(),
-                vec![(10, 300), (20, 400)],
-                17,
-                NoApex::AlreadyThere,
-            ),
+            (global(), vec![(10, 300), (20, 400)], 17, NoApex::AlreadyThere),
             (local(), vec![(10, 100), (20, 150)], 17, NoApex::TooFew),
-            (
-                local(),
-                vec![(10, 100), (20, 150), (20, 160)],
-                23,
-                NoApex::SameLimit,
-            ),
-            (
-                local(),
-                vec![(10, 100), (20, 150), (10, 160)],
-                13,
-                NoApex::SameLimit,
-            ),
-            (
-                local(),
-                vec![(10, 100), (10, 150), (20, 160)],
-                23,
-                NoApex::SameLimit,
-            ),
-            (
-                local(),
-                vec![(10, 100), (20, 150), (30, 300)],
-                33,
-                NoApex::NotConcave,
-            ),
+            (local(), vec![(10, 100), (20, 150), (20, 160)], 23, NoApex::SameLimit),
+            (local(), vec![(10, 100), (20, 150), (10, 160)], 13, NoApex::SameLimit),
+            (local(), vec![(10, 100), (10, 150), (20, 160)], 23, NoApex::SameLimit),
+            (local(), vec![(10, 100), (20, 150), (30, 300)], 33, NoApex::NotConcave),
         ];
         for (controller, points, limit, cause) in table {
             expect(controller, &points, limit, Reason::Wiggle(cause));
@@ -380,22 +306,13 @@ mod tests {
         let mut controller = global();
         let decision = controller.decide(&observed(100, 20, 150), MIDDLE);
         let reason = Reason::Concurrency { seen: 20 };
-        assert_eq!(
-            decision,
-            Decision {
-                limit: Mpl::at_least_one(20),
-                reason
-            }
-        );
+        assert_eq!(decision, Decision { limit: Mpl::at_least_one(20), reason });
         // The throughput counts for the 20 that could run: with (10, 100) the apex is at 25.
         let decision = controller.decide(&observed(10, 22, 100), MIDDLE);
         assert_eq!(decision.reason, Reason::Capped { at: 25.0 });
         assert_eq!(decision.limit.get(), 13);
         let decision = controller.decide(&observed(20, 22, 150), MIDDLE);
-        assert_eq!(
-            (decision.limit.get(), decision.reason),
-            (22, Reason::Apex { at: 25.0 })
-        );
+        assert_eq!((decision.limit.get(), decision.reason), (22, Reason::Apex { at: 25.0 }));
     }
 
     #[test]
@@ -403,10 +320,7 @@ mod tests {
         let mut controller = global();
         feed(&mut controller, &[(10, 100)]);
         let decision = controller.decide(&observed(15, 100, 0), MIDDLE);
-        assert_eq!(
-            (decision.limit.get(), decision.reason),
-            (15, Reason::NothingCompleted)
-        );
+        assert_eq!((decision.limit.get(), decision.reason), (15, Reason::NothingCompleted));
         let decision = controller.decide(&observed(20, 100, 150), MIDDLE);
         assert_eq!(decision.reason, Reason::Apex { at: 25.0 });
     }

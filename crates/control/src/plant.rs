@@ -37,10 +37,8 @@ impl Curve {
     };
 
     /// Level up to 350 transactions, then falling, like Figure 3.3b and the study's DS2.
-    pub const FLAT: Curve = Curve {
-        name: "flat",
-        points: &[(1, 1_500.0), (350, 1_500.0), (1_000, 600.0)],
-    };
+    pub const FLAT: Curve =
+        Curve { name: "flat", points: &[(1, 1_500.0), (350, 1_500.0), (1_000, 600.0)] };
 
     /// A hill whose far side ends in a flat tail, like Figure 3.3c.
     pub const FLAT_TAIL: Curve = Curve {
@@ -92,22 +90,15 @@ impl Curve {
     };
 
     /// Every curve above.
-    pub const ALL: [Curve; 5] = [
-        Curve::HILL,
-        Curve::FLAT,
-        Curve::FLAT_TAIL,
-        Curve::SATURATING,
-        Curve::POSTGRES_TPCB,
-    ];
+    pub const ALL: [Curve; 5] =
+        [Curve::HILL, Curve::FLAT, Curve::FLAT_TAIL, Curve::SATURATING, Curve::POSTGRES_TPCB];
 
     /// Throughput with `level` transactions inside; 0 for a curve without points.
     #[must_use]
     pub fn tps(&self, level: Mpl) -> f64 {
         let level = level.get();
         let after = self.points.partition_point(|&(at, _)| at < level);
-        let below = after
-            .checked_sub(1)
-            .and_then(|index| self.points.get(index));
+        let below = after.checked_sub(1).and_then(|index| self.points.get(index));
         match (below, self.points.get(after)) {
             (Some(&low), Some(&high)) => between(low, high, level),
             (Some(&(_, tps)), None) | (None, Some(&(_, tps))) => tps,
@@ -145,15 +136,8 @@ impl Plant {
     /// of the curve or at the number of clients.
     #[must_use]
     pub fn best_tps(&self) -> f64 {
-        let levels = self
-            .curve
-            .points
-            .iter()
-            .map(|&(level, _)| level)
-            .chain([self.clients]);
-        levels
-            .map(|level| self.tps(Mpl::at_least_one(level)))
-            .fold(0.0, f64::max)
+        let levels = self.curve.points.iter().map(|&(level, _)| level).chain([self.clients]);
+        levels.map(|level| self.tps(Mpl::at_least_one(level))).fold(0.0, f64::max)
     }
 
     /// One second at `limit`.
@@ -199,14 +183,7 @@ fn constant(completions: u64, population: f64) -> Timing {
     }
     let mean_s = population / completions as f64;
     let (variance_s2, p50_s, p95_s, p99_s) = (0.0, mean_s, mean_s, mean_s);
-    Timing {
-        count: completions,
-        mean_s,
-        variance_s2,
-        p50_s,
-        p95_s,
-        p99_s,
-    }
+    Timing { count: completions, mean_s, variance_s2, p50_s, p95_s, p99_s }
 }
 
 /// A draw from the standard normal distribution (Box and Muller, 1958).
@@ -227,19 +204,13 @@ impl Simulation {
     #[must_use]
     pub fn new(controller: Box<dyn Controller>, seed: u64) -> Simulation {
         let limit = controller.start();
-        Simulation {
-            controller,
-            limit,
-            random: SplitMix64::new(seed),
-        }
+        Simulation { controller, limit, random: SplitMix64::new(seed) }
     }
 
     /// Runs one interval on `plant`: what was observed and what was decided from it.
     pub fn interval(&mut self, plant: &Plant) -> (Observation, Decision) {
         let observation = plant.observe(self.limit, &mut self.random);
-        let decision = self
-            .controller
-            .decide(&observation, self.random.next_draw());
+        let decision = self.controller.decide(&observation, self.random.next_draw());
         self.limit = decision.limit;
         (observation, decision)
     }
@@ -260,47 +231,20 @@ mod tests {
 
     #[test]
     fn a_curve_passes_through_its_points_and_is_straight_between_them_on_log_axes() {
-        const CURVE: Curve = Curve {
-            name: "test",
-            points: &[(2, 100.0), (8, 400.0), (32, 100.0)],
-        };
-        for (level, expected) in [
-            (1, 100.0),
-            (2, 100.0),
-            (4, 200.0),
-            (8, 400.0),
-            (16, 200.0),
-            (32, 100.0),
-            (33, 100.0),
-        ] {
+        const CURVE: Curve = Curve { name: "test", points: &[(2, 100.0), (8, 400.0), (32, 100.0)] };
+        for (level, expected) in
+            [(1, 100.0), (2, 100.0), (4, 200.0), (8, 400.0), (16, 200.0), (32, 100.0), (33, 100.0)]
+        {
             assert_near(tps(CURVE, level), expected);
         }
-        assert_near(
-            1.0 + tps(
-                Curve {
-                    name: "empty",
-                    points: &[],
-                },
-                1,
-            ),
-            1.0,
-        );
+        assert_near(1.0 + tps(Curve { name: "empty", points: &[] }, 1), 1.0);
     }
 
     #[test]
     fn every_curve_is_a_curve() {
         for curve in Curve::ALL {
-            assert!(
-                curve.points.is_sorted_by(|low, high| low.0 < high.0),
-                "{}",
-                curve.name
-            );
-            assert!(
-                curve
-                    .points
-                    .iter()
-                    .all(|&(level, tps)| level > 0 && tps > 0.0)
-            );
+            assert!(curve.points.is_sorted_by(|low, high| low.0 < high.0), "{}", curve.name);
+            assert!(curve.points.iter().all(|&(level, tps)| level > 0 && tps > 0.0));
         }
     }
 
@@ -316,11 +260,7 @@ mod tests {
     fn the_best_throughput_is_no_less_than_at_any_limit() {
         for curve in Curve::ALL {
             for clients in [1, 5, 100, 2_000] {
-                let plant = Plant {
-                    curve,
-                    clients,
-                    noise: 0.0,
-                };
+                let plant = Plant { curve, clients, noise: 0.0 };
                 let every = (1..=2_000).map(|limit| plant.tps(Mpl::at_least_one(limit)));
                 assert_near(plant.best_tps(), every.fold(0.0, f64::max));
             }
@@ -329,42 +269,25 @@ mod tests {
 
     #[test]
     fn an_observation_obeys_the_limit_the_clients_and_littles_law() {
-        let plant = Plant {
-            curve: Curve::POSTGRES_TPCB,
-            clients: 20,
-            noise: 0.0,
-        };
+        let plant = Plant { curve: Curve::POSTGRES_TPCB, clients: 20, noise: 0.0 };
         let random = &mut SplitMix64::new(1);
         let seen = plant.observe(Mpl::at_least_one(4), random);
-        assert_eq!(
-            (seen.completions, seen.concurrency, seen.concurrency_peak),
-            (2_380, 20, 20)
-        );
+        assert_eq!((seen.completions, seen.concurrency, seen.concurrency_peak), (2_380, 20, 20));
         assert_near(seen.in_database.mean_s * 2_380.0, 4.0);
         assert_near(seen.in_queue.mean_s * 2_380.0, 16.0);
         let above = plant.observe(Mpl::at_least_one(100), random);
-        assert_eq!(
-            above.completions,
-            plant.observe(Mpl::at_least_one(20), random).completions
-        );
+        assert_eq!(above.completions, plant.observe(Mpl::at_least_one(20), random).completions);
     }
 
     #[test]
     fn noise_has_the_mean_and_the_deviation_asked_for() {
-        let plant = Plant {
-            curve: Curve::FLAT,
-            clients: 10,
-            noise: 0.05,
-        };
+        let plant = Plant { curve: Curve::FLAT, clients: 10, noise: 0.05 };
         let random = &mut SplitMix64::new(1);
         let factors: Vec<f64> = (0..10_000)
             .map(|_| plant.observe(Mpl::ONE, random).throughput_tps() / 1_500.0)
             .collect();
         let mean = factors.iter().sum::<f64>() / 10_000.0;
-        let squares = factors
-            .iter()
-            .map(|factor| (factor - mean).powi(2))
-            .sum::<f64>();
+        let squares = factors.iter().map(|factor| (factor - mean).powi(2)).sum::<f64>();
         // Five standard errors: 0.05/√10,000 for the mean, 0.05/√20,000 for the deviation.
         assert!((mean - 1.0).abs() < 0.0025, "{mean}");
         assert!(((squares / 10_000.0).sqrt() - 0.05).abs() < 0.0018);

@@ -23,10 +23,7 @@ fn level(random: &mut SplitMix64) -> u32 {
 }
 
 fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
-    let nanos = one_of(
-        random,
-        [0, 1, 1_000_000_000, 1_000_000_000, 1_000_000_000, u64::MAX],
-    );
+    let nanos = one_of(random, [0, 1, 1_000_000_000, 1_000_000_000, 1_000_000_000, u64::MAX]);
     let limit = if random.next_bits().is_multiple_of(8) {
         Mpl::at_least_one(level(random))
     } else {
@@ -46,17 +43,7 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
 }
 
 fn fraction(random: &mut SplitMix64) -> f64 {
-    let listed = [
-        0.0,
-        0.05,
-        0.4,
-        1.0,
-        -1.0,
-        f64::NAN,
-        f64::INFINITY,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-    ];
+    let listed = [0.0, 0.05, 0.4, 1.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE];
     let choice = usize::try_from(random.next_bits() % 9).expect("small");
     listed[choice]
 }
@@ -70,11 +57,7 @@ fn step(random: &mut SplitMix64) -> Step {
 }
 
 fn concurrency(random: &mut SplitMix64) -> Concurrency {
-    if random.next_bits().is_multiple_of(2) {
-        Concurrency::Peak
-    } else {
-        Concurrency::AtEnd
-    }
+    if random.next_bits().is_multiple_of(2) { Concurrency::Peak } else { Concurrency::AtEnd }
 }
 
 fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controller>> {
@@ -95,11 +78,7 @@ fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controlle
     vec![
         Box::new(Fixed::new(bounds, start)),
         Box::new(HillClimbing::for_proxy(bounds, start)),
-        Box::new(HillClimbing::new(
-            bounds,
-            start,
-            HillClimbingSettings::STUDY,
-        )),
+        Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY)),
         Box::new(HillClimbing::new(bounds, start, climbing)),
         Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY)),
         Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY)),
@@ -129,10 +108,7 @@ fn no_observation_leads_out_of_the_bounds() {
                 let name = controller.name();
                 let context = format!("seed {seed}, {name}, {bounds:?}, {seen:?}, {decision:?}");
                 assert!(limit >= bounds.min() && limit <= bounds.max(), "{context}");
-                let observed = seen
-                    .concurrency
-                    .max(seen.concurrency_peak)
-                    .max(bounds.min().get());
+                let observed = seen.concurrency.max(seen.concurrency_peak).max(bounds.min().get());
                 assert!(name == "fixed" || limit.get() <= observed, "{context}");
                 assert!(!decision.reason.to_string().contains("NaN"), "{context}");
             }

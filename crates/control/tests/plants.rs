@@ -21,24 +21,15 @@ const NOISES: [f64; 3] = [0.0, 0.03, 0.05];
 type Make = fn(Bounds, Mpl) -> Box<dyn Controller>;
 
 const HILL_CLIMBING: Make = |bounds, start| Box::new(HillClimbing::for_proxy(bounds, start));
-const HILL_CLIMBING_STUDY: Make = |bounds, start| {
-    Box::new(HillClimbing::new(
-        bounds,
-        start,
-        HillClimbingSettings::STUDY,
-    ))
-};
+const HILL_CLIMBING_STUDY: Make =
+    |bounds, start| Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY));
 const GLOBAL: Make =
     |bounds, start| Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY));
 const LOCAL: Make =
     |bounds, start| Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY));
 
 fn plant(curve: Curve, noise: f64) -> Plant {
-    Plant {
-        curve,
-        clients: 1_000,
-        noise,
-    }
+    Plant { curve, clients: 1_000, noise }
 }
 
 fn simulation(
@@ -51,17 +42,12 @@ fn simulation(
 }
 
 fn limits(simulation: &mut Simulation, plant: &Plant, intervals: usize) -> Vec<Mpl> {
-    (0..intervals)
-        .map(|_| simulation.interval(plant).0.limit)
-        .collect()
+    (0..intervals).map(|_| simulation.interval(plant).0.limit).collect()
 }
 
 /// Throughput without noise at each limit, as a share of the best fixed limit's.
 fn shares(limits: &[Mpl], plant: &Plant) -> Vec<f64> {
-    limits
-        .iter()
-        .map(|&limit| plant.tps(limit) / plant.best_tps())
-        .collect()
+    limits.iter().map(|&limit| plant.tps(limit) / plant.best_tps()).collect()
 }
 
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -117,10 +103,7 @@ fn the_proxys_hill_climbing_keeps_95_percent_of_postgres_for_any_number_of_clien
     for noise in NOISES {
         for clients in [4, 64, 256, 512, 1_000] {
             for start in STARTS {
-                let plant = Plant {
-                    clients,
-                    ..plant(Curve::POSTGRES_TPCB, noise)
-                };
+                let plant = Plant { clients, ..plant(Curve::POSTGRES_TPCB, noise) };
                 assert_share(HILL_CLIMBING, &plant, start, 0.95);
             }
         }
@@ -136,36 +119,26 @@ fn the_proxys_hill_climbing_settles_on_postgres_within_25_intervals() {
             let settled = SEEDS.filter(|&seed| {
                 let run = limits(&mut simulation(HILL_CLIMBING, start, seed), &plant, 45);
                 let run = shares(&run, &plant);
-                run.windows(20)
-                    .any(|window| mean(window.iter().copied()) >= 0.9)
+                run.windows(20).any(|window| mean(window.iter().copied()) >= 0.9)
             });
             let settled = settled.count() as u64;
-            assert!(
-                settled >= RUNS - 2,
-                "from {start}, noise {noise}: {settled} of {RUNS} runs"
-            );
+            assert!(settled >= RUNS - 2, "from {start}, noise {noise}: {settled} of {RUNS} runs");
         }
     }
 }
 
 /// Hills the parameters were not chosen on: n^e, e falling along the logarithm of n from 0.5 to 1.2
-/// at one transaction to nothing at the top, somewhere from 1 to 181, and beyond it to -0.1 to -0.9.
+/// at one transaction to nothing at the top, somewhere from 1 to 181, and beyond it to -0.1 to
+/// -0.9.
 #[test]
 fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_on_random_hills() {
     for seed in 4_000..4_100 {
         let random = &mut SplitMix64::new(seed);
         let plant = plant(random_hill(random), 0.05);
         for start in STARTS {
-            let run = limits(
-                &mut simulation(HILL_CLIMBING, start, seed),
-                &plant,
-                INTERVALS,
-            );
+            let run = limits(&mut simulation(HILL_CLIMBING, start, seed), &plant, INTERVALS);
             let share = mean(shares(&run[CLIMB..], &plant));
-            assert!(
-                share >= 0.9,
-                "seed {seed} from {start}: {share:.3} of the best"
-            );
+            assert!(share >= 0.9, "seed {seed} from {start}: {share:.3} of the best");
         }
     }
 }
@@ -186,10 +159,7 @@ fn random_hill(random: &mut SplitMix64) -> Curve {
         };
         points.push((next, tps * (exponent * (to - from)).exp()));
     }
-    Curve {
-        name: "random hill",
-        points: points.leak(),
-    }
+    Curve { name: "random hill", points: points.leak() }
 }
 
 /// Where neither side differs at all, under the study's rule no step down gains and no step up
@@ -225,10 +195,7 @@ fn the_studys_hill_climbing_is_biased_low_on_a_moderate_rise() {
 fn a_higher_gain_asked_for_settles_lower() {
     let plant = plant(Curve::HILL, 0.05);
     let limits = [0.1, 0.5, 0.9].map(|gain| {
-        let settings = HillClimbingSettings {
-            gain,
-            ..HillClimbingSettings::STUDY
-        };
+        let settings = HillClimbingSettings { gain, ..HillClimbingSettings::STUDY };
         let make = |bounds, start| -> Box<dyn Controller> {
             Box::new(HillClimbing::new(bounds, start, settings))
         };
@@ -268,16 +235,8 @@ fn the_local_parabola_mostly_wiggles() {
         let wiggle = |_: &usize| matches!(simulation.interval(&plant).1.reason, Reason::Wiggle(_));
         (0..INTERVALS).filter(wiggle).count()
     };
-    assert!(
-        wiggles(LOCAL) > INTERVALS / 2,
-        "{} of {INTERVALS}",
-        wiggles(LOCAL)
-    );
-    assert!(
-        wiggles(GLOBAL) < INTERVALS / 4,
-        "{} of {INTERVALS}",
-        wiggles(GLOBAL)
-    );
+    assert!(wiggles(LOCAL) > INTERVALS / 2, "{} of {INTERVALS}", wiggles(LOCAL));
+    assert!(wiggles(GLOBAL) < INTERVALS / 4, "{} of {INTERVALS}", wiggles(GLOBAL));
 }
 
 #[test]
@@ -307,10 +266,7 @@ fn the_limit_follows_the_workload_when_it_changes() {
                 mean(shares(&run[CLIMB..], &after))
             }));
             let (from, to) = (before.curve.name, after.curve.name);
-            assert!(
-                share >= 0.9,
-                "{from} to {to}, noise {noise}: {share:.3} of the best"
-            );
+            assert!(share >= 0.9, "{from} to {to}, noise {noise}: {share:.3} of the best");
         }
     }
 }
@@ -324,10 +280,7 @@ fn the_limit_follows_the_number_of_clients() {
         let mut simulation = simulation(make, 64, 1);
         limits(&mut simulation, &many, 100);
         let lowered = limits(&mut simulation, &few, 100);
-        assert!(
-            lowered[1..].iter().all(|limit| limit.get() <= 5),
-            "{lowered:?}"
-        );
+        assert!(lowered[1..].iter().all(|limit| limit.get() <= 5), "{lowered:?}");
         let raised = limits(&mut simulation, &many, 200);
         assert!(raised.iter().any(|limit| limit.get() > 20), "{raised:?}");
     }
@@ -336,13 +289,7 @@ fn the_limit_follows_the_number_of_clients() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for make in [HILL_CLIMBING, GLOBAL, LOCAL] {
-        let run = |seed| {
-            limits(
-                &mut simulation(make, 8, seed),
-                &plant(Curve::HILL, 0.05),
-                200,
-            )
-        };
+        let run = |seed| limits(&mut simulation(make, 8, seed), &plant(Curve::HILL, 0.05), 200);
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
     }

@@ -142,8 +142,7 @@ struct State {
 
 impl State {
     fn concurrency(&self) -> u32 {
-        self.outstanding
-            .saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
+        self.outstanding.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
     }
 
     /// Grants the next waiting request if the limit allows, and says whom to wake.
@@ -200,9 +199,7 @@ impl Gate {
             interval_start: now,
             concurrency_peak: 0,
         };
-        Gate {
-            state: Arc::new(Mutex::new(state)),
-        }
+        Gate { state: Arc::new(Mutex::new(state)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -223,9 +220,7 @@ impl Gate {
         }
         if state.queue.len() >= state.waiting_max {
             state.refused += 1;
-            return Admission::Refused(QueueFull {
-                waiting: state.queue.len(),
-            });
+            return Admission::Refused(QueueFull { waiting: state.queue.len() });
         }
         Admission::Queued(self.enqueue(&mut state, request, now))
     }
@@ -244,20 +239,11 @@ impl Gate {
         );
         state.tickets.insert(TicketState::Waiting { queue_key });
         state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
-        Ticket {
-            gate: self.clone(),
-            key: ticket,
-            open: true,
-        }
+        Ticket { gate: self.clone(), key: ticket, open: true }
     }
 
     fn permit(&self, class: Class, granted_at: Instant) -> Permit {
-        Permit {
-            gate: self.clone(),
-            class,
-            granted_at,
-            open: true,
-        }
+        Permit { gate: self.clone(), class, granted_at, open: true }
     }
 
     /// Changes the limit. A lower one takes effect as permits return; a higher one at once.
@@ -273,9 +259,7 @@ impl Gate {
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
     pub fn expire(&self, now: Instant) {
         let mut state = self.lock();
-        let late = state
-            .queue
-            .keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
+        let late = state.queue.keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
         let mut woken = Vec::with_capacity(late.len());
         for key in late {
             let Some(waiting) = state.queue.remove(key) else {
@@ -300,10 +284,7 @@ impl Gate {
     pub fn progress(&self, now: Instant) -> (Duration, u64) {
         let state = self.lock();
         let completions = state.classes.iter().map(ClassStatistics::completions).sum();
-        (
-            now.saturating_duration_since(state.interval_start),
-            completions,
-        )
+        (now.saturating_duration_since(state.interval_start), completions)
     }
 
     /// Begins the interval anew at `now` if nothing ran or waited in it, and tells whether it did:

@@ -32,12 +32,7 @@ impl Governor {
         rule: IntervalRule,
         draws: SplitMix64,
     ) -> Self {
-        Governor {
-            gate,
-            controller,
-            rule,
-            draws,
-        }
+        Governor { gate, controller, rule, draws }
     }
 
     /// The name of the controller that is obeyed.
@@ -60,9 +55,6 @@ impl Governor {
         let observation = self.gate.observe(now);
         let decision = self.controller.decide(&observation, self.draws.next_draw());
         self.gate.set_limit(decision.limit, now);
-        Some(Adjustment {
-            observation,
-            decision,
-        })
+        Some(Adjustment { observation, decision })
     }
 }

@@ -60,10 +60,7 @@ pub(crate) struct Queue<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        Queue {
-            nodes: Slab::new(),
-            lines: Default::default(),
-        }
+        Queue { nodes: Slab::new(), lines: Default::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,12 +70,7 @@ impl<T> Queue<T> {
     /// Puts `value` at the end of its class's line; the key names it until it leaves.
     pub(crate) fn push(&mut self, class: Class, value: T) -> usize {
         let line = &mut self.lines[class.index()];
-        let key = self.nodes.insert(Node {
-            class,
-            previous: line.last,
-            next: None,
-            value,
-        });
+        let key = self.nodes.insert(Node { class, previous: line.last, next: None, value });
         match line.last.replace(key) {
             Some(last) => self.nodes[last].next = Some(key),
             None => line.first = Some(key),
@@ -110,11 +102,7 @@ impl<T> Queue<T> {
 
     /// The keys of all entries for which `wanted` holds, in no particular order.
     pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<usize> {
-        self.nodes
-            .iter()
-            .filter(|(_, node)| wanted(&node.value))
-            .map(|(key, _)| key)
-            .collect()
+        self.nodes.iter().filter(|(_, node)| wanted(&node.value)).map(|(key, _)| key).collect()
     }
 }
 

@@ -160,10 +160,7 @@ pub(crate) struct ClassStatistics {
 
 impl ClassStatistics {
     pub(crate) fn new() -> Self {
-        ClassStatistics {
-            interval: Tally::new(),
-            earlier: Tally::new(),
-        }
+        ClassStatistics { interval: Tally::new(), earlier: Tally::new() }
     }
 
     pub(crate) fn record_wait(&mut self, in_queue: Duration) {

@@ -137,14 +137,13 @@ impl Model {
     }
 
     fn record_end(&mut self, class: Class, outcome: Outcome, lasted: Duration) {
-        let (tally, totals) = (
-            &mut self.interval[class.index()],
-            &mut self.totals[class.index()],
-        );
+        let (tally, totals) = (&mut self.interval[class.index()], &mut self.totals[class.index()]);
         tally.in_database.push(lasted);
         totals[2] += 1;
         match outcome {
-            Outcome::Completed => (tally.completions, totals[0]) = (tally.completions + 1, totals[0] + 1),
+            Outcome::Completed => {
+                (tally.completions, totals[0]) = (tally.completions + 1, totals[0] + 1)
+            }
             Outcome::Failed => (tally.failures, totals[1]) = (tally.failures + 1, totals[1] + 1),
         }
     }
@@ -161,9 +160,9 @@ impl Model {
     }
 
     fn expire(&mut self, now: Instant) -> Vec<u64> {
-        let late = self.tokens(|stage| {
-            matches!(stage, Stage::Waiting { deadline: Some(deadline) } if deadline <= now)
-        });
+        let late = self.tokens(
+            |stage| matches!(stage, Stage::Waiting { deadline: Some(deadline) } if deadline <= now),
+        );
         for &token in &late {
             self.entry(token).stage = Stage::Expired;
             self.expired += 1;
@@ -184,7 +183,6 @@ struct Pair {
     held: BTreeMap<u64, Held>,
     waker: Waker,
     woken: Arc<Mutex<Vec<u64>>>,
-    wakes: usize,
     serial: u64,
     now: Instant,
     durations_are_exact: bool,
@@ -195,17 +193,13 @@ impl Pair {
         let now = Instant::now();
         let woken = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&woken);
-        let limits = Limits {
-            mpl: Mpl::at_least_one(limit),
-            waiting_max: WAITING_MAX,
-        };
+        let limits = Limits { mpl: Mpl::at_least_one(limit), waiting_max: WAITING_MAX };
         Pair {
             gate: Gate::new(limits, now),
             model: Model::new(limit, now),
             held: BTreeMap::new(),
             waker: Arc::new(move |token| heard.lock().unwrap().push(token)),
             woken,
-            wakes: 0,
             serial: 0,
             now,
             durations_are_exact: true,
@@ -275,23 +269,18 @@ impl Pair {
         }
     }
 
-    /// The wakes since the last call are these, in this order.
+    /// The wakes since the last call are these, in this order: one for each request that was queued
+    /// and is now granted or expired, and no other.
     fn heard(&mut self, expected: &[u64]) {
         let woken = std::mem::take(&mut *self.woken.lock().unwrap());
         assert_eq!(woken, expected, "woken");
-        self.wakes += woken.len();
     }
 
     fn request(&mut self, class: Class, patience: Option<Duration>) {
         self.serial += 1;
         let (token, since) = (self.serial, self.now);
         let deadline = patience.map(|patience| since + patience);
-        let request = Request {
-            class,
-            deadline,
-            token,
-            waker: &self.waker,
-        };
+        let request = Request { class, deadline, token, waker: &self.waker };
         let free = self.model.outstanding() < self.model.limit as usize;
         let room = self.model.waiting() < WAITING_MAX;
         let stage = match self.gate.request(&request, since) {
@@ -311,12 +300,7 @@ impl Pair {
             }
             other => panic!("{other:?} with a permit free: {free}, room in the queue: {room}"),
         };
-        self.model.entries.push(Entry {
-            token,
-            class,
-            since,
-            stage,
-        });
+        self.model.entries.push(Entry { token, class, since, stage });
         let concurrency = self.model.outstanding() + self.model.waiting();
         self.model.peak = self.model.peak.max(concurrency);
         self.heard(&[]);
@@ -390,10 +374,9 @@ impl Pair {
     fn compare_class(&self, tally: &Tally, class: &ClassObservation) {
         assert_eq!(class.completions, tally.completions, "completions");
         assert_eq!(class.failures, tally.failures, "failures");
-        for (durations, timing) in [
-            (&tally.in_database, class.in_database),
-            (&tally.in_queue, class.in_queue),
-        ] {
+        for (durations, timing) in
+            [(&tally.in_database, class.in_database), (&tally.in_queue, class.in_queue)]
+        {
             assert_eq!(timing.count, durations.len() as u64, "durations");
             if self.durations_are_exact {
                 compare_durations(durations, timing);
@@ -479,11 +462,7 @@ fn compare_durations(durations: &[Duration], timing: Timing) {
         "variance {} is not {variance}",
         timing.variance_s2
     );
-    for (quantile, seen) in [
-        (0.50, timing.p50_s),
-        (0.95, timing.p95_s),
-        (0.99, timing.p99_s),
-    ] {
+    for (quantile, seen) in [(0.50, timing.p50_s), (0.95, timing.p95_s), (0.99, timing.p99_s)] {
         let rank = (1..=seconds.len()).find(|&rank| rank as f64 >= quantile * count);
         let expected = seconds[rank.expect("a quantile is at most 1") - 1];
         // Recorded in whole microseconds.

@@ -1,7 +1,8 @@
 //! Experiments: plan, run, record.
 //!
-//! [`load`] drives a database with a closed loop of clients and reports what it saw; [`demo`] is the
-//! main job end to end: a private server, the same load directly and through the proxy, a report.
+//! [`load`] drives a database with a closed loop of clients and reports what it saw; [`demo`] is
+//! the main job end to end: a private server, the same load directly and through the proxy, a
+//! report.
 //!
 //! Never here: what a transaction is (that is `workload`), how a server is started (`subject`), and
 //! what is printed on standard output (`cli`).

@@ -170,7 +170,10 @@ pub enum LoadError {
         reason: Refusal,
     },
     /// Some could connect, some could not.
-    #[error("only {connected} of {clients} clients could connect within {} s: {reason}", .timeout.as_secs())]
+    #[error(
+        "only {connected} of {clients} clients could connect within {} s: {reason}",
+        .timeout.as_secs()
+    )]
     NotAllConnected {
         /// Clients logged in.
         connected: usize,

@@ -254,7 +254,8 @@ impl Running {
         self.admin = None;
         for path in self.unix_paths.drain(..) {
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove the listening socket");
+                let path = path.display();
+                tracing::warn!(%path, %error, "cannot remove the listening socket");
             }
         }
     }

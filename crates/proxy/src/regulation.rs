@@ -220,14 +220,16 @@ impl ControlLoop {
             return;
         }
         let (shared, done) = (Arc::clone(&self.shared), Arc::clone(&self.looked_up));
-        let looked_up = std::thread::Builder::new().name("tidegate-names".into()).spawn(move || {
-            for server in shared.servers.iter().filter(|server| server.is_named()) {
-                if let Err(error) = server.resolve() {
-                    tracing::warn!(server = %server.address, %error, "name not found; keeping the last");
+        let looked_up =
+            std::thread::Builder::new().name("tidegate-names".into()).spawn(move || {
+                for server in shared.servers.iter().filter(|server| server.is_named()) {
+                    if let Err(error) = server.resolve() {
+                        let name = &server.address;
+                        tracing::warn!(%name, %error, "name not found; keeping the last address");
+                    }
                 }
-            }
-            done.store(true, Ordering::SeqCst);
-        });
+                done.store(true, Ordering::SeqCst);
+            });
         if let Err(error) = looked_up {
             tracing::warn!(%error, "cannot start a thread to look names up");
             self.looked_up.store(true, Ordering::SeqCst);

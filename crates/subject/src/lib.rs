@@ -1,7 +1,8 @@
 //! The databases under test: start, stop, connect, inspect.
 //!
-//! [`postgres`] runs a private PostgreSQL server; [`client`] speaks to any; [`process`] guards other
-//! programs an experiment starts, such as a proxy. Whatever is started here is stopped when its
+//! [`postgres`] runs a private PostgreSQL server; [`client`] speaks to any; [`process`] guards
+//! other programs an experiment starts, such as a proxy. Whatever is started here is stopped when
+//! its
 //! handle is dropped, also when the owner panics, and always by its own process id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).

@@ -106,7 +106,10 @@ pub enum PostgresError {
     #[error("PostgreSQL ended while starting; the end of its log:\n{0}")]
     Ended(String),
     /// The server did not accept connections in time.
-    #[error("PostgreSQL accepted no connection within {} s ({reason}); the end of its log:\n{log}", START_BOUND.as_secs())]
+    #[error(
+        "PostgreSQL accepted no connection within {} s ({reason}); the end of its log:\n{log}",
+        START_BOUND.as_secs()
+    )]
     NotReady {
         /// What the last attempt to connect met.
         reason: ClientError,
@@ -142,13 +145,7 @@ impl Postgres {
         let directory = installation.make_directory()?;
         installation.initdb(directory.path(), &options)?;
         let (process, port) = installation.start_on_free_port(directory.path(), &options)?;
-        Ok(Postgres {
-            process,
-            directory,
-            installation,
-            options,
-            port,
-        })
+        Ok(Postgres { process, directory, installation, options, port })
     }
 
     /// The TCP port on 127.0.0.1, the same for as long as this handle lives.
@@ -219,8 +216,7 @@ impl Postgres {
     pub fn restart(&mut self) -> Result<(), PostgresError> {
         self.shut_down()?;
         self.process =
-            self.installation
-                .start_server(self.directory.path(), &self.options, self.port)?;
+            self.installation.start_server(self.directory.path(), &self.options, self.port)?;
         Ok(())
     }
 
@@ -231,9 +227,7 @@ impl Postgres {
     pub fn stop(mut self) -> Result<(), PostgresError> {
         self.shut_down()?;
         let path = self.directory.path().to_owned();
-        self.directory
-            .close()
-            .map_err(|source| PostgresError::Directory { path, source })
+        self.directory.close().map_err(|source| PostgresError::Directory { path, source })
     }
 
     fn shut_down(&mut self) -> Result<(), PostgresError> {

@@ -74,15 +74,8 @@ impl Process {
         let child = command
             .process_group(0)
             .spawn()
-            .map_err(|source| ProcessError::Start {
-                name: name.to_owned(),
-                source,
-            })?;
-        Ok(Process {
-            name: name.to_owned(),
-            child,
-            stop_signals: &[Signal::TERM],
-        })
+            .map_err(|source| ProcessError::Start { name: name.to_owned(), source })?;
+        Ok(Process { name: name.to_owned(), child, stop_signals: &[Signal::TERM] })
     }
 
     /// The same process, stopped by `signals` from polite to harsh instead of by SIGTERM.
@@ -103,10 +96,9 @@ impl Process {
     /// # Errors
     /// The system cannot tell.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
-        self.child.try_wait().map_err(|source| ProcessError::Watch {
-            name: self.name.clone(),
-            source,
-        })
+        self.child
+            .try_wait()
+            .map_err(|source| ProcessError::Watch { name: self.name.clone(), source })
     }
 
     /// Waits until the process accepts TCP connections on `address`.
@@ -129,11 +121,7 @@ impl Process {
             }
             std::thread::sleep(POLL);
         }
-        Err(ProcessError::NotReady {
-            name: self.name.clone(),
-            address,
-            bound,
-        })
+        Err(ProcessError::NotReady { name: self.name.clone(), address, bound })
     }
 
     /// CPU seconds used so far by all threads of the process, in user and system mode.
@@ -141,10 +129,7 @@ impl Process {
     /// # Errors
     /// The process is gone, or `/proc` is not there.
     pub fn cpu_seconds(&self) -> Result<f64, ProcessError> {
-        let watch = |source| ProcessError::Watch {
-            name: self.name.clone(),
-            source,
-        };
+        let watch = |source| ProcessError::Watch { name: self.name.clone(), source };
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).map_err(watch)?;
         let ticks = cpu_ticks(&stat).ok_or_else(|| watch(io::ErrorKind::InvalidData.into()))?;
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
@@ -170,10 +155,7 @@ impl Process {
             }
         }
         self.signal(Signal::KILL);
-        self.child.wait().map_err(|source| ProcessError::Watch {
-            name: self.name.clone(),
-            source,
-        })
+        self.child.wait().map_err(|source| ProcessError::Watch { name: self.name.clone(), source })
     }
 
     /// Signals the child unless it was already waited for, when its id may be another's.
@@ -243,9 +225,7 @@ mod tests {
         assert!(matches!(error, ProcessError::Ended { .. }), "{error}");
 
         let mut slow = Process::start("sleep", Command::new("sleep").arg("60")).unwrap();
-        let error = slow
-            .wait_for_port(closed, Duration::from_millis(30))
-            .unwrap_err();
+        let error = slow.wait_for_port(closed, Duration::from_millis(30)).unwrap_err();
         assert!(matches!(error, ProcessError::NotReady { .. }), "{error}");
     }
 

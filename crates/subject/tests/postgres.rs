@@ -7,10 +7,7 @@ use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::postgres::{Authentication, Options, Postgres, PostgresError};
 
 fn options(authentication: Authentication) -> Options {
-    Options {
-        settings: vec![("fsync".into(), "off".into())],
-        authentication,
-    }
+    Options { settings: vec![("fsync".into(), "off".into())], authentication }
 }
 
 /// What must be gone once a server is.
@@ -83,10 +80,9 @@ fn a_panic_stops_the_server_and_removes_its_directory() {
 #[test]
 fn passwords_are_asked_for_and_checked() {
     let password = "s:e/c@r%t";
-    for authentication in [
-        Authentication::Md5(password.into()),
-        Authentication::ScramSha256(password.into()),
-    ] {
+    for authentication in
+        [Authentication::Md5(password.into()), Authentication::ScramSha256(password.into())]
+    {
         let server = Postgres::start(options(authentication)).unwrap();
         let mut client = server.connect().unwrap();
         assert_eq!(client.value("SELECT current_user").unwrap(), "postgres");
@@ -105,9 +101,7 @@ fn passwords_are_asked_for_and_checked() {
 #[test]
 fn a_bad_setting_is_reported_with_the_servers_own_words() {
     let mut options = options(Authentication::Trust);
-    options
-        .settings
-        .push(("no_such_setting".into(), "1".into()));
+    options.settings.push(("no_such_setting".into(), "1".into()));
     let error = Postgres::start(options).unwrap_err();
     assert!(matches!(error, PostgresError::Ended(_)), "{error}");
     assert!(error.to_string().contains("no_such_setting"), "{error}");

@@ -47,12 +47,8 @@ pub fn authentication(payload: &[u8]) -> Result<Authentication<'_>, Malformed> {
     Ok(match cursor.int32("method")? {
         OK => Authentication::Ok,
         CLEARTEXT_PASSWORD => Authentication::CleartextPassword,
-        MD5_PASSWORD => Authentication::Md5Password {
-            salt: cursor.array("salt")?,
-        },
-        SASL => Authentication::Sasl {
-            mechanisms: cursor.rest(),
-        },
+        MD5_PASSWORD => Authentication::Md5Password { salt: cursor.array("salt")? },
+        SASL => Authentication::Sasl { mechanisms: cursor.rest() },
         SASL_CONTINUE => Authentication::SaslContinue(cursor.rest()),
         SASL_FINAL => Authentication::SaslFinal(cursor.rest()),
         other => Authentication::Unsupported(other),
@@ -62,9 +58,7 @@ pub fn authentication(payload: &[u8]) -> Result<Authentication<'_>, Malformed> {
 /// Whether a zero-separated list of mechanisms holds `mechanism`.
 #[must_use]
 pub fn offers(mechanisms: &[u8], mechanism: &str) -> bool {
-    mechanisms
-        .split(|&byte| byte == 0)
-        .any(|name| name == mechanism.as_bytes())
+    mechanisms.split(|&byte| byte == 0).any(|name| name == mechanism.as_bytes())
 }
 
 fn encode(out: &mut Vec<u8>, method: i32, data: &[u8]) {

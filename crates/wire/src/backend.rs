@@ -129,9 +129,7 @@ pub fn command_complete(payload: &[u8]) -> Result<&[u8], Malformed> {
 pub fn data_row(payload: &[u8]) -> Result<impl Iterator<Item = Option<&[u8]>>, Malformed> {
     let mut cursor = Cursor::new("DataRow", payload);
     let columns = cursor.uint16("number of columns")?;
-    Ok((0..columns)
-        .map_while(move |_| cursor.counted("column").ok())
-        .fuse())
+    Ok((0..columns).map_while(move |_| cursor.counted("column").ok()).fuse())
 }
 
 /// Appends a `ReadyForQuery`.

@@ -21,10 +21,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(message: &'static str, payload: &'a [u8]) -> Self {
-        Cursor {
-            message,
-            rest: payload,
-        }
+        Cursor { message, rest: payload }
     }
 
     pub(crate) fn rest(&self) -> &'a [u8] {
@@ -32,10 +29,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn fail<T>(&self, field: &'static str) -> Result<T, Malformed> {
-        Err(Malformed {
-            message: self.message,
-            field,
-        })
+        Err(Malformed { message: self.message, field })
     }
 
     pub(crate) fn bytes(
@@ -91,11 +85,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether all was taken.
     pub(crate) fn end(&self, field: &'static str) -> Result<(), Malformed> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            self.fail(field)
-        }
+        if self.rest.is_empty() { Ok(()) } else { self.fail(field) }
     }
 
     /// A zero-terminated string, without its terminator. The protocol does not promise UTF-8.

@@ -52,12 +52,7 @@ pub fn encode_error(out: &mut Vec<u8>, severity: Severity, code: SqlState<'_>, m
         Severity::Fatal => "FATAL",
     };
     frame::message(out, backend::tag::ERROR, |out| {
-        for (field, text) in [
-            (b'S', severity),
-            (b'V', severity),
-            (b'C', code.0),
-            (b'M', message),
-        ] {
+        for (field, text) in [(b'S', severity), (b'V', severity), (b'C', code.0), (b'M', message)] {
             out.push(field);
             frame::string(out, text.as_bytes());
         }

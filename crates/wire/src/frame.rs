@@ -20,7 +20,10 @@ pub struct Frame {
 
 /// A header that cannot begin a message.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("message type {tag:#04x} announces a length of {length} bytes, outside 4..={}", MESSAGE_LEN_MAX - 1)]
+#[error(
+    "message type {tag:#04x} announces a length of {length} bytes, outside 4..={max}",
+    max = MESSAGE_LEN_MAX - 1
+)]
 pub struct FrameError {
     /// The type byte.
     pub tag: u8,
@@ -66,10 +69,7 @@ pub(crate) fn untagged(out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
 
 /// Appends a zero-terminated string. A zero inside would end it early, so the rest is left out.
 pub(crate) fn string(out: &mut Vec<u8>, text: &[u8]) {
-    let end = text
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(text.len());
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     out.extend_from_slice(&text[..end]);
     out.push(0);
 }

@@ -107,10 +107,7 @@ impl BindNames<'_> {
 pub fn bind_names(payload: &[u8]) -> Result<BindNames<'_>, Malformed> {
     let mut cursor = Cursor::new("Bind", payload);
     let portal = cursor.string("portal name")?;
-    Ok(BindNames {
-        portal,
-        statement: cursor.string("statement name")?,
-    })
+    Ok(BindNames { portal, statement: cursor.string("statement name")? })
 }
 
 /// Reads a Describe or Close payload.

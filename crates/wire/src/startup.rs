@@ -62,10 +62,7 @@ impl<'a> Startup<'a> {
     /// The value of the last parameter named `name`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a [u8]> {
-        self.parameters()
-            .filter(|(key, _)| *key == name.as_bytes())
-            .last()
-            .map(|(_, value)| value)
+        self.parameters().filter(|(key, _)| *key == name.as_bytes()).last().map(|(_, value)| value)
     }
 }
 
@@ -127,10 +124,7 @@ fn startup(protocol: u32, parameters: &[u8]) -> Result<Startup<'_>, Malformed> {
         cursor.string("parameter value")?;
     }
     cursor.end("final zero")?;
-    Ok(Startup {
-        protocol,
-        parameters,
-    })
+    Ok(Startup { protocol, parameters })
 }
 
 /// Appends a `StartupMessage` for protocol 3.0.

@@ -29,11 +29,7 @@ impl Capture {
             let path = directory().join(format!("{name}.{side}"));
             fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
         };
-        Capture {
-            name: name.to_owned(),
-            frontend: read("frontend"),
-            backend: read("backend"),
-        }
+        Capture { name: name.to_owned(), frontend: read("frontend"), backend: read("backend") }
     }
 
     /// The first packets, the client's messages and the server's messages.
@@ -54,12 +50,7 @@ impl Capture {
         }
         let (client, client_rest) = walk(client);
         let (server, server_rest) = walk(server);
-        assert_eq!(
-            (client_rest.len(), server_rest.len()),
-            (0, 0),
-            "{}: bytes left",
-            self.name
-        );
+        assert_eq!((client_rest.len(), server_rest.len()), (0, 0), "{}: bytes left", self.name);
         (first, client, server)
     }
 
@@ -97,10 +88,7 @@ fn captures() -> impl Iterator<Item = Capture> {
 }
 
 fn payloads<'a>(messages: &[Message<'a>], wanted: u8) -> impl Iterator<Item = &'a [u8]> {
-    messages
-        .iter()
-        .filter(move |(tag, _)| *tag == wanted)
-        .map(|(_, payload)| *payload)
+    messages.iter().filter(move |(tag, _)| *tag == wanted).map(|(_, payload)| *payload)
 }
 
 /// A message as our encoder writes it.
@@ -185,9 +173,7 @@ fn check_server(name: &str, (kind, payload): Message<'_>) {
             return;
         }
         tag::ERROR | tag::NOTICE => {
-            let read: usize = error_response::fields(payload)
-                .map(|(_, text)| text.len() + 2)
-                .sum();
+            let read: usize = error_response::fields(payload).map(|(_, text)| text.len() + 2).sum();
             assert_eq!(read + 1, payload.len(), "{name}");
             assert_eq!(error_response::field(payload, b'C').len(), 5, "{name}");
             return;
@@ -229,10 +215,7 @@ fn every_byte_belongs_to_a_message_that_its_parser_reads() {
     }
     // The recordings hold every type but the ones of replication.
     assert_eq!(client_types, b"BCDEFHPQSXcdfp".iter().copied().collect());
-    assert_eq!(
-        server_types,
-        b"123ACDEGHIKNRSTVZcdnstv".iter().copied().collect()
-    );
+    assert_eq!(server_types, b"123ACDEGHIKNRSTVZcdnstv".iter().copied().collect());
 }
 
 #[test]
@@ -244,19 +227,11 @@ fn start_ups_are_read_and_written_as_the_clients_wrote_them() {
             continue;
         };
         let user = startup.parameter("user").unwrap();
-        assert!(
-            user == b"postgres" || user.ends_with(b"_user"),
-            "{}",
-            capture.name
-        );
+        assert!(user == b"postgres" || user.ends_with(b"_user"), "{}", capture.name);
         if startup.protocol == startup::PROTOCOL_3_0 {
             let again = encoded(|out| startup::encode_startup(out, startup.parameters()));
             let skipped = 8 * (first.len() - 1);
-            assert!(
-                capture.frontend[skipped..].starts_with(&again),
-                "{}",
-                capture.name
-            );
+            assert!(capture.frontend[skipped..].starts_with(&again), "{}", capture.name);
         }
     }
     // psql asks for TLS first unless it is told not to.
@@ -267,15 +242,9 @@ fn start_ups_are_read_and_written_as_the_clients_wrote_them() {
 #[test]
 fn a_cancel_request_is_read() {
     let capture = Capture::load("cancel");
-    let key = CancelKey {
-        process_id: 1,
-        secret: 2,
-    };
+    let key = CancelKey { process_id: 1, secret: 2 };
     assert_eq!(capture.read().0, [FirstPacket::Cancel(key)]);
-    assert_eq!(
-        encoded(|out| startup::encode_cancel(out, key)),
-        capture.frontend
-    );
+    assert_eq!(encoded(|out| startup::encode_cancel(out, key)), capture.frontend);
 }
 
 #[test]
@@ -314,10 +283,7 @@ fn md5_and_clear_text_passwords() {
     let (_, client, server) = capture.read();
     let request = authentication::authentication(server[0].1);
     assert_eq!(request, Ok(Authentication::CleartextPassword));
-    assert_eq!(
-        authentication::password(client[0].1),
-        Ok(&b"correct horse"[..])
-    );
+    assert_eq!(authentication::password(client[0].1), Ok(&b"correct horse"[..]));
 }
 
 #[test]
@@ -336,10 +302,7 @@ fn scram_exchange() {
     else {
         panic!("another exchange: {requests:?}");
     };
-    assert!(authentication::offers(
-        mechanisms,
-        authentication::SCRAM_SHA_256
-    ));
+    assert!(authentication::offers(mechanisms, authentication::SCRAM_SHA_256));
     assert!(!authentication::offers(mechanisms, "SCRAM-SHA-256-PLUS"));
     assert!(challenge.starts_with(b"r=") && outcome.starts_with(b"v="));
     let ours = encoded(|out| {
@@ -357,11 +320,7 @@ fn scram_exchange() {
         authentication::encode_sasl_initial_response(out, authentication::SCRAM_SHA_256, first);
         authentication::encode_sasl_response(out, client[1].1);
     });
-    let theirs = [
-        message(client[0].0, client[0].1),
-        message(client[1].0, client[1].1),
-    ]
-    .concat();
+    let theirs = [message(client[0].0, client[0].1), message(client[1].0, client[1].1)].concat();
     assert_eq!(ours, theirs);
 }
 
@@ -371,19 +330,13 @@ fn transaction_statuses_follow_the_session() {
     let simple = Capture::load("simple").statuses();
     assert_eq!(simple, [Idle, Idle, Idle, Idle, InBlock, InBlock, Idle]);
     let errors = Capture::load("errors_and_notices").statuses();
-    assert_eq!(
-        errors,
-        [
-            Idle, Idle, InBlock, Failed, Failed, Idle, Idle, Idle, Idle, Idle
-        ]
-    );
-    // Three transactions of four statements. In the mode `prepared` each statement is first prepared
+    assert_eq!(errors, [Idle, Idle, InBlock, Failed, Failed, Idle, Idle, Idle, Idle, Idle]);
+    // Three transactions of four statements. In the mode `prepared` each statement is first
+    // prepared
     // in a batch of its own, so the first transaction reports itself open thrice more.
     for (mode, first) in [("simple", 3), ("extended", 3), ("prepared", 6)] {
         let statuses = Capture::load(&format!("pgbench_{mode}")).statuses();
-        let blocks = statuses
-            .split(|status| *status == Idle)
-            .filter(|block| !block.is_empty());
+        let blocks = statuses.split(|status| *status == Idle).filter(|block| !block.is_empty());
         let expected = [first, 3, 3].map(|len| vec![InBlock; len]);
         assert_eq!(blocks.collect::<Vec<_>>(), expected, "{mode}");
     }
@@ -409,15 +362,10 @@ fn copy_in_both_directions() {
     let capture = Capture::load("copy_in");
     let (_, client, server) = capture.read();
     assert!(
-        payloads(&client, tag::COPY_DATA)
-            .collect::<Vec<_>>()
-            .concat()
-            .starts_with(b"3\tthree")
+        payloads(&client, tag::COPY_DATA).collect::<Vec<_>>().concat().starts_with(b"3\tthree")
     );
     assert_eq!(payloads(&client, tag::COPY_DONE).count(), 1);
-    let complete = payloads(&server, backend::tag::COMMAND_COMPLETE)
-        .next()
-        .unwrap();
+    let complete = payloads(&server, backend::tag::COMMAND_COMPLETE).next().unwrap();
     assert_eq!(backend::command_complete(complete), Ok(&b"COPY 2"[..]));
     let capture = Capture::load("copy_out");
     let (_, _, server) = capture.read();
@@ -430,26 +378,16 @@ fn pipelined_batches_keep_their_order() {
     let capture = Capture::load("pipelined");
     let (_, client, server) = capture.read();
     let answers = capture.server_tags();
-    let start = answers
-        .iter()
-        .position(|tag| *tag == backend::tag::READY_FOR_QUERY)
-        .unwrap();
+    let start = answers.iter().position(|tag| *tag == backend::tag::READY_FOR_QUERY).unwrap();
     assert_eq!(&answers[start + 1..], b"1tT2TDDsDDs3Z1tnZEZ3Z");
-    let closed: Vec<_> = payloads(&client, tag::CLOSE)
-        .map(|payload| frontend::target(payload).unwrap())
-        .collect();
-    assert_eq!(
-        closed,
-        [(Target::Portal, &b"p"[..]), (Target::Statement, &b"s"[..])]
-    );
+    let closed: Vec<_> =
+        payloads(&client, tag::CLOSE).map(|payload| frontend::target(payload).unwrap()).collect();
+    assert_eq!(closed, [(Target::Portal, &b"p"[..]), (Target::Statement, &b"s"[..])]);
     let rows = payloads(&server, backend::tag::DATA_ROW).map(|row| {
         let columns = backend::data_row(row).unwrap();
         columns
             .map(|column| String::from_utf8(column.unwrap().to_vec()).unwrap())
             .collect::<Vec<_>>()
     });
-    assert_eq!(
-        rows.collect::<Vec<_>>(),
-        [["1", "ab1"], ["2", "ab2"], ["3", "ab3"], ["4", "ab4"]]
-    );
+    assert_eq!(rows.collect::<Vec<_>>(), [["1", "ab1"], ["2", "ab2"], ["3", "ab3"], ["4", "ab4"]]);
 }

@@ -18,9 +18,7 @@ impl Draw {
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut seeds = Draw { state: seed };
         let base = seeds.next();
-        Draw {
-            state: mix(base ^ mix(stream.wrapping_add(GOLDEN_GAMMA))),
-        }
+        Draw { state: mix(base ^ mix(stream.wrapping_add(GOLDEN_GAMMA))) }
     }
 
     fn next(&mut self) -> u64 {
@@ -66,15 +64,10 @@ mod tests {
             counts[usize::try_from(value + 5).unwrap()] += 1;
         }
         // 10,000 expected; six standard deviations of a binomial are 570.
-        assert!(
-            counts.iter().all(|count| count.abs_diff(10_000) < 570),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 570), "{counts:?}");
         assert_eq!(draw.between(7, 7), 7);
         assert_eq!(draw.between(7, 6), 7);
-        let whole: Vec<i32> = (0..1000)
-            .map(|_| draw.between(i32::MIN, i32::MAX))
-            .collect();
+        let whole: Vec<i32> = (0..1000).map(|_| draw.between(i32::MIN, i32::MAX)).collect();
         let negative = whole.iter().filter(|&&value| value < 0).count();
         assert!((400..600).contains(&negative), "{negative}");
     }

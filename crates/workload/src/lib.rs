@@ -1,7 +1,8 @@
 //! What clients do: transactions as statements, no driver code.
 //!
-//! A [`Workload`] draws transactions from a seeded [`Draw`]; a [`Transaction`] writes its statements
-//! one after the other as SQL text into a buffer the driver reuses. Each statement is a round trip
+//! A [`Workload`] draws transactions from a seeded [`Draw`]; a [`Transaction`] writes its
+//! statements one after the other as SQL text into a buffer the driver reuses. Each statement is a
+//! round trip
 //! of the simple query protocol, as with `pgbench -M simple`.
 //!
 //! Never here: sockets, clocks, threads. [`pgbench`] holds the tables and how to check them.

@@ -43,11 +43,8 @@ impl Scale {
 /// transaction.
 #[must_use]
 pub fn load_statements(scale: Scale) -> Vec<String> {
-    let (branches, tellers, accounts) = (
-        scale.last(BRANCHES),
-        scale.last(TELLERS),
-        scale.last(ACCOUNTS),
-    );
+    let (branches, tellers, accounts) =
+        (scale.last(BRANCHES), scale.last(TELLERS), scale.last(ACCOUNTS));
     vec![
         "DROP TABLE IF EXISTS \
          pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers"
@@ -74,7 +71,8 @@ pub fn load_statements(scale: Scale) -> Vec<String> {
         ),
         format!(
             "INSERT INTO pgbench_accounts (aid, bid, abalance, filler) \
-             SELECT aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' FROM generate_series(1, {accounts}) AS aid"
+             SELECT aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' \
+             FROM generate_series(1, {accounts}) AS aid"
         ),
         "VACUUM ANALYZE pgbench_branches".to_owned(),
         "VACUUM ANALYZE pgbench_tellers".to_owned(),
@@ -88,11 +86,8 @@ pub fn load_statements(scale: Scale) -> Vec<String> {
 
 /// Statements that give two runs on the same tables the same start: dead versions of the hot rows
 /// gone, and no checkpoint left over from the run before. Each is to be run on its own.
-pub const LEVEL_STATEMENTS: [&str; 3] = [
-    "VACUUM pgbench_branches",
-    "VACUUM pgbench_tellers",
-    "CHECKPOINT",
-];
+pub const LEVEL_STATEMENTS: [&str; 3] =
+    ["VACUUM pgbench_branches", "VACUUM pgbench_tellers", "CHECKPOINT"];
 
 /// A query whose one row holds the sums that [`Sums::read`] takes.
 pub const SUMS_QUERY: &str = "\
@@ -137,18 +132,13 @@ impl Sums {
     /// Whether all four sums are equal, so that no transaction was applied in part.
     #[must_use]
     pub fn consistent(&self) -> bool {
-        [self.tellers, self.branches, self.history]
-            .iter()
-            .all(|&sum| sum == self.accounts)
+        [self.tellers, self.branches, self.history].iter().all(|&sum| sum == self.accounts)
     }
 }
 
 /// Appends pgbench's select by primary key, which both workloads run.
 pub(crate) fn write_select(account: i32, out: &mut Vec<u8>) {
-    append(
-        out,
-        format_args!("SELECT abalance FROM pgbench_accounts WHERE aid = {account};"),
-    );
+    append(out, format_args!("SELECT abalance FROM pgbench_accounts WHERE aid = {account};"));
 }
 
 #[cfg(test)]

@@ -16,9 +16,7 @@ impl PointSelect {
     /// Draws the account.
     #[must_use]
     pub fn draw(scale: Scale, draw: &mut Draw) -> Self {
-        PointSelect {
-            account: draw.between(1, scale.last(ACCOUNTS)),
-        }
+        PointSelect { account: draw.between(1, scale.last(ACCOUNTS)) }
     }
 
     /// Appends the statement's text.

@@ -36,12 +36,7 @@ impl Tpcb {
 
     /// Appends the text of statement `index` of [`STATEMENTS`]; nothing beyond the last.
     pub fn write_statement(&self, index: usize, out: &mut Vec<u8>) {
-        let Tpcb {
-            account,
-            branch,
-            teller,
-            delta,
-        } = self;
+        let Tpcb { account, branch, teller, delta } = self;
         match index {
             0 => out.extend_from_slice(b"BEGIN;"),
             1 => append(
@@ -85,12 +80,7 @@ mod tests {
 
     #[test]
     fn the_statements_are_pgbenchs() {
-        let transaction = Tpcb {
-            account: 42,
-            branch: 1,
-            teller: 7,
-            delta: -300,
-        };
+        let transaction = Tpcb { account: 42, branch: 1, teller: 7, delta: -300 };
         let statements: Vec<String> = (0..=STATEMENTS)
             .map(|index| {
                 let mut text = Vec::new();

@@ -19,14 +19,8 @@ fn flags_go_before_the_file() {
     let flags = ["--control", "fixed:3", "--admin-listen", "127.0.0.1:0"];
     let mut proxy = Proxy::start(&[&file[..], &flags[..]].concat());
     assert_ne!(proxy.address("listening on "), "127.0.0.1:1");
-    let page = get(
-        &proxy.address("metrics on http://").replace("/metrics", ""),
-        "/metrics",
-    );
-    assert!(
-        page.contains("\ntidegate_limit{server=\"127.0.0.1:1\"} 3\n"),
-        "{page}"
-    );
+    let page = get(&proxy.address("metrics on http://").replace("/metrics", ""), "/metrics");
+    assert!(page.contains("\ntidegate_limit{server=\"127.0.0.1:1\"} 3\n"), "{page}");
 }
 
 #[test]
@@ -39,10 +33,7 @@ fn a_proxy_says_where_it_listens_and_ends_well_on_a_signal() {
         let (status, log) = proxy.end();
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(log.contains("shutting down"), "{log}");
-        assert!(
-            TcpStream::connect(&address).is_err(),
-            "the port is free again"
-        );
+        assert!(TcpStream::connect(&address).is_err(), "the port is free again");
     }
 }
 

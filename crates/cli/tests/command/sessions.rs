@@ -11,23 +11,14 @@ use crate::support::{Proxy, get, metric, text, wait_until};
 const ADMIN: [&str; 2] = ["--admin-listen", "127.0.0.1:0"];
 
 fn server(authentication: Authentication) -> Postgres {
-    Postgres::start(Options {
-        authentication,
-        ..Options::default()
-    })
-    .unwrap()
+    Postgres::start(Options { authentication, ..Options::default() }).unwrap()
 }
 
 /// psql from PATH or from where Debian's packages put it.
 fn psql_program() -> PathBuf {
-    let versions = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut programs = versions.map(|version| version.path().join("bin/psql"));
-    programs
-        .find(|program| program.is_file())
-        .unwrap_or_else(|| "psql".into())
+    programs.find(|program| program.is_file()).unwrap_or_else(|| "psql".into())
 }
 
 /// psql about to run `sql` as `user` through the proxy at `address`.
@@ -35,9 +26,7 @@ fn psql(address: &str, user: &str, password: &str, sql: &str) -> Command {
     let (host, port) = address.rsplit_once(':').unwrap();
     let mut command = Command::new(psql_program());
     command
-        .args([
-            "-X", "-A", "-t", "-h", host, "-p", port, "-U", user, "-d", "postgres", "-c", sql,
-        ])
+        .args(["-X", "-A", "-t", "-h", host, "-p", port, "-U", user, "-d", "postgres", "-c", sql])
         .env("PGPASSWORD", password)
         .env("PGCONNECT_TIMEOUT", "20")
         .stdin(Stdio::null());
@@ -55,11 +44,7 @@ fn proxy_at_work(server: &Postgres) -> (Proxy, String, String) {
 fn sleeper(address: &str, admin: &str, seconds: &str) -> Child {
     let sql = format!("SELECT pg_sleep({seconds})");
     let mut command = psql(address, "postgres", "", &sql);
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it runs", || metric(admin, "tidegate_permits_out") == "1");
     child
 }
@@ -75,9 +60,7 @@ fn every_secret_lets_its_user_in_by_the_methods_it_fits() {
              CREATE ROLE hashed PASSWORD 'secret'"
         );
         client.query(&role).unwrap();
-        client
-            .value("SELECT rolpassword FROM pg_authid WHERE rolname = 'hashed'")
-            .unwrap()
+        client.value("SELECT rolpassword FROM pg_authid WHERE rolname = 'hashed'").unwrap()
     };
     // PostgreSQL hashes the name along with an MD5 password, so all users here have one name.
     let secrets = [
@@ -95,9 +78,7 @@ fn every_secret_lets_its_user_in_by_the_methods_it_fits() {
             let mut proxy = Proxy::start(&[&["--upstream", &upstream], &users[..]].concat());
             let proxy_address = proxy.address("listening on ");
             let log_in = |user: &str, password: &str| -> Output {
-                psql(&proxy_address, user, password, "SELECT 42")
-                    .output()
-                    .unwrap()
+                psql(&proxy_address, user, password, "SELECT 42").output().unwrap()
             };
             let right = log_in("hashed", "secret");
             assert_eq!(
@@ -110,10 +91,7 @@ fn every_secret_lets_its_user_in_by_the_methods_it_fits() {
                 let wrong = log_in(user, password);
                 let error = text(&wrong.stderr);
                 let expected = format!("password authentication failed for user \"{user}\"");
-                assert!(
-                    !wrong.status.success() && error.contains(&expected),
-                    "{error}"
-                );
+                assert!(!wrong.status.success() && error.contains(&expected), "{error}");
             }
         }
     }
@@ -143,9 +121,5 @@ fn a_second_signal_ends_the_grace_time() {
     let (status, log) = proxy.end();
     assert_eq!(status.code(), Some(0), "{log}");
     let output = sleeper.wait_with_output().unwrap();
-    assert!(
-        text(&output.stderr).contains("shutting down"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).contains("shutting down"), "{}", text(&output.stderr));
 }

@@ -42,27 +42,18 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn start(arguments: &[&str]) -> Proxy {
         let mut command = tidegate(&["proxy", "--listen", "127.0.0.1:0"]);
-        command
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = child.stderr.take().unwrap();
-        Proxy {
-            child,
-            stdout,
-            stderr,
-        }
+        Proxy { child, stdout, stderr }
     }
 
     /// The address in the next line of standard output, which begins with `label`.
     pub(crate) fn address(&mut self, label: &str) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        let address = line
-            .strip_prefix(label)
-            .unwrap_or_else(|| panic!("{line:?}"));
+        let address = line.strip_prefix(label).unwrap_or_else(|| panic!("{line:?}"));
         address.trim().to_owned()
     }
 
@@ -108,10 +99,7 @@ pub(crate) fn get(address: &str, path: &str) -> String {
 pub(crate) fn metric(admin: &str, name: &str) -> String {
     let page = get(admin, "/metrics");
     let is_it = |line: &&str| line.split(['{', ' ']).next() == Some(name);
-    let line = page
-        .lines()
-        .find(is_it)
-        .unwrap_or_else(|| panic!("no {name}: {page}"));
+    let line = page.lines().find(is_it).unwrap_or_else(|| panic!("no {name}: {page}"));
     line.rsplit_once(' ').unwrap().1.to_owned()
 }
 

@@ -13,10 +13,7 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
     let proxy = run(&["proxy", "--help"]);
     assert!(proxy.status.success());
     // Wrapping is a matter of the terminal.
-    let proxy = text(&proxy.stdout)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let proxy = text(&proxy.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     for word in [
         "Examples:",
         "tidegate proxy --upstream postgres://127.0.0.1:5432",
@@ -47,15 +44,9 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--admin-listen", "9432"], "127.0.0.1:9432"),
         (["--auth", "ldap"], "trust, md5 or scram-sha-256"),
         (["--auth", "md5"], "--users-file FILE"),
-        (
-            ["--users-file", "/nonexistent"],
-            "cannot read the user file /nonexistent",
-        ),
+        (["--users-file", "/nonexistent"], "cannot read the user file /nonexistent"),
         (["--listen", "0.0.0.0:0"], "--auth trust"),
-        (
-            ["--start-mpl", "2000"],
-            "between min_mpl = 1 and max_mpl = 1000",
-        ),
+        (["--start-mpl", "2000"], "between min_mpl = 1 and max_mpl = 1000"),
         (["--threads", "0"], "--threads"),
         (["--config", "x.toml"], "cannot be used with"),
         (["--log-level", "loud"], "--log-level"),
@@ -64,10 +55,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         assert!(error.contains(expected), "{flags:?}: {error}");
     }
     let error = refused(&["proxy"]);
-    assert!(
-        error.contains("--config <FILE>|--upstream <URL>"),
-        "{error}"
-    );
+    assert!(error.contains("--config <FILE>|--upstream <URL>"), "{error}");
     assert!(refused(&["proxy", "--upstream", "mysql://h"]).contains("begin with postgres://"));
     assert!(refused(&["load", "--url", "mysql://h"]).contains("bad connection URL"));
     assert!(refused(&["load", "--url", "postgres://a@h", "--scale", "0"]).contains("--scale"));
@@ -82,22 +70,13 @@ fn a_bad_configuration_file_is_named_with_the_line() {
     for (content, expected) in [
         ("", "there is no database"),
         ("\nthreads = 0\n", "line 2: threads = 0: "),
-        (
-            "[databases.shop]\nupstream = \"postgres://a:secret@h:x/d\"\n",
-            "line 2: upstream",
-        ),
-        (
-            "[databases.shop]\nupstream = \"postgres://h\"\nmdoe = 1\n",
-            "unknown field `mdoe`",
-        ),
+        ("[databases.shop]\nupstream = \"postgres://a:secret@h:x/d\"\n", "line 2: upstream"),
+        ("[databases.shop]\nupstream = \"postgres://h\"\nmdoe = 1\n", "unknown field `mdoe`"),
     ] {
         std::fs::write(&path, content).unwrap();
         let error = refused(&["proxy", "-c", file]);
         assert!(error.starts_with(&format!("error: {file}: ")), "{error}");
-        assert!(
-            error.contains(expected) && !error.contains("secret"),
-            "{error}"
-        );
+        assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     assert!(refused(&["proxy", "-c", "/nonexistent.toml"]).contains("No such file"));

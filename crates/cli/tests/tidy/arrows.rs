@@ -39,21 +39,14 @@ pub(crate) fn rooms(metadata: &Value) -> Vec<Room> {
 fn room(package: &Value) -> Room {
     let manifest = package["manifest_path"].as_str().unwrap_or_default();
     let directory = manifest.trim_end_matches("/Cargo.toml");
-    let mut room = Room {
-        name: last_part(directory),
-        ..Room::default()
-    };
+    let mut room = Room { name: last_part(directory), ..Room::default() };
     for dependency in package["dependencies"].as_array().into_iter().flatten() {
         // Only crates of the workspace are found by path.
         let Some(path) = dependency["path"].as_str() else {
             continue;
         };
         let tests_only = dependency["kind"].as_str() == Some("dev");
-        let uses = if tests_only {
-            &mut room.tests_use
-        } else {
-            &mut room.builds_on
-        };
+        let uses = if tests_only { &mut room.tests_use } else { &mut room.builds_on };
         uses.insert(last_part(path));
     }
     room
@@ -68,19 +61,12 @@ type Map = BTreeMap<String, (usize, BTreeSet<String>)>;
 
 /// Reads the lines of the block fenced as `arrows`; the error is the line that cannot be read.
 fn map(document: &str) -> Result<Map, Offence> {
-    let lines = document
-        .lines()
-        .zip(1..)
-        .skip_while(|(line, _)| *line != "```arrows")
-        .skip(1);
+    let lines = document.lines().zip(1..).skip_while(|(line, _)| *line != "```arrows").skip(1);
     let mut map = Map::new();
     for (text, line) in lines.take_while(|(line, _)| *line != "```") {
         let sides = text.split_once("->");
         let (left, right) = sides.ok_or_else(|| at(line, format!("not an arrow: `{text}`")))?;
-        let right = right
-            .split(',')
-            .map(|room| room.trim().to_owned())
-            .collect();
+        let right = right.split(',').map(|room| room.trim().to_owned()).collect();
         if map.insert(left.trim().to_owned(), (line, right)).is_some() {
             return Err(at(line, format!("second line for `{}`", left.trim())));
         }
@@ -106,10 +92,7 @@ pub(crate) fn offences(document: &str, rooms: &[Room]) -> Vec<Offence> {
     let mut found = Vec::new();
     for (left, (line, right)) in &map {
         for forbidden in right.intersection(&nobody_uses.1) {
-            found.push(at(
-                *line,
-                format!("{left} -> {forbidden}, but nothing -> {forbidden}"),
-            ));
+            found.push(at(*line, format!("{left} -> {forbidden}, but nothing -> {forbidden}")));
         }
         if !rooms.iter().any(|room| room.name == *left) {
             found.push(at(*line, format!("there is no room `{left}`")));
@@ -121,10 +104,7 @@ pub(crate) fn offences(document: &str, rooms: &[Room]) -> Vec<Offence> {
                 found.extend(undocumented(room, right, &tests_may_use, &nobody_uses.1));
                 found.extend(unbuilt(room, right).into_iter().map(|what| at(*line, what)));
             }
-            None => found.push(at(
-                1,
-                format!("no arrow starts at the room `{}`", room.name),
-            )),
+            None => found.push(at(1, format!("no arrow starts at the room `{}`", room.name))),
         }
     }
     found
@@ -141,10 +121,7 @@ fn undocumented(
         right.contains(to) || (right.contains("everything") && !nobody_uses.contains(to))
     };
     let built = room.builds_on.iter().filter(|to| !allowed(to));
-    let tested = room
-        .tests_use
-        .iter()
-        .filter(|to| !allowed(to) && !tests_may_use.contains(*to));
+    let tested = room.tests_use.iter().filter(|to| !allowed(to) && !tests_may_use.contains(*to));
     let manifest = format!("crates/{}/Cargo.toml", room.name);
     built
         .chain(tested)
@@ -189,31 +166,18 @@ mod samples {
     }
 
     fn disagreements(map: &str, uses: &[(&str, &str, &str)]) -> Vec<String> {
-        offences(map, &workspace(uses))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        offences(map, &workspace(uses)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_true_map_has_no_offence() {
-        let uses = [
-            ("b", "a", ""),
-            ("c", "a", ""),
-            ("c", "b", "build"),
-            ("a", "b", "dev"),
-        ];
+        let uses = [("b", "a", ""), ("c", "a", ""), ("c", "b", "build"), ("a", "b", "dev")];
         assert_eq!(disagreements(MAP, &uses), [""; 0]);
     }
 
     #[test]
     fn an_arrow_against_the_map_offends() {
-        let uses = [
-            ("b", "a", ""),
-            ("a", "b", ""),
-            ("b", "c", "dev"),
-            ("c", "c", ""),
-        ];
+        let uses = [("b", "a", ""), ("a", "b", ""), ("b", "c", "dev"), ("c", "c", "")];
         let expected = [
             "crates/a/Cargo.toml:1: a -> b is not an arrow of ARCHITECTURE.md",
             "crates/b/Cargo.toml:1: b -> c is not an arrow of ARCHITECTURE.md",
@@ -242,26 +206,14 @@ mod samples {
     fn a_map_that_contradicts_itself_offends() {
         let map = MAP.replace("b -> a", "b -> a, c");
         let expected = "ARCHITECTURE.md:4: b -> c, but nothing -> c";
-        assert_eq!(
-            disagreements(&map, &[("b", "a", ""), ("b", "c", "")]),
-            [expected]
-        );
+        assert_eq!(disagreements(&map, &[("b", "a", ""), ("b", "c", "")]), [expected]);
     }
 
     #[test]
     fn an_unreadable_map_offends() {
         let one = |map: &str| disagreements(map, &[]).join("");
-        assert_eq!(
-            one("a -> b"),
-            "ARCHITECTURE.md:1: no block fenced as `arrows`"
-        );
-        assert_eq!(
-            one("```arrows\na b\n```"),
-            "ARCHITECTURE.md:2: not an arrow: `a b`"
-        );
-        assert_eq!(
-            one("```arrows\na -> b\na -> c\n```"),
-            "ARCHITECTURE.md:3: second line for `a`"
-        );
+        assert_eq!(one("a -> b"), "ARCHITECTURE.md:1: no block fenced as `arrows`");
+        assert_eq!(one("```arrows\na b\n```"), "ARCHITECTURE.md:2: not an arrow: `a b`");
+        assert_eq!(one("```arrows\na -> b\na -> c\n```"), "ARCHITECTURE.md:3: second line for `a`");
     }
 }

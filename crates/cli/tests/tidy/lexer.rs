@@ -6,11 +6,7 @@ use std::ops::Range;
 /// `source` with the text of comments and literals blanked; every newline stays where it was, so
 /// line numbers agree. Quotation marks are kept: an empty string stays `""`.
 pub(crate) fn code_only(source: &str) -> String {
-    let mut lexer = Lexer {
-        chars: source.chars().collect(),
-        at: 0,
-        out: String::new(),
-    };
+    let mut lexer = Lexer { chars: source.chars().collect(), at: 0, out: String::new() };
     while let Some(next) = lexer.peek(0) {
         match next {
             '/' if lexer.peek(1) == Some('/') => lexer.line_comment(),
@@ -41,8 +37,7 @@ impl Lexer {
     }
 
     fn blank(&mut self) {
-        self.out
-            .extend(self.peek(0).map(|c| if c == '\n' { '\n' } else { ' ' }));
+        self.out.extend(self.peek(0).map(|c| if c == '\n' { '\n' } else { ' ' }));
         self.at += 1;
     }
 
@@ -100,10 +95,7 @@ impl Lexer {
         if joined(before(1)) && !prefixed {
             return None;
         }
-        let hashes = self.chars[self.at + 1..]
-            .iter()
-            .take_while(|&&c| c == '#')
-            .count();
+        let hashes = self.chars[self.at + 1..].iter().take_while(|&&c| c == '#').count();
         (self.peek(1 + hashes) == Some('"')).then_some(hashes)
     }
 
@@ -132,13 +124,11 @@ pub(crate) fn is_word_char(c: char) -> bool {
 
 /// Byte offsets at which `word` stands alone, not inside a longer identifier.
 pub(crate) fn word_offsets<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |&at| {
-            let before = text[..at].chars().next_back();
-            let after = text[at + word.len()..].chars().next();
-            !before.is_some_and(is_word_char) && !after.is_some_and(is_word_char)
-        })
+    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(is_word_char) && !after.is_some_and(is_word_char)
+    })
 }
 
 /// The line, counted from 1, that holds the byte `offset` of `text`.
@@ -187,22 +177,11 @@ pub(crate) fn functions(code: &str) -> Vec<Function> {
     word_offsets(code, "fn")
         .filter_map(|at| {
             let rest = code[at + 2..].trim_start();
-            let name: String = rest
-                .chars()
-                .take_while(|&c| is_word_char(c) || c == '$')
-                .collect();
+            let name: String = rest.chars().take_while(|&c| is_word_char(c) || c == '$').collect();
             // Without a name it is a function pointer type.
-            let block = if name.is_empty() {
-                None
-            } else {
-                block_after(code, at)
-            }?;
+            let block = if name.is_empty() { None } else { block_after(code, at) }?;
             let line = line_of(code, at);
-            Some(Function {
-                name,
-                line,
-                length: line_of(code, block.end) - line + 1,
-            })
+            Some(Function { name, line, length: line_of(code, block.end) - line + 1 })
         })
         .collect()
 }
@@ -217,10 +196,7 @@ fn comments_and_literals_are_blanked_and_newlines_stay() {
         ("r#\"a \"{\"# b", "r#\"    \"# b"),
         ("br\"{\\\" b", "br\"  \" b"),
         ("bar\"{\" b", "bar\" \" b"),
-        (
-            "'{' 'a x: &'static str '\\'' '\\u{7d}'",
-            "' ' 'a x: &'static str '  ' '      '",
-        ),
+        ("'{' 'a x: &'static str '\\'' '\\u{7d}'", "' ' 'a x: &'static str '  ' '      '"),
         ("b'{' b\"{\" r#fn", "b' ' b\" \" r#fn"),
         ("\"open", "\"    "),
         ("/* open", "       "),
@@ -232,10 +208,7 @@ fn comments_and_literals_are_blanked_and_newlines_stay() {
 
 #[test]
 fn words_stand_alone() {
-    assert_eq!(
-        word_offsets("fn fnord my_fn fn", "fn").collect::<Vec<_>>(),
-        [0, 15]
-    );
+    assert_eq!(word_offsets("fn fnord my_fn fn", "fn").collect::<Vec<_>>(), [0, 15]);
 }
 
 #[test]
@@ -254,10 +227,7 @@ where
 ";
     let found = functions(&code_only(sample));
     let expected = [("outer", 5, 7), ("inner", 10, 1)];
-    let expected = expected.map(|(name, line, length)| Function {
-        name: name.into(),
-        line,
-        length,
-    });
+    let expected =
+        expected.map(|(name, line, length)| Function { name: name.into(), line, length });
     assert_eq!(found, expected);
 }

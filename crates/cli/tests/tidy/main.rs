@@ -28,11 +28,7 @@ struct Offence {
 
 impl Offence {
     fn new(path: &str, line: usize, what: String) -> Offence {
-        Offence {
-            path: path.into(),
-            line,
-            what,
-        }
+        Offence { path: path.into(), line, what }
     }
 }
 
@@ -69,24 +65,14 @@ fn files(root: &Path, directory: &Path) -> io::Result<Vec<String>> {
 fn assert_none(mut offences: Vec<Offence>) {
     offences.sort();
     let list: Vec<String> = offences.iter().map(ToString::to_string).collect();
-    assert!(
-        list.is_empty(),
-        "{} offences\n{}\n",
-        list.len(),
-        list.join("\n")
-    );
+    assert!(list.is_empty(), "{} offences\n{}\n", list.len(), list.join("\n"));
 }
 
 #[test]
 fn files_are_tidy() {
     let root = root();
     let paths = files(&root, &root).expect("the repository can be walked");
-    assert!(
-        paths
-            .iter()
-            .any(|path| path.ends_with("tests/tidy/main.rs")),
-        "the walk found itself"
-    );
+    assert!(paths.iter().any(|path| path.ends_with("tests/tidy/main.rs")), "the walk found itself");
     let mut offences = Vec::new();
     for path in &paths {
         // What is not text has no style.
@@ -94,10 +80,7 @@ fn files_are_tidy() {
             continue;
         };
         offences.extend(rules::text_offences(path, &text));
-        if Path::new(path)
-            .extension()
-            .is_some_and(|extension| extension == "rs")
-        {
+        if Path::new(path).extension().is_some_and(|extension| extension == "rs") {
             offences.extend(rules::rust_offences(path, &text));
         }
     }
@@ -115,21 +98,11 @@ fn arrows_between_crates_match_the_map() {
     let root = root();
     let document = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-        ])
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(&root)
         .output()
         .expect("cargo starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let rooms = arrows::rooms(&metadata);
     assert_none(arrows::offences(&document, &rooms));

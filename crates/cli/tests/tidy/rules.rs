@@ -22,30 +22,18 @@ const UNSAFE_PERMITTED: &[&str] = &["bench/relay/"];
 const PRINTS_PERMITTED: &[&str] = &["crates/cli/", "bench/"];
 
 /// Notes to oneself, cut in two so that this file passes its own test.
-const NOTES: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Directories of one person's machine.
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/ho", "me/"),
-    concat!("/ro", "ot/"),
-    concat!("/wo", "rk/"),
-    concat!("/Us", "ers/"),
-];
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
 /// The offences that any text file can hold.
 pub(crate) fn text_offences(path: &str, text: &str) -> Vec<Offence> {
     let mut found = Vec::new();
     for note in NOTES {
         for at in word_offsets(text, note) {
-            found.push(Offence::new(
-                path,
-                line_of(text, at),
-                format!("{note} left in the text"),
-            ));
+            found.push(Offence::new(path, line_of(text, at), format!("{note} left in the text")));
         }
     }
     for directory in MACHINE_PATHS {
@@ -82,9 +70,7 @@ fn long_lines(path: &str, text: &str) -> Vec<Offence> {
     let too_long = |line: &str| line.chars().count() > LINE_CHARS_MAX && !line.contains("https://");
     let lines = text.lines().enumerate().filter(|(_, line)| too_long(line));
     let what = format!("line longer than {LINE_CHARS_MAX} characters");
-    lines
-        .map(|(index, _)| Offence::new(path, index + 1, what.clone()))
-        .collect()
+    lines.map(|(index, _)| Offence::new(path, index + 1, what.clone())).collect()
 }
 
 /// The offences of a Rust source file, beside those of its text.
@@ -108,11 +94,7 @@ fn module_doc_offence(path: &str, text: &str) -> Vec<Offence> {
     if first.is_some_and(|line| line.starts_with("//!")) {
         return Vec::new();
     }
-    vec![Offence::new(
-        path,
-        1,
-        "no module documentation (`//!`) at the top".into(),
-    )]
+    vec![Offence::new(path, 1, "no module documentation (`//!`) at the top".into())]
 }
 
 fn macro_offences(path: &str, code: &str) -> Vec<Offence> {
@@ -149,21 +131,15 @@ fn is_test_file(path: &str) -> bool {
     let in_test_directory = directories
         .split('/')
         .any(|directory| ["tests", "benches", "examples", "fuzz"].contains(&directory));
-    let test_name = ["tests.rs", "_test.rs"]
-        .iter()
-        .any(|ending| name.ends_with(ending));
+    let test_name = ["tests.rs", "_test.rs"].iter().any(|ending| name.ends_with(ending));
     in_test_directory || test_name
 }
 
 /// The blocks of items that are compiled for tests only.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let attributes = ["#[cfg(test)]", "#[cfg(all(test"];
-    let starts = attributes
-        .iter()
-        .flat_map(|attribute| code.match_indices(attribute));
-    starts
-        .filter_map(|(at, _)| block_after(code, at + 1))
-        .collect()
+    let starts = attributes.iter().flat_map(|attribute| code.match_indices(attribute));
+    starts.filter_map(|(at, _)| block_after(code, at + 1)).collect()
 }
 
 fn unsafe_offences(path: &str, code: &str) -> Vec<Offence> {
@@ -188,11 +164,7 @@ fn ignore_offences(path: &str, code: &str) -> Vec<Offence> {
         let skips = word_offsets(attribute, "ignore").filter(|&at| at == 2 || conditional);
         for at in skips.filter(|at| !has_reason(&attribute[at + "ignore".len()..])) {
             let line = line_of(code, start + at);
-            found.push(Offence::new(
-                path,
-                line,
-                "ignored test without a reason".into(),
-            ));
+            found.push(Offence::new(path, line, "ignored test without a reason".into()));
         }
     }
     found
@@ -201,9 +173,7 @@ fn ignore_offences(path: &str, code: &str) -> Vec<Offence> {
 fn length_offences(path: &str, code: &str, exceptions: &[(&str, &str)]) -> Vec<Offence> {
     let functions = functions(code);
     let excepted = |name: &str| exceptions.contains(&(path, name));
-    let long = functions
-        .iter()
-        .filter(|function| function.length > FUNCTION_LINES_MAX);
+    let long = functions.iter().filter(|function| function.length > FUNCTION_LINES_MAX);
     let mut found: Vec<_> = long
         .clone()
         .filter(|function| !excepted(&function.name))
@@ -245,56 +215,29 @@ mod samples {
 
     #[test]
     fn machine_paths_offend_where_a_path_starts() {
-        let [home, root, work, _] = MACHINE_PATHS else {
-            panic!("four directories")
-        };
+        let [home, root, work, _] = MACHINE_PATHS else { panic!("four directories") };
         let text = format!("cd {home}me\nlet x = \"{root}x\"\nsrc{work}a\n../..{root}b\n");
         assert_eq!(lines(&text_offences("a.py", &text)), [1, 2]);
     }
 
     #[test]
     fn long_lines_offend_in_programs_only() {
-        let text = format!(
-            "{}\n{}\nsee https://{}\n",
-            "é".repeat(100),
-            "a".repeat(101),
-            "b".repeat(101)
-        );
-        for program in [
-            "src/a.rs",
-            "bench/a.py",
-            "Makefile",
-            "scripts/setup",
-            ".ci/run",
-        ] {
+        let text =
+            format!("{}\n{}\nsee https://{}\n", "é".repeat(100), "a".repeat(101), "b".repeat(101));
+        for program in ["src/a.rs", "bench/a.py", "Makefile", "scripts/setup", ".ci/run"] {
             assert_eq!(lines(&text_offences(program, &text)), [2], "{program}");
         }
-        for other in [
-            "README.md",
-            "Cargo.lock",
-            "LICENSE",
-            ".gitignore",
-            "out.json",
-        ] {
+        for other in ["README.md", "Cargo.lock", "LICENSE", ".gitignore", "out.json"] {
             assert_eq!(lines(&text_offences(other, &text)), NONE, "{other}");
         }
     }
 
     #[test]
     fn a_file_without_module_documentation_offends() {
-        for text in [
-            "",
-            "use a;\n//! late\n",
-            "/// An item.\nfn f() {}\n",
-            "// plain\nmod a;\n",
-        ] {
+        for text in ["", "use a;\n//! late\n", "/// An item.\nfn f() {}\n", "// plain\nmod a;\n"] {
             assert_eq!(lines(&module_doc_offence("a.rs", text)), [1], "{text}");
         }
-        for text in [
-            "//! A.\n",
-            "#![no_main]\n\n//! A.\n",
-            "// Licence.\n//! A.\n",
-        ] {
+        for text in ["//! A.\n", "#![no_main]\n\n//! A.\n", "// Licence.\n//! A.\n"] {
             assert_eq!(lines(&module_doc_offence("a.rs", text)), NONE, "{text}");
         }
     }
@@ -303,24 +246,15 @@ mod samples {
     fn unfinished_code_offends_everywhere() {
         let code =
             "fn f() {\n    dbg!(1);\n    todo!()\n}\n#[cfg(test)]\nfn g() { unimplemented!() }\n";
-        assert_eq!(
-            lines(&macro_offences("crates/cli/src/a.rs", code)),
-            [2, 3, 6]
-        );
-        assert_eq!(
-            lines(&macro_offences("a.rs", "fn todo() { my_dbg!() }")),
-            NONE
-        );
+        assert_eq!(lines(&macro_offences("crates/cli/src/a.rs", code)), [2, 3, 6]);
+        assert_eq!(lines(&macro_offences("a.rs", "fn todo() { my_dbg!() }")), NONE);
     }
 
     #[test]
     fn prints_offend_outside_the_command_line_and_tests() {
         let code = "fn f() {\n    println!();\n    eprint!();\n}\n\
                     #[cfg(test)]\nmod tests {\n    fn g() { println!() }\n}\nfn h() { print!() }\n";
-        assert_eq!(
-            lines(&macro_offences("crates/gate/src/lib.rs", code)),
-            [2, 3, 9]
-        );
+        assert_eq!(lines(&macro_offences("crates/gate/src/lib.rs", code)), [2, 3, 9]);
         for permitted in [
             "crates/cli/src/main.rs",
             "crates/gate/tests/model.rs",
@@ -336,14 +270,8 @@ mod samples {
     #[test]
     fn unsafe_offends_outside_the_permitted_places() {
         let code = code_only("#![deny(unsafe_code)]\n// unsafe\nfn f() { unsafe {} }\n");
-        assert_eq!(
-            lines(&unsafe_offences("crates/proxy/src/lib.rs", &code)),
-            [3]
-        );
-        assert_eq!(
-            lines(&unsafe_offences("bench/relay/src/main.rs", &code)),
-            NONE
-        );
+        assert_eq!(lines(&unsafe_offences("crates/proxy/src/lib.rs", &code)), [3]);
+        assert_eq!(lines(&unsafe_offences("bench/relay/src/main.rs", &code)), NONE);
     }
 
     #[test]
@@ -359,14 +287,8 @@ mod samples {
             |name: &str, lines: usize| format!("fn {name}() {{\n{}}}\n", "\n".repeat(lines - 2));
         let code = function("short", 70) + &function("long", 71);
         assert_eq!(lines(&length_offences("a.rs", &code, &[])), [71]);
-        assert_eq!(
-            lines(&length_offences("a.rs", &code, &[("b.rs", "long")])),
-            [71]
-        );
-        assert_eq!(
-            lines(&length_offences("a.rs", &code, &[("a.rs", "long")])),
-            NONE
-        );
+        assert_eq!(lines(&length_offences("a.rs", &code, &[("b.rs", "long")])), [71]);
+        assert_eq!(lines(&length_offences("a.rs", &code, &[("a.rs", "long")])), NONE);
         let expired = [("a.rs", "long"), ("a.rs", "short"), ("a.rs", "gone")];
         assert_eq!(lines(&length_offences("a.rs", &code, &expired)), [1, 1]);
     }

@@ -107,10 +107,8 @@ impl BlockingClient {
     /// The URL, the way to the server, or the server refuses; see [`ClientError`].
     pub fn connect(url: &str) -> Result<Self, ClientError> {
         let url: Url = url.parse()?;
-        let stream = Stream::connect(&url).map_err(|source| ClientError::Connect {
-            url: url.to_string(),
-            source,
-        })?;
+        let stream = Stream::connect(&url)
+            .map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
         stream.set_timeout(Some(CONNECT_TIMEOUT))?;
         let mut out = Vec::new();
         let connection = Connection::start(&url, "tidegate", &mut out);
@@ -165,13 +163,12 @@ impl BlockingClient {
                 return Err(error.map_or(ClientError::Closed, ClientError::Server));
             }
             let bytes = &self.buffer[..count];
-            self.connection
-                .receive(bytes, &mut self.out, |event, _| match event {
-                    Event::Row(payload) => rows.push(row(payload)),
-                    Event::Complete(_) => {}
-                    Event::Error(payload) => error = Some(ServerError::read(payload)),
-                    Event::Ready(_) => ready = true,
-                })?;
+            self.connection.receive(bytes, &mut self.out, |event, _| match event {
+                Event::Row(payload) => rows.push(row(payload)),
+                Event::Complete(_) => {}
+                Event::Error(payload) => error = Some(ServerError::read(payload)),
+                Event::Ready(_) => ready = true,
+            })?;
         }
         match error {
             Some(error) => Err(ClientError::Server(error)),
@@ -189,8 +186,6 @@ impl Drop for BlockingClient {
 
 fn row(payload: &[u8]) -> Row {
     let text = |column: &[u8]| String::from_utf8_lossy(column).into_owned();
-    data_row(payload).map_or_else(
-        |_| Row::new(),
-        |columns| columns.map(|column| column.map(text)).collect(),
-    )
+    data_row(payload)
+        .map_or_else(|_| Row::new(), |columns| columns.map(|column| column.map(text)).collect())
 }

@@ -48,10 +48,7 @@ impl ServerError {
     /// The error in an `ErrorResponse` payload.
     #[must_use]
     pub fn read(payload: &[u8]) -> Self {
-        ServerError {
-            code: field(payload, b'C'),
-            message: field(payload, b'M'),
-        }
+        ServerError { code: field(payload, b'C'), message: field(payload, b'M') }
     }
 }
 
@@ -221,9 +218,7 @@ impl Login {
                 encode_sasl_response(out, scram.message());
             }
             Authentication::SaslFinal(outcome) => {
-                self.scram()?
-                    .finish(outcome)
-                    .map_err(ProtocolError::Scram)?;
+                self.scram()?.finish(outcome).map_err(ProtocolError::Scram)?;
             }
             Authentication::Sasl { .. } | Authentication::Unsupported(_) => {
                 return Err(ProtocolError::Method);
@@ -233,16 +228,12 @@ impl Login {
     }
 
     fn password(&self) -> Result<&str, ProtocolError> {
-        self.password
-            .as_deref()
-            .ok_or(ProtocolError::PasswordMissing)
+        self.password.as_deref().ok_or(ProtocolError::PasswordMissing)
     }
 
     /// The exchange under way; a server that answers one it never began is out of protocol.
     fn scram(&mut self) -> Result<&mut ScramSha256, ProtocolError> {
-        self.scram
-            .as_mut()
-            .ok_or(ProtocolError::Unexpected(tag::AUTHENTICATION))
+        self.scram.as_mut().ok_or(ProtocolError::Unexpected(tag::AUTHENTICATION))
     }
 }
 
@@ -289,10 +280,7 @@ mod tests {
     fn events_do_not_depend_on_how_bytes_arrive() {
         let bytes = conversation();
         let whole = events(&bytes, bytes.len());
-        assert_eq!(
-            whole,
-            ["Ready(Idle)", "no (SQLSTATE 57014)", "Ready(Failed)"]
-        );
+        assert_eq!(whole, ["Ready(Idle)", "no (SQLSTATE 57014)", "Ready(Failed)"]);
         for size in 1..bytes.len() {
             assert_eq!(events(&bytes, size), whole, "pieces of {size}");
         }
@@ -309,9 +297,7 @@ mod tests {
     #[test]
     fn a_password_is_asked_for_only_when_there_is_none() {
         let request = b"R\0\0\0\x08\0\0\0\x03";
-        let error = started()
-            .receive(request, &mut Vec::new(), |_, _| {})
-            .unwrap_err();
+        let error = started().receive(request, &mut Vec::new(), |_, _| {}).unwrap_err();
         assert!(matches!(error, ProtocolError::PasswordMissing));
     }
 }

@@ -61,9 +61,7 @@ impl FromStr for Url {
             .ok_or(UrlError("it does not begin with postgres://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, place) = authority
-            .rsplit_once('@')
-            .ok_or(UrlError("there is no user"))?;
+        let (login, place) = authority.rsplit_once('@').ok_or(UrlError("there is no user"))?;
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (decode(user)?, Some(decode(password)?)),
             None => (decode(login)?, None),
@@ -77,13 +75,7 @@ impl FromStr for Url {
             name if name.is_empty() => user.clone(),
             name => name,
         };
-        Ok(Url {
-            user,
-            password,
-            host: host_kind(host)?,
-            port,
-            database,
-        })
+        Ok(Url { user, password, host: host_kind(host)?, port, database })
     }
 }
 
@@ -127,9 +119,8 @@ fn decode(text: &str) -> Result<String, UrlError> {
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         if byte == b'%' {
-            let (digits, tail) = rest
-                .split_at_checked(2)
-                .ok_or(UrlError("a percent sign stands alone"))?;
+            let (digits, tail) =
+                rest.split_at_checked(2).ok_or(UrlError("a percent sign stands alone"))?;
             rest = tail;
             bytes.push(hexadecimal(digits)?);
         } else {
@@ -154,13 +145,9 @@ impl fmt::Display for Url {
         write!(f, "postgres://{}@", self.user)?;
         match &self.host {
             Host::Tcp(host) => write!(f, "{host}:{}/{}", self.port, self.database),
-            Host::Unix(directory) => write!(
-                f,
-                "localhost:{}/{}?host={}",
-                self.port,
-                self.database,
-                directory.display()
-            ),
+            Host::Unix(directory) => {
+                write!(f, "localhost:{}/{}?host={}", self.port, self.database, directory.display())
+            }
         }
     }
 }
@@ -196,10 +183,7 @@ mod tests {
     fn a_socket_directory_is_given_in_two_ways() {
         let socket = Some(PathBuf::from("/run/pg/.s.PGSQL.7"));
         assert_eq!(url("postgres://a@%2Frun%2Fpg:7/d").socket_path(), socket);
-        assert_eq!(
-            url("postgres://a@localhost:7/d?host=/run/pg").socket_path(),
-            socket
-        );
+        assert_eq!(url("postgres://a@localhost:7/d?host=/run/pg").socket_path(), socket);
         assert_eq!(url("postgres://a@localhost:7/d").socket_path(), None);
     }
 

@@ -45,9 +45,7 @@ impl Account {
 
 /// The account `name` in the text of `/etc/passwd`, unless it is another name for root.
 fn find(passwd: &str, name: &str) -> Option<Account> {
-    let line = passwd
-        .lines()
-        .find(|line| line.split(':').next() == Some(name))?;
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut ids = line.split(':').skip(2).map(str::parse);
     let (uid, gid) = (ids.next()?.ok()?, ids.next()?.ok()?);
     (uid != 0).then_some(Account { uid, gid })

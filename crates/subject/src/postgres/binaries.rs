@@ -24,10 +24,8 @@ impl Binaries {
     }
 
     fn within(directory: &Path) -> Option<Self> {
-        let binaries = Binaries {
-            initdb: directory.join("initdb"),
-            postgres: directory.join("postgres"),
-        };
+        let binaries =
+            Binaries { initdb: directory.join("initdb"), postgres: directory.join("postgres") };
         (binaries.initdb.is_file() && binaries.postgres.is_file()).then_some(binaries)
     }
 }
@@ -42,10 +40,7 @@ fn versioned(root: &Path) -> Vec<PathBuf> {
         })
         .collect();
     versions.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-    versions
-        .into_iter()
-        .map(|(_, directory)| directory)
-        .collect()
+    versions.into_iter().map(|(_, directory)| directory).collect()
 }
 
 #[cfg(test)]

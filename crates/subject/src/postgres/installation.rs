@@ -38,29 +38,22 @@ impl Installation {
     }
 
     pub(super) fn make_directory(&self) -> Result<TempDir, PostgresError> {
-        let failed = |path: &Path, source| PostgresError::Directory {
-            path: path.to_owned(),
-            source,
-        };
+        let failed =
+            |path: &Path, source| PostgresError::Directory { path: path.to_owned(), source };
         let directory = tempfile::Builder::new()
             .prefix("tidegate-postgres-")
             .tempdir()
             .map_err(|source| failed(&std::env::temp_dir(), source))?;
         if let Some(account) = &self.account {
-            account
-                .own(directory.path())
-                .map_err(|source| failed(directory.path(), source))?;
+            account.own(directory.path()).map_err(|source| failed(directory.path(), source))?;
         }
         Ok(directory)
     }
 
-    /// A command that runs as the unprivileged user in the server's directory, out of Ctrl-C's reach.
+    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach.
     fn command(&self, program: &Path, directory: &Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .process_group(0);
+        command.current_dir(directory).stdin(Stdio::null()).process_group(0);
         if let Some(account) = &self.account {
             account.run_as(&mut command);
         }
@@ -70,21 +63,15 @@ impl Installation {
     pub(super) fn initdb(&self, directory: &Path, options: &Options) -> Result<(), PostgresError> {
         let mut command = self.command(&self.binaries.initdb, directory);
         command
-            .args([
-                "--pgdata=data",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--no-sync",
-            ])
+            .args(["--pgdata=data", "--encoding=UTF8", "--locale=C", "--no-sync"])
             .args([format!("--username={USER}")])
             .args([format!("--auth={}", options.authentication.initdb_method())]);
         if let Some(password) = options.authentication.password() {
             self.write_password(directory, password)?;
             command.arg("--pwfile=password");
         }
-        let output = command
-            .output()
-            .map_err(|source| PostgresError::Initdb(source.to_string()))?;
+        let output =
+            command.output().map_err(|source| PostgresError::Initdb(source.to_string()))?;
         if output.status.success() {
             return Ok(());
         }
@@ -135,18 +122,13 @@ impl Installation {
     ) -> Result<Process, PostgresError> {
         let log_path = directory.join("log");
         let log = File::create(&log_path).and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) = log.map_err(|source| PostgresError::Directory {
-            path: log_path.clone(),
-            source,
-        })?;
+        let (out, err) =
+            log.map_err(|source| PostgresError::Directory { path: log_path.clone(), source })?;
         let mut command = self.command(&self.binaries.postgres, directory);
         command
             .args(["-D", "data", "-p", &port.to_string()])
             .args(["-c", "listen_addresses=127.0.0.1"])
-            .args([
-                "-c",
-                &format!("unix_socket_directories={}", directory.display()),
-            ])
+            .args(["-c", &format!("unix_socket_directories={}", directory.display())])
             .stdout(out)
             .stderr(err);
         for (name, value) in &options.settings {

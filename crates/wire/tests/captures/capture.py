@@ -2,7 +2,8 @@
 """Records what real clients and a real PostgreSQL server say to each other.
 
 Starts a private server on a free loopback port, puts a TCP tap before it, runs psql, pgbench and a
-few bare sockets through the tap, and writes each connection's two byte streams beside this script as
+few bare sockets through the tap, and writes each connection's two byte streams beside this
+script as
 NAME.frontend and NAME.backend. Run it again only to add a scenario; the recordings are committed.
 
     python3 capture.py            (as root it runs the server as user postgres)
@@ -57,7 +58,8 @@ class Server:
              "-k", "", "-F"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=directory,
             **self.as_user)
         for _ in range(100):
-            ready = subprocess.run([program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)])
+            command = [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+            ready = subprocess.run(command)
             if ready.returncode == 0:
                 return
             time.sleep(0.1)
@@ -125,7 +127,8 @@ def psql(tap, *commands, user=USER, password=PASSWORD, settings="", stdin=None):
 
 
 def pgbench(tap, mode, script):
-    subprocess.run([program("pgbench"), "-n", "-M", mode, "-t", "3", "-f", script, "-h", "127.0.0.1",
+    subprocess.run([program("pgbench"), "-n", "-M", mode, "-t", "3", "-f", script,
+                    "-h", "127.0.0.1",
                     "-p", str(tap.port), "-U", USER, "postgres"], check=True, timeout=20,
                    env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL)
 
@@ -149,7 +152,8 @@ def bare(tap, *parts):
 
 
 def sessions(tap, directory):
-    psql(tap, "CREATE TABLE t (k int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'one'), (2, NULL)",
+    psql(tap, "CREATE TABLE t (k int PRIMARY KEY, v text);"
+              " INSERT INTO t VALUES (1, 'one'), (2, NULL)",
          "SELECT * FROM t ORDER BY k; SELECT 'second' AS result", ";",
          "BEGIN", "UPDATE t SET v = 'uno' WHERE k = 1", "COMMIT")
     tap.save("simple")
@@ -185,19 +189,24 @@ def sessions(tap, directory):
 
 def bare_sessions(tap):
     login = startup(3 << 16, ["user", USER, "database", "postgres"])
-    parse = message(b"P", b"s\0SELECT g, $1 || g FROM generate_series(1, 5) g\0" + struct.pack(">hI", 1, 25))
-    bind = message(b"B", b"p\0s\0" + struct.pack(">hhhi", 1, 0, 1, 2) + b"ab" + struct.pack(">hh", 1, 0))
+    parse = message(b"P", b"s\0SELECT g, $1 || g FROM generate_series(1, 5) g\0"
+                    + struct.pack(">hI", 1, 25))
+    bind = message(b"B", b"p\0s\0" + struct.pack(">hhhi", 1, 0, 1, 2) + b"ab"
+                   + struct.pack(">hh", 1, 0))
     limited = message(b"E", b"p\0" + struct.pack(">i", 2))
     bare(tap, login, parse, message(b"D", b"Ss\0"), bind, message(b"D", b"Pp\0"), limited, limited,
          message(b"H", b""), message(b"C", b"Pp\0"), message(b"S", b""),
-         message(b"P", b"\0DELETE FROM t WHERE false\0" + struct.pack(">h", 0)), message(b"D", b"S\0"),
+         message(b"P", b"\0DELETE FROM t WHERE false\0" + struct.pack(">h", 0)),
+         message(b"D", b"S\0"),
          message(b"S", b""), message(b"B", b"\0missing\0" + struct.pack(">hhh", 0, 0, 0)),
          message(b"E", b"\0" + struct.pack(">i", 0)), message(b"S", b""), message(b"C", b"Ss\0"),
          message(b"S", b""), message(b"X", b""))
     tap.save("pipelined")
-    bare(tap, startup((3 << 16) + 2, ["user", USER, "_pq_.one", "1", "_pq_.two", "2"]), message(b"X", b""))
+    bare(tap, startup((3 << 16) + 2, ["user", USER, "_pq_.one", "1", "_pq_.two", "2"]),
+         message(b"X", b""))
     tap.save("negotiate_protocol")
-    bare(tap, login, message(b"Q", b"COPY t FROM STDIN\0"), message(b"d", b"9\tn"), message(b"d", b"ine\n"),
+    bare(tap, login, message(b"Q", b"COPY t FROM STDIN\0"),
+         message(b"d", b"9\tn"), message(b"d", b"ine\n"),
          message(b"f", b"changed my mind\0"), message(b"X", b""))
     tap.save("copy_fail")
     bare(tap, struct.pack(">IIII", 16, (1234 << 16) + 5678, 1, 2))
@@ -211,8 +220,9 @@ def main():
         server = Server(directory)
         tap = Tap(server.port)
         pathlib.Path(directory, "object").write_bytes(b"a large object, not very large")
-        psql(tap, *[f"SET password_encryption = '{kind}'; CREATE ROLE {role}_user LOGIN PASSWORD '{PASSWORD}'"
-                    for role, kind in [("md5", "md5"), ("scram", "scram-sha-256"), ("clear", "scram-sha-256")]])
+        kinds = [("md5", "md5"), ("scram", "scram-sha-256"), ("clear", "scram-sha-256")]
+        psql(tap, *[f"SET password_encryption = '{kind}';"
+                    f" CREATE ROLE {role}_user LOGIN PASSWORD '{PASSWORD}'" for role, kind in kinds])
         tap.connections.clear()
         sessions(tap, directory)
         bare_sessions(tap)

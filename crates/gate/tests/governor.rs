@@ -1,0 +1,220 @@
+//! A governed gate before a simulated plant, in synthetic time.
+//!
+//! The clients of the plant really pass the gate: each holds a permit or a ticket, and asks again
+//! as soon as its transaction has ended. What the controller then sees must be what the plant alone
+//! would have shown it, so the limits must follow the path of [`Simulation`] to the letter.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate_control::plant::{Curve, Plant, Simulation};
+use tidegate_control::{
+    Bounds, Controller, Fixed, HillClimbing, IntervalRule, Mpl, Reason, SplitMix64,
+};
+use tidegate_gate::{Adjustment, Admission, Claim, Class, Gate, Governor, Limits, Outcome};
+use tidegate_gate::{Permit, Request, Ticket, Waker};
+
+const SECOND: Duration = Duration::from_secs(1);
+const RULE: IntervalRule =
+    IntervalRule { min: SECOND, min_completions: 100, max: Duration::from_secs(30) };
+
+fn bounds() -> Bounds {
+    Bounds::new(Mpl::ONE, Mpl::at_least_one(1_000)).expect("1 is below 1,000")
+}
+
+fn hill_climbing(start: u32) -> Box<dyn Controller> {
+    Box::new(HillClimbing::for_proxy(bounds(), Mpl::at_least_one(start)))
+}
+
+/// A gate, its governor, and clients that come back as soon as they are done.
+struct Site {
+    gate: Gate,
+    governor: Governor,
+    waker: Waker,
+    woken: Arc<Mutex<Vec<u64>>>,
+    /// In the order of their grants, which is the order in which they end.
+    running: VecDeque<(u64, Permit)>,
+    tickets: BTreeMap<u64, Ticket>,
+    now: Instant,
+}
+
+impl Site {
+    fn new(controller: Box<dyn Controller>) -> Site {
+        let now = Instant::now();
+        let limits = Limits { mpl: controller.start(), waiting_max: usize::MAX };
+        let gate = Gate::new(limits, now);
+        let woken: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let heard = Arc::clone(&woken);
+        Site {
+            governor: Governor::new(gate.clone(), controller, RULE, SplitMix64::new(1)),
+            gate,
+            waker: Arc::new(move |client| heard.lock().unwrap().push(client)),
+            woken,
+            running: VecDeque::new(),
+            tickets: BTreeMap::new(),
+            now,
+        }
+    }
+
+    fn arrive(&mut self, client: u64) {
+        let request =
+            Request { class: Class::Normal, deadline: None, token: client, waker: &self.waker };
+        match self.gate.request(&request, self.now) {
+            Admission::Granted(permit) => self.running.push_back((client, permit)),
+            Admission::Queued(ticket) => {
+                self.tickets.insert(client, ticket);
+            }
+            Admission::Refused(full) => panic!("{full:?}"),
+        }
+    }
+
+    /// Lets the woken in.
+    fn claim(&mut self) {
+        for client in std::mem::take(&mut *self.woken.lock().unwrap()) {
+            let ticket = self.tickets.remove(&client).expect("only waiters are woken");
+            let Claim::Granted(permit) = ticket.claim() else {
+                panic!("{client} was woken for nothing")
+            };
+            self.running.push_back((client, permit));
+        }
+    }
+
+    /// The transaction that has run longest ends; who ran it.
+    fn end(&mut self, outcome: Outcome) -> u64 {
+        let (client, permit) = self.running.pop_front().expect("a transaction runs");
+        permit.finish(outcome, self.now);
+        self.claim();
+        client
+    }
+
+    /// One transaction alone, of no length.
+    fn one(&mut self, outcome: Outcome) {
+        self.arrive(0);
+        self.end(outcome);
+    }
+
+    fn tick_after(&mut self, pause: Duration) -> Option<Adjustment> {
+        self.now += pause;
+        let adjustment = self.governor.tick(self.now);
+        self.claim();
+        if let Some(adjustment) = &adjustment {
+            assert_eq!(self.gate.snapshot().limit, adjustment.decision.limit);
+        }
+        adjustment
+    }
+
+    /// A second of the plant, its completions evenly spread, and the tick at its end.
+    fn second(&mut self, plant: &Plant) -> Adjustment {
+        let start = self.now;
+        let limit = self.gate.snapshot().limit;
+        let completions = plant.observe(limit, &mut SplitMix64::new(0)).completions;
+        for done in 1..=completions {
+            self.now = start + SECOND.mul_f64(done as f64 / completions as f64);
+            let client = self.end(Outcome::Completed);
+            self.arrive(client);
+        }
+        self.now = start;
+        self.tick_after(SECOND).expect("a second with enough completions is an interval")
+    }
+}
+
+#[test]
+fn the_limit_takes_the_path_that_the_controller_takes_on_the_plant_alone() {
+    for curve in [Curve::POSTGRES_TPCB, Curve::FLAT_TAIL] {
+        for (clients, start) in [(1_000, 1), (1_000, 64), (1_000, 1_000), (4, 64)] {
+            let noise = 0.0;
+            let plant = Plant { curve, clients, noise };
+            let mut alone = Simulation::new(hill_climbing(start), 1);
+            let mut site = Site::new(hill_climbing(start));
+            (0..u64::from(clients)).for_each(|client| site.arrive(client));
+            for interval in 0..40 {
+                let (observation, decision) = alone.interval(&plant);
+                let adjustment = site.second(&plant);
+                let case = format!("{} from {start}, interval {interval}", curve.name);
+                let seen = &adjustment.observation;
+                assert_eq!(adjustment.decision, decision, "{case}");
+                assert_eq!(seen.completions, observation.completions, "{case}");
+                assert_eq!(seen.concurrency, clients, "{case}");
+                assert_eq!(seen.concurrency_peak, clients, "{case}");
+            }
+        }
+    }
+}
+
+/// With a plant in balance, time in the queue and in the database obey Little's law.
+#[test]
+fn the_times_observed_obey_littles_law() {
+    let plant = Plant { curve: Curve::POSTGRES_TPCB, clients: 64, noise: 0.0 };
+    let mut site = Site::new(Box::new(Fixed::new(bounds(), Mpl::at_least_one(8))));
+    (0..64).for_each(|client| site.arrive(client));
+    site.second(&plant);
+    let seen = site.second(&plant).observation;
+    let tps = seen.throughput_tps();
+    for (timing, population) in [(seen.in_database, 8.0), (seen.in_queue, 56.0)] {
+        let inside = timing.mean_s * tps;
+        assert!((inside - population).abs() < 0.01 * population, "{inside}");
+    }
+}
+
+#[test]
+fn an_interval_lasts_until_it_holds_enough_or_has_lasted_too_long() {
+    let mut site = Site::new(hill_climbing(8));
+    (0..99).for_each(|_| site.one(Outcome::Completed));
+    assert!(site.tick_after(SECOND).is_none(), "99 completed");
+    site.one(Outcome::Completed);
+    let seen = site.tick_after(SECOND).expect("100 completed").observation;
+    assert_eq!((seen.interval, seen.completions), (2 * SECOND, 100));
+
+    (0..1_000).for_each(|_| site.one(Outcome::Completed));
+    assert!(site.tick_after(SECOND / 2).is_none(), "too short");
+    let seen = site.tick_after(SECOND / 2).expect("both reached").observation;
+    assert_eq!((seen.interval, seen.completions), (SECOND, 1_000));
+
+    // Something runs and does not end.
+    site.arrive(0);
+    assert!((1..30).all(|_| site.tick_after(SECOND).is_none()));
+    let adjustment = site.tick_after(SECOND).expect("the longest time has passed");
+    assert_eq!(adjustment.observation.interval, 30 * SECOND);
+    assert_eq!(adjustment.observation.completions, 0);
+    assert_eq!(adjustment.observation.concurrency, 1);
+}
+
+#[test]
+fn an_empty_interval_is_skipped_however_late_the_tick() {
+    let mut site = Site::new(hill_climbing(8));
+    assert!((0..100).all(|_| site.tick_after(SECOND).is_none()));
+    assert!(site.tick_after(3_600 * SECOND).is_none());
+    assert_eq!(site.gate.snapshot().limit.get(), 8, "the night taught nothing");
+
+    (0..100).for_each(|_| site.one(Outcome::Completed));
+    let seen = site.tick_after(SECOND).expect("a busy second").observation;
+    assert_eq!((seen.interval, seen.completions), (SECOND, 100));
+    assert!(site.tick_after(60 * SECOND).is_none(), "empty again");
+}
+
+/// Failures alone are no throughput, but an interval that holds them is not empty: they must be
+/// told with the time in which they happened.
+#[test]
+fn failures_are_told_with_their_own_time() {
+    let mut site = Site::new(hill_climbing(8));
+    (0..500).for_each(|_| site.one(Outcome::Failed));
+    assert!((1..30).all(|_| site.tick_after(SECOND).is_none()));
+    let adjustment = site.tick_after(SECOND).expect("the longest time has passed");
+    let seen = adjustment.observation;
+    assert_eq!((seen.interval, seen.failures), (30 * SECOND, 500));
+}
+
+#[test]
+fn a_new_limit_lets_waiters_in_at_once() {
+    let mut site = Site::new(hill_climbing(4));
+    (0..8).for_each(|client| site.arrive(client));
+    for _ in 0..100 {
+        let client = site.end(Outcome::Completed);
+        site.arrive(client);
+    }
+    let decision = site.tick_after(SECOND).expect("a busy second").decision;
+    assert_eq!((decision.limit.get(), decision.reason), (6, Reason::First));
+    assert_eq!(site.running.len(), 6);
+    assert_eq!(site.tickets.len(), 2);
+}

@@ -1,0 +1,17 @@
+//! The proxy between real clients and a real PostgreSQL.
+//!
+//! Each test starts a proxy of its own in this process and shares the server with the tests that
+//! run at the same time; the last one to let go of it stops it. What may have leaked is looked up
+//! where a user would: in `/metrics`.
+
+mod admission;
+mod bad_input;
+mod faults;
+mod load;
+mod logins;
+mod protocol;
+mod sessions;
+mod settings;
+mod soak;
+mod statements;
+mod support;

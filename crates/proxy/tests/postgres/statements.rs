@@ -1,0 +1,226 @@
+//! Named prepared statements in transaction mode, where connections are shared.
+
+use tidegate_wire::frontend::Target;
+
+use crate::support::server::{Setup, setup};
+use crate::support::wire::{SYNC, bind, close, describe, error_code, execute, parse, show};
+use crate::support::{MODES, Proxy, Wire, server};
+
+/// Two connections for all, so that a client meets both and both meet every client.
+fn shared() -> Proxy {
+    proxy(|setup| setup.limit(2))
+}
+
+fn proxy(with: impl Fn(Setup) -> Setup) -> Proxy {
+    with(setup(&server(), "transaction")).start()
+}
+
+fn prepare(client: &mut Wire, name: &str, sql: &str) -> String {
+    client.run(&[parse(name, sql), SYNC.to_vec()].concat())
+}
+
+fn run(name: &str) -> Vec<u8> {
+    [bind(name, &[]), execute("", 0), SYNC.to_vec()].concat()
+}
+
+/// The rows of a prepared statement, or its error.
+fn answer(client: &mut Wire, name: &str) -> String {
+    client.run(&run(name))
+}
+
+fn row(text: &str) -> String {
+    format!("2() D({text}) C(SELECT 1) Z(I)")
+}
+
+#[test]
+fn one_name_means_to_each_client_its_own_text() {
+    let proxy = shared();
+    let mut clients: Vec<Wire> = (0..8).map(|_| proxy.connect()).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        let sql = format!("SELECT 'text {index}'");
+        assert_eq!(prepare(client, "s", &sql), "1() Z(I)");
+    }
+    for _ in 0..3 {
+        // All at once, so that they do not always get the same connection.
+        for client in &mut clients {
+            client.send(&run("s"));
+        }
+        for (index, client) in clients.iter_mut().enumerate() {
+            let seen = show(&client.until_ready());
+            assert!(seen.contains(&format!("text {index}")), "{seen}");
+        }
+    }
+    assert!(proxy.metric("tidegate_upstream_connects_total") <= 2);
+}
+
+#[test]
+fn one_text_under_several_names() {
+    let proxy = shared();
+    let mut client = proxy.connect();
+    for name in ["a", "b", "c"] {
+        assert_eq!(prepare(&mut client, name, "SELECT 'shared'"), "1() Z(I)");
+    }
+    let closing = [close(Target::Statement, "b"), SYNC.to_vec()].concat();
+    assert_eq!(client.run(&closing), "3() Z(I)");
+    for (name, expected) in [("a", row("shared")), ("b", "E(26000) Z(I)".into())] {
+        assert_eq!(answer(&mut client, name), expected);
+    }
+    let described = [describe(Target::Statement, "c"), SYNC.to_vec()].concat();
+    assert_eq!(client.run(&described), "t() T() Z(I)");
+}
+
+#[test]
+fn a_closed_name_can_be_given_again() {
+    for mode in MODES {
+        let proxy = setup(&server(), mode).limit(2).start();
+        let mut client = proxy.connect();
+        for text in ["one", "two", "one"] {
+            assert_eq!(prepare(&mut client, "s", &format!("SELECT '{text}'")), "1() Z(I)");
+            assert_eq!(prepare(&mut client, "s", "SELECT 'taken'"), "E(42P05) Z(I)");
+            assert!(answer(&mut client, "s").contains(text));
+            let batch = [close(Target::Statement, "s"), run("s")].concat();
+            assert_eq!(client.run(&batch), "3() E(26000) Z(I)");
+        }
+    }
+}
+
+#[test]
+fn deallocate_all_and_discard_all_forget_every_statement() {
+    for mode in MODES {
+        let proxy = setup(&server(), mode).limit(1).start();
+        let (mut client, mut other) = (proxy.connect(), proxy.connect());
+        assert_eq!(prepare(&mut other, "s", "SELECT 'kept'"), "1() Z(I)");
+        for sql in ["DEALLOCATE ALL", "DISCARD ALL"] {
+            assert_eq!(prepare(&mut client, "s", "SELECT 'gone'"), "1() Z(I)");
+            assert!(answer(&mut client, "s").contains("gone"));
+            assert!(client.query(sql).contains(&format!("C({sql})")));
+            assert_eq!(answer(&mut client, "s"), "E(26000) Z(I)");
+            assert!(answer(&mut other, "s").contains("kept"), "{mode}: another client's stays");
+            assert_eq!(prepare(&mut client, "s", "SELECT 'gone'"), "1() Z(I)");
+            assert!(answer(&mut client, "s").contains("gone"));
+            let closing = [close(Target::Statement, "s"), SYNC.to_vec()].concat();
+            assert_eq!(client.run(&closing), "3() Z(I)");
+        }
+    }
+}
+
+#[test]
+fn an_unnamed_statement_of_an_earlier_transaction_is_the_clients_own() {
+    let proxy = proxy(|setup| setup.limit(1));
+    let (mut ann, mut bob, mut eve) = (proxy.connect(), proxy.connect(), proxy.connect());
+    assert_eq!(prepare(&mut ann, "", "SELECT 'ann'"), "1() Z(I)");
+    assert_eq!(prepare(&mut bob, "", "SELECT 'bob'"), "1() Z(I)");
+    assert_eq!(answer(&mut ann, ""), row("ann"));
+    assert_eq!(answer(&mut bob, ""), row("bob"));
+    assert_eq!(answer(&mut eve, ""), "E(26000) Z(I)", "never another client's");
+    // A simple query destroys it.
+    ann.query("SELECT 1");
+    bob.query("SELECT 1");
+    assert_eq!(answer(&mut ann, ""), "E(26000) Z(I)");
+}
+
+#[test]
+fn statements_on_a_connection_are_bounded() {
+    let proxy = proxy(|setup| setup.limit(1).line("prepared_statements_max = 3"));
+    let mut client = proxy.connect();
+    let name = |index: usize| format!("s{index}");
+    for index in 0..10 {
+        assert_eq!(prepare(&mut client, &name(index), &format!("SELECT 'n{index}'")), "1() Z(I)");
+    }
+    for index in [0, 1, 2, 9, 0, 5, 3, 0] {
+        assert_eq!(answer(&mut client, &name(index)), row(&format!("n{index}")));
+        let count = client.value("SELECT count(*) FROM pg_prepared_statements");
+        assert!(count.parse::<u32>().unwrap() <= 3, "{count}");
+    }
+    // The server skips the Close of the evicted statement with the rest of the failed batch.
+    for index in [6, 7, 8, 5, 6, 7, 8] {
+        let failing = [bind("no such", &[]), run(&name(index))].concat();
+        assert_eq!(client.run(&failing), "E(26000) Z(I)");
+        assert_eq!(answer(&mut client, &name(index)), row(&format!("n{index}")));
+    }
+}
+
+#[test]
+fn a_name_is_free_again_after_an_error() {
+    let proxy = shared();
+    let mut client = proxy.connect();
+    assert_eq!(prepare(&mut client, "s", "SELEC"), "E(42601) Z(I)");
+    assert_eq!(prepare(&mut client, "s", "SELECT 'right'"), "1() Z(I)");
+    assert_eq!(answer(&mut client, "s"), row("right"));
+    // Skipped by the server, since the batch had failed before it.
+    let batch = [parse("", "SELEC"), parse("t", "SELECT 'skipped'"), SYNC.to_vec()].concat();
+    assert_eq!(client.run(&batch), "E(42601) Z(I)");
+    assert_eq!(answer(&mut client, "t"), "E(26000) Z(I)");
+    assert_eq!(prepare(&mut client, "t", "SELECT 'second'"), "1() Z(I)");
+    assert_eq!(answer(&mut client, "t"), row("second"));
+}
+
+/// The first batch's ReadyForQuery says nothing about the second's Parse.
+#[test]
+fn a_name_is_free_again_after_an_error_in_a_pipeline() {
+    let proxy = shared();
+    let mut client = proxy.connect();
+    let wrong = [parse("s", "SELEC"), SYNC.to_vec()].concat();
+    client.send(&[parse("", "SELECT pg_sleep(0.05)"), run(""), wrong].concat());
+    assert_eq!(show(&client.until_ready()), "1() 2() D() C(SELECT 1) Z(I)");
+    assert_eq!(show(&client.until_ready()), "E(42601) Z(I)");
+    assert_eq!(prepare(&mut client, "s", "SELECT 'right'"), "1() Z(I)");
+    assert_eq!(answer(&mut client, "s"), row("right"));
+}
+
+/// A Close that the server would have skipped closes nothing.
+#[test]
+fn a_close_in_a_failed_batch_is_not_done() {
+    for mode in MODES {
+        let proxy = setup(&server(), mode).limit(1).start();
+        let mut client = proxy.connect();
+        prepare(&mut client, "s", "SELECT 'here'");
+        let closing = close(Target::Statement, "s");
+        let batch = [bind("no such", &[]), closing, SYNC.to_vec()].concat();
+        assert_eq!(client.run(&batch), "E(26000) Z(I)");
+        assert_eq!(answer(&mut client, "s"), row("here"), "{mode}");
+    }
+}
+
+/// The server refuses a plan whose result type a DDL changed; preparing anew helps, under the same
+/// name or another, on every connection.
+#[test]
+fn a_statement_invalidated_by_ddl_can_be_prepared_anew() {
+    let server = server();
+    for mode in MODES {
+        let mut admin = server.connect().unwrap();
+        let table = format!("altered_{mode}");
+        admin
+            .query(&format!("CREATE TABLE {table} (x int); INSERT INTO {table} VALUES (1)"))
+            .unwrap();
+        let proxy = setup(&server, mode).limit(2).start();
+        let mut clients = [proxy.connect(), proxy.connect(), proxy.connect()];
+        let sql = format!("SELECT * FROM {table}");
+        for client in &mut clients {
+            assert_eq!(prepare(client, "s", &sql), "1() Z(I)");
+            assert_eq!(answer(client, "s"), row("1"));
+        }
+        admin.query(&format!("ALTER TABLE {table} ADD y int DEFAULT 2")).unwrap();
+        for client in &mut clients {
+            let seen = answer(client, "s");
+            assert!(seen == "E(0A000) Z(I)" || seen == row("12"), "{mode}: {seen}");
+            let closing = [close(Target::Statement, "s"), SYNC.to_vec()].concat();
+            assert_eq!(client.run(&closing), "3() Z(I)");
+            assert_eq!(prepare(client, "s", &sql), "1() Z(I)");
+            assert_eq!(answer(client, "s"), row("12"), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_block_keeps_its_statements() {
+    let proxy = shared();
+    let mut client = proxy.connect();
+    client.query("BEGIN");
+    assert_eq!(client.run(&[parse("s", "SELECT 'in'"), SYNC.to_vec()].concat()), "1() Z(T)");
+    client.send(&[bind("s", &[]), bind("none", &[]), SYNC.to_vec()].concat());
+    assert_eq!(error_code(&client.until_ready()), "26000");
+    assert_eq!(answer(&mut client, "s"), "E(25P02) Z(E)");
+    client.query("ROLLBACK");
+    assert_eq!(answer(&mut client, "s"), row("in"), "statements survive a rollback");
+}

@@ -1,0 +1,7 @@
+//! What the tests share: servers, proxies, and a client that shows every message.
+
+pub(crate) mod server;
+pub(crate) mod wire;
+
+pub(crate) use server::{MODES, Proxy, Server, eventually, server};
+pub(crate) use wire::{Message, Wire};

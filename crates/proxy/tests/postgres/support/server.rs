@@ -1,0 +1,228 @@
+//! A PostgreSQL server for the tests that run at the same time, and a proxy for each test.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tidegate_proxy::config::ListenAddress;
+use tidegate_proxy::config_file::ConfigFile;
+use tidegate_proxy::{Running, start};
+use tidegate_subject::client::BlockingClient;
+use tidegate_subject::postgres::{Authentication, Options, Postgres};
+
+use super::Wire;
+
+/// Both ways to share upstream connections.
+pub(crate) const MODES: [&str; 2] = ["transaction", "session"];
+
+/// No test waits longer than this for anything.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+
+/// Clients the shared server has room for.
+const CONNECTIONS_MAX: usize = 1_200;
+
+static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+
+/// The shared server, or one of the test's own.
+pub(crate) type Server = Arc<Postgres>;
+
+/// The server of the tests that run now; it stops with the last of them.
+pub(crate) fn server() -> Server {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(server) = shared.upgrade() {
+        return server;
+    }
+    let server = Arc::new(own_server(Authentication::Trust));
+    *shared = Arc::downgrade(&server);
+    server
+}
+
+/// A server that only one test uses.
+pub(crate) fn own_server(authentication: Authentication) -> Postgres {
+    let connections = CONNECTIONS_MAX.to_string();
+    let settings =
+        [("fsync", "off"), ("max_connections", &*connections), ("shared_buffers", "64MB")];
+    Postgres::start(Options {
+        settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        authentication,
+    })
+    .unwrap()
+}
+
+/// Repeats `attempt` until it gives a value; fails the test if it never does.
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The lines of a configuration file, apart from addresses.
+pub(crate) struct Setup {
+    top: String,
+    threads: usize,
+    database: String,
+    users: String,
+    upstream: String,
+}
+
+/// A proxy to `server` in this mode.
+pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
+    Setup {
+        top: String::new(),
+        threads: 1,
+        database: format!("mode = \"{mode}\"\n"),
+        users: String::new(),
+        upstream: format!("postgres://127.0.0.1:{}", server.port()),
+    }
+}
+
+impl Setup {
+    /// With this many transactions at once.
+    pub(crate) fn limit(self, limit: u32) -> Self {
+        self.database_line(&format!("control = \"fixed:{limit}\""))
+    }
+
+    /// With this many event loops instead of one, in which every client can meet every other.
+    pub(crate) fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// With one more line of the file's top level.
+    pub(crate) fn line(mut self, line: &str) -> Self {
+        writeln!(self.top, "{line}").unwrap();
+        self
+    }
+
+    /// With one more line of the database's section.
+    pub(crate) fn database_line(mut self, line: &str) -> Self {
+        writeln!(self.database, "{line}").unwrap();
+        self
+    }
+
+    /// With these lines as the user file.
+    pub(crate) fn users(mut self, users: &str) -> Self {
+        users.clone_into(&mut self.users);
+        self.line("users_file = \"users.txt\"")
+    }
+
+    /// To another server, or to the same one in another way.
+    pub(crate) fn upstream(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.upstream);
+        self
+    }
+
+    pub(crate) fn start(self) -> Proxy {
+        let Setup { top, threads, database, users, upstream } = self;
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\nadmin_listen = \"127.0.0.1:0\"\nthreads = {threads}\n{top}\n\
+             [databases.\"*\"]\nupstream = \"{upstream}\"\n{database}"
+        );
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("users.txt"), users).unwrap();
+        let path = directory.path().join("tidegate.toml");
+        std::fs::write(&path, &text).unwrap();
+        let config = ConfigFile::read(&path).unwrap().into_config().unwrap_or_else(|error| {
+            panic!("{error}\n{text}");
+        });
+        let running = start(config).unwrap();
+        let [ListenAddress::Tcp(address)] = *running.local_addresses() else {
+            panic!("one TCP address was asked for");
+        };
+        Proxy { admin: running.admin_address().unwrap(), running, address }
+    }
+}
+
+/// A proxy in this process; it stops when dropped.
+pub(crate) struct Proxy {
+    running: Running,
+    pub(crate) address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Deref for Proxy {
+    type Target = SocketAddr;
+
+    fn deref(&self) -> &SocketAddr {
+        &self.address
+    }
+}
+
+impl Proxy {
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::connect(self.address)
+    }
+
+    /// A client as the laboratory uses it.
+    pub(crate) fn client(&self) -> BlockingClient {
+        let client = BlockingClient::connect(&self.url("")).unwrap();
+        client.set_timeout(Some(BOUND)).unwrap();
+        client
+    }
+
+    /// The URL of database `postgres` as user `postgres`; `password` begins with a colon.
+    pub(crate) fn url(&self, password: &str) -> String {
+        format!("postgres://postgres{password}@{}/postgres", self.address)
+    }
+
+    pub(crate) fn shutdown(self, grace: Duration) {
+        self.running.shutdown(grace);
+    }
+
+    /// A metric's value, summed over its labels.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let page = self.get("/metrics");
+        let mut samples = page
+            .lines()
+            .filter_map(|line| {
+                let (labelled, value) = line.rsplit_once(' ')?;
+                let is_it = labelled.split('{').next() == Some(name);
+                is_it.then(|| value.parse::<u64>().unwrap())
+            })
+            .peekable();
+        assert!(samples.peek().is_some(), "no metric {name}:\n{page}");
+        samples.sum()
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Waits until a metric has this value.
+    pub(crate) fn wait_for(&self, name: &str, value: u64) {
+        eventually(&format!("{name} = {value}, not {}", self.metric(name)), || {
+            (self.metric(name) == value).then_some(())
+        });
+    }
+
+    /// Waits until nothing runs and nothing waits: no permit has leaked, and no connection is held.
+    pub(crate) fn comes_to_rest(&self) {
+        for name in ["tidegate_permits_out", "tidegate_waiting", "tidegate_upstreams_busy"] {
+            self.wait_for(name, 0);
+        }
+    }
+
+    /// Ends the test: all clients have gone, nothing is left but idle upstream connections.
+    pub(crate) fn is_left_clean(&self) {
+        self.wait_for("tidegate_clients", 0);
+        self.comes_to_rest();
+        eventually("every upstream connection idle", || {
+            let open = self.metric("tidegate_upstreams_open");
+            (open == self.metric("tidegate_upstreams_idle")).then_some(())
+        });
+    }
+}
