@@ -49,8 +49,8 @@ class Server:
         if self.as_user:
             shutil.chown(directory, USER, USER)
         self.run("initdb", "-D", self.data, "-U", USER, "-A", "trust", "--no-sync")
-        hba = [f"host all {role}_user 127.0.0.1/32 {method}"
-               for role, method in [("md5", "md5"), ("scram", "scram-sha-256"), ("clear", "password")]]
+        methods = [("md5", "md5"), ("scram", "scram-sha-256"), ("clear", "password")]
+        hba = [f"host all {role}_user 127.0.0.1/32 {method}" for role, method in methods]
         hba.append("host all all 127.0.0.1/32 trust")
         pathlib.Path(self.data, "pg_hba.conf").write_text("\n".join(hba) + "\n")
         self.process = subprocess.Popen(
@@ -222,7 +222,8 @@ def main():
         pathlib.Path(directory, "object").write_bytes(b"a large object, not very large")
         kinds = [("md5", "md5"), ("scram", "scram-sha-256"), ("clear", "scram-sha-256")]
         psql(tap, *[f"SET password_encryption = '{kind}';"
-                    f" CREATE ROLE {role}_user LOGIN PASSWORD '{PASSWORD}'" for role, kind in kinds])
+                    f" CREATE ROLE {role}_user LOGIN PASSWORD '{PASSWORD}'"
+                    for role, kind in kinds])
         tap.connections.clear()
         sessions(tap, directory)
         bare_sessions(tap)
