@@ -77,6 +77,8 @@ pub enum Reason {
 pub struct Change {
     /// Relative change of throughput.
     pub throughput: f64,
+    /// Relative change of response time, where it was judged by.
+    pub response_time: Option<f64>,
     /// Relative change of the limit.
     pub limit: f64,
 }
@@ -123,7 +125,11 @@ impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if self.limit < 0.0 { "less" } else { "more" };
         let limit = self.limit.abs() * 100.0;
-        write!(formatter, "throughput {} for {limit:.0} % {side}", Moved(self.throughput))
+        write!(formatter, "throughput {}", Moved(self.throughput))?;
+        if let Some(response_time) = self.response_time {
+            write!(formatter, ", response time {}", Moved(response_time))?;
+        }
+        write!(formatter, " for {limit:.0} % {side}")
     }
 }
 
@@ -242,20 +248,6 @@ impl Concurrency {
     }
 }
 
-/// One point of the throughput curve: a limit and the throughput measured there.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) limit: Mpl,
-    /// Completed transactions per second, above 0 and finite.
-    pub(crate) tps: f64,
-}
-
-impl Point {
-    pub(crate) fn level(self) -> f64 {
-        f64::from(self.limit.get())
-    }
-}
-
 /// The whole part of `number`; 0 below 1 and for NaN, the highest `u32` above all of them.
 #[expect(
     clippy::cast_possible_truncation,
@@ -272,7 +264,7 @@ mod tests {
     use crate::testing::bounds;
 
     fn change(throughput: f64, limit: f64) -> Change {
-        Change { throughput, limit }
+        Change { throughput, response_time: None, limit }
     }
 
     #[test]

@@ -28,6 +28,14 @@
 //!   must stay below 1.7·C: on a curve that locally follows n^e the one pays when 1.5^e − 1 ≥
 //!   0.5·C, so e above 1.2·C, the other when 1 − 0.5^e < 0.5·loss, so e below 0.7·`loss`. A `loss`
 //!   of 0 restores the study's rule.
+//! * **Response time.** Throughput measures a limit only while the limit is what holds it: while
+//!   transactions wait. Under a light load it is the rate of arrivals at any limit that bears it,
+//!   and a limit judged by it alone sinks until queueing shows, which users feel. So an interval in
+//!   which there was nobody waiting for part of the time is judged by response time as well: a step
+//!   down may raise it by no more than it may lower throughput, and a step up pays if it lowers it
+//!   by as much as it would have to raise throughput. Response time is concurrency over throughput
+//!   (Little's law), so that in a closed system both say the same. `guard` off restores the
+//!   study's rule.
 //! * **Concurrency.** Read as the peak of the interval, not its last moment, see [`Concurrency`].
 //!   [`Concurrency::AtEnd`] restores the study's. An interval whose limit was above the concurrency
 //!   is not compared with the next, whose limit allows no fewer transactions.
@@ -51,11 +59,8 @@
 //! * A curve that rises by less than C per cent for each per cent of limit is not climbed at all,
 //!   which is how the study's TPCC1-SMALLMEM failed (Section 7.1.2).
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
-//! * When the load is less than the database could bear, throughput is the rate of arrivals at any
-//!   limit that bears it. The curve is flat there, so the limit sinks until it begins to matter, at
-//!   the price of time in the queue.
 
-use crate::controller::{Concurrency, Controller, Point, Step};
+use crate::controller::{Concurrency, Controller, Step};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`HillClimbing`].
@@ -68,6 +73,8 @@ pub struct HillClimbingSettings {
     pub loss: f64,
     /// Step size, Δ.
     pub step: Step,
+    /// Whether response time is judged too where throughput shows the load and not the limit.
+    pub guard: bool,
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
     /// The longest rest where probes were turned back, in intervals; 0 is the study's rule.
@@ -82,6 +89,7 @@ impl HillClimbingSettings {
         gain: 0.4,
         loss: 0.0,
         step: Step::Absolute(10),
+        guard: false,
         concurrency: Concurrency::AtEnd,
         rest: 0,
         band: 0.0,
@@ -93,6 +101,7 @@ impl HillClimbingSettings {
         gain: 0.05,
         loss: 0.08,
         step: Step::Relative(0.5),
+        guard: true,
         concurrency: Concurrency::Peak,
         rest: 15,
         band: 0.2,
@@ -105,19 +114,35 @@ pub struct HillClimbing {
     bounds: Bounds,
     start: Mpl,
     settings: HillClimbingSettings,
-    /// The point the next one is compared with, (n*(t_(i-1)), P(t_(i-1))).
-    previous: Option<Point>,
+    /// The interval the next one is compared with, (n*(t_(i-1)), P(t_(i-1))).
+    previous: Option<Seen>,
     /// Where the climb has gone back to, while it is there.
     home: Option<Home>,
     /// Probes turned back since the last one that paid.
     refusals: u32,
 }
 
-/// A limit that was gone back to, and the throughput measured there since.
+/// The intervals of this share of waiting and more show what the limit does, not what the load is.
+const SATURATED_SHARE: f64 = 0.9;
+
+/// What one interval showed, or several at one limit in the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    limit: Mpl,
+    /// Completed transactions per second, above 0 and finite.
+    tps: f64,
+    /// Seconds; 0 where the concurrency was not known.
+    response_s: f64,
+    /// The limit held throughput where it was.
+    is_saturated: bool,
+}
+
+/// A limit that was gone back to, and what was measured there since.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Home {
     intervals: u32,
     mean_tps: f64,
+    mean_response_s: f64,
 }
 
 /// The three cases of the study's formula.
@@ -150,12 +175,12 @@ impl HillClimbing {
     }
 
     /// Judges the interval at a limit that was stepped to.
-    fn judge_probe(&mut self, now: Point, allowed: Bounds) -> Decision {
+    fn judge_probe(&mut self, now: Seen, allowed: Bounds) -> Decision {
         let Some(previous) = self.previous.replace(now) else {
             return self.step(Verdict::Up, now, allowed, Reason::First);
         };
         let change = change(previous, now);
-        match verdict(previous, now, &self.settings) {
+        match verdict(&change, &self.settings) {
             Verdict::Back => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.home = Some(Home::default());
@@ -170,14 +195,14 @@ impl HillClimbing {
     }
 
     /// Judges an interval at the limit that was gone back to: stay, or probe again.
-    fn judge_home(&mut self, home: Home, now: Point, allowed: Bounds) -> Decision {
+    fn judge_home(&mut self, home: Home, now: Seen, allowed: Bounds) -> Decision {
         let moved = now.tps / home.mean_tps - 1.0;
         if home.intervals > 0 && moved.abs() > self.settings.band {
             self.forget();
             self.previous = Some(now);
             return self.step(Verdict::Up, now, allowed, Reason::Moved { throughput: moved });
         }
-        let home = home.with(now.tps);
+        let home = home.with(now);
         let rest = rest_after(self.refusals).min(self.settings.rest);
         if home.intervals <= rest {
             self.home = Some(home);
@@ -185,15 +210,16 @@ impl HillClimbing {
             return Decision { limit: now.limit, reason: Reason::Rest { left } };
         }
         self.home = None;
-        self.judge_rested(Point { tps: home.mean_tps, ..now }, allowed)
+        let rested = Seen { tps: home.mean_tps, response_s: home.mean_response_s, ..now };
+        self.judge_rested(rested, allowed)
     }
 
     /// Chooses the next probe from a home whose throughput has been measured. To go back from
     /// here is to try once more what was turned back.
-    fn judge_rested(&mut self, now: Point, allowed: Bounds) -> Decision {
+    fn judge_rested(&mut self, now: Seen, allowed: Bounds) -> Decision {
         let previous = self.previous.replace(now).unwrap_or(now);
         let change = change(previous, now);
-        match verdict(previous, now, &self.settings) {
+        match verdict(&change, &self.settings) {
             Verdict::Back => {
                 let limit = allowed.clamp(previous.limit);
                 Decision { limit, reason: Reason::Back(change) }
@@ -203,7 +229,7 @@ impl HillClimbing {
     }
 
     /// One step in the direction of the verdict, or in the other where `allowed` forbids it.
-    fn step(&self, verdict: Verdict, now: Point, allowed: Bounds, reason: Reason) -> Decision {
+    fn step(&self, verdict: Verdict, now: Seen, allowed: Bounds, reason: Reason) -> Decision {
         let level = now.limit.get();
         let step = self.settings.step.from(now.limit);
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
@@ -235,7 +261,12 @@ impl Controller for HillClimbing {
         if tps <= 0.0 {
             return Decision { limit, reason: Reason::NothingCompleted };
         }
-        let now = Point { limit, tps };
+        let now = Seen {
+            limit,
+            tps,
+            response_s: observation.response_time_s(),
+            is_saturated: observation.waiting_share >= SATURATED_SHARE,
+        };
         match self.home {
             Some(home) => self.judge_home(home, now, allowed),
             None => self.judge_probe(now, allowed),
@@ -245,10 +276,14 @@ impl Controller for HillClimbing {
 
 impl Home {
     /// This home after one more interval.
-    fn with(self, tps: f64) -> Home {
+    fn with(self, seen: Seen) -> Home {
         let intervals = self.intervals.saturating_add(1);
-        let mean_tps = self.mean_tps + (tps - self.mean_tps) / f64::from(intervals);
-        Home { intervals, mean_tps }
+        let mean = |mean: f64, value: f64| mean + (value - mean) / f64::from(intervals);
+        Home {
+            intervals,
+            mean_tps: mean(self.mean_tps, seen.tps),
+            mean_response_s: mean(self.mean_response_s, seen.response_s),
+        }
     }
 }
 
@@ -258,22 +293,31 @@ fn rest_after(refusals: u32) -> u32 {
 }
 
 /// Which case of the study's formula holds.
-fn verdict(previous: Point, now: Point, settings: &HillClimbingSettings) -> Verdict {
-    let change = change(previous, now);
-    if now.limit >= previous.limit {
-        let pays = change.throughput >= settings.gain * change.limit;
+fn verdict(change: &Change, settings: &HillClimbingSettings) -> Verdict {
+    let response_time = change.response_time.filter(|_| settings.guard);
+    if change.limit >= 0.0 {
+        let asked = settings.gain * change.limit;
+        let pays =
+            change.throughput >= asked || response_time.is_some_and(|slower| slower <= -asked);
         if pays { Verdict::Up } else { Verdict::Back }
     } else {
-        let pays = change.throughput > settings.loss * change.limit;
+        let accepted = settings.loss * change.limit;
+        let pays =
+            change.throughput > accepted && response_time.is_none_or(|slower| slower < -accepted);
         if pays { Verdict::Down } else { Verdict::Back }
     }
 }
 
-/// The relative changes from `previous` to `now`.
-fn change(previous: Point, now: Point) -> Change {
+/// The relative changes from `previous` to `now`; that of response time where throughput does not
+/// say enough.
+fn change(previous: Seen, now: Seen) -> Change {
+    let is_light = !(previous.is_saturated && now.is_saturated);
+    let response_time = now.response_s / previous.response_s - 1.0;
+    let level = |seen: Seen| f64::from(seen.limit.get());
     Change {
         throughput: (now.tps - previous.tps) / previous.tps,
-        limit: (now.level() - previous.level()) / previous.level(),
+        response_time: Some(response_time).filter(|change| is_light && change.is_finite()),
+        limit: (level(now) - level(previous)) / level(previous),
     }
 }
 
@@ -437,6 +481,45 @@ mod tests {
             let controller = HillClimbing::for_proxy(bounds(1, 1_000), start);
             let path = path(controller, &Plant { clients, ..TPCB }, 20);
             assert!(path.iter().any(|&(limit, _)| limit == 2), "{path:?}");
+        }
+    }
+
+    /// 200 transactions a second arrive whatever the limit is, and take 20 ms each: on average 4
+    /// run. Response time by Erlang's formula for `limit` servers; at 4 and below the queue grows.
+    fn light_load(limit: Mpl) -> Observation {
+        let (arrivals, service_s, servers) = (200.0, 0.02, f64::from(limit.get()));
+        let offered = arrivals * service_s;
+        let mut blocked = 1.0;
+        for server in 1..=limit.get() {
+            blocked = offered * blocked / (f64::from(server) + offered * blocked);
+        }
+        let waits = blocked / (1.0 - (1.0 - blocked) * offered / servers);
+        let is_stable = offered < servers;
+        let queue_s = if is_stable { waits * service_s / (servers - offered) } else { 5.0 };
+        let tps = if is_stable { 200 } else { u64::from(limit.get()) * 50 };
+        let mut seen = observed(limit.get(), 40, tps);
+        seen.concurrency_mean = tps as f64 * (service_s + queue_s);
+        seen.waiting_share = if is_stable { waits } else { 1.0 };
+        seen
+    }
+
+    /// With 5 permits the light load is borne as well as with 40, but it queues for 11 ms.
+    #[test]
+    fn under_a_light_load_the_limit_does_not_sink_until_users_wait() {
+        for start in [1, 4, 8, 20, 40] {
+            let mut controller =
+                HillClimbing::for_proxy(bounds(1, 1_000), Mpl::at_least_one(start));
+            let mut limit = controller.start();
+            let mut queued = Vec::new();
+            for _ in 0..100 {
+                let seen = light_load(limit);
+                queued.push(seen.response_time_s() - 0.02);
+                limit = controller.decide(&seen, DRAW).limit;
+            }
+            let settled = &mut queued[40..];
+            settled.sort_by(f64::total_cmp);
+            let median_s = settled[settled.len() / 2];
+            assert!(median_s < 0.001, "from {start}: {median_s} s in the queue");
         }
     }
 

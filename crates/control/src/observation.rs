@@ -71,6 +71,11 @@ pub struct Observation {
     pub concurrency: u32,
     /// The highest concurrency seen at any moment of the interval.
     pub concurrency_peak: u32,
+    /// The concurrency averaged over the time of the interval.
+    pub concurrency_mean: f64,
+    /// The share of the interval's time in which a transaction was waiting, from 0 to 1: whether it
+    /// was the limit that held throughput where it was, or the load.
+    pub waiting_share: f64,
     /// Transactions that ended well, all classes; `P(t_i)` is this over the interval.
     pub completions: u64,
     /// Transactions that ended in an error or were abandoned, all classes.
@@ -89,5 +94,14 @@ impl Observation {
     pub fn throughput_tps(&self) -> f64 {
         let seconds = self.interval.as_secs_f64();
         if seconds > 0.0 { self.completions as f64 / seconds } else { 0.0 }
+    }
+
+    /// Time from request to end by Little's law, concurrency over throughput, in seconds; 0 when
+    /// nothing completed. Unlike the times of the transactions that ended, it does not remember
+    /// the queue of earlier intervals.
+    #[must_use]
+    pub fn response_time_s(&self) -> f64 {
+        let throughput = self.throughput_tps();
+        if throughput > 0.0 { self.concurrency_mean / throughput } else { 0.0 }
     }
 }

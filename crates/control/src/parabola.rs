@@ -45,7 +45,7 @@
 //! the slope's error grows as the inverse of their distance. The local parabola suffers most and
 //! takes random steps in more than half of the study's intervals (Table 6.7).
 
-use crate::controller::{Concurrency, Controller, Point, Step, whole};
+use crate::controller::{Concurrency, Controller, Step, whole};
 use crate::{Bounds, Decision, Draw, Mpl, NoApex, Observation, Reason};
 
 /// The parameters of [`Parabola`].
@@ -188,6 +188,20 @@ impl Controller for Parabola {
             Err(cause) => self.wiggle(cause, limit, draw),
         };
         Decision { limit: allowed.clamp(wanted), reason }
+    }
+}
+
+/// One point of the throughput curve: a limit and the throughput measured there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    limit: Mpl,
+    /// Completed transactions per second, above 0 and finite.
+    tps: f64,
+}
+
+impl Point {
+    fn level(self) -> f64 {
+        f64::from(self.limit.get())
     }
 }
 

@@ -158,6 +158,8 @@ impl Plant {
             limit,
             concurrency: self.clients,
             concurrency_peak: self.clients,
+            concurrency_mean: f64::from(self.clients),
+            waiting_share: if waiting > 0.0 { 1.0 } else { 0.0 },
             completions,
             failures: 0,
             in_database: class.in_database,

@@ -15,6 +15,8 @@ pub(crate) fn observed(limit: u32, concurrency: u32, completions: u64) -> Observ
         limit: Mpl::at_least_one(limit),
         concurrency,
         concurrency_peak: concurrency,
+        concurrency_mean: f64::from(concurrency),
+        waiting_share: 1.0,
         completions,
         failures: 0,
         in_database: Timing::default(),

@@ -34,6 +34,8 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         limit,
         concurrency: level(random),
         concurrency_peak: level(random),
+        concurrency_mean: fraction(random),
+        waiting_share: fraction(random),
         completions: one_of(random, [0, 1, 2, 100, 1_000, u64::MAX]),
         failures: one_of(random, [0, u64::MAX]),
         in_database: Timing::default(),
@@ -63,6 +65,7 @@ fn concurrency(random: &mut SplitMix64) -> Concurrency {
 fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controller>> {
     let start = Mpl::at_least_one(level(random));
     let climbing = HillClimbingSettings {
+        guard: random.next_bits().is_multiple_of(2),
         gain: fraction(random),
         loss: fraction(random),
         step: step(random),

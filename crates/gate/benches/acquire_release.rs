@@ -5,8 +5,10 @@
 //! on the command line runs only those.
 //!
 //! ```text
-//! cargo bench -p tidegate-gate
+//! cargo bench -p tidegate-gate --bench acquire_release
 //! ```
+
+#![expect(clippy::print_stdout, reason = "printing figures is what a benchmark is for")]
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex};
@@ -19,13 +21,17 @@ use tidegate_gate::{Admission, Claim, Class, Gate, Limits, Outcome, Permit, Requ
 const BATCHES: usize = 500;
 const BATCH: u32 = 2_000;
 
+/// A name, and what prints its figures under that name.
+type Benchmark = (&'static str, fn(&str));
+
 fn main() {
-    let benchmarks: [(&str, fn(&str)); 8] = [
+    let benchmarks: [Benchmark; 9] = [
         ("clock, read twice", clock),
         ("floor: 2 clock reads, 2 mutex locks", floor),
         ("acquire + release", uncontended),
         ("acquire + release, time given", uncontended_time_given),
         ("handover: queue, finish, wake, claim", handover),
+        ("floor, 2 threads", floor_two_threads),
         ("acquire + release, 2 threads", contended),
         ("observe", observe),
         ("snapshot", snapshot),
@@ -41,12 +47,12 @@ fn main() {
 }
 
 /// Times batches of `operation` and prints what one operation took.
-fn measure(name: &str, batch: u32, mut operation: impl FnMut()) {
+fn measure(name: &str, mut operation: impl FnMut()) {
     let mut nanoseconds: Vec<f64> = (0..BATCHES)
         .map(|_| {
             let start = Instant::now();
-            (0..batch).for_each(|_| operation());
-            start.elapsed().as_secs_f64() * 1e9 / f64::from(batch)
+            (0..BATCH).for_each(|_| operation());
+            start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH)
         })
         .collect();
     print(name, &mut nanoseconds);
@@ -83,7 +89,7 @@ fn granted(gate: &Gate, waker: &Waker, now: Instant) -> Permit {
 }
 
 fn clock(name: &str) {
-    measure(name, BATCH, || {
+    measure(name, || {
         black_box(Instant::now());
         black_box(Instant::now());
     });
@@ -91,20 +97,21 @@ fn clock(name: &str) {
 
 fn floor(name: &str) {
     let counter = Mutex::new(0_u64);
-    let visit = || {
-        let now = black_box(Instant::now());
-        *counter.lock().expect("nobody panics") += 1;
-        now
-    };
-    measure(name, BATCH, || {
-        visit();
-        visit();
+    measure(name, || {
+        visit(&counter);
+        visit(&counter);
     });
+}
+
+/// The least a gate could do at a call: read the clock, take a lock, change a number.
+fn visit(counter: &Mutex<u64>) {
+    black_box(Instant::now());
+    *counter.lock().expect("nobody panics") += 1;
 }
 
 fn uncontended(name: &str) {
     let (gate, waker) = (gate(8), nobody());
-    measure(name, BATCH, || {
+    measure(name, || {
         let permit = black_box(granted(&gate, &waker, Instant::now()));
         permit.finish(Outcome::Completed, Instant::now());
     });
@@ -114,7 +121,7 @@ fn uncontended_time_given(name: &str) {
     let (gate, waker) = (gate(8), nobody());
     let start = Instant::now();
     let end = start + Duration::from_micros(900);
-    measure(name, BATCH, || {
+    measure(name, || {
         let permit = black_box(granted(&gate, &waker, start));
         permit.finish(Outcome::Completed, end);
     });
@@ -124,7 +131,7 @@ fn uncontended_time_given(name: &str) {
 fn handover(name: &str) {
     let (gate, waker) = (gate(1), nobody());
     let mut running = Some(granted(&gate, &waker, Instant::now()));
-    measure(name, BATCH, || {
+    measure(name, || {
         let Admission::Queued(ticket) = ask(&gate, &waker, Instant::now()) else {
             panic!("the permit is out")
         };
@@ -136,52 +143,74 @@ fn handover(name: &str) {
     });
 }
 
-/// Two threads at once on one gate, with permits enough: the time one of them takes.
-fn contended(name: &str) {
-    let gate = gate(8);
+/// Times batches of `operation` on two threads at once: what it takes one of them.
+fn measure_two_threads(name: &str, operation: impl Fn() + Sync) {
     let barrier = Barrier::new(2);
-    let thread = || {
-        let waker = nobody();
-        let batch = || {
-            barrier.wait();
-            let start = Instant::now();
-            for _ in 0..BATCH {
-                let permit = black_box(granted(&gate, &waker, Instant::now()));
-                permit.finish(Outcome::Completed, Instant::now());
-            }
-            start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH)
-        };
-        (0..BATCHES).map(|_| batch()).collect::<Vec<f64>>()
+    let batch = || {
+        barrier.wait();
+        let start = Instant::now();
+        (0..BATCH).for_each(|_| operation());
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH)
     };
+    let batches = || (0..BATCHES).map(|_| batch()).collect::<Vec<f64>>();
     let mut nanoseconds = thread::scope(|scope| {
-        let other = scope.spawn(thread);
-        let mut all = thread();
+        let other = scope.spawn(batches);
+        let mut all = batches();
         all.extend(other.join().expect("the other thread does not panic"));
         all
     });
     print(name, &mut nanoseconds);
 }
 
-/// A gate that has seen transactions of many lengths, for the cost of looking at it.
-fn used() -> Gate {
-    let (gate, waker, now) = (gate(8), nobody(), Instant::now());
-    for micros in 1..5_000 {
-        let permit = granted(&gate, &waker, now);
+fn floor_two_threads(name: &str) {
+    let counter = Mutex::new(0_u64);
+    measure_two_threads(name, || {
+        visit(&counter);
+        visit(&counter);
+    });
+}
+
+/// Permits are enough, so that only the lock is contended.
+fn contended(name: &str) {
+    let (gate, waker) = (gate(8), nobody());
+    measure_two_threads(name, || {
+        let permit = black_box(granted(&gate, &waker, Instant::now()));
+        permit.finish(Outcome::Completed, Instant::now());
+    });
+}
+
+/// A second of transactions of many lengths.
+fn fill(gate: &Gate, waker: &Waker) {
+    let now = Instant::now();
+    for micros in 1..2_000 {
+        let permit = granted(gate, waker, now);
         permit.finish(Outcome::Completed, now + Duration::from_micros(micros));
     }
-    gate
+}
+
+/// Prints what `look` takes at a gate with an interval's transactions and others before them.
+fn measure_look(name: &str, look: impl Fn(&Gate)) {
+    let (gate, waker) = (gate(8), nobody());
+    let mut nanoseconds = Vec::with_capacity(BATCHES);
+    for _ in 0..BATCHES {
+        let _ = gate.observe(Instant::now());
+        fill(&gate, &waker);
+        let start = Instant::now();
+        look(&gate);
+        nanoseconds.push(start.elapsed().as_secs_f64() * 1e9);
+    }
+    // The first had nothing before its interval.
+    print(name, &mut nanoseconds[1..]);
 }
 
 fn observe(name: &str) {
-    let gate = used();
-    measure(name, 10, || {
+    measure_look(name, |gate| {
         black_box(gate.observe(Instant::now()));
     });
 }
 
 fn snapshot(name: &str) {
-    let gate = used();
-    measure(name, 10, || {
+    measure_look(name, |gate| {
         black_box(gate.snapshot());
     });
 }

@@ -1,8 +1,9 @@
 //! The gate itself.
 //!
-//! One mutex guards a small state, held for some tens of nanoseconds at a time; there is no other
-//! synchronisation to reason about. Time is an argument everywhere except in `Drop`, so schedules
-//! can be replayed in tests.
+//! One mutex guards a small state; there is no other synchronisation to reason about. A transaction
+//! holds it for some tens of nanoseconds, the end of an interval or a look for metrics for some
+//! microseconds, and [`Gate::expire`] for as long as it takes to look at everybody who waits. Time
+//! is an argument everywhere except in `Drop`, so schedules can be replayed in tests.
 //!
 //! How a transaction passes, with a limit of 1:
 //!
@@ -21,13 +22,13 @@ use slab::Slab;
 use tidegate_control::{Mpl, Observation};
 
 use crate::queue::{Class, Queue};
-use crate::statistics::{self, ClassStatistics, ClassTotals};
+use crate::statistics::{self, ClassStatistics, ClassTotals, Population};
 
 /// Called with the request's token when its ticket can be claimed: granted or expired.
 ///
 /// It runs on the thread that made the change (gave a permit back, set the limit, let deadlines
-/// pass), outside the gate's lock, and must be short and not panic. If the ticket is dropped at that
-/// moment on another thread, the call may come after the drop.
+/// pass), outside the gate's lock, and must be short and not panic. If the ticket is dropped at
+/// that moment on another thread, the call may come after the drop.
 pub type Waker = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How a transaction ended.
@@ -52,8 +53,8 @@ pub struct Limits {
 pub struct Request<'a> {
     /// Its scheduling class.
     pub class: Class,
-    /// When it gives up waiting; `None` waits as long as it takes. It is [`Gate::expire`] that looks
-    /// at deadlines: a permit that comes free before that call is still granted.
+    /// When it gives up waiting; `None` waits as long as it takes. Only [`Gate::expire`] looks at
+    /// deadlines: a permit that comes free before that call is still granted.
     pub deadline: Option<Instant>,
     /// Handed to the waker, to tell the requester's transactions apart.
     pub token: u64,
@@ -138,11 +139,17 @@ struct State {
     withdrawn: u64,
     interval_start: Instant,
     concurrency_peak: u32,
+    population: Population,
 }
 
 impl State {
     fn concurrency(&self) -> u32 {
         self.outstanding.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Accounts for the time up to `now`, before anything changes.
+    fn advance(&mut self, now: Instant) {
+        self.population.advance(now, self.concurrency(), self.queue.len());
     }
 
     /// Grants the next waiting request if the limit allows, and says whom to wake.
@@ -198,6 +205,7 @@ impl Gate {
             withdrawn: 0,
             interval_start: now,
             concurrency_peak: 0,
+            population: Population::new(now),
         };
         Gate { state: Arc::new(Mutex::new(state)) }
     }
@@ -211,6 +219,7 @@ impl Gate {
     #[must_use]
     pub fn request(&self, request: &Request<'_>, now: Instant) -> Admission {
         let mut state = self.lock();
+        state.advance(now);
         if state.outstanding < state.limit {
             state.outstanding += 1;
             state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
@@ -249,6 +258,7 @@ impl Gate {
     /// Changes the limit. A lower one takes effect as permits return; a higher one at once.
     pub fn set_limit(&self, limit: Mpl, now: Instant) {
         let mut state = self.lock();
+        state.advance(now);
         state.limit = limit.get();
         // All under one lock: a request that came between two grants would overtake the queue.
         let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
@@ -259,6 +269,7 @@ impl Gate {
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
     pub fn expire(&self, now: Instant) {
         let mut state = self.lock();
+        state.advance(now);
         let late = state.queue.keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
         let mut woken = Vec::with_capacity(late.len());
         for key in late {
@@ -290,10 +301,12 @@ impl Gate {
     /// Begins the interval anew at `now` if nothing ran or waited in it, and tells whether it did:
     /// such an interval says nothing about the database, and would dilute the throughput of the
     /// next transactions.
+    #[must_use]
     pub fn skip_empty_interval(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let empty = state.concurrency_peak == 0;
         if empty {
+            state.advance(now);
             state.interval_start = now;
         }
         empty
@@ -304,12 +317,17 @@ impl Gate {
     pub fn observe(&self, now: Instant) -> Observation {
         let mut state = self.lock();
         let (classes, all) = statistics::end_interval(&mut state.classes);
+        state.advance(now);
         let concurrency = state.concurrency();
+        let interval = now.saturating_duration_since(state.interval_start);
+        let (concurrency_mean, waiting_share) = state.population.end_interval(interval);
         let observation = Observation {
-            interval: now.saturating_duration_since(state.interval_start),
+            interval,
             limit: Mpl::at_least_one(state.limit),
             concurrency,
             concurrency_peak: state.concurrency_peak,
+            concurrency_mean,
+            waiting_share,
             completions: all.completions,
             failures: all.failures,
             in_database: all.in_database,
@@ -366,6 +384,7 @@ impl Permit {
             return;
         }
         let mut state = self.gate.lock();
+        state.advance(now);
         state.end(self.class, self.granted_at, outcome, now);
         state.outstanding -= 1;
         let next = state.grant_next(now);
@@ -433,5 +452,38 @@ impl Drop for Ticket {
         if self.open {
             self.withdraw();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neither can be seen from outside, and a slot that stays behind would cost memory for ever.
+    #[test]
+    fn every_end_of_a_ticket_frees_its_slot() {
+        let now = Instant::now();
+        let limits = Limits { mpl: Mpl::ONE, waiting_max: 8 };
+        let gate = Gate::new(limits, now);
+        let waker: Waker = Arc::new(|_| {});
+        let ask = |deadline| {
+            let request = Request { class: Class::Normal, deadline, token: 0, waker: &waker };
+            gate.request(&request, now)
+        };
+        let queue = |deadline| match ask(deadline) {
+            Admission::Queued(ticket) => ticket,
+            other => panic!("the only permit is out: {other:?}"),
+        };
+        let running = ask(None);
+        let (late, too_late) = (queue(Some(now)), queue(Some(now)));
+        let (claimed, dropped, withdrawn) = (queue(None), queue(None), queue(None));
+        gate.expire(now);
+        assert!(matches!(late.claim(), Claim::Expired));
+        drop((too_late, withdrawn));
+        gate.set_limit(Mpl::at_least_one(3), now);
+        drop((claimed.claim(), dropped, running));
+        let state = gate.lock();
+        assert!(state.tickets.is_empty());
+        assert_eq!((state.queue.len(), state.outstanding), (0, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! What passed through the gate: for the controller by interval, for metrics since the start.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tidegate_control::{ClassObservation, Timing};
@@ -148,6 +148,42 @@ impl Tally {
             in_database: self.in_database.timing(),
             in_queue: self.in_queue.timing(),
         }
+    }
+}
+
+/// How many transactions there were, over the time of an interval.
+#[derive(Debug)]
+pub(crate) struct Population {
+    /// Up to when the sums go.
+    until: Instant,
+    /// Concurrency times seconds.
+    concurrency_s: f64,
+    /// Seconds in which somebody waited.
+    waiting_s: f64,
+}
+
+impl Population {
+    pub(crate) fn new(now: Instant) -> Self {
+        Population { until: now, concurrency_s: 0.0, waiting_s: 0.0 }
+    }
+
+    /// Up to `now` there have been so many, since the last call.
+    pub(crate) fn advance(&mut self, now: Instant, concurrency: u32, waiting: usize) {
+        let passed_s = now.saturating_duration_since(self.until).as_secs_f64();
+        self.until = self.until.max(now);
+        self.concurrency_s += passed_s * f64::from(concurrency);
+        if waiting > 0 {
+            self.waiting_s += passed_s;
+        }
+    }
+
+    /// Mean concurrency and share of time with somebody waiting in an interval of this length,
+    /// which ends here.
+    pub(crate) fn end_interval(&mut self, interval: Duration) -> (f64, f64) {
+        let length_s = interval.as_secs_f64();
+        let (concurrency_s, waiting_s) =
+            (std::mem::take(&mut self.concurrency_s), std::mem::take(&mut self.waiting_s));
+        if length_s > 0.0 { (concurrency_s / length_s, waiting_s / length_s) } else { (0.0, 0.0) }
     }
 }
 

@@ -49,7 +49,7 @@ impl Site {
         Site {
             governor: Governor::new(gate.clone(), controller, RULE, SplitMix64::new(1)),
             gate,
-            waker: Arc::new(move |client| heard.lock().unwrap().push(client)),
+            waker: Arc::new(move |client| heard.lock().expect("no waker panics").push(client)),
             woken,
             running: VecDeque::new(),
             tickets: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl Site {
 
     /// Lets the woken in.
     fn claim(&mut self) {
-        for client in std::mem::take(&mut *self.woken.lock().unwrap()) {
+        for client in std::mem::take(&mut *self.woken.lock().expect("no waker panics")) {
             let ticket = self.tickets.remove(&client).expect("only waiters are woken");
             let Claim::Granted(permit) = ticket.claim() else {
                 panic!("{client} was woken for nothing")
@@ -133,10 +133,12 @@ fn the_limit_takes_the_path_that_the_controller_takes_on_the_plant_alone() {
                 let adjustment = site.second(&plant);
                 let case = format!("{} from {start}, interval {interval}", curve.name);
                 let seen = &adjustment.observation;
-                assert_eq!(adjustment.decision, decision, "{case}");
+                assert_eq!(adjustment.decision.limit, decision.limit, "{case}");
                 assert_eq!(seen.completions, observation.completions, "{case}");
                 assert_eq!(seen.concurrency, clients, "{case}");
                 assert_eq!(seen.concurrency_peak, clients, "{case}");
+                assert!((seen.concurrency_mean - f64::from(clients)).abs() < 1e-6, "{case}");
+                assert!((seen.waiting_share - observation.waiting_share).abs() < 0.02, "{case}");
             }
         }
     }

@@ -70,6 +70,8 @@ struct Model {
     totals: [Totals; 2],
     interval_start: Instant,
     peak: usize,
+    /// Concurrency times seconds, and seconds with somebody waiting, in the interval.
+    population_s: (f64, f64),
 }
 
 impl Model {
@@ -84,7 +86,14 @@ impl Model {
             totals: Default::default(),
             interval_start: now,
             peak: 0,
+            population_s: (0.0, 0.0),
         }
+    }
+
+    fn pass(&mut self, pause: Duration) {
+        let concurrency = self.outstanding() + self.waiting();
+        self.population_s.0 += concurrency as f64 * pause.as_secs_f64();
+        self.population_s.1 += if self.waiting() > 0 { pause.as_secs_f64() } else { 0.0 };
     }
 
     fn waiting(&self) -> usize {
@@ -137,14 +146,19 @@ impl Model {
     }
 
     fn record_end(&mut self, class: Class, outcome: Outcome, lasted: Duration) {
-        let (tally, totals) = (&mut self.interval[class.index()], &mut self.totals[class.index()]);
+        let tally = &mut self.interval[class.index()];
+        let totals = &mut self.totals[class.index()];
         tally.in_database.push(lasted);
         totals[2] += 1;
         match outcome {
             Outcome::Completed => {
-                (tally.completions, totals[0]) = (tally.completions + 1, totals[0] + 1)
+                tally.completions += 1;
+                totals[0] += 1;
             }
-            Outcome::Failed => (tally.failures, totals[1]) = (tally.failures + 1, totals[1] + 1),
+            Outcome::Failed => {
+                tally.failures += 1;
+                totals[1] += 1;
+            }
         }
     }
 
@@ -186,6 +200,8 @@ struct Pair {
     serial: u64,
     now: Instant,
     durations_are_exact: bool,
+    /// Nothing was dropped yet: a drop tells the gate no time.
+    population_is_exact: bool,
 }
 
 impl Pair {
@@ -198,11 +214,12 @@ impl Pair {
             gate: Gate::new(limits, now),
             model: Model::new(limit, now),
             held: BTreeMap::new(),
-            waker: Arc::new(move |token| heard.lock().unwrap().push(token)),
+            waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
             woken,
             serial: 0,
             now,
             durations_are_exact: true,
+            population_is_exact: true,
         }
     }
 
@@ -226,6 +243,7 @@ impl Pair {
                 self.with_one(n, running, |pair, token| pair.next(token, outcome));
             }
             Move::Withdraw(n) => self.with_one(n, idle, |pair, token| {
+                pair.population_is_exact = false;
                 pair.model.withdrawn += u64::from(waiting(pair.model.entry(token).stage));
                 pair.model.close(token);
                 drop(pair.held.remove(&token));
@@ -241,7 +259,7 @@ impl Pair {
             Move::Expire => {
                 self.gate.expire(now);
                 // In no particular order: nothing is granted, so nobody can notice.
-                self.woken.lock().unwrap().sort_unstable();
+                self.woken.lock().expect("no waker panics").sort_unstable();
                 let woken = self.model.expire(now);
                 self.heard(&woken);
             }
@@ -272,7 +290,7 @@ impl Pair {
     /// The wakes since the last call are these, in this order: one for each request that was queued
     /// and is now granted or expired, and no other.
     fn heard(&mut self, expected: &[u64]) {
-        let woken = std::mem::take(&mut *self.woken.lock().unwrap());
+        let woken = std::mem::take(&mut *self.woken.lock().expect("no waker panics"));
         assert_eq!(woken, expected, "woken");
     }
 
@@ -345,6 +363,7 @@ impl Pair {
     fn abandon(&mut self, token: u64) {
         drop(self.held.remove(&token));
         self.durations_are_exact = false;
+        self.population_is_exact = false;
         let woken = self.model.end(token, Outcome::Failed, self.now);
         self.heard(&woken);
     }
@@ -367,8 +386,19 @@ impl Pair {
         assert_eq!(observation.limit.get(), self.model.limit);
         assert_eq!(observation.concurrency as usize, concurrency);
         assert_eq!(observation.concurrency_peak as usize, self.model.peak);
+        self.compare_population(&observation);
         self.model.interval_start = self.now;
         self.model.peak = concurrency;
+    }
+
+    fn compare_population(&mut self, observation: &Observation) {
+        let (concurrency_s, waiting_s) = std::mem::take(&mut self.model.population_s);
+        let length_s = observation.interval.as_secs_f64();
+        if self.population_is_exact && length_s > 0.0 {
+            let near = |seen: f64, expected: f64| (seen - expected).abs() < 1e-6 * (1.0 + expected);
+            assert!(near(observation.concurrency_mean, concurrency_s / length_s));
+            assert!(near(observation.waiting_share, waiting_s / length_s));
+        }
     }
 
     fn compare_class(&self, tally: &Tally, class: &ClassObservation) {
@@ -512,6 +542,7 @@ fn run(limit: u32, steps: &[(Duration, Move)]) {
     let mut pair = Pair::new(limit);
     for (pause, step) in steps {
         pair.now += *pause;
+        pair.model.pass(*pause);
         let before = pair.gate.snapshot();
         pair.make(step);
         pair.check(before.outstanding);

@@ -57,7 +57,7 @@ impl Script {
             gate: Gate::new(Limits { mpl, waiting_max }, now),
             held: BTreeMap::new(),
             names: Vec::new(),
-            waker: Arc::new(move |token| heard.lock().unwrap().push(token)),
+            waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
             woken,
             start: now,
             now,
@@ -164,7 +164,7 @@ impl Script {
     }
 
     fn wakes(&self) -> String {
-        let woken = std::mem::take(&mut *self.woken.lock().unwrap());
+        let woken = std::mem::take(&mut *self.woken.lock().expect("no waker panics"));
         let name = |token: u64| &self.names[usize::try_from(token).expect("a position")];
         woken.into_iter().fold(String::new(), |mut said, token| {
             writeln!(said, "wakes {}", name(token)).expect("a string takes everything");
@@ -238,7 +238,7 @@ fn play(text: &str) -> String {
     for line in text.lines() {
         let Some(step) = line.strip_prefix('>') else {
             if line.starts_with('#') || line.is_empty() {
-                played += &format!("{line}\n");
+                played.extend([line, "\n"]);
             }
             continue;
         };
@@ -250,7 +250,7 @@ fn play(text: &str) -> String {
             let script = script.as_mut().expect("a script begins with `> gate`");
             script.make(&words)
         };
-        played += &format!("{line}\n{said}");
+        played.extend([line, "\n", &said]);
     }
     played
 }

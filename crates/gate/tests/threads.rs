@@ -95,14 +95,17 @@ struct Bell {
 
 impl Bell {
     fn ring(&self) {
-        *self.rung.lock().unwrap() = true;
+        *self.rung.lock().expect("no ringer panics") = true;
         self.changed.notify_one();
     }
 
     /// Sleeps until the bell has rung since the last call; tells whether it did in time.
     fn sleep(&self) -> bool {
-        let rung = self.rung.lock().unwrap();
-        let (mut rung, _) = self.changed.wait_timeout_while(rung, PATIENCE, |rung| !*rung).unwrap();
+        let rung = self.rung.lock().expect("no ringer panics");
+        let (mut rung, _) = self
+            .changed
+            .wait_timeout_while(rung, PATIENCE, |rung| !*rung)
+            .expect("no ringer panics");
         std::mem::take(&mut rung)
     }
 }
@@ -241,8 +244,8 @@ fn nothing_is_lost_between_threads() {
         continued: AtomicU64::new(0),
     });
     let finished = start_workers(&floor);
-    let changed = Arc::clone(&floor);
-    let changer = thread::spawn(move || keep_changing(&changed));
+    let shared = Arc::clone(&floor);
+    let changer = thread::spawn(move || keep_changing(&shared));
     for _ in 0..THREADS {
         await_message(&finished, "a thread neither works nor waits: is the gate's lock stuck?");
     }
