@@ -5,6 +5,8 @@ PYTHON ?= python3
 CARGO_TARGET_DIR ?= target
 OUT ?= out/demo
 FUZZ_SECONDS ?= 60
+# More arguments for bench/compare.py, such as --quick.
+BENCH ?=
 
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
@@ -79,8 +81,9 @@ outside:
 
 bench:
 	scripts/setup-postgres python3
+	scripts/setup-postgres pgbouncer || echo 'bench: continuing without PgBouncer'
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
-	$(PYTHON) bench/compare.py
+	$(PYTHON) bench/compare.py --markdown docs/results/bench.md $(BENCH)
 
 soak: setup
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture

@@ -1,0 +1,1 @@
+"""Parts of bench/compare.py: what is compared, the servers, the loads, the report."""
