@@ -53,8 +53,6 @@ pub(crate) struct Client {
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
     pub(crate) session: ClientSession,
-    /// The client asked for a newer protocol or for options that are not known.
-    pub(crate) unknown_options: Option<Vec<Box<[u8]>>>,
     /// The peer has sent its last byte, or the socket has failed.
     pub(crate) hung_up: bool,
     /// Its input waits for something of its upstream connection's.
@@ -85,7 +83,6 @@ impl Client {
             user: Box::default(),
             class: Class::Normal,
             session: ClientSession::default(),
-            unknown_options: None,
             hung_up: false,
             is_held: false,
             refused_batch_ends: false,

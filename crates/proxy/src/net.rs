@@ -240,3 +240,74 @@ impl<'a> Gather<'a> {
         self.spilled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Piece {
+        Pass(usize),
+        Skip(usize),
+        Add(Vec<u8>),
+    }
+
+    fn piece() -> impl Strategy<Value = Piece> {
+        prop_oneof![
+            (0..9_usize).prop_map(Piece::Pass),
+            (0..9_usize).prop_map(Piece::Skip),
+            prop::collection::vec(any::<u8>(), 0..4).prop_map(Piece::Add),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_gather_is_what_was_passed_and_added_in_order(
+            pieces in prop::collection::vec(piece(), 0..12),
+        ) {
+            let input: Vec<u8> = (0..200).collect();
+            let (mut gather, mut expected, mut at) =
+                (Gather::new(&input, Vec::new()), Vec::new(), 0);
+            for piece in pieces {
+                match piece {
+                    Piece::Pass(count) => {
+                        gather.pass(at..at + count);
+                        expected.extend_from_slice(&input[at..at + count]);
+                        at += count;
+                    }
+                    Piece::Skip(count) => at += count,
+                    Piece::Add(bytes) => {
+                        gather.spill().extend_from_slice(&bytes);
+                        expected.extend_from_slice(&bytes);
+                    }
+                }
+            }
+            prop_assert_eq!(gather.bytes(), &expected[..]);
+            prop_assert!(gather.recycle().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_outbox_keeps_the_order_of_what_the_socket_does_not_take() {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut stream = Stream::Unix(UnixStream::from_std(near));
+        let mut outbox = Outbox::default();
+        let chunk: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        for _ in 0..20 {
+            outbox.send(&mut stream, &chunk).unwrap();
+        }
+        assert!(!outbox.is_empty(), "two megabytes do not fit a socket's buffer");
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; 2_000_000];
+            far.read_exact(&mut all).unwrap();
+            all
+        });
+        while !outbox.is_empty() {
+            outbox.flush(&mut stream).unwrap();
+            std::thread::yield_now();
+        }
+        assert!(reader.join().unwrap() == chunk.repeat(20), "the order is another");
+    }
+}

@@ -19,10 +19,12 @@
 //! # Limits
 //!
 //! A server in copy-in mode ignores Sync, and a client may have sent one before it learns of the
-//! mode (protocol documentation, "COPY Operations"); hence the entry [`Owed::CopyEnd`], which is
-//! answered by nothing. A Sync that a client sends in the middle of its copy data, and then an
-//! error in that data, is the one sequence whose count is uncertain; the surplus ReadyForQuery
-//! then reaches an idle connection, which is closed for it.
+//! mode (protocol documentation, "COPY Operations"), perhaps with the end of its data behind it;
+//! hence the entry [`Owed::CopyEnd`], which is answered by nothing. A Sync that a client sends in
+//! the middle of its copy data, and then an error in that data, is the one sequence whose count is
+//! uncertain: whether the server saw the error before the Sync is not known. If it did, there is
+//! one ReadyForQuery more than is owed here; the connection of a client that vanished is then
+//! closed.
 
 use std::collections::VecDeque;
 
@@ -41,6 +43,8 @@ pub(crate) enum Owed {
     Sync,
     /// To the client's Parse; the statement, if it is a named one.
     Parse(Option<StatementId>),
+    /// To the client's Parse of a name that is taken; is an error.
+    ParseTaken,
     Bind,
     Describe,
     Execute,
@@ -53,8 +57,8 @@ pub(crate) enum Owed {
     OwnSync,
     /// To a Parse the proxy sent; swallowed.
     OwnParse(Option<StatementId>),
-    /// To a Close the proxy sent; swallowed.
-    OwnClose,
+    /// To a Close the proxy sent, of this statement or the unnamed one; swallowed.
+    OwnClose(Option<StatementId>),
     /// `ParseComplete`, by the proxy: the client's Parse was not sent on.
     ProxyParse(StatementId),
     /// `CloseComplete`, by the proxy: the client's Close was not sent on.
@@ -67,9 +71,23 @@ impl Owed {
         matches!(self, Owed::Query | Owed::Sync | Owed::OwnQuery | Owed::OwnSync)
     }
 
-    fn is_own(self) -> bool {
-        matches!(self, Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose)
+    /// Whether it asks a server that skips messages to go on.
+    fn ends_skipping(self) -> bool {
+        matches!(self, Owed::Sync | Owed::OwnSync)
     }
+
+    fn is_own(self) -> bool {
+        matches!(self, Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose(_))
+    }
+}
+
+/// What became of a message that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The server did what it asked for.
+    Done,
+    /// It failed, or was skipped because of an error before it.
+    NotDone,
 }
 
 /// What to do with a message from the server.
@@ -83,6 +101,7 @@ pub(crate) enum Verdict {
 
 /// The replies one upstream connection owes, oldest first.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts about the server, found out apart")]
 pub(crate) struct Replies {
     owed: VecDeque<Owed>,
     /// Extended-query messages were sent after the last Sync.
@@ -91,9 +110,21 @@ pub(crate) struct Replies {
     skipping: bool,
     /// The server waits for copy data, as far as we know.
     copy_in: bool,
+    /// A Sync was taken for one that the server ignores.
+    uncertain: bool,
 }
 
 impl Replies {
+    /// Whether there may be one ReadyForQuery more than was counted: see the module's limits.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.uncertain
+    }
+
+    /// A client begins with a connection at rest.
+    pub(crate) fn begin_tenure(&mut self) {
+        self.uncertain = false;
+    }
+
     /// Whether nothing is owed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.owed.is_empty()
@@ -122,17 +153,30 @@ impl Replies {
     /// Notes that a message was sent, and what will answer it.
     pub(crate) fn sent(&mut self, owed: Owed) {
         match owed {
-            Owed::Sync | Owed::OwnSync if self.copy_in => return,
+            Owed::Sync | Owed::OwnSync if self.copy_in => {
+                self.uncertain = true;
+                return;
+            }
             Owed::Sync | Owed::OwnSync => {
                 self.skipping = false;
                 self.batch_open = false;
             }
             _ if self.skipping => return,
+            // The data that the server waits for ends here.
+            Owed::CopyEnd if self.copy_in => {
+                self.copy_in = false;
+                return;
+            }
             Owed::Query | Owed::OwnQuery => self.batch_open = false,
-            Owed::CopyEnd => self.copy_in = false,
+            Owed::CopyEnd => {}
             _ => self.batch_open = true,
         }
         self.owed.push_back(owed);
+    }
+
+    /// What has been sent and not answered, oldest first.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Owed> + '_ {
+        self.owed.iter().copied()
     }
 
     /// Takes the answers that the proxy gives by itself and whose turn it is.
@@ -146,20 +190,23 @@ impl Replies {
         }
     }
 
-    /// Judges a message from the server. `dropped` is called with each entry that will not be
-    /// answered because of an error, the failed one included.
-    pub(crate) fn received(&mut self, tag: u8, mut dropped: impl FnMut(Owed)) -> Verdict {
+    /// Judges a message from the server. `ended` is told what became of each entry that this
+    /// message settles.
+    pub(crate) fn received(&mut self, tag: u8, mut ended: impl FnMut(Owed, Fate)) -> Verdict {
         let front = self.owed.front().copied();
         let verdict = match front {
             Some(owed) if owed.is_own() => Verdict::Swallow,
             _ => Verdict::Pass,
         };
         match tag {
-            tag::READY_FOR_QUERY => self.end_batch(),
-            tag::ERROR => return self.fail(front, &mut dropped, verdict),
+            tag::READY_FOR_QUERY => self.end_batch(&mut ended),
+            tag::ERROR => return self.fail(front, &mut ended, verdict),
             tag::COPY_IN => self.begin_copy_in(),
             _ if answers(front, tag) => {
                 self.owed.pop_front();
+                if let Some(owed) = front {
+                    ended(owed, Fate::Done);
+                }
             }
             _ => {}
         }
@@ -167,18 +214,22 @@ impl Replies {
     }
 
     /// ReadyForQuery ends the oldest batch; what stands before its end was never answered.
-    fn end_batch(&mut self) {
+    fn end_batch(&mut self, ended: &mut impl FnMut(Owed, Fate)) {
         while let Some(owed) = self.owed.pop_front() {
             if owed.ends_batch() {
-                break;
+                return;
             }
+            ended(owed, Fate::NotDone);
         }
+        // One more than was counted: see the module's limits. The server skips nothing now.
+        self.skipping = false;
+        self.batch_open = false;
     }
 
     fn fail(
         &mut self,
         front: Option<Owed>,
-        dropped: &mut impl FnMut(Owed),
+        ended: &mut impl FnMut(Owed, Fate),
         verdict: Verdict,
     ) -> Verdict {
         self.copy_in = false;
@@ -190,44 +241,41 @@ impl Replies {
         }
         self.skipping = true;
         while let Some(owed) = self.owed.front() {
-            if owed.ends_batch() {
+            if owed.ends_skipping() {
                 self.skipping = false;
                 break;
             }
-            dropped(*owed);
+            ended(*owed, Fate::NotDone);
             self.owed.pop_front();
         }
         // A failed Parse of ours means that the client's statement cannot run: it must know why.
         if matches!(front, Some(Owed::OwnParse(_))) { Verdict::Pass } else { verdict }
     }
 
-    /// The server ignores every Sync from here to the end of the copy data.
+    /// The server ignores every Sync up to the end of the copy data; both may have been sent
+    /// already. For any other message in between it ends the connection.
     fn begin_copy_in(&mut self) {
-        let mut ended = false;
-        let mut position = 1;
-        while let Some(owed) = self.owed.get(position) {
-            match owed {
-                Owed::CopyEnd => {
-                    ended = true;
-                    break;
-                }
-                Owed::Sync | Owed::OwnSync => {
-                    self.owed.remove(position);
-                    self.batch_open = true;
-                }
-                _ => position += 1,
-            }
+        while self.owed.get(1).is_some_and(|owed| owed.ends_skipping()) {
+            self.owed.remove(1);
+            self.uncertain = true;
         }
-        self.copy_in = !ended;
+        if self.owed.get(1) == Some(&Owed::CopyEnd) {
+            self.owed.remove(1);
+        } else {
+            self.copy_in = true;
+        }
+        // A Sync may have been the one that was to end the batch.
+        self.batch_open |= self.owed.front() == Some(&Owed::Execute)
+            && !self.owed.iter().any(|owed| owed.ends_skipping());
     }
 }
 
 /// Whether a message of type `tag` is the last of the answer to `front`.
 fn answers(front: Option<Owed>, tag: u8) -> bool {
     match front {
-        Some(Owed::Parse(_) | Owed::OwnParse(_)) => tag == tag::PARSE_COMPLETE,
+        Some(Owed::Parse(_) | Owed::ParseTaken | Owed::OwnParse(_)) => tag == tag::PARSE_COMPLETE,
         Some(Owed::Bind) => tag == tag::BIND_COMPLETE,
-        Some(Owed::Close | Owed::OwnClose) => tag == tag::CLOSE_COMPLETE,
+        Some(Owed::Close | Owed::OwnClose(_)) => tag == tag::CLOSE_COMPLETE,
         Some(Owed::Describe) => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
         Some(Owed::Execute) => {
             matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)

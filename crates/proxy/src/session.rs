@@ -8,11 +8,12 @@ use std::ops::Range;
 
 use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
+use tidegate_wire::error_response;
 use tidegate_wire::frame::{Frame, HEADER_LEN};
 use tidegate_wire::frontend::{self, BindNames, Target, tag};
 
 use crate::net::Gather;
-use crate::replies::{Owed, Replies, Verdict};
+use crate::replies::{Fate, Owed, Replies, Verdict};
 use crate::settings::Settings;
 use crate::statements::{self, ClientStatements, Definitions, Prepared, Statement};
 
@@ -33,11 +34,23 @@ pub(crate) struct ServerSession {
     /// The error that answered a query of the proxy's own.
     pub(crate) own_error: Option<Vec<u8>>,
     pub(crate) settings: Settings,
-    prepared: Prepared,
+    /// A client has run SET, RESET or DISCARD: there may be settings that nobody reported.
+    pub(crate) is_altered: bool,
+    /// The server refused to run a plan because its result type has changed.
+    pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
-    /// The server's unnamed statement is this client's, or is known not to exist.
+    statements: ServerStatements,
+}
+
+/// The statements on an upstream connection.
+#[derive(Debug, Default)]
+struct ServerStatements {
+    prepared: Prepared,
+    /// The unnamed one is the client's, or is known not to exist.
     unnamed_is_current: bool,
+    /// Messages on the way that make it so.
+    unnamed_pending: u32,
 }
 
 impl ServerSession {
@@ -48,9 +61,10 @@ impl ServerSession {
             failed: false,
             own_error: None,
             settings: Settings::default(),
-            prepared: Prepared::default(),
+            is_altered: false,
+            is_plan_outdated: false,
             own_parses: 0,
-            unnamed_is_current: false,
+            statements: ServerStatements::default(),
         }
     }
 
@@ -59,11 +73,19 @@ impl ServerSession {
         !self.replies.is_quiet() && self.replies.is_batch_complete() && !self.replies.is_copy_in()
     }
 
+    /// Whether nothing has been sent that is not answered, and no transaction is open.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.replies.is_quiet()
+            && self.replies.is_batch_complete()
+            && self.status == TransactionStatus::Idle
+    }
+
     /// A client takes the connection over.
     pub(crate) fn begin_tenure(&mut self) {
         self.failed = false;
         self.own_error = None;
-        self.unnamed_is_current = false;
+        self.statements.unnamed_is_current = false;
+        self.replies.begin_tenure();
     }
 }
 
@@ -150,7 +172,6 @@ pub(crate) fn prepare_without_server(
     let is_accepted = statement.is_accepted();
     if is_accepted {
         statements.insert(parse.name, statement);
-        statements.confirm();
     }
     is_accepted
 }
@@ -192,7 +213,8 @@ impl Translation<'_, '_> {
                 Ok(parse) => self.statements.remember_unnamed(parse.definition),
                 Err(_) => self.statements.forget_unnamed(),
             }
-            self.server.unnamed_is_current = true;
+            self.server.statements.unnamed_is_current = true;
+            self.server.statements.unnamed_pending += 1;
             self.server.replies.sent(Owed::Parse(None));
             self.out.pass(at);
             return Ok(());
@@ -206,12 +228,12 @@ impl Translation<'_, '_> {
             return Err(Violation::TooManyStatements);
         }
         let statement = definitions.intern(parse.definition);
-        if self.server.prepared.touch(statement.id) {
+        if self.server.statements.prepared.touch(statement.id) {
             self.server.replies.sent(Owed::ProxyParse(statement.id));
         } else {
             self.prepare(&statement, Owed::Parse(Some(statement.id)));
         }
-        self.statements.insert(parse.name, statement);
+        self.statements.change(parse.name, Some(statement));
         Ok(())
     }
 
@@ -219,7 +241,7 @@ impl Translation<'_, '_> {
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
         frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
-        self.server.replies.sent(Owed::Parse(None));
+        self.server.replies.sent(Owed::ParseTaken);
     }
 
     fn bind(&mut self, frame: Frame, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
@@ -257,12 +279,12 @@ impl Translation<'_, '_> {
         match target {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
-                self.statements.remove(name);
+                self.statements.change(name, None);
                 self.server.replies.sent(Owed::ProxyClose);
             }
             Target::Statement => {
                 self.statements.forget_unnamed();
-                self.server.unnamed_is_current = true;
+                self.server.statements.unnamed_is_current = true;
                 self.server.replies.sent(Owed::Close);
                 self.out.pass(at);
             }
@@ -287,35 +309,36 @@ impl Translation<'_, '_> {
     }
 
     fn ensure_prepared(&mut self, statement: &Statement) {
-        if !self.server.prepared.touch(statement.id) {
+        if !self.server.statements.prepared.touch(statement.id) {
             self.server.own_parses += 1;
             self.prepare(statement, Owed::OwnParse(Some(statement.id)));
         }
     }
 
     fn prepare(&mut self, statement: &Statement, owed: Owed) {
-        if let Some(evicted) = self.server.prepared.evict(self.prepared_max) {
+        if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
-            self.server.replies.sent(Owed::OwnClose);
+            self.server.replies.sent(Owed::OwnClose(Some(evicted)));
         }
         frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
-        self.server.prepared.insert(statement.id);
+        self.server.statements.prepared.insert(statement.id);
         self.server.replies.sent(owed);
     }
 
     /// The connection's unnamed statement may be another client's: it must not run for this one.
     fn ensure_unnamed(&mut self) {
-        if std::mem::replace(&mut self.server.unnamed_is_current, true) {
+        if std::mem::replace(&mut self.server.statements.unnamed_is_current, true) {
             return;
         }
+        self.server.statements.unnamed_pending += 1;
         if let Some(definition) = self.statements.unnamed() {
             frontend::encode_parse(self.out.spill(), b"", definition);
             self.server.own_parses += 1;
             self.server.replies.sent(Owed::OwnParse(None));
         } else {
             frontend::encode_close(self.out.spill(), Target::Statement, b"");
-            self.server.replies.sent(Owed::OwnClose);
+            self.server.replies.sent(Owed::OwnClose(None));
         }
     }
 }
@@ -331,51 +354,103 @@ pub(crate) fn from_server(
 ) -> Result<Verdict, Malformed> {
     let mut nobody = ClientSession::default();
     let client = client.unwrap_or(&mut nobody);
-    let (statements, prepared) = (&mut client.statements, &mut server.prepared);
-    let verdict = server.replies.received(tag, |owed| take_back(owed, statements, prepared));
+    let there = &mut server.statements;
+    let verdict = server.replies.received(tag, |owed, fate| {
+        settle(owed, fate, &mut client.statements, there);
+    });
     match (tag, verdict) {
-        (backend::tag::READY_FOR_QUERY, _) => {
-            server.status = backend::ready_for_query(payload)?;
-            client.statements.confirm();
-        }
-        (backend::tag::PARAMETER_STATUS, Verdict::Pass) => {
+        (backend::tag::READY_FOR_QUERY, _) => server.status = backend::ready_for_query(payload)?,
+        (backend::tag::PARAMETER_STATUS, _) => {
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            client.settings.report(&name, &value);
             server.settings.report(&name, &value);
+            if verdict == Verdict::Pass {
+                client.settings.report(&name, &value);
+            }
         }
-        (backend::tag::COMMAND_COMPLETE, _) if deallocates_all(payload) => {
-            client.statements.clear();
-            server.prepared.clear();
+        (backend::tag::COMMAND_COMPLETE, Verdict::Pass) => {
+            command_complete(payload, &mut client.statements, server);
         }
-        (backend::tag::ERROR, Verdict::Pass) => server.failed = true,
+        (backend::tag::ERROR, Verdict::Pass) => {
+            server.failed = true;
+            server.is_plan_outdated |= error_response::field(payload, b'R') == OUTDATED_PLAN;
+        }
         (backend::tag::ERROR, Verdict::Swallow) => server.own_error = Some(payload.to_vec()),
         _ => {}
     }
     Ok(verdict)
 }
 
-/// A message will not be answered: what it prepared does not exist.
-fn take_back(owed: Owed, statements: &mut ClientStatements, prepared: &mut Prepared) {
-    match owed {
-        Owed::Parse(Some(id)) => {
-            prepared.remove(id);
-            statements.take_back(id);
+/// The routine that an error names when a plan's result type has changed. Its SQLSTATE, 0A000, has
+/// other reasons too.
+const OUTDATED_PLAN: &str = "RevalidateCachedQuery";
+
+/// A message has been answered, or will not be.
+fn settle(
+    owed: Owed,
+    fate: Fate,
+    statements: &mut ClientStatements,
+    server: &mut ServerStatements,
+) {
+    match (owed, fate) {
+        (Owed::Parse(Some(_)), Fate::Done) => statements.confirm(true),
+        (Owed::Parse(Some(id)), Fate::NotDone) => {
+            server.prepared.remove(id);
+            statements.take_back();
         }
-        Owed::ProxyParse(id) => statements.take_back(id),
-        Owed::OwnParse(Some(id)) => prepared.remove(id),
-        Owed::Parse(None) | Owed::OwnParse(None) => statements.forget_unnamed(),
+        (Owed::ProxyParse(_) | Owed::ProxyClose, Fate::Done) => statements.confirm(false),
+        (Owed::ProxyParse(_) | Owed::ProxyClose, Fate::NotDone) => statements.take_back(),
+        (Owed::OwnParse(Some(id)), Fate::NotDone) => server.prepared.remove(id),
+        (Owed::OwnClose(Some(id)), Fate::NotDone) => server.prepared.insert(id),
+        (Owed::Parse(None) | Owed::OwnParse(None) | Owed::OwnClose(None), _) => {
+            server.unnamed_pending = server.unnamed_pending.saturating_sub(1);
+            // Whose statement is there now is not known, unless another message follows.
+            if fate == Fate::NotDone && server.unnamed_pending == 0 {
+                server.unnamed_is_current = false;
+                if owed == Owed::Parse(None) {
+                    statements.forget_unnamed();
+                }
+            }
+        }
         _ => {}
     }
 }
 
-fn deallocates_all(payload: &[u8]) -> bool {
-    matches!(payload, b"DEALLOCATE ALL\0" | b"DISCARD ALL\0")
+/// A command of the client's own has been completed, perhaps one that changes what is set up.
+fn command_complete(payload: &[u8], statements: &mut ClientStatements, server: &mut ServerSession) {
+    let (is_deallocation, is_setting) = match payload {
+        b"DEALLOCATE ALL\0" => (true, false),
+        b"DISCARD ALL\0" => (true, true),
+        b"SET\0" | b"RESET\0" => (false, true),
+        _ => return,
+    };
+    server.is_altered |= is_setting;
+    if is_deallocation {
+        let prepared = &mut server.statements.prepared;
+        statements.clear();
+        prepared.clear();
+        // What is under way already comes after it.
+        for owed in server.replies.pending() {
+            match owed {
+                Owed::Parse(Some(id)) | Owed::OwnParse(Some(id)) => prepared.insert(id),
+                Owed::OwnClose(Some(id)) => prepared.remove(id),
+                _ => {}
+            }
+        }
+    }
 }
 
-/// Gives the answers that are the proxy's to give and whose turn it is.
-pub(crate) fn answer_for_proxy(server: &mut ServerSession, out: &mut Gather<'_>) {
+/// Gives the answers that are the proxy's to give and whose turn it is. `client` is the one that
+/// holds the connection, if any does.
+pub(crate) fn answer_for_proxy(
+    mut client: Option<&mut ClientSession>,
+    server: &mut ServerSession,
+    out: &mut Gather<'_>,
+) {
     while let Some(owed) = server.replies.take_proxy_answer() {
+        if let Some(client) = client.as_deref_mut() {
+            settle(owed, Fate::Done, &mut client.statements, &mut server.statements);
+        }
         out.spill().extend_from_slice(match owed {
             Owed::ProxyClose => backend::CLOSE_COMPLETE,
             _ => backend::PARSE_COMPLETE,
@@ -399,3 +474,8 @@ pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
         server.replies.sent(Owed::OwnQuery);
     }
 }
+
+#[cfg(test)]
+mod backend_test;
+#[cfg(test)]
+mod tests;

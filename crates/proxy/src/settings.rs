@@ -3,11 +3,13 @@
 //! In transaction mode a client's transactions run on whichever connection is free. The parameters
 //! of its start-up packet, and those it changes by SET and the server reports (`ParameterStatus`),
 //! are remembered here; before its next transaction the difference to what the connection has is
-//! sent. Settings the server does not report do not follow: they need session mode.
+//! sent. Settings the server does not report do not follow, they need session mode; nor do they
+//! stay for the connection's next client, unless a function set them (`set_config`).
 
 use std::sync::Arc;
 
-/// Parameters and their values, sorted by name. Cheap to clone and to compare when shared.
+/// Parameters and their values, sorted by name, whose spelling has no case. Cheap to clone and to
+/// compare when shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings(Arc<Vec<(Box<str>, Box<str>)>>);
 
@@ -102,7 +104,7 @@ impl Settings {
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        let position = self.0.binary_search_by(|(known, _)| (**known).cmp(name));
+        let position = self.position(name);
         match position {
             Ok(index) if *self.0[index].1 == *value => {}
             Ok(index) => Arc::make_mut(&mut self.0)[index].1 = value.into(),
@@ -110,9 +112,14 @@ impl Settings {
         }
     }
 
+    /// Where the parameter is, or where it would be inserted.
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| folded(known).cmp(folded(name)))
+    }
+
     /// The value the client gave or the server reported.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let index = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        let index = self.position(name).ok()?;
         Some(&self.0[index].1)
     }
 
@@ -125,7 +132,16 @@ impl Settings {
     ///
     /// `set_config` takes a value as the start-up packet does; SET would read a list as one name.
     pub(crate) fn sql_to_become(&self, wanted: &Settings) -> String {
-        let mut sql = String::new();
+        self.sql_after("", wanted)
+    }
+
+    /// The SQL that turns any session into one with the settings `wanted`.
+    pub(crate) fn sql_from_anything(wanted: &Settings) -> String {
+        Settings::default().sql_after("RESET SESSION AUTHORIZATION;RESET ALL;", wanted)
+    }
+
+    fn sql_after(&self, begin: &str, wanted: &Settings) -> String {
+        let mut sql = begin.to_owned();
         for (name, _) in self.0.iter().filter(|(name, _)| wanted.get(name).is_none()) {
             sql.push_str("RESET ");
             sql.push_str(name);
@@ -140,6 +156,11 @@ impl Settings {
         }
         sql
     }
+}
+
+/// A parameter's name without its case.
+fn folded(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().map(|byte| byte.to_ascii_lowercase())
 }
 
 /// Letters, digits, `_`, `$` and dots for extensions' parameters: needs no quotes anywhere.

@@ -5,8 +5,18 @@
 //! [`Statement::server_name`], used by all clients of a worker; a client's own names map to
 //! definitions. A connection on which a statement is missing gets a Parse from the proxy first.
 //! The number of statements on a connection is bounded: the least recently used one is closed.
+//!
+//! # Limits
+//!
+//! - A plan whose result type a DDL statement changed fails (SQLSTATE 0A000), as on a connection of
+//!   the client's own; it may fail for a client that prepared it after the DDL, but under a
+//!   definition known from before. Preparing it anew helps.
+//! - In a pipeline, messages are translated before the answers to earlier ones are known. Those
+//!   that follow a Parse or Close of a named statement that fails, or a DEALLOCATE ALL, are
+//!   translated as if the one had worked and the other not been there.
+//! - A Parse of the unnamed statement that the server skips loses the one before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,6 +65,12 @@ impl Definitions {
         statement
     }
 
+    /// Prepares every definition anew when it is next asked for, under another name: the server
+    /// does not run the old plans any more.
+    pub(crate) fn renew(&mut self) {
+        self.known.clear();
+    }
+
     /// Forgets definitions that no client uses any more.
     pub(crate) fn sweep(&mut self) {
         self.known.retain(|_, statement| Arc::strong_count(statement) > 1);
@@ -65,11 +81,19 @@ impl Definitions {
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
     named: HashMap<Box<[u8]>, Arc<Statement>>,
-    /// Names given in the current batch: an error in it takes them back.
-    unconfirmed: Vec<(Box<[u8]>, StatementId)>,
+    /// Changes that the server has not answered yet, oldest first: an error takes them back.
+    pending: VecDeque<Change>,
     /// The definition of the unnamed statement, kept because the next transaction, on another
     /// connection, may still use it.
     unnamed: Vec<u8>,
+}
+
+/// What a Parse or a Close made of a name; `None` is no statement.
+#[derive(Debug)]
+struct Change {
+    name: Box<[u8]>,
+    before: Option<Arc<Statement>>,
+    after: Option<Arc<Statement>>,
 }
 
 /// A client may have this many named statements at once.
@@ -87,35 +111,46 @@ impl ClientStatements {
         self.named.len() >= CLIENT_STATEMENTS_MAX
     }
 
+    /// Gives a name to a statement that needs no server's consent.
     pub(crate) fn insert(&mut self, name: &[u8], statement: Arc<Statement>) {
-        self.unconfirmed.push((name.into(), statement.id));
         self.named.insert(name.into(), statement);
     }
 
-    /// The batch has ended: what it prepared stays, and is known to be acceptable.
-    pub(crate) fn confirm(&mut self) {
-        for (name, _) in self.unconfirmed.drain(..) {
-            if let Some(statement) = self.named.get(&name) {
-                statement.is_accepted.store(true, Ordering::Relaxed);
+    /// Gives a name to a statement, or takes the name away, until the server's answer confirms it.
+    pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>) {
+        let before = set(&mut self.named, name, after.clone());
+        self.pending.push_back(Change { name: name.into(), before, after });
+    }
+
+    /// The oldest change is valid; `is_accepted` if a server has judged its definition.
+    pub(crate) fn confirm(&mut self, is_accepted: bool) {
+        let after = self.pending.pop_front().and_then(|change| change.after);
+        if let Some(statement) = after
+            && is_accepted
+        {
+            statement.is_accepted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The oldest change did not happen.
+    pub(crate) fn take_back(&mut self) {
+        let Some(Change { name, before, .. }) = self.pending.pop_front() else {
+            return;
+        };
+        match self.pending.iter_mut().find(|later| later.name == name) {
+            Some(later) => later.before = before,
+            None => {
+                set(&mut self.named, &name, before);
             }
         }
     }
 
-    pub(crate) fn remove(&mut self, name: &[u8]) {
-        self.named.remove(name);
-    }
-
-    /// Takes back the names that the current batch gave to a statement the server did not prepare.
-    pub(crate) fn take_back(&mut self, id: StatementId) {
-        for (name, _) in self.unconfirmed.extract_if(.., |(_, given)| *given == id) {
-            self.named.remove(&name);
-        }
-    }
-
+    /// All named statements are gone; the changes not answered yet come after that.
     pub(crate) fn clear(&mut self) {
         self.named.clear();
-        self.unconfirmed.clear();
-        self.unnamed.clear();
+        for change in &mut self.pending {
+            change.before = set(&mut self.named, &change.name, change.after.clone());
+        }
     }
 
     pub(crate) fn remember_unnamed(&mut self, definition: &[u8]) {
@@ -132,6 +167,17 @@ impl ClientStatements {
 
     pub(crate) fn forget_unnamed(&mut self) {
         self.unnamed.clear();
+    }
+}
+
+fn set(
+    named: &mut HashMap<Box<[u8]>, Arc<Statement>>,
+    name: &[u8],
+    statement: Option<Arc<Statement>>,
+) -> Option<Arc<Statement>> {
+    match statement {
+        Some(statement) => named.insert(name.into(), statement),
+        None => named.remove(name),
     }
 }
 

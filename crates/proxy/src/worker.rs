@@ -322,6 +322,9 @@ impl Worker {
     }
 
     fn add_client(&mut self, stream: Stream) {
+        if self.stopping.is_some() {
+            return;
+        }
         let Some(key) = self.new_key() else {
             tracing::error!("no randomness for a cancel key: client turned away");
             return;

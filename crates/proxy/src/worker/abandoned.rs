@@ -67,11 +67,12 @@ impl Worker {
             self.cancel_upstream(slot);
         }
         if is_mid_message {
-            // The server waits for the rest of a message that will never come.
-            return self.close_upstream(slot);
+            // The server waits for the rest of a message that will never come, and would take a
+            // polite Terminate for that.
+            return self.remove_upstream(slot);
         }
         self.settle(slot);
-        self.upstream_readable(slot, false);
+        self.upstream_readable_later(slot, false);
     }
 
     /// Brings an abandoned connection one step nearer to rest.
@@ -91,6 +92,7 @@ impl Worker {
         let pool = server.pool;
         let permit = server.permit.take();
         match self.pools[pool].mode {
+            _ if session.replies.is_uncertain() => self.close_upstream(slot),
             PoolMode::Session => self.close_upstream(slot),
             PoolMode::Transaction => self.release_upstream(pool, slot),
         }

@@ -10,6 +10,7 @@ use tidegate_wire::frontend;
 use crate::client::Phase;
 use crate::config::PoolMode;
 use crate::replies::Owed;
+use crate::settings::Settings;
 use crate::upstream::UpstreamPhase;
 
 use super::Worker;
@@ -115,13 +116,18 @@ impl Worker {
         server.client = Some(slot);
         server.enter(UpstreamPhase::Linked, self.now);
         server.session.begin_tenure();
-        if !server.session.settings.unify(&client.session.settings) {
-            let sql = server.session.settings.sql_to_become(&client.session.settings);
+        let (has, wanted) = (&mut server.session.settings, &client.session.settings);
+        if server.session.is_altered || !has.unify(wanted) {
+            let sql = if server.session.is_altered {
+                Settings::sql_from_anything(wanted)
+            } else {
+                has.sql_to_become(wanted)
+            };
             let mut out = Vec::new();
             frontend::encode_query(&mut out, sql.as_bytes());
             server.session.replies.sent(Owed::OwnQuery);
             if server.outbox.send(&mut server.stream, &out).is_err() {
-                self.upstream_readable_later(upstream);
+                self.upstream_readable_later(upstream, true);
             }
         }
         self.start(slot, upstream, permit);
@@ -141,6 +147,7 @@ impl Worker {
         match server.session.own_error.take() {
             None => {
                 server.session.settings = self.clients[slot].session.settings.clone();
+                server.session.is_altered = false;
                 self.resume_later(slot);
             }
             Some(payload) => {
@@ -168,16 +175,20 @@ impl Worker {
             }
             return;
         }
-        let outcome =
-            if std::mem::take(&mut session.failed) { Outcome::Failed } else { Outcome::Completed };
         let is_mid_message = self.clients.get(slot).is_some_and(|client| client.passing > 0);
-        let now = Instant::now();
-        if !session.replies.is_quiet() || is_mid_message {
-            if let Some(permit) = &mut server.permit {
-                permit.next_transaction(outcome, now);
-            }
-            return;
+        if session.replies.is_quiet() && !is_mid_message {
+            return self.end_transaction(slot, upstream);
         }
+        let outcome = outcome(&mut session.failed);
+        if let Some(permit) = &mut server.permit {
+            permit.next_transaction(outcome, Instant::now());
+        }
+    }
+
+    /// Nothing is open or owed: gives the permit back, and in transaction mode the connection.
+    pub(super) fn end_transaction(&mut self, slot: usize, upstream: usize) {
+        let server = &mut self.upstreams[upstream];
+        let (outcome, now) = (outcome(&mut server.session.failed), Instant::now());
         let permit = server.permit.take();
         let (pool, mode) = (server.pool, self.pools[server.pool].mode);
         if let Some(client) = self.clients.get_mut(slot) {
@@ -194,6 +205,9 @@ impl Worker {
         // The connection is at rest before the next transaction is let in.
         if let Some(permit) = permit {
             permit.finish(outcome, now);
+        }
+        if self.stopping.is_some() {
+            self.say_goodbye(slot);
         }
     }
 
@@ -234,6 +248,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn outcome(failed: &mut bool) -> Outcome {
+    if std::mem::take(failed) { Outcome::Failed } else { Outcome::Completed }
 }
 
 fn server_at_rest(server: &mut crate::upstream::Upstream, now: Instant) {

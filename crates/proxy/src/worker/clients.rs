@@ -15,7 +15,7 @@ use crate::config::{Database, PoolMode};
 use crate::handshake::Credentials;
 use crate::login::{self, Step};
 use crate::net::{self, Gather, ReadOutcome};
-use crate::pool::{Pool, PoolKey, Welcome};
+use crate::pool::{Pool, PoolKey, Waiter, Welcome};
 use crate::session::{self, Naming, ServerSession, Violation};
 use crate::settings::{self, Settings};
 use crate::users::Secret;
@@ -46,9 +46,12 @@ impl Worker {
         };
         client.readable = true;
         client.hung_up |= closed;
+        let serial = client.serial;
         if client.takes_input() && !client.is_held {
             self.pump_client(slot);
-        } else if closed {
+        }
+        // Whatever keeps it from being read to its end, nobody waits for an answer.
+        if closed && self.is_current(Waiter { client: slot, serial }) {
             self.lose_client(slot);
         }
     }
@@ -237,12 +240,11 @@ impl Worker {
         let class = self.class_of(&user, &settings);
         let pool = self.pool(database, entry, &name, &user);
         let client = &mut self.clients[slot];
-        client.unknown_options = unknown_options(startup);
         client.user = user.into();
         client.class = class;
         client.session.settings = settings;
         client.pool = Some(pool);
-        self.begin_authentication(slot);
+        self.begin_authentication(slot, unknown_options(startup));
         Ok(())
     }
 
@@ -276,8 +278,12 @@ impl Worker {
         self.pools.len() - 1
     }
 
-    fn begin_authentication(&mut self, slot: usize) {
+    fn begin_authentication(&mut self, slot: usize, unknown: Option<Vec<&[u8]>>) {
         let mut out = Vec::new();
+        // Clients accept this message only before the first about authentication.
+        if let Some(options) = unknown {
+            backend::encode_negotiate_protocol(&mut out, options.into_iter());
+        }
         let step = login::begin(self.shared.config.authentication, &mut out);
         self.authentication_step(slot, step, out);
     }
@@ -339,9 +345,6 @@ impl Worker {
             return;
         };
         let mut out = Vec::new();
-        if let Some(options) = client.unknown_options.take() {
-            backend::encode_negotiate_protocol(&mut out, options.iter().map(|option| &**option));
-        }
         for (name, value) in welcome {
             let reported = std::str::from_utf8(name)
                 .ok()
@@ -502,18 +505,29 @@ impl Worker {
         }
         self.answer_for_proxy(slot, upstream);
         match end {
-            End::Input | End::Held => {}
+            End::Input => self.end_after_last_words(slot, upstream),
+            End::Held => {}
             End::Terminate => self.lose_client(slot),
             End::Violation(message) => return self.violation(slot, &message),
         }
         Flow::Wait(used)
     }
 
+    /// Copy data that the server did not want may go on after its ReadyForQuery, and with it the
+    /// transaction.
+    fn end_after_last_words(&mut self, slot: usize, upstream: usize) {
+        let session = &self.upstreams[upstream].session;
+        if session.is_at_rest() && self.clients[slot].passing == 0 {
+            self.end_transaction(slot, upstream);
+        }
+    }
+
     /// Answers what was not sent on, if it is the next to be answered.
     fn answer_for_proxy(&mut self, slot: usize, upstream: usize) {
         let mut gather = Gather::new(&[], std::mem::take(&mut self.spill));
         if let Some(server) = self.upstreams.get_mut(upstream) {
-            session::answer_for_proxy(&mut server.session, &mut gather);
+            let client = self.clients.get_mut(slot).map(|client| &mut client.session);
+            session::answer_for_proxy(client, &mut server.session, &mut gather);
         }
         if !gather.bytes().is_empty() {
             self.send_to_client(slot, gather.bytes());
@@ -548,13 +562,16 @@ impl Worker {
         code: SqlState<'_>,
         message: &str,
     ) {
-        self.leave_upstream(slot);
-        let Some(client) = self.clients.get_mut(slot) else {
+        let Some(client) = self.clients.get(slot) else {
             return;
         };
         if matches!(client.phase, Phase::Closing) && !client.outbox.is_empty() {
             return;
         }
+        self.leave_upstream(slot);
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
         tracing::info!(user = &*client.user, code = code.0, message, "client connection ended");
         let mut out = Vec::new();
         error_response::encode_error(&mut out, severity, code, message);
@@ -724,13 +741,9 @@ fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
 
 /// Protocol options (`_pq_.…`) the client asked for, if it has to be told that none is known or
 /// that its minor version is not.
-fn unknown_options(startup: Startup<'_>) -> Option<Vec<Box<[u8]>>> {
-    let options: Vec<Box<[u8]>> = startup
-        .parameters()
-        .map(|(name, _)| name)
-        .filter(|name| name.starts_with(b"_pq_."))
-        .map(Into::into)
-        .collect();
+fn unknown_options(startup: Startup<'_>) -> Option<Vec<&[u8]>> {
+    let names = startup.parameters().map(|(name, _)| name);
+    let options: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
 }
 

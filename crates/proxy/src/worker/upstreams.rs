@@ -161,12 +161,12 @@ impl Worker {
         self.pump_upstream(slot);
     }
 
-    pub(super) fn upstream_readable_later(&mut self, slot: usize) {
+    pub(super) fn upstream_readable_later(&mut self, slot: usize, closed: bool) {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
         server.readable = true;
-        server.hung_up = true;
+        server.hung_up |= closed;
         self.ready_upstreams.push(slot);
     }
 
@@ -324,6 +324,9 @@ impl Worker {
         let session =
             client.and_then(|client| self.clients.get_mut(client)).map(|c| &mut c.session);
         let relayed = relay(server, session, bytes, &mut gather);
+        if std::mem::take(&mut server.session.is_plan_outdated) {
+            self.definitions.renew();
+        }
         if let Some(client) = client
             && !gather.bytes().is_empty()
         {
@@ -347,11 +350,10 @@ impl Worker {
         let Some(server) = self.upstreams.get(slot) else {
             return;
         };
-        if !relayed.ready && !relayed.own_ready {
-            return;
-        }
         match server.phase {
+            // Not only at the end: a COPY may ask for data, which nobody will send.
             UpstreamPhase::Abandoned => self.settle(slot),
+            _ if !relayed.ready && !relayed.own_ready => {}
             UpstreamPhase::Linked if relayed.ready => self.ready_for_query(slot),
             UpstreamPhase::Linked => self.settings_answered(slot),
             _ => {}
@@ -397,7 +399,7 @@ impl Worker {
         self.remove_upstream(slot);
     }
 
-    fn remove_upstream(&mut self, slot: usize) {
+    pub(super) fn remove_upstream(&mut self, slot: usize) {
         let Some(server) = self.upstreams.try_remove(slot) else {
             return;
         };
@@ -468,7 +470,7 @@ fn relay(
         if server.passing_on {
             out.pass(at..until);
         }
-        session::answer_for_proxy(&mut server.session, out);
+        session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
         if frame.tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;

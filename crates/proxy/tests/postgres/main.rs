@@ -4,6 +4,8 @@
 //! run at the same time; the last one to let go of it stops it. What may have leaked is looked up
 //! where a user would: in `/metrics`.
 
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
 mod admission;
 mod bad_input;
 mod faults;

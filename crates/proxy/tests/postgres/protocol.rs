@@ -29,6 +29,11 @@ fn same_as_direct(script: impl Fn(&mut Wire) -> Vec<String>) {
     }
 }
 
+/// A table for COPY. Two tests may create it at once, so one of them may fail to.
+fn create_copied(server: &Postgres) {
+    let _ = server.connect().unwrap().query("CREATE TABLE copied (x int)");
+}
+
 fn direct(server: &Postgres) -> Wire {
     Wire::connect(([127, 0, 0, 1], server.port()).into())
 }
@@ -189,13 +194,13 @@ fn an_error_in_the_middle_of_copy_in() {
 #[test]
 fn an_error_in_copy_in_ends_the_transaction() {
     let server = server();
-    server.connect().unwrap().query("CREATE TABLE IF NOT EXISTS copied (x int)").unwrap();
+    create_copied(&server);
     for mode in MODES {
         let proxy = setup(&server, mode).limit(1).start();
         let mut client = proxy.connect();
         client.send(&query("COPY copied FROM STDIN"));
         client.until(tag::COPY_IN);
-        let large = copy_data(&[b'1'; 100_000]);
+        let large = copy_data(&vec![b'1'; 100_000]);
         let (early, late) = large.split_at(50_000);
         client.send(&[&copy_data(b"wrong\n"), early].concat());
         assert!(show(&client.until_ready()).starts_with("E(22P02)"));
@@ -261,17 +266,20 @@ fn a_query_in_the_middle_of_a_failed_batch() {
     });
 }
 
-/// A Parse where copy data is expected ends the COPY in an error; the Syncs behind it count.
+/// The server ends the connection of a client that sends a Parse where it expects copy data.
 #[test]
 fn another_batch_where_copy_data_is_expected() {
-    same_as_direct(|client| {
-        client.query("BEGIN; CREATE TEMP TABLE c (x int) ON COMMIT DROP");
-        let copy = [extended("COPY c FROM STDIN"), SYNC.to_vec()].concat();
-        let next = [extended("SELECT 1"), SYNC.to_vec()].concat();
-        client.send(&[copy, next].concat());
-        let mut seen = vec![show(&client.until_ready())];
-        seen.push(client.query("ROLLBACK"));
-        seen.push(client.run(&[extended("SELECT 2"), SYNC.to_vec()].concat()));
-        seen
-    });
+    let server = server();
+    create_copied(&server);
+    for mode in MODES {
+        let proxy = setup(&server, mode).limit(1).start();
+        let mut client = proxy.connect();
+        let copy = [extended("COPY copied FROM STDIN"), SYNC.to_vec()].concat();
+        client.send(&[copy, extended("SELECT 1"), SYNC.to_vec()].concat());
+        let seen = show(&client.until_ready());
+        assert!(seen.contains("E(08P01)"), "{seen}");
+        assert!(client.is_closed());
+        assert_eq!(proxy.connect().value("SELECT 2"), "2");
+        proxy.is_left_clean();
+    }
 }

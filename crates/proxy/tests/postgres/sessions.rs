@@ -2,11 +2,11 @@
 
 use tidegate_wire::backend::tag;
 
-use crate::support::server::setup;
-use crate::support::{Proxy, server};
+use crate::support::Proxy;
+use crate::support::server::shared;
 
 fn proxy() -> Proxy {
-    setup(&server(), "session").limit(1).start()
+    shared("session").limit(1).start()
 }
 
 #[test]

@@ -2,17 +2,17 @@
 
 use tidegate_wire::frontend::Target;
 
-use crate::support::server::{Setup, setup};
+use crate::support::server::{Setup, setup, shared};
 use crate::support::wire::{SYNC, bind, close, describe, error_code, execute, parse, show};
 use crate::support::{MODES, Proxy, Wire, server};
 
 /// Two connections for all, so that a client meets both and both meet every client.
-fn shared() -> Proxy {
+fn two_connections() -> Proxy {
     proxy(|setup| setup.limit(2))
 }
 
 fn proxy(with: impl Fn(Setup) -> Setup) -> Proxy {
-    with(setup(&server(), "transaction")).start()
+    with(shared("transaction")).start()
 }
 
 fn prepare(client: &mut Wire, name: &str, sql: &str) -> String {
@@ -34,7 +34,7 @@ fn row(text: &str) -> String {
 
 #[test]
 fn one_name_means_to_each_client_its_own_text() {
-    let proxy = shared();
+    let proxy = two_connections();
     let mut clients: Vec<Wire> = (0..8).map(|_| proxy.connect()).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         let sql = format!("SELECT 'text {index}'");
@@ -55,7 +55,7 @@ fn one_name_means_to_each_client_its_own_text() {
 
 #[test]
 fn one_text_under_several_names() {
-    let proxy = shared();
+    let proxy = two_connections();
     let mut client = proxy.connect();
     for name in ["a", "b", "c"] {
         assert_eq!(prepare(&mut client, name, "SELECT 'shared'"), "1() Z(I)");
@@ -72,7 +72,7 @@ fn one_text_under_several_names() {
 #[test]
 fn a_closed_name_can_be_given_again() {
     for mode in MODES {
-        let proxy = setup(&server(), mode).limit(2).start();
+        let proxy = shared(mode).limit(2).start();
         let mut client = proxy.connect();
         for text in ["one", "two", "one"] {
             assert_eq!(prepare(&mut client, "s", &format!("SELECT '{text}'")), "1() Z(I)");
@@ -87,7 +87,7 @@ fn a_closed_name_can_be_given_again() {
 #[test]
 fn deallocate_all_and_discard_all_forget_every_statement() {
     for mode in MODES {
-        let proxy = setup(&server(), mode).limit(1).start();
+        let proxy = shared(mode).limit(1).start();
         let (mut client, mut other) = (proxy.connect(), proxy.connect());
         assert_eq!(prepare(&mut other, "s", "SELECT 'kept'"), "1() Z(I)");
         for sql in ["DEALLOCATE ALL", "DISCARD ALL"] {
@@ -142,7 +142,7 @@ fn statements_on_a_connection_are_bounded() {
 
 #[test]
 fn a_name_is_free_again_after_an_error() {
-    let proxy = shared();
+    let proxy = two_connections();
     let mut client = proxy.connect();
     assert_eq!(prepare(&mut client, "s", "SELEC"), "E(42601) Z(I)");
     assert_eq!(prepare(&mut client, "s", "SELECT 'right'"), "1() Z(I)");
@@ -158,7 +158,7 @@ fn a_name_is_free_again_after_an_error() {
 /// The first batch's ReadyForQuery says nothing about the second's Parse.
 #[test]
 fn a_name_is_free_again_after_an_error_in_a_pipeline() {
-    let proxy = shared();
+    let proxy = two_connections();
     let mut client = proxy.connect();
     let wrong = [parse("s", "SELEC"), SYNC.to_vec()].concat();
     client.send(&[parse("", "SELECT pg_sleep(0.05)"), run(""), wrong].concat());
@@ -172,7 +172,7 @@ fn a_name_is_free_again_after_an_error_in_a_pipeline() {
 #[test]
 fn a_close_in_a_failed_batch_is_not_done() {
     for mode in MODES {
-        let proxy = setup(&server(), mode).limit(1).start();
+        let proxy = shared(mode).limit(1).start();
         let mut client = proxy.connect();
         prepare(&mut client, "s", "SELECT 'here'");
         let closing = close(Target::Statement, "s");
@@ -214,7 +214,7 @@ fn a_statement_invalidated_by_ddl_can_be_prepared_anew() {
 
 #[test]
 fn a_transaction_block_keeps_its_statements() {
-    let proxy = shared();
+    let proxy = two_connections();
     let mut client = proxy.connect();
     client.query("BEGIN");
     assert_eq!(client.run(&[parse("s", "SELECT 'in'"), SYNC.to_vec()].concat()), "1() Z(T)");

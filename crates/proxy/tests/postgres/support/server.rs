@@ -71,7 +71,15 @@ pub(crate) struct Setup {
     threads: usize,
     database: String,
     users: String,
+    name: &'static str,
     upstream: String,
+    server: Option<Server>,
+}
+
+/// A proxy to the shared server, which runs at least as long as the proxy.
+pub(crate) fn shared(mode: &str) -> Setup {
+    let server = server();
+    Setup { server: Some(Arc::clone(&server)), ..setup(&server, mode) }
 }
 
 /// A proxy to `server` in this mode.
@@ -81,7 +89,9 @@ pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
         threads: 1,
         database: format!("mode = \"{mode}\"\n"),
         users: String::new(),
+        name: "*",
         upstream: format!("postgres://127.0.0.1:{}", server.port()),
+        server: None,
     }
 }
 
@@ -115,6 +125,12 @@ impl Setup {
         self.line("users_file = \"users.txt\"")
     }
 
+    /// Serving one database of this name instead of every name.
+    pub(crate) fn only(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
     /// To another server, or to the same one in another way.
     pub(crate) fn upstream(mut self, url: &str) -> Self {
         url.clone_into(&mut self.upstream);
@@ -122,10 +138,11 @@ impl Setup {
     }
 
     pub(crate) fn start(self) -> Proxy {
-        let Setup { top, threads, database, users, upstream } = self;
+        let Setup { top, threads, database, users, name, upstream, server } = self;
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\nadmin_listen = \"127.0.0.1:0\"\nthreads = {threads}\n{top}\n\
-             [databases.\"*\"]\nupstream = \"{upstream}\"\n{database}"
+            "listen = [\"127.0.0.1:0\"]\nadmin_listen = \"127.0.0.1:0\"\n\
+             threads = {threads}\n{top}\n\
+             [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}"
         );
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("users.txt"), users).unwrap();
@@ -138,7 +155,8 @@ impl Setup {
         let [ListenAddress::Tcp(address)] = *running.local_addresses() else {
             panic!("one TCP address was asked for");
         };
-        Proxy { admin: running.admin_address().unwrap(), running, address }
+        let admin = running.admin_address().unwrap();
+        Proxy { running, address, admin, _server: server }
     }
 }
 
@@ -147,6 +165,7 @@ pub(crate) struct Proxy {
     running: Running,
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
+    _server: Option<Server>,
 }
 
 impl Deref for Proxy {

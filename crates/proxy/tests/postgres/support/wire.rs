@@ -119,7 +119,7 @@ impl Wire {
                 self.received.drain(..head.len);
                 return Some(Message { tag: head.tag, payload });
             }
-            let mut chunk = [0; 64 * 1024];
+            let mut chunk = [0; 16 * 1024];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return None,
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
@@ -127,6 +127,13 @@ impl Wire {
                 Ok(count) => self.received.extend_from_slice(&chunk[..count]),
             }
         }
+    }
+
+    /// One byte that is no message.
+    pub(crate) fn byte(&mut self) -> u8 {
+        let mut byte = [0];
+        self.stream.read_exact(&mut byte).unwrap();
+        byte[0]
     }
 
     /// All messages up to one of this type, or to the end of the connection.
