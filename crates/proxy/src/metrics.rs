@@ -508,8 +508,16 @@ mod tests {
         worker.clients.fetch_add(3, Ordering::Relaxed);
         worker.bytes_from_servers.fetch_add(7, Ordering::Relaxed);
         decisions.count(&Reason::First);
-        decisions.count(&Reason::Climb(Change { throughput: 0.1, response_time: None, limit: 0.2 }));
-        decisions.count(&Reason::Climb(Change { throughput: 0.3, response_time: None, limit: 0.2 }));
+        decisions.count(&Reason::Climb(Change {
+            throughput: 0.1,
+            response_time: None,
+            limit: 0.2,
+        }));
+        decisions.count(&Reason::Climb(Change {
+            throughput: 0.3,
+            response_time: None,
+            limit: 0.2,
+        }));
 
         let page = read(&source.page());
         assert_eq!(page["tidegate_clients"], "5");
