@@ -22,17 +22,13 @@ fuzz_target!(|bytes: &[u8]| {
 fn payload(payload: &[u8]) {
     session(payload);
     if let Ok(columns) = backend::data_row(payload) {
-        let read: usize = columns
-            .map(|column| 4 + column.unwrap_or_default().len())
-            .sum();
+        let read: usize = columns.map(|column| 4 + column.unwrap_or_default().len()).sum();
         assert!(2 + read <= payload.len());
     }
     if let Ok(command) = backend::command_complete(payload) {
         assert!(command.len() < payload.len());
     }
-    let read: usize = error_response::fields(payload)
-        .map(|(_, text)| text.len() + 2)
-        .sum();
+    let read: usize = error_response::fields(payload).map(|(_, text)| text.len() + 2).sum();
     assert!(read <= payload.len());
     let _ = error_response::field(payload, b'M');
 }

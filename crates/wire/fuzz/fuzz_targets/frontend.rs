@@ -15,9 +15,7 @@ fn after_first_packets(mut stream: &[u8]) -> &[u8] {
         assert!((8..=stream.len()).contains(&len));
         stream = &stream[len..];
         if let FirstPacket::Startup(startup) = packet {
-            let pairs = startup
-                .parameters()
-                .map(|(name, value)| name.len() + value.len() + 2);
+            let pairs = startup.parameters().map(|(name, value)| name.len() + value.len() + 2);
             // The length, the version, the pairs and the final zero.
             assert_eq!(8 + pairs.sum::<usize>() + 1, len);
             break;
@@ -49,10 +47,7 @@ fn payload(payload: &[u8]) {
         let rest = &payload[names.encoded_len()..];
         let mut again = Vec::new();
         frontend::encode_bind_head(&mut again, names, rest.len());
-        assert_eq!(
-            frame(&again).unwrap().unwrap().len,
-            HEADER_LEN + payload.len()
-        );
+        assert_eq!(frame(&again).unwrap().unwrap().len, HEADER_LEN + payload.len());
         assert_eq!(again[HEADER_LEN..], payload[..names.encoded_len()]);
     }
     if let Ok((target, name)) = frontend::target(payload) {
