@@ -34,6 +34,9 @@ QUICK_TIMES = {"seconds": 3.0, "warmup": 1.0, "settle": 4.0, "repetitions": 1}
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=plan.PARTS, default=list(plan.PARTS))
+    parser.add_argument("--subjects", nargs="+", metavar="NAME", default=[],
+                        help="only these, as the tables name them; cells with fewer than two "
+                             "of them are left out")
     parser.add_argument("--quick", action="store_true",
                         help="two minutes: shows that it works, not what is true")
     parser.add_argument("--seconds", type=float,

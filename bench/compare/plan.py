@@ -96,6 +96,10 @@ def cells(options, has_pgbouncer):
     for part in options.parts:
         for crowd, workload, protocol, subjects in SHAPES[part](scope):
             known = [s for s in subjects if s.kind != "pgbouncer" or has_pgbouncer]
+            if options.subjects:
+                known = [s for s in known if s.name in options.subjects]
+                if len(known) < 2:
+                    continue
             found.append([
                 Run(part, subject, crowd, workload, options.seconds,
                     options.settle if is_automatic(subject) else options.warmup, protocol)
