@@ -21,7 +21,8 @@
 //!
 //! # Where the code is
 //!
-//! - `clients`: a client's bytes, from login to Terminate.
+//! - `logins`: a client's first packet, authentication, welcome.
+//! - `clients`: a client's bytes from then on.
 //! - `admission`: permits, upstream connections for them, the end of a transaction.
 //! - `upstreams`: a server's bytes, opening and closing.
 //! - `abandoned`: transactions whose client has gone, and cancel requests.
@@ -29,6 +30,7 @@
 mod abandoned;
 mod admission;
 mod clients;
+mod logins;
 mod upstreams;
 
 use std::collections::{HashMap, VecDeque};
