@@ -197,13 +197,7 @@ impl Worker {
                 self.send_to_client(slot, &out);
                 Flow::Next(frame.len)
             }
-            tag::QUERY
-            | tag::FUNCTION_CALL
-            | tag::PARSE
-            | tag::BIND
-            | tag::DESCRIBE
-            | tag::EXECUTE
-            | tag::CLOSE => {
+            other if begins_request(other) => {
                 if rest.len() < frame.len.min(WHOLE_LEN) {
                     return Flow::Wait(0);
                 }
