@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::controllers::{
+    BeliefReason, FeedbackReason, HeissWagnerReason, LatencyReason, LocksReason, ScalabilityReason,
+};
 use crate::{Draw, Mpl, Observation};
 
 /// Decides, once per control interval, how many transactions may run at once.
@@ -70,6 +73,45 @@ pub enum Reason {
     },
     /// The limit takes a random step, because the observations gave no parabola to follow.
     Wiggle(NoApex),
+    /// The default controller, which believes in a throughput curve.
+    Belief(BeliefReason),
+    /// The feedback controller of the external-scheduling study.
+    Feedback(FeedbackReason),
+    /// A limiter that looks at latency.
+    Latency(LatencyReason),
+    /// A load control that looks at locks.
+    Locks(LocksReason),
+    /// A load control of Heiss and Wagner.
+    HeissWagner(HeissWagnerReason),
+    /// The controller that fits a scalability law.
+    Scalability(ScalabilityReason),
+}
+
+impl Reason {
+    /// The rule that decided, in one word for counting; without its numbers.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Reason::Fixed => "fixed",
+            Reason::Concurrency { .. } => "concurrency",
+            Reason::NothingCompleted => "nothing_completed",
+            Reason::First => "first",
+            Reason::Climb(_) => "climb",
+            Reason::Descend(_) => "descend",
+            Reason::Back(_) => "back",
+            Reason::Rest { .. } => "rest",
+            Reason::Moved { .. } => "moved",
+            Reason::Apex { .. } => "apex",
+            Reason::Capped { .. } => "capped",
+            Reason::Wiggle(_) => "wiggle",
+            Reason::Belief(reason) => reason.kind(),
+            Reason::Feedback(reason) => reason.kind(),
+            Reason::Latency(reason) => reason.kind(),
+            Reason::Locks(reason) => reason.kind(),
+            Reason::HeissWagner(reason) => reason.kind(),
+            Reason::Scalability(reason) => reason.kind(),
+        }
+    }
 }
 
 /// The change from one interval to the next that a hill-climbing step was judged by.
@@ -117,6 +159,12 @@ impl fmt::Display for Reason {
                 write!(formatter, "apex: parabola peaks at {at:.1}, one step towards it")
             }
             Reason::Wiggle(cause) => write!(formatter, "wiggle: {cause}"),
+            Reason::Belief(reason) => reason.fmt(formatter),
+            Reason::Feedback(reason) => reason.fmt(formatter),
+            Reason::Latency(reason) => reason.fmt(formatter),
+            Reason::Locks(reason) => reason.fmt(formatter),
+            Reason::HeissWagner(reason) => reason.fmt(formatter),
+            Reason::Scalability(reason) => reason.fmt(formatter),
         }
     }
 }

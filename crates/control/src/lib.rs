@@ -4,24 +4,26 @@
 //! [`Observation`], randomness as a [`Draw`], and every [`Decision`] carries the reason for it, so
 //! that any run can be replayed from its record.
 
+mod catalogue;
 mod controller;
+mod controllers;
 mod draw;
-mod fixed;
-mod hill_climbing;
+pub mod models;
 mod observation;
-mod parabola;
 pub mod plant;
 mod window;
 
 #[cfg(test)]
 mod testing;
 
+pub use catalogue::{Algorithm, Resources, Setting, UnknownAlgorithm};
 pub use controller::{
     Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
 };
+pub use controllers::{
+    BeliefReason, FeedbackReason, Fixed, HeissWagnerReason, HillClimbing, HillClimbingSettings,
+    LatencyReason, LocksReason, Parabola, ParabolaSettings, ScalabilityReason,
+};
 pub use draw::{Draw, SplitMix64};
-pub use fixed::Fixed;
-pub use hill_climbing::{HillClimbing, HillClimbingSettings};
-pub use observation::{ClassObservation, Mpl, Observation, Timing};
-pub use parabola::{Parabola, ParabolaSettings};
+pub use observation::{ClassObservation, LockObservation, Mpl, Observation, Timing};
 pub use window::IntervalRule;

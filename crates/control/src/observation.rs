@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Multiprogramming level: transactions allowed inside the database at once. Never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Mpl(u32);
 
 impl Mpl {
@@ -31,7 +34,7 @@ impl fmt::Display for Mpl {
 }
 
 /// The durations of one stage of the transactions that ended in an interval, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Number of durations.
     pub count: u64,
@@ -39,6 +42,8 @@ pub struct Timing {
     pub mean_s: f64,
     /// Variance of the population, seconds squared; 0 when there are none.
     pub variance_s2: f64,
+    /// The shortest, seconds; 0 when there are none.
+    pub min_s: f64,
     /// Median, seconds.
     pub p50_s: f64,
     /// 95th percentile, seconds.
@@ -48,7 +53,7 @@ pub struct Timing {
 }
 
 /// What one scheduling class did in an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassObservation {
     /// Transactions that ended well.
     pub completions: u64,
@@ -60,8 +65,26 @@ pub struct ClassObservation {
     pub in_queue: Timing,
 }
 
+/// What the lock manager of the database held at the end of an interval. A transaction is *mature*
+/// once it holds a quarter of the locks it will ask for (Carey, Krishnamurthi and Livny, 1990).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockObservation {
+    /// Mature transactions that run.
+    pub mature_running: u32,
+    /// Mature transactions that wait for a lock.
+    pub mature_blocked: u32,
+    /// Other transactions that run.
+    pub young_running: u32,
+    /// Other transactions that wait for a lock.
+    pub young_blocked: u32,
+    /// Locks held by all transactions.
+    pub locks_held: u64,
+    /// Locks held by the transactions that run.
+    pub locks_held_by_running: u64,
+}
+
 /// One control interval, (t(i-1), t(i)] in the notation of the auto-tuning study (Table 3.1).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// Length of the interval.
     pub interval: Duration,
@@ -73,6 +96,9 @@ pub struct Observation {
     pub concurrency_peak: u32,
     /// The concurrency averaged over the time of the interval.
     pub concurrency_mean: f64,
+    /// The permits out averaged over the time of the interval: the MPL at which the database really
+    /// worked, above the limit while a lowered limit takes effect, below it under a light load.
+    pub running_mean: f64,
     /// The share of the interval's time in which a transaction was waiting, from 0 to 1: whether it
     /// was the limit that held throughput where it was, or the load.
     pub waiting_share: f64,
@@ -84,6 +110,8 @@ pub struct Observation {
     pub in_database: Timing,
     /// Time in the queue, all classes.
     pub in_queue: Timing,
+    /// The state of the lock manager, where the database tells it.
+    pub locks: Option<LockObservation>,
     /// The same for each class, highest class first.
     pub classes: Vec<ClassObservation>,
 }

@@ -16,11 +16,13 @@ pub(crate) fn observed(limit: u32, concurrency: u32, completions: u64) -> Observ
         concurrency,
         concurrency_peak: concurrency,
         concurrency_mean: f64::from(concurrency),
+        running_mean: f64::from(limit.min(concurrency)),
         waiting_share: 1.0,
         completions,
         failures: 0,
         in_database: Timing::default(),
         in_queue: Timing::default(),
+        locks: None,
         classes: Vec::new(),
     }
 }

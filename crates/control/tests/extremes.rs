@@ -35,11 +35,13 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         concurrency: level(random),
         concurrency_peak: level(random),
         concurrency_mean: fraction(random),
+        running_mean: fraction(random),
         waiting_share: fraction(random),
         completions: one_of(random, [0, 1, 2, 100, 1_000, u64::MAX]),
         failures: one_of(random, [0, u64::MAX]),
         in_database: Timing::default(),
         in_queue: Timing::default(),
+        locks: None,
         classes: Vec::new(),
     }
 }

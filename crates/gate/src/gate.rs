@@ -143,13 +143,17 @@ struct State {
 }
 
 impl State {
+    fn waiting(&self) -> u32 {
+        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
+    }
+
     fn concurrency(&self) -> u32 {
-        self.outstanding.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
+        self.outstanding.saturating_add(self.waiting())
     }
 
     /// Accounts for the time up to `now`, before anything changes.
     fn advance(&mut self, now: Instant) {
-        self.population.advance(now, self.concurrency(), self.queue.len());
+        self.population.advance(now, self.outstanding, self.waiting());
     }
 
     /// Grants the next waiting request if the limit allows, and says whom to wake.
@@ -320,18 +324,20 @@ impl Gate {
         state.advance(now);
         let concurrency = state.concurrency();
         let interval = now.saturating_duration_since(state.interval_start);
-        let (concurrency_mean, waiting_share) = state.population.end_interval(interval);
+        let means = state.population.end_interval(interval);
         let observation = Observation {
             interval,
             limit: Mpl::at_least_one(state.limit),
             concurrency,
             concurrency_peak: state.concurrency_peak,
-            concurrency_mean,
-            waiting_share,
+            concurrency_mean: means.concurrency,
+            running_mean: means.running,
+            waiting_share: means.waiting_share,
             completions: all.completions,
             failures: all.failures,
             in_database: all.in_database,
             in_queue: all.in_queue,
+            locks: None,
             classes,
         };
         state.interval_start = now;

@@ -19,6 +19,8 @@ struct Durations {
     histogram: Histogram<u64>,
     sum_s: f64,
     sum_of_squares_s2: f64,
+    /// Infinite while there are none.
+    shortest_s: f64,
 }
 
 impl Durations {
@@ -28,6 +30,7 @@ impl Durations {
                 .expect("the bounds are constants that hdrhistogram accepts"),
             sum_s: 0.0,
             sum_of_squares_s2: 0.0,
+            shortest_s: f64::INFINITY,
         }
     }
 
@@ -37,6 +40,7 @@ impl Durations {
         let seconds = duration.as_secs_f64();
         self.sum_s += seconds;
         self.sum_of_squares_s2 += seconds * seconds;
+        self.shortest_s = self.shortest_s.min(seconds);
     }
 
     fn add(&mut self, other: &Durations) {
@@ -44,12 +48,14 @@ impl Durations {
         let _ = self.histogram.add(&other.histogram);
         self.sum_s += other.sum_s;
         self.sum_of_squares_s2 += other.sum_of_squares_s2;
+        self.shortest_s = self.shortest_s.min(other.shortest_s);
     }
 
     fn clear(&mut self) {
         self.histogram.reset();
         self.sum_s = 0.0;
         self.sum_of_squares_s2 = 0.0;
+        self.shortest_s = f64::INFINITY;
     }
 
     fn timing(&self) -> Timing {
@@ -63,6 +69,7 @@ impl Durations {
             count,
             mean_s,
             variance_s2: (self.sum_of_squares_s2 / count as f64 - mean_s * mean_s).max(0.0),
+            min_s: self.shortest_s,
             p50_s: quantile_s(0.50),
             p95_s: quantile_s(0.95),
             p99_s: quantile_s(0.99),
@@ -158,32 +165,49 @@ pub(crate) struct Population {
     until: Instant,
     /// Concurrency times seconds.
     concurrency_s: f64,
+    /// Permits out times seconds.
+    running_s: f64,
     /// Seconds in which somebody waited.
     waiting_s: f64,
 }
 
+/// An interval's means over its time.
+#[derive(Debug, Default)]
+pub(crate) struct PopulationMeans {
+    pub(crate) concurrency: f64,
+    pub(crate) running: f64,
+    /// The share of the time in which somebody waited.
+    pub(crate) waiting_share: f64,
+}
+
 impl Population {
     pub(crate) fn new(now: Instant) -> Self {
-        Population { until: now, concurrency_s: 0.0, waiting_s: 0.0 }
+        Population { until: now, concurrency_s: 0.0, running_s: 0.0, waiting_s: 0.0 }
     }
 
     /// Up to `now` there have been so many, since the last call.
-    pub(crate) fn advance(&mut self, now: Instant, concurrency: u32, waiting: usize) {
+    pub(crate) fn advance(&mut self, now: Instant, running: u32, waiting: u32) {
         let passed_s = now.saturating_duration_since(self.until).as_secs_f64();
         self.until = self.until.max(now);
-        self.concurrency_s += passed_s * f64::from(concurrency);
+        self.concurrency_s += passed_s * (f64::from(running) + f64::from(waiting));
+        self.running_s += passed_s * f64::from(running);
         if waiting > 0 {
             self.waiting_s += passed_s;
         }
     }
 
-    /// Mean concurrency and share of time with somebody waiting in an interval of this length,
-    /// which ends here.
-    pub(crate) fn end_interval(&mut self, interval: Duration) -> (f64, f64) {
+    /// The means of an interval of this length, which ends here.
+    pub(crate) fn end_interval(&mut self, interval: Duration) -> PopulationMeans {
+        let ended = std::mem::replace(self, Population::new(self.until));
         let length_s = interval.as_secs_f64();
-        let (concurrency_s, waiting_s) =
-            (std::mem::take(&mut self.concurrency_s), std::mem::take(&mut self.waiting_s));
-        if length_s > 0.0 { (concurrency_s / length_s, waiting_s / length_s) } else { (0.0, 0.0) }
+        if length_s <= 0.0 {
+            return PopulationMeans::default();
+        }
+        PopulationMeans {
+            concurrency: ended.concurrency_s / length_s,
+            running: ended.running_s / length_s,
+            waiting_share: ended.waiting_s / length_s,
+        }
     }
 }
 

@@ -158,29 +158,11 @@ impl Decisions {
     /// Counts one decision.
     pub fn count(&self, reason: &Reason) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(reason_kind(reason)).or_default() += 1;
+        *counts.entry(reason.kind()).or_default() += 1;
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// The rule behind a decision, without its numbers.
-fn reason_kind(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::Fixed => "fixed",
-        Reason::Concurrency { .. } => "concurrency",
-        Reason::NothingCompleted => "nothing_completed",
-        Reason::First => "first",
-        Reason::Climb(_) => "climb",
-        Reason::Descend(_) => "descend",
-        Reason::Back(_) => "back",
-        Reason::Rest { .. } => "rest",
-        Reason::Moved { .. } => "moved",
-        Reason::Apex { .. } => "apex",
-        Reason::Capped { .. } => "capped",
-        Reason::Wiggle(_) => "wiggle",
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::{ClassObservation, Controller, Decision, Mpl, Observation, SplitMix64, Timing};
+use crate::{ClassObservation, Mpl, Observation, SplitMix64, Timing};
 
 /// A throughput curve: points of (transactions at once, completed transactions per second) in
 /// rising order, straight lines between them when both axes are logarithmic, level outside.
@@ -159,11 +159,13 @@ impl Plant {
             concurrency: self.clients,
             concurrency_peak: self.clients,
             concurrency_mean: f64::from(self.clients),
+            running_mean: inside,
             waiting_share: if waiting > 0.0 { 1.0 } else { 0.0 },
             completions,
             failures: 0,
             in_database: class.in_database,
             in_queue: class.in_queue,
+            locks: None,
             classes: vec![class],
         }
     }
@@ -185,37 +187,13 @@ fn constant(completions: u64, population: f64) -> Timing {
     }
     let mean_s = population / completions as f64;
     let (variance_s2, p50_s, p95_s, p99_s) = (0.0, mean_s, mean_s, mean_s);
-    Timing { count: completions, mean_s, variance_s2, p50_s, p95_s, p99_s }
+    Timing { count: completions, mean_s, variance_s2, min_s: mean_s, p50_s, p95_s, p99_s }
 }
 
 /// A draw from the standard normal distribution (Box and Muller, 1958).
 fn standard_normal(random: &mut SplitMix64) -> f64 {
     let radius = (-2.0 * (1.0 - random.next_draw().value()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.next_draw().value()).cos()
-}
-
-/// A controller at work on plants, interval by interval.
-pub struct Simulation {
-    controller: Box<dyn Controller>,
-    limit: Mpl,
-    random: SplitMix64,
-}
-
-impl Simulation {
-    /// Puts `controller` to work at its starting limit; all randomness comes from `seed`.
-    #[must_use]
-    pub fn new(controller: Box<dyn Controller>, seed: u64) -> Simulation {
-        let limit = controller.start();
-        Simulation { controller, limit, random: SplitMix64::new(seed) }
-    }
-
-    /// Runs one interval on `plant`: what was observed and what was decided from it.
-    pub fn interval(&mut self, plant: &Plant) -> (Observation, Decision) {
-        let observation = plant.observe(self.limit, &mut self.random);
-        let decision = self.controller.decide(&observation, self.random.next_draw());
-        self.limit = decision.limit;
-        (observation, decision)
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,211 @@
+//! Every algorithm by its name, as flags, configuration files and experiments spell it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{
+    Bounds, Controller, Fixed, HillClimbing, HillClimbingSettings, Mpl, Parabola, ParabolaSettings,
+};
+
+/// Who chooses the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algorithm {
+    /// The default: a Gaussian process over the logarithm of the limit.
+    #[default]
+    GaussianProcess,
+    /// Hill climbing with a proxy's parameters (auto-tuning study, 3.2.1).
+    HillClimbing,
+    /// Global parabola approximation with a proxy's parameters (3.2.2).
+    GlobalParabola,
+    /// Local parabola approximation with a proxy's parameters (3.2.3).
+    LocalParabola,
+    /// Hill climbing as published.
+    StudyHillClimbing,
+    /// Global parabola approximation as published.
+    StudyGlobalParabola,
+    /// Local parabola approximation as published.
+    StudyLocalParabola,
+    /// The feedback controller of the external-scheduling study (4.3).
+    ExternalScheduling,
+    /// A fitted scalability law (Gunther).
+    Scalability,
+    /// Incremental steps (Heiss and Wagner).
+    IncrementalSteps,
+    /// Parabola with exponentially faded memory (Heiss and Wagner).
+    FadedParabola,
+    /// Half-and-half (Carey, Krishnamurthi and Livny).
+    HalfAndHalf,
+    /// Conflict ratio (Mönkeberg and Weikum).
+    ConflictRatio,
+    /// Additive increase, multiplicative decrease (Netflix).
+    Aimd,
+    /// Vegas (Netflix).
+    Vegas,
+    /// Gradient2 (Netflix).
+    Gradient2,
+    /// Gradient (Envoy).
+    EnvoyGradient,
+    /// The adaptive limiter of failsafe-go.
+    Failsafe,
+    /// Nobody: the limit stays.
+    Fixed(Mpl),
+}
+
+/// What an algorithm is told about its place before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The limit stays within these.
+    pub bounds: Bounds,
+    /// The limit before the first decision.
+    pub start: Mpl,
+    /// Processors and data disks of the database, for the queueing model.
+    pub resources: Resources,
+}
+
+/// The parts of a database server that can work at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Processors.
+    pub cpus: u32,
+    /// Disks that hold data.
+    pub disks: u32,
+}
+
+impl Resources {
+    /// Stations of the queueing model: every processor and every disk; at least 1.
+    #[must_use]
+    pub fn stations(self) -> u32 {
+        self.cpus.saturating_add(self.disks).max(1)
+    }
+}
+
+/// A name that no algorithm has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no algorithm is called `{name}`: use {}, or fixed:N with N at least 1", names())]
+pub struct UnknownAlgorithm {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl Algorithm {
+    /// Every algorithm that decides, the default first; [`Algorithm::Fixed`] does not.
+    pub const ALL: [Algorithm; 18] = [
+        Algorithm::GaussianProcess,
+        Algorithm::HillClimbing,
+        Algorithm::GlobalParabola,
+        Algorithm::LocalParabola,
+        Algorithm::StudyHillClimbing,
+        Algorithm::StudyGlobalParabola,
+        Algorithm::StudyLocalParabola,
+        Algorithm::ExternalScheduling,
+        Algorithm::Scalability,
+        Algorithm::IncrementalSteps,
+        Algorithm::FadedParabola,
+        Algorithm::HalfAndHalf,
+        Algorithm::ConflictRatio,
+        Algorithm::Aimd,
+        Algorithm::Vegas,
+        Algorithm::Gradient2,
+        Algorithm::EnvoyGradient,
+        Algorithm::Failsafe,
+    ];
+
+    /// The name without a parameter.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::GaussianProcess => "gaussian-process",
+            Algorithm::HillClimbing => "hill-climbing",
+            Algorithm::GlobalParabola => "global-parabola",
+            Algorithm::LocalParabola => "local-parabola",
+            Algorithm::StudyHillClimbing => "study-hill-climbing",
+            Algorithm::StudyGlobalParabola => "study-global-parabola",
+            Algorithm::StudyLocalParabola => "study-local-parabola",
+            Algorithm::ExternalScheduling => "external-scheduling",
+            Algorithm::Scalability => "scalability",
+            Algorithm::IncrementalSteps => "incremental-steps",
+            Algorithm::FadedParabola => "faded-parabola",
+            Algorithm::HalfAndHalf => "half-and-half",
+            Algorithm::ConflictRatio => "conflict-ratio",
+            Algorithm::Aimd => "aimd",
+            Algorithm::Vegas => "vegas",
+            Algorithm::Gradient2 => "gradient2",
+            Algorithm::EnvoyGradient => "envoy-gradient",
+            Algorithm::Failsafe => "failsafe",
+            Algorithm::Fixed(_) => "fixed",
+        }
+    }
+
+    /// The algorithm at work in `setting`.
+    #[must_use]
+    pub fn controller(self, setting: &Setting) -> Box<dyn Controller> {
+        let &Setting { bounds, start, .. } = setting;
+        match self {
+            Algorithm::StudyHillClimbing => {
+                Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY))
+            }
+            Algorithm::GlobalParabola => {
+                Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY))
+            }
+            Algorithm::LocalParabola => {
+                Box::new(Parabola::local(bounds, start, ParabolaSettings::PROXY))
+            }
+            Algorithm::StudyGlobalParabola => {
+                Box::new(Parabola::global(bounds, start, ParabolaSettings::STUDY))
+            }
+            Algorithm::StudyLocalParabola => {
+                Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY))
+            }
+            Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
+            _ => Box::new(HillClimbing::for_proxy(bounds, start)),
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Algorithm::Fixed(limit) => write!(formatter, "fixed:{limit}"),
+            other => formatter.write_str(other.name()),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        let fixed = text.strip_prefix("fixed:").and_then(|limit| limit.parse().ok());
+        if let Some(limit) = fixed.filter(|&limit| limit > 0) {
+            return Ok(Algorithm::Fixed(Mpl::at_least_one(limit)));
+        }
+        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        known.ok_or_else(|| UnknownAlgorithm { name: text.to_owned() })
+    }
+}
+
+/// All names, for an error message.
+fn names() -> String {
+    Algorithm::ALL.map(Algorithm::name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_is_found_by_its_name() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        assert_eq!("fixed:7".parse(), Ok(Algorithm::Fixed(Mpl::at_least_one(7))));
+    }
+
+    #[test]
+    fn other_names_are_refused_with_the_names_there_are() {
+        for text in ["", "fixed", "fixed:", "fixed:0", "fixed:-1", "Vegas", "hill climbing"] {
+            let error = text.parse::<Algorithm>().expect_err(text);
+            assert!(error.to_string().contains("gaussian-process, hill-climbing"), "{error}");
+        }
+    }
+}

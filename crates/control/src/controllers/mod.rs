@@ -1,0 +1,21 @@
+//! Every algorithm that chooses a limit; `docs/control.md` compares them.
+
+mod external_scheduling;
+mod fixed;
+mod gaussian_process;
+mod heiss_wagner;
+mod hill_climbing;
+mod latency;
+mod locks;
+mod parabola;
+mod scalability;
+
+pub use external_scheduling::FeedbackReason;
+pub use fixed::Fixed;
+pub use gaussian_process::BeliefReason;
+pub use heiss_wagner::HeissWagnerReason;
+pub use hill_climbing::{HillClimbing, HillClimbingSettings};
+pub use latency::LatencyReason;
+pub use locks::LocksReason;
+pub use parabola::{Parabola, ParabolaSettings};
+pub use scalability::ScalabilityReason;

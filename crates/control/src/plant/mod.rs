@@ -1,0 +1,37 @@
+//! Simulated plants: what a controller can be tried on without a database.
+
+mod curve;
+
+use crate::{Controller, Decision, Mpl, Observation, SplitMix64};
+
+pub use curve::{Curve, Plant};
+
+/// A simulated database behind a gate, advanced one control interval at a time, in virtual time.
+pub trait Simulated {
+    /// Runs one control interval at `limit` and tells what a gate would observe.
+    fn interval(&mut self, limit: Mpl) -> Observation;
+}
+
+/// A controller at work on plants, interval by interval.
+pub struct Simulation {
+    controller: Box<dyn Controller>,
+    limit: Mpl,
+    random: SplitMix64,
+}
+
+impl Simulation {
+    /// Puts `controller` to work at its starting limit; all randomness comes from `seed`.
+    #[must_use]
+    pub fn new(controller: Box<dyn Controller>, seed: u64) -> Simulation {
+        let limit = controller.start();
+        Simulation { controller, limit, random: SplitMix64::new(seed) }
+    }
+
+    /// Runs one interval on `plant`: what was observed and what was decided from it.
+    pub fn interval(&mut self, plant: &Plant) -> (Observation, Decision) {
+        let observation = plant.observe(self.limit, &mut self.random);
+        let decision = self.controller.decide(&observation, self.random.next_draw());
+        self.limit = decision.limit;
+        (observation, decision)
+    }
+}
