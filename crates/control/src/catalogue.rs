@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{
-    Bounds, Controller, Fixed, HillClimbing, HillClimbingSettings, Mpl, Parabola, ParabolaSettings,
+    Bounds, Controller, Fixed, GaussianProcess, GaussianProcessSettings, HillClimbing, HillClimbingSettings, Mpl, Parabola, ParabolaSettings,
 };
 
 /// Who chooses the limit.
@@ -141,6 +141,9 @@ impl Algorithm {
     pub fn controller(self, setting: &Setting) -> Box<dyn Controller> {
         let &Setting { bounds, start, .. } = setting;
         match self {
+            Algorithm::GaussianProcess => {
+                Box::new(GaussianProcess::new(setting, GaussianProcessSettings::DEFAULT))
+            }
             Algorithm::StudyHillClimbing => {
                 Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY))
             }

@@ -21,7 +21,7 @@ pub use controller::{
     Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
 };
 pub use controllers::{
-    BeliefReason, FeedbackReason, Fixed, HeissWagnerReason, HillClimbing, HillClimbingSettings,
+    BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings, FeedbackReason, Fixed, HeissWagnerReason, HillClimbing, HillClimbingSettings,
     LatencyReason, LocksReason, Parabola, ParabolaSettings, ScalabilityReason,
 };
 pub use draw::{Draw, SplitMix64};

@@ -329,7 +329,7 @@ fn reason(paid: Verdict, change: Change) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plant::{Curve, Plant, Simulation};
+    use crate::plant::{Curve, CurvePhase, CurvePlant, Simulation};
     use crate::testing::{bounds, observed};
 
     const DRAW: Draw = Draw::from_bits(0);
@@ -339,11 +339,13 @@ mod tests {
     }
 
     /// The limits of a run, equal ones in a row as (limit, intervals).
-    fn path(controller: HillClimbing, plant: &Plant, intervals: usize) -> Vec<(u32, usize)> {
+    fn path(controller: HillClimbing, clients: u32, intervals: usize) -> Vec<(u32, usize)> {
+        let curve = Curve::new(Curve::POSTGRES_TPCB).expect("a curve");
+        let mut plant = CurvePlant::new(&[CurvePhase::closed(curve, clients, 0.0)], 0);
         let mut simulation = Simulation::new(Box::new(controller), 0);
         let mut path: Vec<(u32, usize)> = Vec::new();
         for _ in 0..intervals {
-            let limit = simulation.interval(plant).0.limit.get();
+            let limit = simulation.interval(&mut plant).0.limit.get();
             match path.last_mut() {
                 Some((last, count)) if *last == limit => *count += 1,
                 _ => path.push((limit, 1)),
@@ -351,8 +353,6 @@ mod tests {
         }
         path
     }
-
-    const TPCB: Plant = Plant { curve: Curve::POSTGRES_TPCB, clients: 1_000, noise: 0.0 };
 
     /// C = 0.4 and Δ = 10: from 100 to 110 throughput must rise by 4 %.
     #[test]
@@ -396,7 +396,7 @@ mod tests {
     fn without_rest_it_probes_for_ever() {
         let step = Step::Absolute(1);
         let controller = climber(HillClimbingSettings { step, ..HillClimbingSettings::STUDY });
-        let limits: Vec<u32> = path(controller, &TPCB, 9).iter().map(|&(limit, _)| limit).collect();
+        let limits: Vec<u32> = path(controller, 1_000, 9).iter().map(|&(limit, _)| limit).collect();
         assert_eq!(limits, [1, 2, 3, 2, 1, 2, 3, 2, 1]);
     }
 
@@ -405,7 +405,7 @@ mod tests {
         let controller = climber(HillClimbingSettings::PROXY);
         let climb = [(1, 1), (2, 1), (3, 1), (2, 1), (1, 1)];
         let rests = [(2, 2), (3, 1), (2, 4), (1, 1), (2, 8), (3, 1), (2, 16), (1, 1), (2, 16)];
-        assert_eq!(path(controller, &TPCB, 55), [&climb[..], &rests[..]].concat());
+        assert_eq!(path(controller, 1_000, 55), [&climb[..], &rests[..]].concat());
     }
 
     #[test]
@@ -479,7 +479,7 @@ mod tests {
         for (clients, start) in [(1_000, 1_000), (64, 64)] {
             let start = Mpl::at_least_one(start);
             let controller = HillClimbing::for_proxy(bounds(1, 1_000), start);
-            let path = path(controller, &Plant { clients, ..TPCB }, 20);
+            let path = path(controller, clients, 20);
             assert!(path.iter().any(|&(limit, _)| limit == 2), "{path:?}");
         }
     }

@@ -12,7 +12,9 @@ mod scalability;
 
 pub use external_scheduling::FeedbackReason;
 pub use fixed::Fixed;
-pub use gaussian_process::BeliefReason;
+pub use gaussian_process::{
+    BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings,
+};
 pub use heiss_wagner::HeissWagnerReason;
 pub use hill_climbing::{HillClimbing, HillClimbingSettings};
 pub use latency::LatencyReason;

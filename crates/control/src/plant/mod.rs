@@ -1,10 +1,14 @@
 //! Simulated plants: what a controller can be tried on without a database.
 
 mod curve;
+mod events;
+mod scenario;
 
 use crate::{Controller, Decision, Mpl, Observation, SplitMix64};
 
-pub use curve::{Curve, Plant};
+pub use curve::{Curve, CurveClass, CurveError, CurvePhase, CurvePlant};
+pub use events::{EventsError, EventsPhase, EventsPlant, TransactionClass};
+pub use scenario::{Scenario, ScenarioError, ScenarioFile, Truth};
 
 /// A simulated database behind a gate, advanced one control interval at a time, in virtual time.
 pub trait Simulated {
@@ -28,8 +32,8 @@ impl Simulation {
     }
 
     /// Runs one interval on `plant`: what was observed and what was decided from it.
-    pub fn interval(&mut self, plant: &Plant) -> (Observation, Decision) {
-        let observation = plant.observe(self.limit, &mut self.random);
+    pub fn interval(&mut self, plant: &mut dyn Simulated) -> (Observation, Decision) {
+        let observation = plant.interval(self.limit);
         let decision = self.controller.decide(&observation, self.random.next_draw());
         self.limit = decision.limit;
         (observation, decision)

@@ -1,0 +1,216 @@
+//! What is believed about the throughput curve: a Gaussian process on a grid of limits.
+//!
+//! The curve is the logarithm of throughput, f, over the logarithm of the limit, x. Its slope is an
+//! Ornstein-Uhlenbeck process: it varies about a mean that the queueing model gives, with standard
+//! deviation `slope_sd`, and is forgotten over `slope_length`. f is the integral of the slope, plus
+//! a level that is known from no model, plus a small irregularity at each limit of its own. All of
+//! it is jointly normal, so on a grid of K limits the belief is a mean vector and a covariance
+//! matrix, and an observation changes both in closed form (Kalman, 1960; Rasmussen and Williams,
+//! 2006, chapter 2).
+
+use crate::controller::whole;
+use crate::{Bounds, Mpl, Resources};
+
+/// Limits on the grid, at most. The matrix of this many rows is 16 KiB.
+pub(super) const GRID_MAX: usize = 44;
+
+/// What is believed before anything was observed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// Standard deviation of the slope d ln X / d ln N about the model's.
+    pub slope_sd: f64,
+    /// Distance in ln N over which the slope is forgotten.
+    pub slope_length: f64,
+    /// How much the slope falls over the whole range for contention the model does not know.
+    pub contention: f64,
+    /// Standard deviation of the irregularity at each limit, in ln X.
+    pub roughness: f64,
+    /// Standard deviation of the level, in ln X.
+    pub level_sd: f64,
+}
+
+/// A normal distribution over throughput curves.
+#[derive(Clone, Debug)]
+pub(super) struct Belief {
+    /// The limits of the grid, rising.
+    limits: Vec<Mpl>,
+    /// Their logarithms.
+    x: Vec<f64>,
+    /// Mean of f before any observation, level 0.
+    prior_mean: Vec<f64>,
+    /// Covariance of f before any observation, without the level; rows one after the other.
+    prior_shape: Vec<f64>,
+    mean: Vec<f64>,
+    covariance: Vec<f64>,
+    level_variance: f64,
+}
+
+/// Where an observation was made: between two neighbours on the grid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    below: usize,
+    above: usize,
+    /// From 0 at `below` to 1 at `above`.
+    share: f64,
+}
+
+/// A prediction of ln X.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prediction {
+    pub(super) mean: f64,
+    pub(super) variance: f64,
+}
+
+impl Belief {
+    pub(super) fn new(bounds: Bounds, resources: Resources, prior: &Prior) -> Belief {
+        let limits = grid(bounds);
+        let x: Vec<f64> = limits.iter().map(|limit| f64::from(limit.get()).ln()).collect();
+        let prior_mean = model(&x, resources, prior);
+        let prior_shape = shape(&x, prior);
+        let level_variance = prior.level_sd * prior.level_sd;
+        let covariance = prior_shape.iter().map(|value| value + level_variance).collect();
+        let mean = prior_mean.clone();
+        Belief { limits, x, prior_mean, prior_shape, mean, covariance, level_variance }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.limits.len()
+    }
+
+    pub(super) fn limit(&self, index: usize) -> Mpl {
+        self.limits.get(index).copied().unwrap_or(Mpl::ONE)
+    }
+
+    pub(super) fn x(&self, index: usize) -> f64 {
+        self.x.get(index).copied().unwrap_or_default()
+    }
+
+    pub(super) fn mean(&self, index: usize) -> f64 {
+        self.mean.get(index).copied().unwrap_or_default()
+    }
+
+    pub(super) fn covariance(&self, row: usize, column: usize) -> f64 {
+        self.covariance.get(row * self.len() + column).copied().unwrap_or_default()
+    }
+
+    /// The limit of the grid nearest to `level` from below; the first when there is none.
+    pub(super) fn index_below(&self, level: f64) -> usize {
+        let after = self.limits.partition_point(|limit| f64::from(limit.get()) <= level);
+        after.saturating_sub(1)
+    }
+
+    /// The place of `level`, which may lie between two limits of the grid.
+    pub(super) fn place(&self, level: f64) -> Place {
+        let below = self.index_below(level);
+        let above = (below + 1).min(self.len() - 1);
+        let width = self.x(above) - self.x(below);
+        let share = if width > 0.0 { (level.ln() - self.x(below)) / width } else { 0.0 };
+        Place { below, above, share: share.clamp(0.0, 1.0) }
+    }
+
+    pub(super) fn predict(&self, place: Place) -> Prediction {
+        let Place { below, above, share } = place;
+        let mean = (1.0 - share) * self.mean(below) + share * self.mean(above);
+        let variance = (1.0 - share) * self.covariance_with(below, place)
+            + share * self.covariance_with(above, place);
+        Prediction { mean, variance }
+    }
+
+    /// Covariance of f at `index` and at `place`.
+    pub(super) fn covariance_with(&self, index: usize, place: Place) -> f64 {
+        (1.0 - place.share) * self.covariance(index, place.below)
+            + place.share * self.covariance(index, place.above)
+    }
+
+    /// Learns that ln X was `seen` at `place`, with noise of this variance.
+    pub(super) fn learn(&mut self, place: Place, seen: f64, noise: f64) {
+        let predicted = self.predict(place);
+        let total = predicted.variance + noise;
+        if !(total > 0.0 && seen.is_finite()) {
+            return;
+        }
+        let size = self.len();
+        let mut with = [0.0; GRID_MAX];
+        for (index, value) in with.iter_mut().enumerate().take(size) {
+            *value = self.covariance_with(index, place);
+        }
+        let surprise = (seen - predicted.mean) / total;
+        for (row, mean) in self.mean.iter_mut().enumerate() {
+            *mean += with[row] * surprise;
+        }
+        for (row, values) in self.covariance.chunks_exact_mut(size).enumerate() {
+            let gain = with[row] / total;
+            for (value, other) in values.iter_mut().zip(&with) {
+                *value -= gain * other;
+            }
+        }
+    }
+
+    /// Lets an interval pass: the level and the shape become a little less certain.
+    pub(super) fn fade(&mut self, level_variance: f64, shape_share: f64) {
+        for (value, shape) in self.covariance.iter_mut().zip(&self.prior_shape) {
+            *value += level_variance + shape_share * shape;
+        }
+    }
+
+    /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the prior's,
+    /// and is as uncertain as at the start. The level is put where `seen` was seen.
+    pub(super) fn forget(&mut self, memory: f64, place: Place, seen: f64) {
+        for (mean, prior) in self.mean.iter_mut().zip(&self.prior_mean) {
+            *mean = memory * *mean + (1.0 - memory) * prior;
+        }
+        let shift = seen - self.predict(place).mean;
+        for mean in &mut self.mean {
+            *mean += shift;
+        }
+        for (value, shape) in self.covariance.iter_mut().zip(&self.prior_shape) {
+            *value = self.level_variance + shape;
+        }
+    }
+}
+
+/// Limits that divide `bounds` evenly on a logarithmic axis, without repeating one.
+fn grid(bounds: Bounds) -> Vec<Mpl> {
+    let (min, max) = (f64::from(bounds.min().get()), f64::from(bounds.max().get()));
+    let mut limits = vec![bounds.min()];
+    while let Some(&last) = limits.last().filter(|&&last| last < bounds.max()) {
+        let level = f64::from(last.get());
+        let left = (GRID_MAX - limits.len()) as f64;
+        // Small limits are whole numbers and use up their share; the rest is divided anew.
+        let ratio = if left > 1.0 { (max / level).powf(1.0 / left) } else { max / min };
+        let next = whole((level * ratio).round()).max(last.get().saturating_add(1));
+        limits.push(bounds.clamp(Mpl::at_least_one(next)));
+    }
+    limits
+}
+
+/// The curve of a closed network of equal stations (external-scheduling study, 4.1), with a slope
+/// that falls by the prior's contention.
+fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
+    let others = f64::from(resources.stations()) - 1.0;
+    let range = 1_000_f64.ln();
+    x.iter()
+        .map(|&x| {
+            let level = x.exp();
+            (level / (level + others)).ln() - prior.contention * x * x / (2.0 * range)
+        })
+        .collect()
+}
+
+/// Covariance of the integrals of an Ornstein-Uhlenbeck slope from x = 0 to each limit, and of the
+/// irregularities.
+fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
+    let length = prior.slope_length;
+    let variance = prior.slope_sd * prior.slope_sd;
+    let mut shape = Vec::with_capacity(x.len() * x.len());
+    for (row, &s) in x.iter().enumerate() {
+        for (column, &t) in x.iter().enumerate() {
+            let low = s.min(t) / length;
+            let decay = (-s / length).exp() + (-t / length).exp() - (-(s - t).abs() / length).exp();
+            let integral = variance * length * length * (2.0 * low - 1.0 + decay);
+            let own = if row == column { prior.roughness * prior.roughness } else { 0.0 };
+            shape.push(integral + own);
+        }
+    }
+    shape
+}

@@ -1,0 +1,56 @@
+//! Notices that the workload is another one: a two-sided cumulative sum (Page, 1954) of surprises.
+
+/// When surprises are a change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangeSettings {
+    /// What each interval may deviate without counting, in standard deviations.
+    pub slack: f64,
+    /// The sum at which the workload has changed, in standard deviations.
+    pub threshold: f64,
+    /// A single surprise as large as this is looked at again before it is believed.
+    pub doubt: f64,
+}
+
+/// What a surprise means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As expected.
+    Expected,
+    /// Too far off to be learnt from, and not yet a change: look again.
+    Doubt,
+    /// The workload has changed.
+    Changed,
+}
+
+/// The sums of surprises, upward and downward.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ChangeDetector {
+    up: f64,
+    down: f64,
+    /// The surprise that was doubted in the last interval.
+    doubted: Option<f64>,
+}
+
+impl ChangeDetector {
+    /// Judges a surprise, in standard deviations of what was expected.
+    pub(super) fn judge(&mut self, surprise: f64, settings: &ChangeSettings) -> Verdict {
+        let clipped = surprise.clamp(-settings.doubt, settings.doubt);
+        let repeated =
+            self.doubted.take().is_some_and(|before| before * surprise > 0.0 && surprise.abs() > 2.0);
+        if repeated {
+            *self = ChangeDetector::default();
+            return Verdict::Changed;
+        }
+        if surprise.abs() >= settings.doubt {
+            self.doubted = Some(surprise);
+            return Verdict::Doubt;
+        }
+        self.up = (self.up + clipped - settings.slack).max(0.0);
+        self.down = (self.down - clipped - settings.slack).max(0.0);
+        if self.up.max(self.down) > settings.threshold {
+            *self = ChangeDetector::default();
+            return Verdict::Changed;
+        }
+        Verdict::Expected
+    }
+}

@@ -1,0 +1,172 @@
+//! AIMD: one more each window, a tenth fewer when a window was too slow.
+//!
+//! # Mechanism
+//! Netflix's `AIMDLimit` (concurrency-limits, `limit/AIMDLimit.java`), with the limit L:
+//!
+//! | case | next limit |
+//! | --- | --- |
+//! | a call was dropped, or the latency was above the timeout | 0.9·L, rounded down |
+//! | 2·inflight ≥ L | L + 1 |
+//! | otherwise | L |
+//!
+//! cut to [20, 200]. The timeout is 5 s.
+//!
+//! # Example
+//! At 50 with 50 inside and a mean of 20 ms: 51, 52, 53, … up to 200. At 200 with a mean of 6 s:
+//! 180, 162, 145, … down to 20. With 24 inside it stays at 50, because 48 is below it.
+//!
+//! # Where this leaves the source
+//! * **Windows.** The source decides on every call. Here it is handed one window for each control
+//!   interval, as behind the source's own `WindowedLimit`: the mean of the latencies and the
+//!   highest inflight.
+//! * **Drops.** There are none: see the head of this room.
+//!
+//! # Limits
+//! * It looks for no limit at all while no window is slower than the timeout: it goes to the upper
+//!   bound. A database that thrashes at 500 ms looks well to it.
+//! * Where the bounds leave no room below 20, it does not go there.
+
+use super::LatencyReason;
+use super::window::{LimitRange, Window, WindowRule};
+use crate::controller::whole;
+use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
+
+/// The parameters of [`Aimd`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AimdSettings {
+    /// The limits to choose from.
+    pub limits: LimitRange,
+    /// The windows that decide.
+    pub window: WindowRule,
+    /// The mean latency above which the limit falls, seconds.
+    pub timeout_s: f64,
+    /// What is left of the limit then, a fraction.
+    pub backoff: f64,
+}
+
+impl AimdSettings {
+    /// The defaults of `AIMDLimit.Builder`.
+    pub const PUBLISHED: AimdSettings = AimdSettings {
+        limits: LimitRange::new(20, 200),
+        window: WindowRule::NETFLIX,
+        timeout_s: 5.0,
+        backoff: 0.9,
+    };
+}
+
+/// Additive increase, multiplicative decrease, as Netflix has it.
+#[derive(Clone, Debug)]
+pub struct Aimd {
+    range: Bounds,
+    start: Mpl,
+    settings: AimdSettings,
+}
+
+impl Aimd {
+    /// A limiter within `bounds` and its own limits; the published one starts at 20.
+    #[must_use]
+    pub fn new(bounds: Bounds, start: Mpl, settings: AimdSettings) -> Aimd {
+        let range = settings.limits.within(bounds);
+        Aimd { range, start: range.clamp(start), settings }
+    }
+
+    fn judge(&self, limit: Mpl, window: Window) -> (u32, LatencyReason) {
+        let Window { rtt_s, inflight, .. } = window;
+        let level = f64::from(limit.get());
+        if rtt_s > self.settings.timeout_s {
+            (whole(self.settings.backoff * level), LatencyReason::AimdDown { rtt_s })
+        } else if window.uses_half_of(level) {
+            (limit.get().saturating_add(1), LatencyReason::AimdUp { rtt_s })
+        } else {
+            (limit.get(), LatencyReason::Unused { inflight })
+        }
+    }
+}
+
+impl Controller for Aimd {
+    fn name(&self) -> &'static str {
+        "aimd"
+    }
+
+    fn start(&self) -> Mpl {
+        self.start
+    }
+
+    fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
+        let limit = self.range.clamp(observation.limit);
+        match self.settings.window.read(observation, observation.in_database.mean_s) {
+            Ok(window) => {
+                let (next, reason) = self.judge(limit, window);
+                let limit = self.range.clamp(Mpl::at_least_one(next));
+                Decision { limit, reason: Reason::Latency(reason) }
+            }
+            Err(reason) => Decision { limit, reason },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::latency::testing::window;
+    use crate::testing::bounds;
+
+    const DRAW: Draw = Draw::from_bits(0);
+
+    fn published(min: u32, max: u32) -> Aimd {
+        Aimd::new(bounds(min, max), Mpl::at_least_one(20), AimdSettings::PUBLISHED)
+    }
+
+    #[test]
+    fn each_case_of_the_rule() {
+        let table = [
+            (50, 50, 0.020, 51, "aimd_up"),
+            (50, 25, 0.020, 51, "aimd_up"),
+            (50, 24, 0.020, 50, "unused"),
+            (51, 25, 0.020, 51, "unused"),
+            (200, 200, 0.020, 200, "aimd_up"),
+            (50, 50, 5.0, 51, "aimd_up"),
+            (50, 50, 5.001, 45, "aimd_down"),
+            (55, 1, 5.001, 49, "aimd_down"),
+            (21, 21, 6.0, 20, "aimd_down"),
+            (10, 10, 0.020, 21, "aimd_up"),
+        ];
+        for (limit, inside, mean_s, next, kind) in table {
+            let decision = published(1, 1_000).decide(&window(limit, inside, mean_s), DRAW);
+            assert_eq!((decision.limit.get(), decision.reason.kind()), (next, kind), "{limit}");
+        }
+    }
+
+    #[test]
+    fn it_stays_in_its_own_limits_and_in_the_bounds() {
+        for ((min, max), start, up, down) in
+            [((1, 1_000), 20, 200, 20), ((1, 100), 20, 100, 20), ((1, 4), 4, 4, 4)]
+        {
+            let mut limiter = published(min, max);
+            assert_eq!(limiter.start().get(), start);
+            for (mean_s, end) in [(0.02, up), (6.0, down)] {
+                let mut limit = limiter.start();
+                for _ in 0..300 {
+                    let seen = window(limit.get(), 1_000, mean_s);
+                    limit = limiter.decide(&seen, DRAW).limit;
+                }
+                assert_eq!(limit.get(), end);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_of_the_database_are_no_drops() {
+        let mut seen = window(50, 50, 0.020);
+        seen.failures = 1_000;
+        assert_eq!(published(1, 1_000).decide(&seen, DRAW).limit.get(), 51);
+    }
+
+    #[test]
+    fn an_interval_without_completions_decides_nothing() {
+        let mut seen = window(50, 50, 6.0);
+        seen.completions = 0;
+        let decision = published(1, 1_000).decide(&seen, DRAW);
+        assert_eq!((decision.limit.get(), decision.reason), (50, Reason::NothingCompleted));
+    }
+}

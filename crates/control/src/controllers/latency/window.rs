@@ -1,0 +1,197 @@
+//! What the limiters of this room share: limits of their own, and an interval read as a window.
+
+use std::ops::Range;
+
+use super::LatencyReason;
+use crate::{Bounds, Mpl, Observation, Reason};
+
+/// The limits that a published limiter chooses from, both included: a part of its rule, whatever
+/// the bounds of the gate are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRange {
+    /// The lowest limit.
+    pub min: Mpl,
+    /// The highest limit.
+    pub max: Mpl,
+}
+
+impl LimitRange {
+    /// The limits from `min` to `max`; zero becomes one.
+    #[must_use]
+    pub const fn new(min: u32, max: u32) -> LimitRange {
+        LimitRange { min: Mpl::at_least_one(min), max: Mpl::at_least_one(max) }
+    }
+
+    /// The limits that are in `bounds` too; where there are none, the bound that is nearest.
+    pub(super) fn within(self, bounds: Bounds) -> Bounds {
+        let (min, max) = (bounds.clamp(self.min), bounds.clamp(self.max));
+        Bounds::new(min, max).unwrap_or(bounds)
+    }
+}
+
+/// When a control interval says enough to decide on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowRule {
+    /// Fewer transactions than these decide nothing.
+    pub min_samples: u64,
+    /// A latency below this decides nothing, seconds.
+    pub min_rtt_s: f64,
+}
+
+impl WindowRule {
+    /// The defaults of Netflix's `WindowedLimit`: 10 samples, each of 100 µs or more.
+    pub const NETFLIX: WindowRule = WindowRule { min_samples: 10, min_rtt_s: 1e-4 };
+
+    /// Reads an interval as the window of a limiter that looks at the latency `rtt_s`.
+    ///
+    /// # Errors
+    /// The reason to hold, when the interval says too little.
+    pub(super) fn read(self, observation: &Observation, rtt_s: f64) -> Result<Window, Reason> {
+        if observation.completions == 0 {
+            return Err(Reason::NothingCompleted);
+        }
+        let samples = observation.in_database.count;
+        if samples < self.min_samples {
+            return Err(Reason::Latency(LatencyReason::FewSamples { samples }));
+        }
+        if !is_latency(rtt_s) || rtt_s < self.min_rtt_s {
+            return Err(Reason::Latency(LatencyReason::NoLatency));
+        }
+        let inflight = observation.concurrency_peak.min(observation.limit.get()).max(1);
+        Ok(Window { rtt_s, inflight, samples })
+    }
+}
+
+/// Whether `seconds` can be the duration of a transaction: neither less than the nanosecond in
+/// which the published limiters count, nor more than thirty years, nor no number at all.
+pub(super) fn is_latency(seconds: f64) -> bool {
+    const LATENCIES_S: Range<f64> = 1e-9..1e9;
+    LATENCIES_S.contains(&seconds)
+}
+
+/// What one control interval says to a limiter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    /// The latency that the limiter looks at, seconds; [`is_latency`].
+    pub(super) rtt_s: f64,
+    /// The most permits that were out at once, as far as the limit allowed; at least 1.
+    pub(super) inflight: u32,
+    /// Transactions that the latency was taken from.
+    pub(super) samples: u64,
+}
+
+impl Window {
+    /// Whether at least half of `limit` was in use, without which no Netflix limiter moves up.
+    pub(super) fn uses_half_of(&self, limit: f64) -> bool {
+        2.0 * f64::from(self.inflight) >= limit
+    }
+}
+
+/// A moving average as Netflix (`ExpAvgMeasurement`) and failsafe-go (`Ewma`) keep it: the plain
+/// mean of the first ten values, after them an exponential one in which a value has the weight
+/// 2/(n + 1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MovingAverage {
+    weight: f64,
+    count: u32,
+    sum: f64,
+    value: f64,
+}
+
+impl MovingAverage {
+    const WARM_UP: u32 = 10;
+
+    /// An average that remembers about `windows` values, n.
+    pub(super) fn over(windows: u32) -> MovingAverage {
+        MovingAverage { weight: 2.0 / (f64::from(windows) + 1.0), count: 0, sum: 0.0, value: 0.0 }
+    }
+
+    /// Takes `value` in and gives the new average.
+    pub(super) fn add(&mut self, value: f64) -> f64 {
+        if self.count < Self::WARM_UP {
+            self.count += 1;
+            self.sum += value;
+            self.value = self.sum / f64::from(self.count);
+        } else {
+            self.value += self.weight * (value - self.value);
+        }
+        self.value
+    }
+
+    /// Multiplies the average. During the first ten values this is forgotten with the next one, as
+    /// in the source.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.value *= factor;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bounds, observed};
+
+    #[test]
+    fn the_published_limits_are_cut_to_the_bounds_or_are_the_nearest_bound() {
+        let table = [
+            ((1, 1_000), (20, 200)),
+            ((30, 1_000), (30, 200)),
+            ((1, 100), (20, 100)),
+            ((50, 60), (50, 60)),
+            ((1, 10), (10, 10)),
+            ((300, 400), (300, 300)),
+        ];
+        for ((min, max), (low, high)) in table {
+            let within = LimitRange::new(20, 200).within(bounds(min, max));
+            assert_eq!(within, bounds(low, high), "{min} to {max}");
+        }
+    }
+
+    #[test]
+    fn limits_in_the_wrong_order_leave_the_bounds_as_they_are() {
+        assert_eq!(LimitRange::new(200, 20).within(bounds(1, 1_000)), bounds(1, 1_000));
+    }
+
+    #[test]
+    fn an_interval_that_says_too_little_is_no_window() {
+        let few = |samples| Reason::Latency(LatencyReason::FewSamples { samples });
+        let none = Reason::Latency(LatencyReason::NoLatency);
+        let table = [
+            (0, 100, 0.01, Some(Reason::NothingCompleted)),
+            (100, 9, 0.01, Some(few(9))),
+            (100, 10, 0.01, None),
+            (100, 100, 99e-6, Some(none)),
+            (100, 100, 101e-6, None),
+            (100, 100, f64::NAN, Some(none)),
+            (100, 100, f64::INFINITY, Some(none)),
+            (100, 100, -1.0, Some(none)),
+        ];
+        for (completions, samples, rtt_s, expected) in table {
+            let mut seen = observed(20, 40, completions);
+            seen.in_database.count = samples;
+            let read = WindowRule::NETFLIX.read(&seen, rtt_s);
+            assert_eq!(read.err(), expected, "{completions}, {samples}, {rtt_s}");
+        }
+    }
+
+    #[test]
+    fn inflight_is_the_peak_that_the_limit_allowed() {
+        for (limit, peak, inflight) in [(20, 40, 20), (20, 7, 7), (20, 0, 1)] {
+            let mut seen = observed(limit, peak, 100);
+            seen.in_database.count = 100;
+            let window = WindowRule::NETFLIX.read(&seen, 0.01).expect("a window");
+            assert_eq!(window.inflight, inflight);
+        }
+    }
+
+    /// Ten values from 1 to 10 have the mean 5.5; the eleventh, with n = 10 and the weight 2/11,
+    /// moves it by 2/11 of the 5.5 between them to 6.5.
+    #[test]
+    fn a_moving_average_is_the_mean_of_ten_and_fades_after_them() {
+        let mut average = MovingAverage::over(10);
+        let means: Vec<f64> = (1..=10).map(|value| average.add(f64::from(value))).collect();
+        assert!((means[1] - 1.5).abs() < 1e-12 && (means[9] - 5.5).abs() < 1e-12, "{means:?}");
+        assert!((average.add(11.0) - 6.5).abs() < 1e-12);
+        average.scale(0.5);
+        assert!((average.add(3.25) - 3.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,416 @@
+//! A transactional database behind a gate, event by event, in virtual time.
+
+mod cpu;
+mod disks;
+mod locks;
+mod prepared;
+mod random;
+mod settings;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+use std::collections::VecDeque;
+
+use super::Simulated;
+use crate::{LockObservation, Mpl, Observation};
+
+use cpu::Cpu;
+use disks::Disks;
+use locks::{Answer, Locks, Mode};
+use prepared::{Class, Load, Phase, Script};
+use random::Random;
+use settings::CROWD_MAX;
+use statistics::{Meter, Outcome, Population};
+use transactions::{Slot, Transactions};
+
+pub use settings::{EventsError, EventsPhase, TransactionClass};
+
+/// How often a lock request that fell on an item already held is drawn again.
+const DRAWS_MAX: u32 = 8;
+
+/// A simulated database behind a gate. See the head of the module.
+#[derive(Clone, Debug)]
+pub struct EventsPlant {
+    script: Script,
+    /// The index of the current phase, and the intervals of it still to come.
+    phase: usize,
+    intervals_left: u32,
+    random: Random,
+    now_s: f64,
+    /// The speed of the machine in this interval; 1 without noise.
+    speed: f64,
+    limit: u32,
+    /// Clients between two transactions.
+    thinking: u32,
+    waiting: VecDeque<Waiting>,
+    running: u32,
+    transactions: Transactions,
+    /// What the transactions inside want in memory.
+    wanted_kib: u64,
+    cpu: Cpu,
+    disks: Disks,
+    log: Disks,
+    locks: Locks,
+    /// Transactions that were rolled back and have not started again.
+    restarting: Vec<Slot>,
+    /// Who has a lock because of the last transaction that gave up its own.
+    unblocked: Vec<Slot>,
+    meter: Meter,
+}
+
+/// A transaction in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    class: u32,
+    since_s: f64,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    CpuDone,
+    DiskDone,
+    LogDone,
+    Restart,
+    Arrival,
+}
+
+impl EventsPlant {
+    /// A plant that goes through `phases`, all randomness from `seed`.
+    ///
+    /// # Errors
+    /// An [`EventsError`] that says which field of which phase to change.
+    pub fn new(phases: &[EventsPhase], seed: u64) -> Result<EventsPlant, EventsError> {
+        settings::check(phases)?;
+        let script = Script::new(phases);
+        let mut plant = EventsPlant {
+            phase: 0,
+            intervals_left: 0,
+            random: Random::new(seed),
+            now_s: 0.0,
+            speed: 1.0,
+            limit: 0,
+            thinking: 0,
+            waiting: VecDeque::new(),
+            running: 0,
+            transactions: Transactions::default(),
+            wanted_kib: 0,
+            cpu: Cpu::new(&script.cpu_rates),
+            disks: Disks::new(script.disks),
+            log: Disks::new(1),
+            locks: Locks::new(script.items, script.locks),
+            restarting: Vec::new(),
+            unblocked: Vec::new(),
+            meter: Meter::new(script.observed),
+            script,
+        };
+        plant.enter_phase(0);
+        Ok(plant)
+    }
+
+    fn current(&self) -> &Phase {
+        &self.script.phases[self.phase]
+    }
+
+    fn class_of(&self, slot: Slot) -> &Class {
+        &self.script.classes[self.transactions.get(slot).class as usize]
+    }
+
+    fn population(&self) -> Population {
+        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        Population { running: self.running, waiting }
+    }
+
+    fn concurrency(&self) -> u32 {
+        self.population().concurrency()
+    }
+
+    /// The machine and the load change; the transactions inside stay.
+    fn enter_phase(&mut self, phase: usize) {
+        self.phase = phase;
+        self.intervals_left = self.current().intervals;
+        self.thinking = 0;
+        if let Load::Closed { clients, think_s } = self.current().load {
+            let idle = clients.saturating_sub(self.concurrency());
+            if think_s > 0.0 {
+                self.thinking = idle;
+            } else {
+                (0..idle).for_each(|_| self.arrive());
+            }
+        }
+    }
+
+    /// Makes ready for an interval at `limit`.
+    fn begin_interval(&mut self, limit: Mpl) {
+        self.meter.clear(self.population());
+        if self.intervals_left == 0 && self.phase + 1 < self.script.phases.len() {
+            self.enter_phase(self.phase + 1);
+        }
+        self.intervals_left = self.intervals_left.saturating_sub(1);
+        // Uniform with the standard deviation asked for, so that no speed is zero or less.
+        let spread = self.current().noise * 3.0_f64.sqrt();
+        self.speed = 1.0 + spread * (2.0 * self.random.uniform() - 1.0);
+        self.limit = limit.get();
+        self.admit();
+    }
+
+    /// How often each event happens, per second.
+    fn rates(&self) -> [(Event, f64); 5] {
+        let phase = self.current();
+        let arrivals = match phase.load {
+            Load::Open { arrivals_tps } => arrivals_tps,
+            Load::Closed { .. } if self.thinking == 0 => 0.0,
+            Load::Closed { think_s, .. } => f64::from(self.thinking) / think_s,
+        };
+        let disks = self.disks.busy() as f64 * phase.disk_rate;
+        let log = self.log.busy() as f64 * phase.log_rate;
+        [
+            (Event::CpuDone, self.cpu.rate(phase.processors) * self.speed),
+            (Event::DiskDone, disks * self.speed),
+            (Event::LogDone, log * self.speed),
+            (Event::Restart, self.restarting.len() as f64 * phase.restart_rate),
+            (Event::Arrival, arrivals),
+        ]
+    }
+
+    /// Lets the next event happen, unless `until_s` comes first. Whether it happened.
+    fn advance(&mut self, until_s: f64) -> bool {
+        let rates = self.rates();
+        let all: f64 = rates.iter().map(|&(_, rate)| rate).sum();
+        let next_s =
+            if all > 0.0 { self.now_s + self.random.exponential() / all } else { f64::INFINITY };
+        let happens = next_s < until_s;
+        let now_s = if happens { next_s } else { until_s };
+        self.meter.pass(now_s - self.now_s, self.population());
+        self.now_s = now_s;
+        if happens {
+            let (event, point) = choose(&rates, self.random.uniform() * all);
+            self.happen(event, point);
+        }
+        happens
+    }
+
+    /// `event` happens to the transaction that `point`, uniform from [0, 1), falls on.
+    fn happen(&mut self, event: Event, point: f64) {
+        match event {
+            Event::CpuDone => {
+                if let Some(slot) = self.cpu.finish(point) {
+                    self.after_cpu(slot);
+                }
+            }
+            Event::DiskDone => {
+                if let Some(slot) = self.disks.finish(point) {
+                    self.next_step(slot);
+                }
+            }
+            Event::LogDone => {
+                if let Some(slot) = self.log.finish(point) {
+                    self.end(slot, Outcome::Completed);
+                }
+            }
+            Event::Restart => {
+                let chosen = random::place(point, self.restarting.len());
+                let slot = self.restarting.swap_remove(chosen);
+                self.transactions.get_mut(slot).restart();
+                self.begin_step(slot);
+            }
+            Event::Arrival => {
+                self.thinking = self.thinking.saturating_sub(1);
+                self.arrive();
+            }
+        }
+    }
+
+    /// A transaction asks for a permit.
+    fn arrive(&mut self) {
+        let class = self.script.phases[self.phase].draw_class(&mut self.random);
+        if self.concurrency() >= CROWD_MAX {
+            self.meter.turned_away(self.script.classes[class as usize].observed);
+            return;
+        }
+        self.waiting.push_back(Waiting { class, since_s: self.now_s });
+        self.meter.arrived(self.population());
+        self.admit();
+    }
+
+    /// Grants permits while there are any.
+    fn admit(&mut self) {
+        while self.running < self.limit
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            self.running += 1;
+            let class = &self.script.classes[waiting.class as usize];
+            self.wanted_kib += class.working_set_kib;
+            self.meter.granted(class.observed, self.now_s - waiting.since_s);
+            let slot = self.transactions.enter(waiting.class, self.now_s, self.random.seed());
+            self.locks.admit(slot);
+            self.begin_step(slot);
+        }
+    }
+
+    /// A step begins with a lock, if it needs one.
+    fn begin_step(&mut self, slot: Slot) {
+        let step = self.transactions.get(slot).step as usize;
+        let class = self.class_of(slot);
+        let cpu_group = class.cpu_group;
+        let answer = if class.steps[step].locks { self.ask_lock(slot) } else { Answer::Granted };
+        match answer {
+            Answer::Granted => self.cpu.enter(cpu_group, slot),
+            Answer::Waits => {}
+            Answer::Deadlock => self.roll_back(slot),
+        }
+    }
+
+    /// Asks for a lock on an item that `slot` does not hold.
+    fn ask_lock(&mut self, slot: Slot) -> Answer {
+        match self.draw_lock(slot) {
+            Some((item, mode)) => self.locks.ask(slot, item, mode),
+            None => Answer::Granted,
+        }
+    }
+
+    /// The next lock request of `slot`; none when all draws fell on items that it holds.
+    fn draw_lock(&mut self, slot: Slot) -> Option<(u32, Mode)> {
+        let items = self.script.phases[self.phase].items;
+        let transaction = self.transactions.get_mut(slot);
+        let class = &self.script.classes[transaction.class as usize];
+        (0..DRAWS_MAX).find_map(|_| {
+            let item = items.draw(&mut transaction.requests);
+            let mode = class.draw_mode(&mut transaction.requests);
+            (!self.locks.holds(slot, item)).then_some((item, mode))
+        })
+    }
+
+    /// The processor is done with the step; a read may follow.
+    fn after_cpu(&mut self, slot: Slot) {
+        let step = self.transactions.get(slot).step as usize;
+        let reads = self.class_of(slot).steps[step].reads;
+        let phase = &self.script.phases[self.phase];
+        if reads && self.random.chance(phase.miss(self.wanted_kib)) {
+            self.disks.enter(self.random.below(phase.disks), slot);
+        } else {
+            self.next_step(slot);
+        }
+    }
+
+    /// A step is over: on to the next, or to the end by way of the log.
+    fn next_step(&mut self, slot: Slot) {
+        let transaction = self.transactions.get_mut(slot);
+        transaction.step += 1;
+        let step = transaction.step as usize;
+        let class = self.class_of(slot);
+        if step < class.steps.len() {
+            self.begin_step(slot);
+        } else if class.log_write {
+            self.log.enter(0, slot);
+        } else {
+            self.end(slot, Outcome::Completed);
+        }
+    }
+
+    /// The victim of a deadlock gives up its locks, then restarts or gives up.
+    fn roll_back(&mut self, slot: Slot) {
+        self.release_locks(slot);
+        let restarts = self.current().restarts;
+        let transaction = self.transactions.get_mut(slot);
+        transaction.rollbacks = transaction.rollbacks.saturating_add(1);
+        if transaction.rollbacks > restarts {
+            self.end(slot, Outcome::Failed);
+        } else {
+            self.restarting.push(slot);
+        }
+    }
+
+    /// Gives up all locks of `slot`; who waited for them goes on.
+    fn release_locks(&mut self, slot: Slot) {
+        if self.locks.held(slot) == 0 {
+            return;
+        }
+        let mut unblocked = std::mem::take(&mut self.unblocked);
+        self.locks.release(slot, &mut unblocked);
+        for slot in unblocked.drain(..) {
+            let group = self.class_of(slot).cpu_group;
+            self.cpu.enter(group, slot);
+        }
+        self.unblocked = unblocked;
+    }
+
+    /// The permit of `slot` comes back, and its client thinks or comes again.
+    fn end(&mut self, slot: Slot, outcome: Outcome) {
+        self.release_locks(slot);
+        let in_database_s = self.now_s - self.transactions.get(slot).granted_s;
+        let class = self.class_of(slot);
+        let (observed, working_set_kib) = (class.observed, class.working_set_kib);
+        self.meter.ended(observed, outcome, in_database_s);
+        self.wanted_kib -= working_set_kib;
+        self.transactions.leave(slot);
+        self.running -= 1;
+        match self.current().load {
+            Load::Closed { clients, think_s } if self.concurrency() + self.thinking < clients => {
+                if think_s > 0.0 {
+                    self.thinking += 1;
+                } else {
+                    self.arrive();
+                }
+            }
+            // The client of an open load, or one too many since the phase changed.
+            Load::Closed { .. } | Load::Open { .. } => {}
+        }
+        self.admit();
+    }
+
+    /// The state of the lock manager; none if no class locks anything.
+    fn lock_observation(&self) -> Option<LockObservation> {
+        if self.script.locks == 0 {
+            return None;
+        }
+        let mut seen = LockObservation::default();
+        for (slot, transaction) in self.transactions.iter() {
+            let held = self.locks.held(slot);
+            let is_mature = held * 4 >= self.script.classes[transaction.class as usize].locks;
+            let is_blocked = self.locks.waits(slot);
+            *match (is_mature, is_blocked) {
+                (true, false) => &mut seen.mature_running,
+                (true, true) => &mut seen.mature_blocked,
+                (false, false) => &mut seen.young_running,
+                (false, true) => &mut seen.young_blocked,
+            } += 1;
+            seen.locks_held += u64::from(held);
+            seen.locks_held_by_running += if is_blocked { 0 } else { u64::from(held) };
+        }
+        Some(seen)
+    }
+}
+
+impl Simulated for EventsPlant {
+    fn interval(&mut self, limit: Mpl) -> Observation {
+        self.begin_interval(limit);
+        let rule = self.current().rule;
+        let start_s = self.now_s;
+        loop {
+            let is_enough = self.meter.completions() >= rule.min_completions;
+            let until_s = start_s + if is_enough { rule.min_s } else { rule.max_s };
+            if self.now_s >= until_s || !self.advance(until_s) {
+                break;
+            }
+        }
+        let locks = self.lock_observation();
+        self.meter.observation(limit, self.population(), locks)
+    }
+}
+
+/// The event that `point`, from 0 to the sum of the rates, falls on, and where in it, from 0 to 1.
+fn choose(rates: &[(Event, f64)], point: f64) -> (Event, f64) {
+    let mut left = point;
+    let mut chosen = (Event::Arrival, 0.0);
+    for &(event, rate) in rates.iter().filter(|&&(_, rate)| rate > 0.0) {
+        chosen = (event, left / rate);
+        if left < rate {
+            break;
+        }
+        left -= rate;
+    }
+    chosen
+}

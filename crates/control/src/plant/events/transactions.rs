@@ -1,0 +1,83 @@
+//! The transactions inside the database: a slab whose places are used again.
+
+use super::random::Random;
+
+/// The place of a transaction inside the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Slot(pub(super) u32);
+
+impl Slot {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A transaction that was granted a permit.
+#[derive(Clone, Debug)]
+pub(super) struct Transaction {
+    /// Its class, of the classes of all phases.
+    pub(super) class: u32,
+    /// The step it is at, from 0.
+    pub(super) step: u32,
+    /// How often it was rolled back.
+    pub(super) rollbacks: u32,
+    /// Whether the slot holds a transaction now.
+    pub(super) is_inside: bool,
+    /// When its permit was granted, seconds.
+    pub(super) granted_s: f64,
+    /// Where its lock requests come from: the same after a rollback.
+    seed: u64,
+    /// The rest of its lock requests.
+    pub(super) requests: Random,
+}
+
+impl Transaction {
+    /// Goes back to the first step.
+    pub(super) fn restart(&mut self) {
+        self.step = 0;
+        self.requests = Random::new(self.seed);
+    }
+}
+
+/// The transactions inside, and the free slots between them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transactions {
+    slots: Vec<Transaction>,
+    free: Vec<Slot>,
+}
+
+impl Transactions {
+    /// A slot for a new transaction: the one left last, or a new one.
+    pub(super) fn enter(&mut self, class: u32, granted_s: f64, seed: u64) -> Slot {
+        let (step, rollbacks, is_inside) = (0, 0, true);
+        let requests = Random::new(seed);
+        let new = Transaction { class, step, rollbacks, is_inside, granted_s, seed, requests };
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot.index()] = new;
+            return slot;
+        }
+        let slot = Slot(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
+        self.slots.push(new);
+        slot
+    }
+
+    /// The transaction of `slot` is done.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        self.slots[slot.index()].is_inside = false;
+        self.free.push(slot);
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> &Transaction {
+        &self.slots[slot.index()]
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> &mut Transaction {
+        &mut self.slots[slot.index()]
+    }
+
+    /// Every transaction inside, with its slot.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &Transaction)> {
+        let slots = (0..).map(Slot).zip(&self.slots);
+        slots.filter(|(_, transaction)| transaction.is_inside)
+    }
+}
