@@ -61,7 +61,9 @@ class Endpoint:
             return []
         lines = self.journal.read_text().splitlines(keepends=True)
         rows = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [{"at": self.since + row["at_s"], **row} for row in rows]
+        # The other lines say how the limit is found.
+        return [{"at": self.since + row["at_s"], **row} for row in rows
+                if row["line"] == "decision"]
 
 
 def free_port():

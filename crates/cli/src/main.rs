@@ -1,9 +1,12 @@
 //! The `tidegate` command: flags, output, exit codes, and no logic.
 
+mod bench;
 mod demo;
 mod interrupt;
 mod load;
 mod proxy;
+mod replay;
+mod simulate;
 
 use std::error::Error;
 use std::io;
@@ -36,6 +39,9 @@ enum Command {
     Proxy(proxy::ProxyArguments),
     Load(load::LoadArguments),
     Demo(demo::DemoArguments),
+    Bench(bench::BenchArguments),
+    Replay(replay::ReplayArguments),
+    Simulate(simulate::SimulateArguments),
 }
 
 /// Why the command ends without success.
@@ -68,6 +74,9 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => proxy::run(arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
     };
     let (code, error) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_control::Algorithm;
 use tidegate_proxy::Running;
-use tidegate_proxy::config::{Algorithm, ClientAuthentication, Config, ListenAddress, PoolMode};
+use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
@@ -45,8 +46,8 @@ second one stops at once.";
     group = ArgGroup::new("databases").required(true).args(["config", "upstream"])
 )]
 pub(crate) struct ProxyArguments {
-    /// Read the configuration from FILE; flags go before it, --mode, --control and the --*-mpl for
-    /// all its databases
+    /// Read the configuration from FILE; flags go before it, --mode, --control, the --*-mpl, --cpus
+    /// and --disks for all its databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -71,9 +72,9 @@ pub(crate) struct ProxyArguments {
     #[arg(long)]
     mode: Option<PoolMode>,
 
-    /// Who chooses the limit: hill-climbing, global-parabola, local-parabola, or fixed:N
-    /// [default: hill-climbing]
-    #[arg(long, value_name = "ALGORITHM")]
+    /// Who chooses the limit: gaussian-process, hill-climbing, vegas and many more, or fixed:N
+    /// [default: gaussian-process]
+    #[arg(long, value_name = "ALGORITHM", long_help = control_help())]
     control: Option<Algorithm>,
 
     /// The lowest limit [default: 1]
@@ -88,6 +89,16 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "N")]
     start_mpl: Option<NonZeroU32>,
 
+    /// The database server's processors, for the controllers that begin with a queueing model
+    /// [default: this machine's processors]
+    #[arg(long, value_name = "N")]
+    cpus: Option<NonZeroU32>,
+
+    /// The disks the database server's data is on, for the same; 0 when all of it is in memory
+    /// [default: 1]
+    #[arg(long, value_name = "N")]
+    disks: Option<u32>,
+
     /// How clients prove who they are: trust, md5 or scram-sha-256 [default: scram-sha-256 with
     /// --users-file; trust without, if only this machine can connect]
     #[arg(long, value_name = "METHOD")]
@@ -97,7 +108,8 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "FILE")]
     users_file: Option<PathBuf>,
 
-    /// Append every decision about the limit to FILE, as JSON lines [default: nowhere]
+    /// Append every decision about the limit to FILE, as JSON lines that `tidegate replay` reads
+    /// [default: nowhere]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 
@@ -108,6 +120,16 @@ pub(crate) struct ProxyArguments {
     /// Seed of the controllers' random steps [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+}
+
+/// Every name there is.
+fn control_help() -> String {
+    let names = Algorithm::ALL.map(Algorithm::name).join(", ");
+    format!(
+        "Who chooses the limit: {names}, or fixed:N for always N; docs/tidegate.toml says what \
+         they are [default: {}]",
+        Algorithm::default()
+    )
 }
 
 impl ProxyArguments {
@@ -140,6 +162,8 @@ impl ProxyArguments {
         database.min_mpl = self.min_mpl.or(database.min_mpl);
         database.max_mpl = self.max_mpl.or(database.max_mpl);
         database.start_mpl = self.start_mpl.or(database.start_mpl);
+        database.cpus = self.cpus.or(database.cpus);
+        database.disks = self.disks.or(database.disks);
     }
 }
 

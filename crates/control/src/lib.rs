@@ -24,6 +24,12 @@ pub use controllers::{
     BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings, FeedbackReason, Fixed, HeissWagnerReason, HillClimbing, HillClimbingSettings,
     LatencyReason, LocksReason, Parabola, ParabolaSettings, ScalabilityReason,
 };
+pub use controllers::{
+    Aimd, AimdReason, AimdSettings, EnvoyGradient, EnvoyGradientSettings, EnvoyReason, Failsafe,
+    FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LimitRange, QueueReading, Vegas,
+    VegasReason, VegasSettings, WindowRule,
+};
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LockObservation, Mpl, Observation, Timing};
 pub use window::IntervalRule;
+pub use controllers::{ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade};

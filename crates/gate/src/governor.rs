@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use tidegate_control::{Controller, Decision, IntervalRule, Observation, SplitMix64};
+use tidegate_control::{Controller, Decision, Draw, IntervalRule, Observation, SplitMix64};
 
 use crate::gate::Gate;
 
-/// What was seen in one control interval and what followed from it.
+/// What was seen in one control interval and what followed from it: all that the controller was
+/// told, so that a record of adjustments can be replayed.
 #[derive(Clone, Debug)]
 pub struct Adjustment {
     /// The interval.
     pub observation: Observation,
+    /// The draw that went with it.
+    pub draw: Draw,
     /// The new limit and the reason for it.
     pub decision: Decision,
 }
@@ -53,8 +56,9 @@ impl Governor {
             return None;
         }
         let observation = self.gate.observe(now);
-        let decision = self.controller.decide(&observation, self.draws.next_draw());
+        let draw = self.draws.next_draw();
+        let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);
-        Some(Adjustment { observation, decision })
+        Some(Adjustment { observation, draw, decision })
     }
 }

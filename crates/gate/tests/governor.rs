@@ -1,16 +1,17 @@
-//! A governed gate before a simulated plant, in synthetic time.
+//! A governed gate before a database that is a curve, in synthetic time.
 //!
-//! The clients of the plant really pass the gate: each holds a permit or a ticket, and asks again
-//! as soon as its transaction has ended. What the controller then sees must be what the plant alone
-//! would have shown it, so the limits must follow the path of [`Simulation`] to the letter.
+//! The clients really pass the gate: each holds a permit or a ticket, and asks again as soon as its
+//! transaction has ended. What the controller then sees must be what the curve says, so the limits
+//! must follow to the letter the path of a controller that is told the curve directly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_control::plant::{Curve, Plant, Simulation};
+use tidegate_control::plant::Curve;
 use tidegate_control::{
-    Bounds, Controller, Fixed, HillClimbing, IntervalRule, Mpl, Reason, SplitMix64,
+    Algorithm, Bounds, Controller, Draw, Fixed, HillClimbing, IntervalRule, Mpl, Observation,
+    Reason, Resources, Setting, SplitMix64, Timing,
 };
 use tidegate_gate::{Adjustment, Admission, Claim, Class, Gate, Governor, Limits, Outcome};
 use tidegate_gate::{Permit, Request, Ticket, Waker};
@@ -25,6 +26,47 @@ fn bounds() -> Bounds {
 
 fn hill_climbing(start: u32) -> Box<dyn Controller> {
     Box::new(HillClimbing::for_proxy(bounds(), Mpl::at_least_one(start)))
+}
+
+/// So many clients of a database whose throughput follows from the limit at once.
+struct Database {
+    curve: Curve,
+    clients: u32,
+}
+
+impl Database {
+    fn new(points: &[(u32, f64)], clients: u32) -> Database {
+        Database { curve: Curve::new(points).expect("a curve"), clients }
+    }
+
+    fn inside(&self, limit: Mpl) -> u32 {
+        limit.get().min(self.clients)
+    }
+
+    /// What a second at `limit` shows.
+    fn second(&self, limit: Mpl) -> Observation {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "throughputs are positive and small"
+        )]
+        let completions = self.curve.tps(f64::from(self.inside(limit))).round() as u64;
+        Observation {
+            interval: SECOND,
+            limit,
+            concurrency: self.clients,
+            concurrency_peak: self.clients,
+            concurrency_mean: f64::from(self.clients),
+            running_mean: f64::from(self.inside(limit)),
+            waiting_share: if self.clients > limit.get() { 1.0 } else { 0.0 },
+            completions,
+            failures: 0,
+            in_database: Timing::default(),
+            in_queue: Timing::default(),
+            locks: None,
+            classes: Vec::new(),
+        }
+    }
 }
 
 /// A gate, its governor, and clients that come back as soon as they are done.
@@ -104,11 +146,10 @@ impl Site {
         adjustment
     }
 
-    /// A second of the plant, its completions evenly spread, and the tick at its end.
-    fn second(&mut self, plant: &Plant) -> Adjustment {
+    /// A second of the database, its completions evenly spread, and the tick at its end.
+    fn second(&mut self, database: &Database) -> Adjustment {
         let start = self.now;
-        let limit = self.gate.snapshot().limit;
-        let completions = plant.observe(limit, &mut SplitMix64::new(0)).completions;
+        let completions = database.second(self.gate.snapshot().limit).completions;
         for done in 1..=completions {
             self.now = start + SECOND.mul_f64(done as f64 / completions as f64);
             let client = self.end(Outcome::Completed);
@@ -120,43 +161,73 @@ impl Site {
 }
 
 #[test]
-fn the_limit_takes_the_path_that_the_controller_takes_on_the_plant_alone() {
-    for curve in [Curve::POSTGRES_TPCB, Curve::FLAT_TAIL] {
+fn the_limit_takes_the_path_that_the_controller_takes_alone() {
+    for (name, points) in [("tpcb", Curve::POSTGRES_TPCB), ("flat tail", Curve::FLAT_TAIL)] {
         for (clients, start) in [(1_000, 1), (1_000, 64), (1_000, 1_000), (4, 64)] {
-            let noise = 0.0;
-            let plant = Plant { curve, clients, noise };
-            let mut alone = Simulation::new(hill_climbing(start), 1);
+            let database = Database::new(points, clients);
+            let mut alone = hill_climbing(start);
+            let mut limit = alone.start();
             let mut site = Site::new(hill_climbing(start));
             (0..u64::from(clients)).for_each(|client| site.arrive(client));
             for interval in 0..40 {
-                let (observation, decision) = alone.interval(&plant);
-                let adjustment = site.second(&plant);
-                let case = format!("{} from {start}, interval {interval}", curve.name);
-                let seen = &adjustment.observation;
-                assert_eq!(adjustment.decision.limit, decision.limit, "{case}");
-                assert_eq!(seen.completions, observation.completions, "{case}");
+                let case = format!("{name} from {start}, interval {interval}");
+                let inside = site.running.len() as f64;
+                let Adjustment { observation: seen, decision, .. } = site.second(&database);
+                let expected = database.second(limit);
+                assert_eq!(seen.completions, expected.completions, "{case}");
                 assert_eq!(seen.concurrency, clients, "{case}");
                 assert_eq!(seen.concurrency_peak, clients, "{case}");
                 assert!((seen.concurrency_mean - f64::from(clients)).abs() < 1e-6, "{case}");
-                assert!((seen.waiting_share - observation.waiting_share).abs() < 0.02, "{case}");
+                assert!((seen.waiting_share - expected.waiting_share).abs() < 0.02, "{case}");
+                // More run than the limit allows while a lowered one takes effect, and only then.
+                let (low, high) = (expected.running_mean, inside.max(expected.running_mean));
+                assert!((low - 1e-6..=high + 1e-6).contains(&seen.running_mean), "{case}");
+                limit = alone.decide(&expected, Draw::from_bits(0)).limit;
+                assert_eq!(decision.limit, limit, "{case}");
             }
         }
     }
 }
 
-/// With a plant in balance, time in the queue and in the database obey Little's law.
+/// With a database in balance, time in the queue and in the database obey Little's law.
 #[test]
 fn the_times_observed_obey_littles_law() {
-    let plant = Plant { curve: Curve::POSTGRES_TPCB, clients: 64, noise: 0.0 };
+    let database = Database::new(Curve::POSTGRES_TPCB, 64);
     let mut site = Site::new(Box::new(Fixed::new(bounds(), Mpl::at_least_one(8))));
     (0..64).for_each(|client| site.arrive(client));
-    site.second(&plant);
-    let seen = site.second(&plant).observation;
+    site.second(&database);
+    let seen = site.second(&database).observation;
     let tps = seen.throughput_tps();
     for (timing, population) in [(seen.in_database, 8.0), (seen.in_queue, 56.0)] {
         let inside = timing.mean_s * tps;
         assert!((inside - population).abs() < 0.01 * population, "{inside}");
     }
+    assert!((seen.running_mean - 8.0).abs() < 1e-6, "{}", seen.running_mean);
+    // First come, first served, evenly: all take equally long.
+    assert!((seen.in_database.min_s - seen.in_database.mean_s).abs() < 1e-6);
+}
+
+/// A record of adjustments is enough to make the decisions again.
+#[test]
+fn an_adjustment_holds_all_that_the_controller_was_told() {
+    let algorithm = Algorithm::GlobalParabola;
+    let database = Database::new(Curve::FLAT_TAIL, 200);
+    let setting = Setting {
+        bounds: bounds(),
+        start: Mpl::at_least_one(5),
+        resources: Resources { cpus: 2, disks: 1 },
+    };
+    let mut site = Site::new(algorithm.controller(&setting));
+    (0..200).for_each(|client| site.arrive(client));
+    let mut again = algorithm.controller(&setting);
+    let mut draws = Vec::new();
+    for _ in 0..40 {
+        let Adjustment { observation, draw, decision } = site.second(&database);
+        assert_eq!(again.decide(&observation, draw), decision);
+        draws.push(draw.value());
+    }
+    draws.dedup();
+    assert_eq!(draws.len(), 40, "a new draw each time");
 }
 
 #[test]

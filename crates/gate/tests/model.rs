@@ -59,6 +59,15 @@ struct Tally {
 /// What one class did since the start: completions, failures, ends, grants.
 type Totals = [u64; 4];
 
+/// Seconds of an interval, each counted as often as there were transactions of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Population {
+    concurrency: f64,
+    running: f64,
+    /// Once for all who waited.
+    waiting: f64,
+}
+
 #[derive(Clone, Debug)]
 struct Model {
     limit: u32,
@@ -70,8 +79,8 @@ struct Model {
     totals: [Totals; 2],
     interval_start: Instant,
     peak: usize,
-    /// Concurrency times seconds, and seconds with somebody waiting, in the interval.
-    population_s: (f64, f64),
+    /// The interval so far.
+    population: Population,
 }
 
 impl Model {
@@ -86,14 +95,15 @@ impl Model {
             totals: Default::default(),
             interval_start: now,
             peak: 0,
-            population_s: (0.0, 0.0),
+            population: Population::default(),
         }
     }
 
     fn pass(&mut self, pause: Duration) {
-        let concurrency = self.outstanding() + self.waiting();
-        self.population_s.0 += concurrency as f64 * pause.as_secs_f64();
-        self.population_s.1 += if self.waiting() > 0 { pause.as_secs_f64() } else { 0.0 };
+        let (running, waiting, pause_s) = (self.outstanding(), self.waiting(), pause.as_secs_f64());
+        self.population.concurrency += (running + waiting) as f64 * pause_s;
+        self.population.running += running as f64 * pause_s;
+        self.population.waiting += if waiting > 0 { pause_s } else { 0.0 };
     }
 
     fn waiting(&self) -> usize {
@@ -392,12 +402,19 @@ impl Pair {
     }
 
     fn compare_population(&mut self, observation: &Observation) {
-        let (concurrency_s, waiting_s) = std::mem::take(&mut self.model.population_s);
+        let expected = std::mem::take(&mut self.model.population);
         let length_s = observation.interval.as_secs_f64();
-        if self.population_is_exact && length_s > 0.0 {
-            let near = |seen: f64, expected: f64| (seen - expected).abs() < 1e-6 * (1.0 + expected);
-            assert!(near(observation.concurrency_mean, concurrency_s / length_s));
-            assert!(near(observation.waiting_share, waiting_s / length_s));
+        if !self.population_is_exact || length_s <= 0.0 {
+            return;
+        }
+        for (what, seen, expected_s) in [
+            ("concurrency", observation.concurrency_mean, expected.concurrency),
+            ("running", observation.running_mean, expected.running),
+            ("waiting", observation.waiting_share, expected.waiting),
+        ] {
+            let expected = expected_s / length_s;
+            let near = (seen - expected).abs() < 1e-6 * (1.0 + expected);
+            assert!(near, "{what}: {seen} is not {expected}");
         }
     }
 
@@ -492,6 +509,8 @@ fn compare_durations(durations: &[Duration], timing: Timing) {
         "variance {} is not {variance}",
         timing.variance_s2
     );
+    // The gate keeps the shortest as it is, so nothing is rounded.
+    assert_eq!(timing.min_s.to_bits(), seconds[0].to_bits(), "shortest");
     for (quantile, seen) in [(0.50, timing.p50_s), (0.95, timing.p95_s), (0.99, timing.p99_s)] {
         let rank = (1..=seconds.len()).find(|&rank| rank as f64 >= quantile * count);
         let expected = seconds[rank.expect("a quantile is at most 1") - 1];

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_control::Mpl;
+use tidegate_control::{Mpl, Timing};
 use tidegate_gate::{Admission, Claim, Class, Gate, Limits, Outcome, Permit, Request};
 use tidegate_gate::{Ticket, Waker};
 
@@ -198,11 +198,13 @@ impl Script {
 
     fn observe(&self) -> String {
         let seen = self.gate.observe(self.now);
-        let (queue, database) = (seen.in_queue, seen.in_database);
+        let timing = |timing: Timing| {
+            format!("{} of mean {:.3} s, min {:.3} s", timing.count, timing.mean_s, timing.min_s)
+        };
         format!(
             "{:?} at limit {}: {:.1} tps, completed {}, failed {}\n\
-             concurrency {}, at most {}\n\
-             in queue {} of mean {:.3} s; in database {} of mean {:.3} s\n",
+             concurrency {}, at most {}, mean {:.3}; running mean {:.3}; waiting share {:.3}\n\
+             in queue {}; in database {}\n",
             seen.interval,
             seen.limit,
             seen.throughput_tps(),
@@ -210,10 +212,11 @@ impl Script {
             seen.failures,
             seen.concurrency,
             seen.concurrency_peak,
-            queue.count,
-            queue.mean_s,
-            database.count,
-            database.mean_s,
+            seen.concurrency_mean,
+            seen.running_mean,
+            seen.waiting_share,
+            timing(seen.in_queue),
+            timing(seen.in_database),
         )
     }
 }

@@ -11,12 +11,8 @@
 //! Whatever happens, Ctrl-C included (the caller's flag), the proxy and the server are stopped and
 //! the server's directory is removed; only the files in the output directory stay.
 
-mod console;
 mod error;
 mod figure;
-mod journal;
-mod machine;
-mod proxy;
 mod summary;
 
 use std::fs;
@@ -24,28 +20,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::postgres::Postgres;
 use tidegate_workload::Workload;
-use tidegate_workload::pgbench::{LEVEL_STATEMENTS, SUMS_QUERY, Scale, Sums, load_statements};
+use tidegate_workload::pgbench::{LEVEL_STATEMENTS, Scale, load_statements};
 
 use crate::load::{self, LoadOptions, LoadReport, Progress, Stage};
+use crate::rig::{self, CONNECT_TIMEOUT, MAX_CLIENTS, Proxy, ProxyOptions, RigError};
 
-pub use console::Console;
+pub use crate::rig::{Console, Interval, Machine, Times, Update};
 pub use error::DemoError;
-pub use journal::Interval;
-pub use machine::Machine;
 pub use summary::{DemoSummary, Step};
-
-use proxy::Proxy;
-
-/// The server's settings that are not PostgreSQL's defaults.
-const SETTINGS: [(&str, &str); 2] = [("max_connections", "1100"), ("shared_buffers", "256MB")];
-
-/// Connections of the server kept for others than the clients: its own reserve, the proxy, us.
-const SPARE_CONNECTIONS: usize = 100;
-const MAX_CLIENTS: usize = 1100 - SPARE_CONNECTIONS;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the demonstration runs.
 #[derive(Clone, Debug)]
@@ -64,15 +48,6 @@ pub struct DemoOptions {
     pub seed: u64,
     /// The command line that asked for this, for the record.
     pub command: String,
-}
-
-/// How long a run lasts.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// Time that does not count.
-    pub warmup: Duration,
-    /// Time that counts.
-    pub measured: Duration,
 }
 
 impl DemoOptions {
@@ -111,17 +86,6 @@ impl std::fmt::Display for Side {
             Side::Proxied => "through Tidegate",
         })
     }
-}
-
-/// A sign of life.
-#[derive(Clone, Debug)]
-pub struct Update {
-    /// How much of the demonstration is done, by planned time, from 0 to 1.
-    pub fraction: f64,
-    /// What is going on.
-    pub message: String,
-    /// Whether something new has begun, so that also those who do not watch want to know.
-    pub is_new: bool,
 }
 
 /// Runs the demonstration and writes `summary.json`, `report.svg`, `journal.jsonl` and `proxy.log`
@@ -170,20 +134,16 @@ impl<'a> Demo<'a> {
         if demo.clients.is_empty() || !demo.clients.iter().all(is_sound) {
             return Err(DemoError::Clients);
         }
-        fs::create_dir_all(&options.out).map_err(DemoError::file(&options.out))?;
+        fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
         demo.fit_to_file_limit();
         Ok(demo)
     }
 
-    /// The proxy inherits our limit and needs a socket for each client and each server connection.
     fn fit_to_file_limit(&mut self) {
         let most = self.clients.iter().copied().max().unwrap_or(0);
-        let Err(limit) = load::reserve_files(2 * most) else {
+        let Err((room, limit)) = rig::reserve_files(most) else {
             return;
         };
-        let room = (limit.sockets / 2).max(1);
-        // The soft limit may still be lower than what the hard one allows.
-        let _ = load::reserve_files(2 * room);
         self.tell(format!("Fewer clients than planned, at most {room}: {limit}"));
         for clients in &mut self.clients {
             *clients = (*clients).min(room);
@@ -193,24 +153,31 @@ impl<'a> Demo<'a> {
 
     fn run(mut self) -> Result<DemoSummary, DemoError> {
         self.tell("Starting a private PostgreSQL server".into());
-        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let server = Postgres::start(postgres::Options {
-            settings: settings.to_vec(),
-            ..postgres::Options::default()
-        })?;
+        let server = rig::start_server()?;
         self.tell("Loading pgbench's tables at scale 1".into());
-        execute(&server, self.cancel, &load_statements(self.scale))?;
-        let proxy = Proxy::start(&self.options.tidegate, &server, &self.options.out)?;
+        rig::execute(&server, self.cancel, &load_statements(self.scale))?;
+        let DemoOptions { tidegate, out, .. } = self.options;
+        let log = out.join("proxy.log");
+        rig::empty_file(&log)?;
+        let proxy = Proxy::start(
+            &server,
+            ProxyOptions {
+                tidegate,
+                log,
+                journal: out.join("journal.jsonl"),
+                arguments: vec!["--admin-listen".into(), "127.0.0.1:0".into()],
+            },
+        )?;
         self.done_s += START_S;
 
         let mut steps = Vec::new();
         for clients in self.clients.clone() {
             steps.push(self.step(clients, &server, &proxy)?);
         }
-        let sums = read_sums(&server)?;
+        let sums = rig::read_sums(&server)?;
         let summary = DemoSummary::new(self.options, &server, self.scale, sums, steps)?;
         proxy.stop()?;
-        server.stop()?;
+        server.stop().map_err(RigError::from)?;
         summary.write(&self.options.out)?;
         figure::draw(&summary, &self.options.out.join("report.svg"))?;
         Ok(summary)
@@ -222,14 +189,14 @@ impl<'a> Demo<'a> {
         server: &Postgres,
         proxy: &Proxy,
     ) -> Result<Step, DemoError> {
-        execute(server, self.cancel, &LEVEL_STATEMENTS)?;
+        rig::execute(server, self.cancel, &LEVEL_STATEMENTS)?;
         let direct = self.load(clients, Side::Direct, &server.url())?;
-        execute(server, self.cancel, &LEVEL_STATEMENTS)?;
+        rig::execute(server, self.cancel, &LEVEL_STATEMENTS)?;
 
         let (cpu_before_s, from) = (proxy.cpu_seconds()?, proxy.age());
         let proxied = self.load(clients, Side::Proxied, &proxy.url)?;
         let (cpu_after_s, until) = (proxy.cpu_seconds()?, proxy.age());
-        let intervals = journal::between(&proxy.journal, from, until)?;
+        let intervals = rig::journal_between(&proxy.journal, from, until)?;
         let transactions = proxied.transactions + proxied.warmup_transactions;
         Ok(Step {
             clients,
@@ -260,7 +227,7 @@ impl<'a> Demo<'a> {
         let observer = &mut *self.observer;
         let report = load::run(&options, self.cancel, &mut |progress| {
             observer(&Update {
-                fraction: (before_s + seconds_into(progress, times)) / total_s,
+                fraction: (before_s + times.seconds_into(progress)) / total_s,
                 message: describe(clients, side, progress),
                 is_new: false,
             });
@@ -295,18 +262,7 @@ const START_S: f64 = 4.0;
 
 /// Seconds a run takes, with a guess for connecting and draining.
 fn run_s(clients: usize, times: Times) -> f64 {
-    (times.warmup + times.measured).as_secs_f64() + clients as f64 / 300.0
-}
-
-/// How far into its run a load is, in seconds.
-fn seconds_into(progress: &Progress, times: Times) -> f64 {
-    let elapsed = match progress.stage {
-        Stage::Connecting => Duration::ZERO,
-        Stage::Warmup => progress.elapsed,
-        Stage::Measuring => times.warmup + progress.elapsed,
-        Stage::Draining => times.warmup + times.measured,
-    };
-    elapsed.as_secs_f64()
+    times.total().as_secs_f64() + clients as f64 / 300.0
 }
 
 fn describe(clients: usize, side: Side, progress: &Progress) -> String {
@@ -317,24 +273,4 @@ fn describe(clients: usize, side: Side, progress: &Progress) -> String {
         Stage::Measuring => format!("{clients} clients {side}: {tps:.0} tps"),
         Stage::Draining => format!("{clients} clients {side}: {connected} still in a transaction"),
     }
-}
-
-fn execute(
-    server: &Postgres,
-    cancel: &AtomicBool,
-    statements: &[impl AsRef<str>],
-) -> Result<(), DemoError> {
-    let mut client = server.connect()?;
-    for statement in statements {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(DemoError::Cancelled);
-        }
-        client.query(statement.as_ref())?;
-    }
-    Ok(())
-}
-
-fn read_sums(server: &Postgres) -> Result<Option<Sums>, DemoError> {
-    let rows = server.connect()?.query(SUMS_QUERY)?;
-    Ok(rows.first().and_then(|row| Sums::read(row)))
 }

@@ -2,10 +2,13 @@
 //!
 //! [`load`] drives a database with a closed loop of clients and reports what it saw; [`demo`] is
 //! the main job end to end: a private server, the same load directly and through the proxy, a
-//! report.
+//! report; [`simulate`] tries controllers on simulated plants, in virtual time.
 //!
 //! Never here: what a transaction is (that is `workload`), how a server is started (`subject`), and
 //! what is printed on standard output (`cli`).
 
+pub mod bench;
 pub mod demo;
 pub mod load;
+pub mod rig;
+pub mod simulate;

@@ -7,6 +7,10 @@
 //! each straggler ends at its next answer, by disconnecting in the middle of its transaction unless
 //! that answer was to its commit (a *late commit*), so that the server is idle again soon.
 //!
+//! The measured time may have several phases with a workload each. At the moment a phase ends, what
+//! a client does *next* changes, for all clients at once; connections stay, a transaction that has
+//! begun ends as what it is, and counts for the phase in which it is committed.
+//!
 //! The client must cost little next to what it measures, since it shares the machine with it. It
 //! waits for all sockets by one edge-triggered epoll, reads into one shared buffer, writes each
 //! query by one system call, and allocates nothing per transaction. Its own CPU time is part of the
@@ -57,6 +61,17 @@ pub struct LoadOptions {
     pub seed: u64,
 }
 
+/// A further part of the measured time, with a workload of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    /// What the clients do.
+    pub workload: Workload,
+    /// The size of pgbench's tables.
+    pub scale: Scale,
+    /// How long.
+    pub duration: Duration,
+}
+
 /// Where a load run stands; reported about once a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
@@ -86,9 +101,9 @@ pub enum Stage {
 /// What a load run saw. Rates and latencies are of the measured time alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
-    /// The workload's name.
+    /// The workload's name; that of the first phase when there are more.
     pub workload: &'static str,
-    /// The tables' scale.
+    /// The scale of pgbench's tables.
     pub scale: u32,
     /// Clients connected when the clock started.
     pub clients: usize,
@@ -102,6 +117,8 @@ pub struct LoadReport {
     pub transactions: u64,
     /// Transactions per second.
     pub tps: f64,
+    /// The parts of the measured time, in order, at least one.
+    pub phases: Vec<PhaseReport>,
     /// Transactions committed before the measured time.
     pub warmup_transactions: u64,
     /// Transactions running when the time was up.
@@ -124,6 +141,23 @@ pub struct LoadReport {
     pub client_cpu_us: f64,
     /// CPU time of the client itself as a share of one core.
     pub client_core_share: f64,
+}
+
+/// What was counted in one phase of the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseReport {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The scale of pgbench's tables.
+    pub scale: u32,
+    /// When the phase began, in seconds since the load was called for, logins included.
+    pub began_s: f64,
+    /// Seconds measured.
+    pub seconds: f64,
+    /// Transactions committed in this time.
+    pub transactions: u64,
+    /// Transactions per second.
+    pub tps: f64,
 }
 
 /// Latencies in milliseconds.
@@ -225,6 +259,19 @@ pub fn run(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
+    run_phases(options, &[], cancel, progress)
+}
+
+/// As [`run`], with more phases of measured time after the one that the options describe.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_phases(
+    options: &LoadOptions,
+    then: &[Phase],
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<LoadReport, LoadError> {
     if options.clients == 0 {
         return Err(LoadError::NoClients);
     }
@@ -232,5 +279,5 @@ pub fn run(
     let address = socket::Address::resolve(&url)
         .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
     files::reserve_files(options.clients)?;
-    closed_loop::ClosedLoop::new(options, url, address, cancel, progress)?.run()
+    closed_loop::ClosedLoop::new(options, url, address, cancel, progress)?.run(then)
 }

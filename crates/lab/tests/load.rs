@@ -5,11 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::load::{LoadError, LoadOptions, LoadReport, Stage, run};
+use tidegate_lab::load::{LoadError, LoadOptions, LoadReport, Phase, Stage, run, run_phases};
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_workload::Workload;
 use tidegate_workload::pgbench::{SUMS_QUERY, Scale, Sums, load_statements};
+use tidegate_workload::thrash::{self, Key, Rows, Thrash};
 
 const SEED: u64 = 20_060_403;
 
@@ -106,6 +107,103 @@ fn point_selects_change_nothing() {
     assert!(report.transactions > 0 && report.errors.is_empty());
     let sums = sums(&mut server.connect().unwrap());
     assert_eq!((sums.history_rows, sums.accounts), (0, 0));
+}
+
+fn load_thrash(client: &mut BlockingClient, rows: Rows, key: Key) {
+    for statement in thrash::load_statements(rows, key) {
+        client.query(&statement).unwrap();
+    }
+}
+
+#[test]
+fn the_thrash_tables_are_the_studys() {
+    let server = start(&[]);
+    let mut client = server.connect().unwrap();
+    for (rows, key) in [(3_000, Key::Primary), (500, Key::None)] {
+        load_thrash(&mut client, Rows::new(rows).unwrap(), key);
+        for table in thrash::TABLES {
+            // 5 integers of 4 bytes and 2 strings of 90: 200 bytes a row; a short string's length
+            // takes a byte more.
+            let shape = format!(
+                "SELECT count(*), count(DISTINCT id1), min(id1), max(id1), \
+                 min(4 * 5 + length(str1) + length(str2)), sum(id2::bigint) > 0, \
+                 count(DISTINCT str2) FROM {table}"
+            );
+            let seen = client.query(&shape).unwrap().remove(0).into_iter().flatten();
+            let seen = seen.collect::<Vec<_>>().join(" ");
+            assert_eq!(seen, format!("{rows} {rows} 0 {} 200 t {rows}", rows - 1));
+            let keys = format!(
+                "SELECT count(*) FROM pg_index WHERE indisprimary AND \
+                 indrelid = '{table}'::regclass"
+            );
+            let expected = if key == Key::Primary { "1" } else { "0" };
+            assert_eq!(client.value(&keys).unwrap(), expected);
+        }
+        for statement in thrash::level_statements(key) {
+            client.query(&statement).unwrap();
+        }
+    }
+}
+
+#[test]
+fn range_updates_change_rows_and_not_their_number() {
+    let server = start(&[]);
+    let mut client = server.connect().unwrap();
+    let rows = Rows::new(3_000).unwrap();
+    load_thrash(&mut client, rows, Key::Primary);
+    let fingerprint = |client: &mut BlockingClient, condition: &str| {
+        let of = |table| {
+            format!("SELECT md5(string_agg(t::text, ',' ORDER BY id1)) FROM {table} t {condition}")
+        };
+        thrash::TABLES.map(|table| client.value(&of(table)).unwrap())
+    };
+    // The updates keep to the first quarter.
+    let (hot, cold) = ("WHERE id1 < 750", "WHERE id1 >= 750");
+    let before = (fingerprint(&mut client, hot), fingerprint(&mut client, cold));
+    for (thrash, is_changed) in [(Thrash::read(rows), false), (Thrash::update(rows), true)] {
+        let report = run_quietly(&options(server.url(), Workload::Thrash(thrash), 8)).unwrap();
+        assert!(report.transactions > 0, "{report:?}");
+        // Deadlocks are possible, nothing else is.
+        assert!(report.errors.keys().all(|code| code == "40P01"), "{report:?}");
+        wait_until_alone(&mut client);
+        assert_eq!(fingerprint(&mut client, hot) != before.0, is_changed, "{thrash:?}");
+        assert_eq!(fingerprint(&mut client, cold), before.1, "{thrash:?}");
+    }
+    for table in thrash::TABLES {
+        let count = client.value(&format!("SELECT count(DISTINCT id1) FROM {table}")).unwrap();
+        assert_eq!(count, "3000");
+    }
+}
+
+#[test]
+fn a_switch_is_counted_by_phase() {
+    const CLIENTS: usize = 6;
+    let server = start_loaded();
+    let mut client = server.connect().unwrap();
+    load_thrash(&mut client, Rows::SMALL, Key::Primary);
+    let reads = Workload::Thrash(Thrash::read(Rows::SMALL));
+    let phase = |workload| Phase { workload, scale: scale(), duration: Duration::from_millis(700) };
+    let then = [phase(reads), phase(Workload::Tpcb), phase(reads)];
+    let options = options(server.url(), Workload::Tpcb, CLIENTS);
+    let report = run_phases(&options, &then, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    wait_until_alone(&mut client);
+
+    let names: Vec<_> = report.phases.iter().map(|phase| phase.workload).collect();
+    assert_eq!(names, ["tpcb", "thrash-read", "tpcb", "thrash-read"]);
+    let counts: Vec<u64> = report.phases.iter().map(|phase| phase.transactions).collect();
+    assert_eq!(counts.iter().sum::<u64>(), report.transactions);
+    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+    assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
+    let ends_s = report.phases.iter().map(|phase| phase.began_s + phase.seconds);
+    let begins_s = report.phases.iter().skip(1).map(|phase| phase.began_s);
+    assert!(ends_s.zip(begins_s).all(|(end, begin)| begin > end - 1e-9), "{:?}", report.phases);
+
+    // Each TPC-B transaction left a row. A client that had begun one when its phase ended still
+    // ends it, and one that had begun a read when its phase ended counts for TPC-B's.
+    let history = sums(&mut client).history_rows.cast_unsigned();
+    let counted = report.warmup_transactions + counts[0] + counts[2];
+    let (clients, slack) = (CLIENTS as u64, 2 * CLIENTS as u64);
+    assert!((counted - clients..=counted + slack).contains(&history), "{history} of {counted}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_control::{Bounds, Mpl};
+use tidegate_control::{Algorithm, Controller, Setting};
 
 use crate::users::Users;
 
@@ -35,28 +35,21 @@ pub enum PoolMode {
     Session,
 }
 
-/// Who chooses the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Hill climbing (auto-tuning study, 3.2.1).
-    HillClimbing,
-    /// Global parabola approximation (3.2.2).
-    GlobalParabola,
-    /// Local parabola approximation (3.2.3).
-    LocalParabola,
-    /// Nobody: the limit stays.
-    Fixed(Mpl),
-}
-
 /// How one server's limit is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The limit stays within these.
-    pub bounds: Bounds,
-    /// The limit before the first decision.
-    pub start: Mpl,
+    /// What it is told about its place.
+    pub setting: Setting,
+}
+
+impl Control {
+    /// The controller at its beginning.
+    #[must_use]
+    pub fn controller(&self) -> Box<dyn Controller> {
+        self.algorithm.controller(&self.setting)
+    }
 }
 
 /// A database that clients can ask for.
@@ -142,7 +135,7 @@ pub struct Config {
     pub prepared_statements_max: usize,
     /// Whose transactions go first.
     pub high_priority: HighPriority,
-    /// Where each control decision is appended as a JSON line.
+    /// Where each control decision is appended as a JSON line; see [`crate::journal`].
     pub journal: Option<PathBuf>,
     /// Seed of the controllers' draws.
     pub seed: u64,

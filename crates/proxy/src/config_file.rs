@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
-use tidegate_control::{Bounds, BoundsError, Mpl};
+use tidegate_control::{Algorithm, Bounds, BoundsError, Mpl, Resources, Setting};
 
 use crate::config::{
-    Algorithm, ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress,
-    PoolMode, ServerAddress, Timeouts,
+    ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
+    ServerAddress, Timeouts,
 };
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
@@ -28,7 +28,9 @@ pub mod defaults {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
-    use crate::config::{Algorithm, PoolMode, Timeouts};
+    use tidegate_control::Algorithm;
+
+    use crate::config::{PoolMode, Timeouts};
 
     /// Where clients connect.
     pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
@@ -37,7 +39,7 @@ pub mod defaults {
     /// As many clients as fit.
     pub const MODE: PoolMode = PoolMode::Transaction;
     /// The limit finds itself.
-    pub const ALGORITHM: Algorithm = Algorithm::HillClimbing;
+    pub const ALGORITHM: Algorithm = Algorithm::GaussianProcess;
     /// The lowest limit.
     pub const MPL_MIN: u32 = 1;
     /// The highest limit.
@@ -45,6 +47,8 @@ pub mod defaults {
     /// The limit starts at this number of transactions for each processor of this machine: not
     /// far from right if the server has as many, and only a beginning if it has not.
     pub const MPL_START_PER_PROCESSOR: u32 = 2;
+    /// Data disks of the server.
+    pub const DISKS: u32 = 1;
     /// Transactions that may wait for one server.
     pub const WAITING_MAX: usize = 100_000;
     /// Prepared statements kept on one upstream connection.
@@ -130,6 +134,7 @@ pub struct DatabaseSection {
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
     /// Who chooses the limit.
+    #[serde(default, deserialize_with = "values::written")]
     pub control: Option<Algorithm>,
     /// The lowest limit.
     pub min_mpl: Option<NonZeroU32>,
@@ -137,6 +142,10 @@ pub struct DatabaseSection {
     pub max_mpl: Option<NonZeroU32>,
     /// The limit before the first decision.
     pub start_mpl: Option<NonZeroU32>,
+    /// The server's processors.
+    pub cpus: Option<NonZeroU32>,
+    /// The server's data disks; 0 when its data is all in memory.
+    pub disks: Option<u32>,
 }
 
 impl DatabaseSection {
@@ -150,6 +159,8 @@ impl DatabaseSection {
             min_mpl: None,
             max_mpl: None,
             start_mpl: None,
+            cpus: None,
+            disks: None,
         }
     }
 }
@@ -222,7 +233,7 @@ pub enum ConfigProblem {
     /// Two databases share a server but not its control.
     #[error(
         "databases.{first} and databases.{second} are on one server, {server}, which has one \
-         limit: give both the same control, min_mpl, max_mpl and start_mpl"
+         limit: give both the same control, min_mpl, max_mpl, start_mpl, cpus and disks"
     )]
     ControlConflict {
         /// A database.
@@ -436,13 +447,21 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     if bounds.clamp(start) != start {
         return Err(ConfigProblem::Start { database: name.to_owned(), key, start, bounds });
     }
-    Ok(Control { algorithm, bounds, start })
+    let resources = Resources {
+        cpus: section.cpus.map_or_else(processors, NonZeroU32::get),
+        disks: section.disks.unwrap_or(defaults::DISKS),
+    };
+    Ok(Control { algorithm, setting: Setting { bounds, start, resources } })
 }
 
 fn default_start() -> Mpl {
+    Mpl::at_least_one(processors().saturating_mul(defaults::MPL_START_PER_PROCESSOR))
+}
+
+/// This machine's processors.
+fn processors() -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let processors = u32::try_from(processors).unwrap_or(u32::MAX);
-    Mpl::at_least_one(processors.saturating_mul(defaults::MPL_START_PER_PROCESSOR))
+    u32::try_from(processors).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! [`start`] takes a checked [`config::Config`] and returns a [`Running`] proxy. Inside there are
 //!
 //! - event loops (`worker`), each with clients and upstream connections of its own;
-//! - one thread that runs the controllers (`regulation`);
+//! - one thread that runs the controllers (`regulation`) and records their decisions ([`journal`]);
 //! - one thread for `/metrics` and `/healthz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
@@ -14,6 +14,7 @@ mod client;
 pub mod config;
 pub mod config_file;
 mod handshake;
+pub mod journal;
 mod login;
 mod mailbox;
 pub mod metrics;
@@ -200,7 +201,7 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             continue;
         }
         let limits = Limits {
-            mpl: regulation::controller(&database.control).start(),
+            mpl: database.control.controller().start(),
             waiting_max: config.waiting_max,
         };
         let gate = Gate::new(limits, Instant::now());

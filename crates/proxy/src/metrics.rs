@@ -150,18 +150,27 @@ const WORKER_METRICS: [WorkerMetric; 14] = [
     },
 ];
 
-/// How often each rule chose a server's limit.
+/// How often each rule chose a server's limit, and why it is what it is now.
 #[derive(Debug, Default)]
-pub struct Decisions(Mutex<BTreeMap<&'static str, u64>>);
+pub struct Decisions(Mutex<Decided>);
+
+#[derive(Clone, Debug, Default)]
+struct Decided {
+    /// How often, by the rule's word.
+    counts: BTreeMap<&'static str, u64>,
+    /// The last decision: who made it, and why.
+    last: Option<(&'static str, Reason)>,
+}
 
 impl Decisions {
-    /// Counts one decision.
-    pub fn count(&self, reason: &Reason) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(reason.kind()).or_default() += 1;
+    /// Takes one decision of `controller` into account.
+    pub fn add(&self, controller: &'static str, reason: Reason) {
+        let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *decided.counts.entry(reason.kind()).or_default() += 1;
+        decided.last = Some((controller, reason));
     }
 
-    fn counts(&self) -> BTreeMap<&'static str, u64> {
+    fn so_far(&self) -> Decided {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -246,11 +255,25 @@ impl MetricsSource {
     }
 
     fn decisions(&self, page: &mut Page) {
+        let servers: Vec<(&str, Decided)> =
+            self.servers.iter().map(|server| (&*server.name, server.decisions.so_far())).collect();
         let name = "tidegate_limit_decisions_total";
         page.family(name, Kind::Counter, "Decisions about the limit, by the rule that made them.");
-        for server in &self.servers {
-            for (reason, count) in server.decisions.counts() {
-                page.sample(name, &[("server", &server.name), ("reason", reason)], count);
+        for (server, decided) in &servers {
+            for (reason, count) in &decided.counts {
+                page.sample(name, &[("server", server), ("reason", reason)], count);
+            }
+        }
+        // The text holds numbers, so nearly every scrape shows another series. Whoever keeps series
+        // for long drops this one when scraping, and keeps the counter, whose words are few.
+        let name = "tidegate_limit_reason_info";
+        page.family(name, Kind::Gauge, "Always 1; the last decision's reason is the label.");
+        for (server, decided) in &servers {
+            if let Some((controller, reason)) = decided.last {
+                let reason = reason.to_string();
+                let labels =
+                    [("server", *server), ("controller", controller), ("reason", &*reason)];
+                page.sample(name, &labels, 1);
             }
         }
     }
@@ -489,23 +512,23 @@ mod tests {
         let (source, worker, decisions) = source("db:1", gate(4, Instant::now()));
         worker.clients.fetch_add(3, Ordering::Relaxed);
         worker.bytes_from_servers.fetch_add(7, Ordering::Relaxed);
-        decisions.count(&Reason::First);
-        decisions.count(&Reason::Climb(Change {
-            throughput: 0.1,
-            response_time: None,
-            limit: 0.2,
-        }));
-        decisions.count(&Reason::Climb(Change {
-            throughput: 0.3,
-            response_time: None,
-            limit: 0.2,
-        }));
+        assert!(!source.page().contains("tidegate_limit_reason_info{"), "nothing decided yet");
+        let climb =
+            |throughput| Reason::Climb(Change { throughput, response_time: None, limit: 0.2 });
+        for reason in [Reason::First, climb(0.1), climb(0.3)] {
+            decisions.add("hill-climbing", reason);
+        }
 
         let page = read(&source.page());
         assert_eq!(page["tidegate_clients"], "5");
         assert_eq!(page["tidegate_bytes_from_servers_total"], "7");
         assert_eq!(page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"first\"}"], "1");
         assert_eq!(page["tidegate_limit_decisions_total{server=\"db:1\",reason=\"climb\"}"], "2");
+        let last = "server=\"db:1\",controller=\"hill-climbing\",\
+                    reason=\"climb: throughput rose 30 % for 20 % more\"";
+        assert_eq!(page[&format!("tidegate_limit_reason_info{{{last}}}")], "1");
+        let infos = page.keys().filter(|key| key.starts_with("tidegate_limit_reason_info"));
+        assert_eq!(infos.count(), 1, "the last only");
     }
 
     #[test]

@@ -3,21 +3,16 @@
 //! It also does what must not stop an event loop: passing queue deadlines, looking names up again,
 //! writing the journal.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use tidegate_control::{
-    Controller, Fixed, HillClimbing, IntervalRule, Parabola, ParabolaSettings, SplitMix64,
-};
+use tidegate_control::{IntervalRule, SplitMix64};
 use tidegate_gate::{Adjustment, Governor};
 
-use crate::config::{Algorithm, Control};
+use crate::config::Control;
+use crate::journal::{Decided, Journal};
 use crate::metrics::Decisions;
 use crate::shared::Shared;
 
@@ -26,42 +21,6 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// How often host names are looked up again.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(30);
-
-/// One control interval in the journal, a JSON object on a line.
-#[derive(Serialize)]
-struct JournalLine<'a> {
-    at_s: f64,
-    server: &'a str,
-    controller: &'a str,
-    interval_s: f64,
-    limit: u32,
-    next_limit: u32,
-    reason: String,
-    tps: f64,
-    completions: u64,
-    failures: u64,
-    concurrency: u32,
-    concurrency_peak: u32,
-    in_queue_mean_s: f64,
-    in_queue_p95_s: f64,
-    in_database_mean_s: f64,
-    in_database_p95_s: f64,
-}
-
-/// The controller that a configuration asks for.
-pub(crate) fn controller(control: &Control) -> Box<dyn Controller> {
-    let (bounds, start) = (control.bounds, control.start);
-    match control.algorithm {
-        Algorithm::HillClimbing => Box::new(HillClimbing::for_proxy(bounds, start)),
-        Algorithm::GlobalParabola => {
-            Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY))
-        }
-        Algorithm::LocalParabola => {
-            Box::new(Parabola::local(bounds, start, ParabolaSettings::PROXY))
-        }
-        Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
-    }
-}
 
 /// One server's control loop.
 pub(crate) struct Regulated {
@@ -82,7 +41,7 @@ impl Regulation {
         shared: Arc<Shared>,
         regulated: Vec<Regulated>,
     ) -> std::io::Result<Regulation> {
-        let journal = shared.config.journal.as_deref().map(open_journal).transpose()?;
+        let journal = journal(&shared, &regulated)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let mut control_loop = ControlLoop::new(shared, regulated, journal);
@@ -118,22 +77,34 @@ fn sleep(stop: &(Mutex<bool>, Condvar), duration: Duration) -> bool {
     *stopped
 }
 
-fn open_journal(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+/// The journal, if one is wanted, with the beginning of every server's record.
+fn journal(shared: &Shared, regulated: &[Regulated]) -> std::io::Result<Option<Journal>> {
+    let Some(path) = &shared.config.journal else {
+        return Ok(None);
+    };
+    let mut journal = Journal::open(path)?;
+    for Regulated { name, control, .. } in regulated {
+        journal.begin(name, control, shared.config.seed)?;
+    }
+    Ok(Some(journal))
 }
 
 struct ControlLoop {
     shared: Arc<Shared>,
     regulated: Vec<Regulated>,
     governors: Vec<Governor>,
-    journal: Option<File>,
+    journal: Option<Journal>,
     started: Instant,
     looked_up: Arc<AtomicBool>,
     next_look_up: Instant,
 }
 
 impl ControlLoop {
-    fn new(shared: Arc<Shared>, regulated: Vec<Regulated>, journal: Option<File>) -> ControlLoop {
+    fn new(
+        shared: Arc<Shared>,
+        regulated: Vec<Regulated>,
+        journal: Option<Journal>,
+    ) -> ControlLoop {
         let mut seeds = SplitMix64::new(shared.config.seed);
         let governors = shared
             .servers
@@ -141,7 +112,7 @@ impl ControlLoop {
             .zip(&regulated)
             .map(|(server, regulated)| {
                 let draws = SplitMix64::new(seeds.next_bits());
-                let controller = controller(&regulated.control);
+                let controller = regulated.control.controller();
                 Governor::new(server.gate.clone(), controller, IntervalRule::default(), draws)
             })
             .collect();
@@ -163,7 +134,7 @@ impl ControlLoop {
         }
         for index in 0..self.governors.len() {
             if let Some(adjustment) = self.governors[index].tick(now) {
-                self.report(index, &adjustment, now);
+                self.report(index, adjustment, now);
             }
         }
         if now >= self.next_look_up {
@@ -172,10 +143,11 @@ impl ControlLoop {
         }
     }
 
-    fn report(&mut self, index: usize, adjustment: &Adjustment, now: Instant) {
-        let Adjustment { observation, decision } = adjustment;
+    fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
+        let Adjustment { observation, draw, decision } = adjustment;
+        let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
-        regulated.decisions.count(&decision.reason);
+        regulated.decisions.add(controller, decision.reason);
         tracing::info!(
             server = regulated.name,
             limit = decision.limit.get(),
@@ -186,27 +158,21 @@ impl ControlLoop {
             concurrency = observation.concurrency,
             "interval"
         );
-        let line = JournalLine {
-            at_s: now.saturating_duration_since(self.started).as_secs_f64(),
-            server: &regulated.name,
-            controller: self.governors[index].controller_name(),
-            interval_s: observation.interval.as_secs_f64(),
-            limit: observation.limit.get(),
-            next_limit: decision.limit.get(),
-            reason: decision.reason.to_string(),
-            tps: observation.throughput_tps(),
-            completions: observation.completions,
-            failures: observation.failures,
-            concurrency: observation.concurrency,
-            concurrency_peak: observation.concurrency_peak,
-            in_queue_mean_s: observation.in_queue.mean_s,
-            in_queue_p95_s: observation.in_queue.p95_s,
-            in_database_mean_s: observation.in_database.mean_s,
-            in_database_p95_s: observation.in_database.p95_s,
+        let Some(journal) = &mut self.journal else {
+            return;
         };
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = write_line(journal, &line)
-        {
+        let decided = Decided {
+            line: 0,
+            at_s: now.saturating_duration_since(self.started).as_secs_f64(),
+            server: regulated.name.clone(),
+            controller: controller.to_owned(),
+            next_limit: decision.limit,
+            reason: decision.reason.to_string(),
+            kind: decision.reason.kind().to_owned(),
+            draw,
+            observation,
+        };
+        if let Err(error) = journal.add(&decided) {
             tracing::error!(%error, "cannot write the journal; it ends here");
             self.journal = None;
         }
@@ -235,10 +201,4 @@ impl ControlLoop {
             self.looked_up.store(true, Ordering::SeqCst);
         }
     }
-}
-
-fn write_line(journal: &mut File, line: &JournalLine<'_>) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    journal.write_all(&text)
 }

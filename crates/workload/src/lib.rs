@@ -2,14 +2,15 @@
 //!
 //! A [`Workload`] draws transactions from a seeded [`Draw`]; a [`Transaction`] writes its
 //! statements one after the other as SQL text into a buffer the driver reuses. Each statement is a
-//! round trip
-//! of the simple query protocol, as with `pgbench -M simple`.
+//! round trip of the simple query protocol, as with `pgbench -M simple`.
 //!
-//! Never here: sockets, clocks, threads. [`pgbench`] holds the tables and how to check them.
+//! Never here: sockets, clocks, threads. [`pgbench`] holds the tables of the first two workloads
+//! and how to check them; [`thrash`] has tables of its own.
 
 mod draw;
 pub mod pgbench;
 pub mod point_select;
+pub mod thrash;
 pub mod tpcb;
 
 use std::fmt;
@@ -24,16 +25,22 @@ pub enum Workload {
     Tpcb,
     /// [`point_select`]: one read by primary key.
     PointSelect,
+    /// [`thrash`]: a range of rows read or updated.
+    Thrash(thrash::Thrash),
 }
 
 impl Workload {
-    /// The next transaction, with its values drawn for tables of the given scale.
+    /// The next transaction, with its values drawn for pgbench's tables of the given scale; the
+    /// other workloads know the size of their tables.
     #[must_use]
     pub fn transaction(self, scale: pgbench::Scale, draw: &mut Draw) -> Transaction {
         match self {
             Workload::Tpcb => Transaction::Tpcb(tpcb::Tpcb::draw(scale, draw)),
             Workload::PointSelect => {
                 Transaction::PointSelect(point_select::PointSelect::draw(scale, draw))
+            }
+            Workload::Thrash(thrash) => {
+                Transaction::Thrash(thrash::RangeAccess::draw(thrash, draw))
             }
         }
     }
@@ -44,6 +51,7 @@ impl Workload {
         match self {
             Workload::Tpcb => "tpcb",
             Workload::PointSelect => "point-select",
+            Workload::Thrash(thrash) => thrash.name(),
         }
     }
 }
@@ -54,7 +62,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// A workload's name that is none.
+/// A name that is not of a workload on pgbench's tables, the ones a user can load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownWorkload;
 
@@ -84,6 +92,8 @@ pub enum Transaction {
     Tpcb(tpcb::Tpcb),
     /// See [`point_select`].
     PointSelect(point_select::PointSelect),
+    /// See [`thrash`].
+    Thrash(thrash::RangeAccess),
 }
 
 impl Transaction {
@@ -93,6 +103,7 @@ impl Transaction {
         match self {
             Transaction::Tpcb(_) => tpcb::STATEMENTS,
             Transaction::PointSelect(_) => point_select::STATEMENTS,
+            Transaction::Thrash(_) => thrash::STATEMENTS,
         }
     }
 
@@ -101,7 +112,8 @@ impl Transaction {
         match self {
             Transaction::Tpcb(transaction) => transaction.write_statement(index, out),
             Transaction::PointSelect(transaction) if index == 0 => transaction.write(out),
-            Transaction::PointSelect(_) => {}
+            Transaction::Thrash(transaction) if index == 0 => transaction.write(out),
+            Transaction::PointSelect(_) | Transaction::Thrash(_) => {}
         }
     }
 }

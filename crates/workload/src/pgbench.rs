@@ -20,10 +20,13 @@ impl Scale {
     /// The largest scale whose account numbers fit PostgreSQL's `int`.
     pub const MAX: u32 = i32::MAX.cast_unsigned() / ACCOUNTS;
 
+    /// One branch.
+    pub const ONE: Scale = Scale(1);
+
     /// A scale, or `None` unless it is in `1..=Scale::MAX`.
     #[must_use]
-    pub fn new(scale: u32) -> Option<Self> {
-        (1..=Self::MAX).contains(&scale).then_some(Scale(scale))
+    pub const fn new(scale: u32) -> Option<Self> {
+        if 1 <= scale && scale <= Self::MAX { Some(Scale(scale)) } else { None }
     }
 
     /// The number of branches.

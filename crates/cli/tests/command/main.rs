@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
+mod replay;
 mod serving;
 mod sessions;
 mod support;

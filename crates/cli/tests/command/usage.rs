@@ -7,7 +7,7 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
     let general = run(&["--help"]);
     assert!(general.status.success());
     let general = text(&general.stdout);
-    for word in ["proxy", "load", "demo", "Exit codes:", "--log-level"] {
+    for word in ["proxy", "load", "demo", "replay", "Exit codes:", "--log-level"] {
         assert!(general.contains(word), "{word}: {general}");
     }
     let proxy = run(&["proxy", "--help"]);
@@ -20,7 +20,9 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
         "--listen <ADDRESS>",
         "[default: 127.0.0.1:6432]",
         "[default: transaction]",
-        "[default: hill-climbing]",
+        "[default: gaussian-process]",
+        "--cpus <N>",
+        "--disks <N>",
         "--min-mpl <N> The lowest limit [default: 1]",
         "--max-mpl <N> The highest limit [default: 1000]",
         "SIGTERM",
@@ -40,6 +42,9 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     for (flags, expected) in [
         (["--mode", "statement"], "transaction or session"),
         (["--control", "fixed:0"], "fixed:N"),
+        (["--control", "guess"], "gaussian-process, hill-climbing, "),
+        (["--cpus", "0"], "--cpus"),
+        (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),
         (["--admin-listen", "9432"], "127.0.0.1:9432"),
         (["--auth", "ldap"], "trust, md5 or scram-sha-256"),

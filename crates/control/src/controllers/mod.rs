@@ -10,14 +10,20 @@ mod locks;
 mod parabola;
 mod scalability;
 
-pub use external_scheduling::FeedbackReason;
+pub use external_scheduling::{
+    ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade, FeedbackReason,
+};
 pub use fixed::Fixed;
 pub use gaussian_process::{
     BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings,
 };
 pub use heiss_wagner::HeissWagnerReason;
 pub use hill_climbing::{HillClimbing, HillClimbingSettings};
-pub use latency::LatencyReason;
+pub use latency::{
+    Aimd, AimdReason, AimdSettings, EnvoyGradient, EnvoyGradientSettings, EnvoyReason, Failsafe,
+    FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LatencyReason, LimitRange,
+    QueueReading, Vegas, VegasReason, VegasSettings, WindowRule,
+};
 pub use locks::LocksReason;
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::ScalabilityReason;

@@ -92,9 +92,7 @@ impl Hyperexponential {
         let small = 0.5 * (1.0 + ((more - 2.0) / more).sqrt());
         // p(1 − p) = 1/(2(C² + 1)); the difference 1 − p would cancel for a large C².
         let large = 0.5 / (more * small);
-        [small, large].map(|probability| Phase {
-            probability,
-            mean_s: 0.5 * self.mean_s / probability,
-        })
+        [small, large]
+            .map(|probability| Phase { probability, mean_s: 0.5 * self.mean_s / probability })
     }
 }

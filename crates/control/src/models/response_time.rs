@@ -162,8 +162,7 @@ impl LimitedSharing {
             return Err(ResponseTimeError::Increase(allowed_increase));
         }
         let allowed_s = (1.0 + allowed_increase) * self.unlimited_response_s();
-        let suffices =
-            |mpl: u32| Ok(self.at(Mpl::at_least_one(mpl))?.mean_response_s <= allowed_s);
+        let suffices = |mpl: u32| Ok(self.at(Mpl::at_least_one(mpl))?.mean_response_s <= allowed_s);
         let (mut too_low, mut enough) = (0, 1);
         while !suffices(enough)? {
             if enough == HIGHEST_MPL {

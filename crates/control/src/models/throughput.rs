@@ -72,7 +72,9 @@ pub enum ThroughputError {
     #[error("a network needs at least one station of each kind given")]
     NoStations,
     /// A demand that no station can have.
-    #[error("a station's demand must be a number of seconds above 0, not {0}: leave out stations that a transaction does not visit")]
+    #[error(
+        "a station's demand must be a number of seconds above 0, not {0}: leave out stations that a transaction does not visit"
+    )]
     Demand(f64),
     /// A think time that nobody can have.
     #[error("the think time must be a number of seconds, 0 or above, not {0}")]

@@ -8,7 +8,7 @@ use crate::{Controller, Decision, Mpl, Observation, SplitMix64};
 
 pub use curve::{Curve, CurveClass, CurveError, CurvePhase, CurvePlant};
 pub use events::{EventsError, EventsPhase, EventsPlant, TransactionClass};
-pub use scenario::{Scenario, ScenarioError, ScenarioFile, Truth};
+pub use scenario::{Arrivals, Scenario, ScenarioError, ScenarioFile, Truth};
 
 /// A simulated database behind a gate, advanced one control interval at a time, in virtual time.
 pub trait Simulated {

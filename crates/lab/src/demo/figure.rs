@@ -7,7 +7,8 @@ use std::path::Path;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{DemoError, DemoSummary, Step};
+use super::{DemoSummary, Step};
+use crate::rig::{Interval, RigError};
 
 const SIZE: (u32, u32) = (900, 800);
 const UPPER: u32 = 430;
@@ -24,9 +25,8 @@ type Drawn = Result<(), Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the summary as SVG into `path`.
-pub(super) fn draw(summary: &DemoSummary, path: &Path) -> Result<(), DemoError> {
-    draw_panels(summary, path)
-        .map_err(|error| DemoError::Figure { path: path.to_owned(), reason: error.to_string() })
+pub(super) fn draw(summary: &DemoSummary, path: &Path) -> Result<(), RigError> {
+    draw_panels(summary, path).map_err(RigError::figure(path))
 }
 
 fn draw_panels(summary: &DemoSummary, path: &Path) -> Drawn {
@@ -142,7 +142,7 @@ fn paths(steps: &[Step]) -> Vec<StepPath> {
             // Logging in and draining belong to the step too, when the proxy saw intervals then.
             let last_s = step.intervals.last().map_or(0.0, |last| last.at_s - step.began_s);
             now_s += run_s.max(last_s);
-            let point = |interval: &super::Interval| {
+            let point = |interval: &Interval| {
                 let at_s = began_s + interval.at_s - step.began_s;
                 (at_s, f64::from(interval.next_limit))
             };

@@ -8,8 +8,9 @@ use serde::Serialize;
 use tidegate_subject::postgres::Postgres;
 use tidegate_workload::pgbench::{Scale, Sums};
 
-use super::{DemoError, DemoOptions, Interval, Machine, SETTINGS};
+use super::DemoOptions;
 use crate::load::LoadReport;
+use crate::rig::{Interval, Machine, RigError, SETTINGS};
 
 /// Everything the demonstration saw, and on what.
 #[derive(Clone, Debug, Serialize)]
@@ -64,7 +65,7 @@ impl DemoSummary {
         scale: Scale,
         sums: Option<Sums>,
         steps: Vec<Step>,
-    ) -> Result<Self, DemoError> {
+    ) -> Result<Self, RigError> {
         Ok(DemoSummary {
             tidegate_version: env!("CARGO_PKG_VERSION"),
             command: options.command.clone(),
@@ -79,10 +80,10 @@ impl DemoSummary {
         })
     }
 
-    pub(super) fn write(&self, out: &Path) -> Result<(), DemoError> {
+    pub(super) fn write(&self, out: &Path) -> Result<(), RigError> {
         let path = out.join("summary.json");
         let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from);
-        text.and_then(|text| fs::write(&path, text + "\n")).map_err(DemoError::file(&path))
+        text.and_then(|text| fs::write(&path, text + "\n")).map_err(RigError::file(&path))
     }
 
     /// The result as a table of plain text with a word on how it was measured.

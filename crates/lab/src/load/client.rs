@@ -9,7 +9,7 @@ use tidegate_subject::client::{Connection, ProtocolError, ServerError, Url};
 use tidegate_workload::Draw;
 
 use super::LoadOptions;
-use super::session::{Script, Session};
+use super::session::{Script, Session, Work};
 use super::socket::{Address, Socket};
 use super::tally::Tally;
 
@@ -23,12 +23,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(work: Work) -> Self {
         Shared {
             tally: Tally::new(),
-            script: Script::default(),
+            script: Script::new(work),
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
         }
+    }
+
+    /// From now on every client's next transaction is of this kind.
+    pub(super) fn switch_to(&mut self, work: Work) {
+        self.script.work = work;
     }
 }
 
@@ -58,6 +63,7 @@ impl Client {
         poll: &Poll,
         index: usize,
     ) -> io::Result<Self> {
+        let work = Work { workload: options.workload, scale: options.scale };
         let mut socket = Socket::connect(address)?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
@@ -67,7 +73,7 @@ impl Client {
         Ok(Client {
             socket,
             connection,
-            session: Session::new(options.workload, options.scale, draw, Instant::now()),
+            session: Session::new(work, draw, Instant::now()),
             out,
             is_connected: false,
         })

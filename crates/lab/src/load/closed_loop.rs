@@ -11,8 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 use tidegate_subject::client::Url;
 
 use super::client::{Client, Loss, Shared};
+use super::session::Work;
 use super::socket::Address;
-use super::{LoadError, LoadOptions, LoadReport, Progress, Refusal, Stage};
+use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Refusal, Stage};
 
 /// Logins under way at once: enough to hide round trips, few enough not to overrun a server that
 /// starts a process for each.
@@ -50,6 +51,8 @@ pub(super) struct ClosedLoop<'a> {
     connect_retries: u64,
     losses: usize,
     last_refusal: Option<Refusal>,
+    /// When all this began.
+    called: Instant,
     /// No login is begun before this.
     pause_until: Instant,
     pace: Pace,
@@ -66,6 +69,7 @@ struct Pace {
 struct Measured {
     clients: usize,
     seconds: f64,
+    phases: Vec<PhaseReport>,
     cpu_s: f64,
     stragglers: usize,
     oldest_straggler_s: f64,
@@ -88,31 +92,34 @@ impl<'a> ClosedLoop<'a> {
             progress,
             poll: Poll::new().map_err(LoadError::Poll)?,
             clients: (0..options.clients).map(|_| None).collect(),
-            shared: Shared::new(),
+            shared: Shared::new(Work { workload: options.workload, scale: options.scale }),
             waiting: (0..options.clients).collect(),
             handshakes: 0,
             logged_in: 0,
             connect_retries: 0,
             losses: 0,
             last_refusal: None,
+            called: now,
             pause_until: now,
             pace: Pace { stage_began: now, reported: now, committed: 0 },
         })
     }
 
-    pub(super) fn run(mut self) -> Result<LoadReport, LoadError> {
+    /// Runs the phase of the options and then the others.
+    pub(super) fn run(mut self, then: &[Phase]) -> Result<LoadReport, LoadError> {
         let mut events = Events::with_capacity(EVENTS);
         self.connect_all(&mut events)?;
         self.enter(Stage::Warmup);
         self.start_all();
-        self.run_for(self.options.warmup, &mut events)?;
+        self.run_until(self.pace.stage_began + self.options.warmup, &mut events)?;
 
         self.enter(Stage::Measuring);
         let clients = self.logged_in;
         let cpu_before = thread_cpu();
-        self.run_for(self.options.duration, &mut events)?;
+        let phases = self.measure(then, &mut events)?;
         let measured = Measured {
             clients,
+            phases,
             cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
             seconds: self.pace.stage_began.elapsed().as_secs_f64(),
             stragglers: self.logged_in,
@@ -136,6 +143,7 @@ impl<'a> ClosedLoop<'a> {
             seconds: measured.seconds,
             transactions: tally.transactions,
             tps: transactions / measured.seconds,
+            phases: measured.phases.clone(),
             warmup_transactions: tally.warmup_transactions,
             stragglers: measured.stragglers,
             oldest_straggler_s: measured.oldest_straggler_s,
@@ -222,9 +230,37 @@ impl<'a> ClosedLoop<'a> {
         }
     }
 
-    /// Runs the clients for `duration`.
-    fn run_for(&mut self, duration: Duration, events: &mut Events) -> Result<(), LoadError> {
-        let deadline = self.pace.stage_began + duration;
+    /// Runs the phase of the options and then the others, each to its planned end.
+    fn measure(
+        &mut self,
+        then: &[Phase],
+        events: &mut Events,
+    ) -> Result<Vec<PhaseReport>, LoadError> {
+        let LoadOptions { workload, scale, duration, .. } = *self.options;
+        let first = Phase { workload, scale, duration };
+        let mut deadline = self.pace.stage_began;
+        let mut reports = Vec::with_capacity(1 + then.len());
+        for &Phase { workload, scale, duration } in [first].iter().chain(then) {
+            let (began, before) = (Instant::now(), self.shared.tally.transactions);
+            self.shared.switch_to(Work { workload, scale });
+            deadline += duration;
+            self.run_until(deadline, events)?;
+            let seconds = began.elapsed().as_secs_f64();
+            let transactions = self.shared.tally.transactions - before;
+            reports.push(PhaseReport {
+                workload: workload.name(),
+                scale: scale.get(),
+                began_s: began.duration_since(self.called).as_secs_f64(),
+                seconds,
+                transactions,
+                tps: transactions as f64 / seconds,
+            });
+        }
+        Ok(reports)
+    }
+
+    /// Runs the clients until `deadline`.
+    fn run_until(&mut self, deadline: Instant, events: &mut Events) -> Result<(), LoadError> {
         while Instant::now() < deadline {
             self.turn(deadline, events)?;
             if self.logged_in == 0 {

@@ -26,10 +26,21 @@ enum State {
     Done,
 }
 
+/// What clients do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) workload: Workload,
+    pub(super) scale: Scale,
+}
+
+impl Work {
+    fn transaction(self, draw: &mut Draw) -> Transaction {
+        self.workload.transaction(self.scale, draw)
+    }
+}
+
 /// A client's state, and what it does on each event of its connection.
 pub(super) struct Session {
-    workload: Workload,
-    scale: Scale,
     draw: Draw,
     state: State,
     transaction: Transaction,
@@ -40,11 +51,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(workload: Workload, scale: Scale, mut draw: Draw, now: Instant) -> Self {
+    /// The session of a client whose first transaction is `work`.
+    pub(super) fn new(work: Work, mut draw: Draw, now: Instant) -> Self {
         Session {
-            workload,
-            scale,
-            transaction: workload.transaction(scale, &mut draw),
+            transaction: work.transaction(&mut draw),
             draw,
             state: State::LoggingIn,
             began: now,
@@ -127,7 +137,7 @@ impl Session {
         if tally.stage == Stage::Draining {
             self.finish(out);
         } else if is_committed {
-            self.transaction = self.workload.transaction(self.scale, &mut self.draw);
+            self.transaction = script.work.transaction(&mut self.draw);
             self.send(0, script, out);
         } else {
             self.send(next, script, out);
@@ -143,7 +153,7 @@ impl Session {
         if error.is_some_and(|error| RETRYABLE.contains(&error.code.as_str())) {
             tally.retries += 1;
         } else {
-            self.transaction = self.workload.transaction(self.scale, &mut self.draw);
+            self.transaction = script.work.transaction(&mut self.draw);
             self.began = Instant::now();
         }
         self.send(0, script, out);
@@ -162,10 +172,17 @@ impl Session {
     }
 }
 
-/// Where statements are written before they become messages; one for all clients.
-#[derive(Default)]
+/// What comes next, and where statements are written before they become messages; one for all
+/// clients.
 pub(super) struct Script {
+    pub(super) work: Work,
     text: Vec<u8>,
+}
+
+impl Script {
+    pub(super) fn new(work: Work) -> Self {
+        Script { work, text: Vec::new() }
+    }
 }
 
 #[cfg(test)]
@@ -173,32 +190,38 @@ mod tests {
     use super::*;
     use tidegate_subject::client::TransactionStatus::{Failed, Idle, InBlock};
 
+    fn work(workload: Workload) -> Work {
+        Work { workload, scale: Scale::new(1).unwrap() }
+    }
+
     /// A TPC-B session past the barrier, in the measured time.
     struct Bench {
         session: Session,
+        script: Script,
         tally: Tally,
         out: Vec<u8>,
     }
 
     fn bench() -> Bench {
-        let scale = Scale::new(1).unwrap();
+        let work = work(Workload::Tpcb);
         let mut bench = Bench {
-            session: Session::new(Workload::Tpcb, scale, Draw::new(1, 1), Instant::now()),
+            session: Session::new(work, Draw::new(1, 1), Instant::now()),
+            script: Script::new(work),
             tally: Tally::new(),
             out: Vec::new(),
         };
         assert_eq!(bench.on(Event::Ready(Idle)), "");
         assert_eq!(bench.session.state, State::AtBarrier);
         bench.tally.stage = Stage::Measuring;
-        bench.session.start(&mut Script::default(), &mut bench.out);
+        bench.session.start(&mut bench.script, &mut bench.out);
         assert_eq!(bench.sent(), "BEGIN;");
         bench
     }
 
     impl Bench {
         fn on(&mut self, event: Event<'_>) -> String {
-            let script = &mut Script::default();
-            self.session.on_event(event, &mut self.tally, script, &mut self.out);
+            let Bench { session, script, tally, out } = self;
+            session.on_event(event, tally, script, out);
             self.sent()
         }
 
@@ -243,6 +266,19 @@ mod tests {
             assert_eq!(bench.tally.errors.get(code), Some(&1));
             assert_eq!(bench.tally.transactions, 0);
         }
+    }
+
+    #[test]
+    fn a_switch_changes_the_next_transaction_and_not_the_one_under_way() {
+        let mut bench = bench();
+        bench.run_to("UPDATE pgbench_branches");
+        bench.script.work = work(Workload::PointSelect);
+        bench.fail("40P01");
+        assert_eq!(bench.on(Event::Ready(Failed)), "ROLLBACK;");
+        assert_eq!(bench.on(Event::Ready(Idle)), "BEGIN;", "the same transaction again");
+        bench.run_to("END");
+        assert!(bench.on(Event::Ready(Idle)).starts_with("SELECT abalance"));
+        assert_eq!(bench.tally.transactions, 1);
     }
 
     #[test]

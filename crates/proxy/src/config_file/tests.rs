@@ -42,9 +42,12 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(database.server_user.as_deref(), Some("app"));
     assert_eq!(database.server_password.as_deref(), Some("secret"));
     assert_eq!(database.mode, PoolMode::Transaction);
-    assert_eq!(database.control.algorithm, Algorithm::HillClimbing);
+    let Control { algorithm, setting } = database.control;
+    assert_eq!(algorithm, Algorithm::GaussianProcess);
     let processors = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(database.control.start.get() as usize, (2 * processors).min(1000));
+    assert_eq!(setting.start.get() as usize, (2 * processors).min(1000));
+    assert_eq!(setting.resources.cpus as usize, processors);
+    assert_eq!(setting.resources.disks, 1);
 }
 
 #[test]
@@ -99,7 +102,8 @@ fn every_key_is_read() {
 fn every_key_of_a_database_is_read() {
     let config = config(
         "[databases.\"*\"]\nupstream = \"postgres:///?host=/run/pg\"\nmode = \"session\"\n\
-         control = \"local-parabola\"\nmin_mpl = 2\nmax_mpl = 9\nstart_mpl = 8",
+         control = \"local-parabola\"\nmin_mpl = 2\nmax_mpl = 9\nstart_mpl = 8\n\
+         cpus = 32\ndisks = 0",
     );
     let database = &config.databases[0];
     assert_eq!(database.name, None);
@@ -107,8 +111,18 @@ fn every_key_of_a_database_is_read() {
     assert_eq!(database.mode, PoolMode::Session);
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
-    let control = Control { algorithm: Algorithm::LocalParabola, bounds, start: eight };
+    let setting = Setting { bounds, start: eight, resources: Resources { cpus: 32, disks: 0 } };
+    let control = Control { algorithm: Algorithm::LocalParabola, setting };
     assert_eq!(database.control, control);
+}
+
+#[test]
+fn every_algorithm_is_found_by_its_name() {
+    let fixed = Algorithm::Fixed(Mpl::at_least_one(7));
+    for algorithm in Algorithm::ALL.into_iter().chain([fixed]) {
+        let config = config(&one_database(&format!("control = \"{algorithm}\"")));
+        assert_eq!(config.databases[0].control.algorithm, algorithm);
+    }
 }
 
 /// A wrong line and what has to be said about it: the line's number, the line, what is allowed.
@@ -132,7 +146,10 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("databases.x.mode = \"statement\"", "transaction or session"),
         ("databases.x.control = \"fixed\"", "fixed:N"),
         ("databases.x.control = \"fixed:0\"", "at least 1"),
+        ("databases.x.control = \"hillclimbing\"", "gaussian-process, hill-climbing, "),
         ("databases.x.min_mpl = 0", "expected a nonzero"),
+        ("databases.x.cpus = 0", "expected a nonzero"),
+        ("databases.x.disks = -1", "expected u32"),
         ("databases.x.mpl = 3", "expected one of `upstream`"),
         ("databases.x.upstream = \"postgres://a:secret@h:0\"", "1 to 65535"),
         ("databases.x.upstream = \"postgres://a:secret@h", "string"),
@@ -174,9 +191,9 @@ fn contradictions_are_named() {
 #[test]
 fn a_low_highest_limit_takes_the_default_start_with_it() {
     let control = |lines: &str| config(&one_database(lines)).databases[0].control;
-    assert_eq!(control("max_mpl = 1").start.get(), 1);
-    assert_eq!(control("min_mpl = 5000").start.get(), 5000);
-    assert_eq!(control("control = \"fixed:7\"").start.get(), 7);
+    assert_eq!(control("max_mpl = 1").setting.start.get(), 1);
+    assert_eq!(control("min_mpl = 5000").setting.start.get(), 5000);
+    assert_eq!(control("control = \"fixed:7\"").setting.start.get(), 7);
 }
 
 #[test]
@@ -206,8 +223,14 @@ fn one_server_has_one_control() {
     };
     assert_eq!(two("", "").unwrap().databases.len(), 2);
     assert!(two("mode = \"session\"", "").is_ok(), "the mode is the database's own");
-    let error = two("", "max_mpl = 7").unwrap_err().to_string();
-    assert!(error.contains("databases.a and databases.b are on one server, db:5432"), "{error}");
+    for line in ["control = \"vegas\"", "max_mpl = 7", "start_mpl = 999", "cpus = 77", "disks = 7"]
+    {
+        let error = two("", line).unwrap_err().to_string();
+        assert!(
+            error.contains("databases.a and databases.b are on one server, db:5432"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

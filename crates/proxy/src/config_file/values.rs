@@ -1,16 +1,14 @@
 //! The values of the configuration that are written as strings, and what is allowed there.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
-use tidegate_control::Mpl;
 
-use crate::config::{Algorithm, ClientAuthentication, ListenAddress, PoolMode, ServerAddress};
+use crate::config::{ClientAuthentication, ListenAddress, PoolMode, ServerAddress};
 use crate::upstream_url::UpstreamUrl;
 
 /// A value that is not among the allowed ones.
@@ -59,28 +57,6 @@ impl FromStr for PoolMode {
             "transaction" => Ok(PoolMode::Transaction),
             "session" => Ok(PoolMode::Session),
             _ => Err(ValueError::new(text, "transaction or session")),
-        }
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let error = || {
-            let allowed = "hill-climbing, global-parabola, local-parabola or fixed:N \
-                           with N transactions, at least 1";
-            ValueError::new(text, allowed)
-        };
-        match text {
-            "hill-climbing" => Ok(Algorithm::HillClimbing),
-            "global-parabola" => Ok(Algorithm::GlobalParabola),
-            "local-parabola" => Ok(Algorithm::LocalParabola),
-            _ => {
-                let level = text.strip_prefix("fixed:").ok_or_else(error)?;
-                let level: NonZeroU32 = level.parse().map_err(|_| error())?;
-                Ok(Algorithm::Fixed(Mpl::at_least_one(level.get())))
-            }
         }
     }
 }
@@ -157,12 +133,27 @@ impl FromStr for AdminAddress {
     }
 }
 
+fn parsed<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// A value of a foreign type, in a key that is there.
+pub(super) fn written<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+{
+    parsed(deserializer).map(Some)
+}
+
 /// Makes types that are read from a string readable from a TOML string.
 macro_rules! deserialize_from_str {
     ($($type:ty),*) => { $(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                parsed(deserializer)
             }
         }
     )* };
@@ -172,7 +163,6 @@ deserialize_from_str!(
     AdminAddress,
     ListenAddress,
     PoolMode,
-    Algorithm,
     ClientAuthentication,
     Period,
     Patience,

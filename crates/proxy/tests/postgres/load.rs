@@ -20,7 +20,7 @@ fn pgbench(proxy: &Proxy, arguments: &[&str]) -> Command {
 }
 
 /// So many clients, for so many seconds.
-fn run(proxy: &Proxy, clients: u32, seconds: u32, arguments: &[&str]) -> Command {
+pub(crate) fn run(proxy: &Proxy, clients: u32, seconds: u32, arguments: &[&str]) -> Command {
     let mut command = pgbench(proxy, arguments);
     command.args(["-n", "-j", "2", "-c", &clients.to_string(), "-T", &seconds.to_string()]);
     command
@@ -35,7 +35,7 @@ fn assert_no_errors(output: &Output, what: &str) {
 }
 
 /// pgbench's tables on a server of the test's own, made through the proxy: it loads them by COPY.
-fn with_tables(proxy: &Proxy) {
+pub(crate) fn with_tables(proxy: &Proxy) {
     let output = pgbench(proxy, &["-i", "-q"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -9,6 +9,7 @@
 mod admission;
 mod bad_input;
 mod faults;
+mod journal;
 mod load;
 mod logins;
 mod protocol;

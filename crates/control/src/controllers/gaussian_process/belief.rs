@@ -214,3 +214,116 @@ fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
     }
     shape
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::bounds;
+
+    const PRIOR: Prior =
+        Prior { slope_sd: 0.5, slope_length: 1.5, contention: 0.6, roughness: 0.02, level_sd: 2.0 };
+
+    fn belief(min: u32, max: u32) -> Belief {
+        Belief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)
+    }
+
+    #[track_caller]
+    fn assert_near(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    }
+
+    #[test]
+    fn the_grid_rises_from_bound_to_bound_and_is_fine_enough() {
+        for (min, max) in [(1, 1), (1, 2), (3, 7), (1, 1_000), (200, 210), (1, u32::MAX)] {
+            let belief = belief(min, max);
+            assert!(belief.len() <= GRID_MAX, "{min} to {max}: {}", belief.len());
+            assert_eq!(belief.limit(0).get(), min);
+            assert_eq!(belief.limit(belief.len() - 1).get(), max);
+            assert!(belief.limits.is_sorted_by(|low, high| low < high), "{min} to {max}");
+        }
+        let steps = belief(1, 1_000);
+        for pair in steps.limits.windows(2) {
+            let (low, high) = (pair[0].get(), pair[1].get());
+            assert!(high == low + 1 || f64::from(high) < 1.2 * f64::from(low), "{low}, {high}");
+        }
+    }
+
+    #[test]
+    fn a_level_between_two_limits_has_its_place_on_the_logarithmic_axis() {
+        let belief = belief(1, 1_000);
+        let place = belief.place(6_f64.sqrt());
+        assert_eq!((belief.limit(place.below).get(), belief.limit(place.above).get()), (2, 3));
+        assert_near(place.share, 0.5);
+        assert_near(belief.place(1.0).share, 0.0);
+        let top = belief.place(5_000.0);
+        assert_eq!((top.below, top.above), (belief.len() - 1, belief.len() - 1));
+    }
+
+    /// With one limit the belief is one number, 0 with variance 4 + 0.02²: seeing 3 with a noise of
+    /// 1 moves it by 4.0004/5.0004 of the way and leaves that share of the noise as variance.
+    #[test]
+    fn one_number_is_learnt_as_the_textbook_says() {
+        let mut belief = belief(1, 1);
+        let place = belief.place(1.0);
+        let prior = belief.predict(place);
+        assert_near(prior.variance, 4.000_4);
+        belief.learn(place, prior.mean + 3.0, 1.0);
+        let posterior = belief.predict(place);
+        assert_near(posterior.mean - prior.mean, 3.0 * 4.000_4 / 5.000_4);
+        assert_near(posterior.variance, 4.000_4 / 5.000_4);
+    }
+
+    #[test]
+    fn what_is_learnt_at_one_limit_says_most_about_its_neighbours() {
+        let mut belief = belief(1, 1_000);
+        let at = belief.index_below(40.0);
+        belief.learn(belief.place(f64::from(belief.limit(at).get())), 7.0, 1e-4);
+        let sd = |index: usize| belief.covariance(index, index).sqrt();
+        assert!(sd(at) < 0.011, "{}", sd(at));
+        assert!(sd(at) < sd(at + 1) && sd(at + 1) < sd(at + 5) && sd(at + 5) < sd(at + 12));
+        assert!(sd(at) < sd(at - 1) && sd(at - 1) < sd(at - 5) && sd(at - 5) < sd(at - 12));
+    }
+
+    #[test]
+    fn the_slope_between_two_measurements_goes_on_beyond_them() {
+        let mut belief = belief(1, 1_000);
+        let flat = belief.clone();
+        belief.learn(belief.place(20.0), 20_f64.ln(), 1e-4);
+        belief.learn(belief.place(40.0), 40_f64.ln(), 1e-4);
+        let (at, next) = (belief.index_below(40.0), belief.index_below(80.0));
+        let rise = |belief: &Belief| belief.mean(next) - belief.mean(at);
+        assert!(rise(&belief) > rise(&flat) + 0.3, "{} {}", rise(&belief), rise(&flat));
+    }
+
+    #[test]
+    fn the_covariance_stays_symmetric_and_positive_over_many_measurements() {
+        let mut belief = belief(1, 1_000);
+        let random = &mut crate::SplitMix64::new(7);
+        for step in 0..20_000 {
+            let level = (random.next_draw().value() * 1_000_f64.ln()).exp();
+            belief.fade(1e-5, 1e-4);
+            belief.learn(belief.place(level), random.next_draw().value(), 1e-6);
+            if step % 1_000 == 0 {
+                let place = belief.place(level);
+                belief.forget(0.5, place, 3.0);
+                assert_near(belief.predict(place).mean, 3.0);
+            }
+        }
+        for row in 0..belief.len() {
+            assert!(belief.covariance(row, row) > 0.0);
+            for column in 0..row {
+                assert_near(belief.covariance(row, column), belief.covariance(column, row));
+            }
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_is_no_number_is_left_out() {
+        let mut belief = belief(1, 10);
+        let place = belief.place(5.0);
+        let before = belief.predict(place);
+        belief.learn(place, f64::NAN, 1.0);
+        belief.learn(place, f64::INFINITY, 1.0);
+        assert_eq!(belief.predict(place), before);
+    }
+}

@@ -35,8 +35,10 @@ impl ChangeDetector {
     /// Judges a surprise, in standard deviations of what was expected.
     pub(super) fn judge(&mut self, surprise: f64, settings: &ChangeSettings) -> Verdict {
         let clipped = surprise.clamp(-settings.doubt, settings.doubt);
-        let repeated =
-            self.doubted.take().is_some_and(|before| before * surprise > 0.0 && surprise.abs() > 2.0);
+        let repeated = self
+            .doubted
+            .take()
+            .is_some_and(|before| before * surprise > 0.0 && surprise.abs() > 2.0);
         if repeated {
             *self = ChangeDetector::default();
             return Verdict::Changed;
@@ -52,5 +54,41 @@ impl ChangeDetector {
             return Verdict::Changed;
         }
         Verdict::Expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: ChangeSettings = ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 };
+
+    fn verdicts(surprises: &[f64]) -> Vec<Verdict> {
+        let mut detector = ChangeDetector::default();
+        surprises.iter().map(|&surprise| detector.judge(surprise, &SETTINGS)).collect()
+    }
+
+    use Verdict::{Changed, Doubt, Expected};
+
+    #[test]
+    fn each_rule_by_example() {
+        let table: [(&[f64], &[Verdict], &str); 6] = [
+            (&[1.0, -1.0, 2.0, -2.0], &[Expected; 4], "noise to both sides"),
+            (&[9.0, 0.5, 0.5], &[Doubt, Expected, Expected], "one disturbance"),
+            (&[9.0, 8.0, 0.5], &[Doubt, Changed, Expected], "far off twice"),
+            (&[9.0, -9.0, -9.0], &[Doubt, Doubt, Changed], "off to both sides, then to one"),
+            // 2 - 0.75 = 1.25 an interval: 5 after the fourth.
+            (&[2.0; 4], &[Expected, Expected, Expected, Changed], "a shift upward"),
+            (&[-2.0; 4], &[Expected, Expected, Expected, Changed], "a shift downward"),
+        ];
+        for (surprises, expected, case) in table {
+            assert_eq!(verdicts(surprises), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn no_surprise_at_all_is_no_change() {
+        assert!(verdicts(&[0.7; 1_000]).iter().all(|&verdict| verdict == Expected));
+        assert!(verdicts(&[f64::NAN; 10]).iter().all(|&verdict| verdict == Expected));
     }
 }

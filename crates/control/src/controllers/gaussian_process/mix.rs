@@ -16,6 +16,9 @@ const ENOUGH: u64 = 10;
 /// Weight of an interval in the mean of costs, once there were several.
 const WEIGHT: f64 = 0.1;
 
+/// Costs are at most a million times one another.
+const COST_LOG_MAX: f64 = 14.0;
+
 /// What transactions of each class cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mix {
@@ -54,8 +57,65 @@ impl Mix {
             if let Some(mean_s) = seen(index).filter(|_| index != unit) {
                 *intervals = intervals.saturating_add(1);
                 let weight = WEIGHT.max(1.0 / f64::from(*intervals));
-                *log += weight * ((mean_s / unit_s).ln() - *log);
+                let cost = (mean_s / unit_s).ln().clamp(-COST_LOG_MAX, COST_LOG_MAX);
+                *log += weight * (cost - *log);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::observed;
+    use crate::{ClassObservation, Timing};
+
+    fn seen(classes: &[(u64, f64)]) -> Observation {
+        let class = |&(completions, mean_s): &(u64, f64)| ClassObservation {
+            completions,
+            in_database: Timing { count: completions, mean_s, ..Timing::default() },
+            ..ClassObservation::default()
+        };
+        let completions = classes.iter().map(|(completions, _)| completions).sum();
+        Observation {
+            classes: classes.iter().map(class).collect(),
+            ..observed(10, 100, completions)
+        }
+    }
+
+    #[track_caller]
+    fn assert_near(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9 * right.abs(), "{left} is not {right}");
+    }
+
+    /// Long transactions cost ten: 900 + 10·10 = 1,000 a second, and so do 100 + 10·90.
+    #[test]
+    fn a_burst_of_long_transactions_is_the_same_work() {
+        let mut mix = Mix::default();
+        assert_near(mix.throughput(&seen(&[(900, 0.01), (10, 0.1)])), 1_000.0);
+        assert_near(mix.throughput(&seen(&[(100, 0.01), (90, 0.1)])), 1_000.0);
+        // Twice as slow for all is half the work done.
+        assert_near(mix.throughput(&seen(&[(50, 0.02), (45, 0.2)])), 500.0);
+    }
+
+    #[test]
+    fn a_cost_is_remembered_while_its_class_or_the_unit_is_away() {
+        let mut mix = Mix::default();
+        mix.throughput(&seen(&[(900, 0.01), (10, 0.1)]));
+        assert_near(mix.throughput(&seen(&[(0, 0.0), (100, 0.5)])), 1_000.0);
+        assert_near(mix.throughput(&seen(&[(700, 0.01), (0, 0.0)])), 700.0);
+    }
+
+    #[test]
+    fn without_classes_it_is_throughput() {
+        assert_near(Mix::default().throughput(&observed(10, 100, 321)), 321.0);
+        assert_near(Mix::default().throughput(&seen(&[(321, 0.01)])), 321.0);
+    }
+
+    #[test]
+    fn absurd_times_leave_a_number() {
+        let mut mix = Mix::default();
+        let tps = mix.throughput(&seen(&[(100, f64::MIN_POSITIVE), (100, f64::MAX)]));
+        assert!(tps.is_finite() && tps > 0.0, "{tps}");
     }
 }

@@ -1,4 +1,54 @@
-//! The default controller: a Gaussian process over the logarithm of the limit.
+//! The default controller: it believes in a throughput curve, as a Gaussian process over the
+//! logarithm of the limit, and goes where that belief says that it pays.
+//!
+//! # Mechanism
+//! Each control interval is one noisy measurement of ln X(N), the logarithm of throughput at the
+//! limit N. Once per interval:
+//!
+//! 1. **Measure.** Throughput is counted in units of work, so that a changed mix of classes is not
+//!    read as a changed database (`mix`). The noise of an interval is measured as half the squared
+//!    difference of two intervals at one limit, and is never taken to be less than completions
+//!    allow: the variance of the logarithm of a count n is at least about 1/(2n) here.
+//! 2. **Compare.** The measurement is compared with what was expected of it. A single interval far
+//!    off is looked at again, and a cumulative sum notices when the workload is another one
+//!    (`change`). Then everything is doubted: half of the shape of the curve is kept as a guess.
+//! 3. **Learn.** The belief, a mean and a covariance on a grid of at most 44 limits, takes the
+//!    measurement in (`belief`). Before the first one it is the queueing model's curve, with slopes
+//!    that may differ and are alike only for neighbouring limits: any shape can be learnt, a flat
+//!    tail or two humps too, and what was measured says most about limits near by.
+//! 4. **Choose.** The best known limit maximises ln X - p·ln N, which is the lowest limit that
+//!    loses about p, unless a probe elsewhere is worth more than it costs (`probe`).
+//!
+//! # Example
+//! PostgreSQL's measured TPC-B curve (`Curve::POSTGRES_TPCB`, best at 2), 1,000 clients, without
+//! noise, started at 64: the first five limits are LIMITS. The test `the_example` runs it.
+//!
+//! # Where this leaves the literature
+//! * Heiss and Wagner, and the auto-tuning study, fit a parabola to throughput itself; Gunther's
+//!   law has three parameters. Both are wrong in shape somewhere: a peak at 2 followed by a slow
+//!   fall to a twentieth at 1,000 fits neither. A Gaussian process has no shape, only smoothness.
+//! * Their probes are random or constant steps. Here a probe is made where it is worth most, and
+//!   none where nothing is to be learnt, so that a settled limit rests.
+//! * The external-scheduling study moves from the model's value by small steps. Here the model is
+//!   the prior mean, so that the first step may be long.
+//!
+//! # When the limit is not what holds throughput
+//! While somebody waits nine tenths of the time the limit holds throughput, and the measurement is
+//! of the limit. When all are inside and their number hardly changes, as with clients who come
+//! back at once, the measurement is of their number. Otherwise the load holds throughput: nothing
+//! is learnt, the limit stays, but goes up a step at a time if some wait, as far as the curve is not
+//! believed to fall, and down to a quarter above the concurrency seen, because more permits would
+//! do nothing. A lowered limit takes effect as transactions end; an interval that still had more
+//! inside is a measurement of that number, and a poor one.
+//!
+//! # Limits
+//! * A change that leaves throughput at the present limit as it was is not noticed; only the slow
+//!   return of doubt (`shape_drift`) leads to a probe.
+//! * Two workloads that take turns faster than some ten intervals are seen as one, or as noise.
+//! * The classes must be told apart by the gate to be normalised. A burst of long transactions
+//!   within one class counts as a change: the limit is probed anew, and again when the burst ends.
+//! * Logarithm and exponential come from the platform's library: a record replays bit for bit
+//!   with the same build, not on every machine there is.
 
 mod belief;
 mod change;
@@ -48,7 +98,13 @@ impl GaussianProcessSettings {
             roughness: 0.02,
             level_sd: 2.0,
         },
-        probe: ProbeSettings { price: 0.045, loss: 0.03, horizon: 40.0, least_worth: 0.1, rise: 6.0 },
+        probe: ProbeSettings {
+            price: 0.05,
+            loss: 0.03,
+            horizon: 40.0,
+            least_worth: 0.1,
+            rise: 6.0,
+        },
         change: ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 },
         memory: 0.5,
         level_drift: 0.003,
@@ -193,10 +249,11 @@ impl GaussianProcess {
     /// Learns from a saturated interval; tells when it was not as expected.
     fn learn(&mut self, observation: &Observation, seen: f64) -> Option<BeliefReason> {
         let limit = f64::from(observation.limit.get());
-        let running = observation.running_mean;
+        let most = f64::from(observation.concurrency_peak.max(1));
+        let running = observation.running_mean.max(1.0).min(most);
         let draining = (running / limit - 1.0).max(0.0);
         let is_limited = observation.waiting_share >= SATURATED_SHARE && draining < DRAINED;
-        let level = if is_limited { limit } else { running.max(1.0) };
+        let level = if is_limited { limit } else { running };
         let place = self.belief.place(level);
         let few = 0.5 / observation.completions.max(1) as f64;
         let noise = self.noise.max(few) + (0.3 * draining.min(1.0)).powi(2);
@@ -285,7 +342,8 @@ impl GaussianProcess {
     /// The next limit after an interval whose throughput was the load's.
     fn light(&self, observation: &Observation, allowed: Bounds) -> Decision {
         let limit = allowed.clamp(observation.limit);
-        let waiting_share = observation.waiting_share;
+        // `max` turns what is no number into 0.
+        let waiting_share = observation.waiting_share.max(0.0);
         if limit < observation.limit {
             let seen = observation.concurrency_peak;
             return Decision { limit, reason: Reason::Concurrency { seen } };

@@ -143,3 +143,105 @@ fn normal_below(z: f64, density: f64) -> f64 {
     let above = density * t * series;
     if z >= 0.0 { 1.0 - above } else { above }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::belief::Prior;
+    use super::*;
+    use crate::testing::bounds;
+    use crate::{Mpl, Resources};
+
+    const SETTINGS: ProbeSettings =
+        ProbeSettings { price: 0.05, loss: 0.1, horizon: 40.0, least_worth: 0.1, rise: 6.0 };
+    const QUIET: Circumstances =
+        Circumstances { noise: 1e-6, highest: usize::MAX, interval_s: 1.0 };
+
+    fn belief() -> Belief {
+        let prior = Prior {
+            slope_sd: 0.5,
+            slope_length: 1.5,
+            contention: 0.6,
+            roughness: 0.02,
+            level_sd: 2.0,
+        };
+        Belief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &prior)
+    }
+
+    /// What is left to believe when the curve was measured everywhere.
+    fn known(curve: impl Fn(f64) -> f64) -> Belief {
+        let mut belief = belief();
+        for index in 0..belief.len() {
+            let level = f64::from(belief.limit(index).get());
+            belief.learn(belief.place(level), curve(level).ln(), 1e-8);
+        }
+        belief
+    }
+
+    /// E max(0, Z) = 1/√(2π); E max(0, 1 + Z) = Φ(1) + φ(1) = 0.841345 + 0.241971.
+    #[test]
+    fn the_expected_excess_has_its_textbook_values() {
+        for (m, s, expected) in [
+            (0.0, 1.0, 0.398_942),
+            (1.0, 1.0, 1.083_316),
+            (-1.0, 1.0, 0.083_316),
+            (0.0, 2.0, 0.797_885),
+            (3.0, 0.0, 3.0),
+            (-3.0, 0.0, 0.0),
+        ] {
+            let excess = expected_excess(m, s);
+            assert!((excess - expected).abs() < 1e-6, "{m}, {s}: {excess}");
+        }
+    }
+
+    /// Of the closed network's curve N/(N + M - 1) the price p leaves 1 - p.
+    #[test]
+    fn the_best_limit_gives_up_the_price_where_more_always_helps() {
+        for others in [1.0, 3.0, 10.0] {
+            let curve = |level: f64| level / (level + others);
+            let belief = known(curve);
+            let best = best(&belief, usize::MAX, &SETTINGS);
+            let share = curve(f64::from(belief.limit(best).get()));
+            assert!((share - 0.95).abs() < 0.01, "{others} others: {share}");
+        }
+    }
+
+    #[test]
+    fn the_best_limit_is_the_lowest_of_a_flat_curve_and_the_top_of_a_sharp_one() {
+        let flat = known(|_| 100.0);
+        assert_eq!(flat.limit(best(&flat, usize::MAX, &SETTINGS)), Mpl::ONE);
+        let sharp = known(|level| if level < 20.0 { level } else { 400.0 / level });
+        let top = sharp.limit(best(&sharp, usize::MAX, &SETTINGS)).get();
+        assert!((18..=22).contains(&top), "{top}");
+    }
+
+    #[test]
+    fn nothing_is_probed_where_everything_is_known() {
+        let belief = known(|level| level / (level + 5.0));
+        let choice = choose(&belief, &QUIET, &SETTINGS);
+        assert_eq!(choice, Choice::Best(best(&belief, usize::MAX, &SETTINGS)));
+    }
+
+    #[test]
+    fn after_one_measurement_a_far_limit_is_worth_a_probe_but_not_above_the_highest_allowed() {
+        let mut belief = belief();
+        belief.learn(belief.place(4.0), 7.0, 1e-4);
+        let highest = belief.index_below(24.0);
+        let choice = choose(&belief, &Circumstances { highest, ..QUIET }, &SETTINGS);
+        let Choice::Probe { index, worth } = choice else { panic!("{choice:?}") };
+        assert!(worth > 1.0, "{worth}");
+        assert!(index <= highest && index > belief.index_below(8.0), "{index}");
+    }
+
+    /// At 1 tps the 500 let in by a probe take hundreds of intervals to get out again.
+    #[test]
+    fn a_slow_database_is_not_flooded_by_a_probe() {
+        let mut slow = belief();
+        let mut fast = belief();
+        slow.learn(slow.place(20.0), 0.0, 1e-4);
+        fast.learn(fast.place(20.0), 10.0, 1e-4);
+        let chosen = |belief: &Belief| match choose(belief, &QUIET, &SETTINGS) {
+            Choice::Best(index) | Choice::Probe { index, .. } => index,
+        };
+        assert!(chosen(&slow) < chosen(&fast), "{} {}", chosen(&slow), chosen(&fast));
+    }
+}

@@ -26,8 +26,10 @@
 //!   bound. A database that thrashes at 500 ms looks well to it.
 //! * Where the bounds leave no room below 20, it does not go there.
 
-use super::LatencyReason;
+use std::fmt;
+
 use super::window::{LimitRange, Window, WindowRule};
+use super::{LatencyReason, Milliseconds};
 use crate::controller::whole;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -62,6 +64,43 @@ pub struct Aimd {
     settings: AimdSettings,
 }
 
+/// Why AIMD moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AimdReason {
+    /// By one, because the window was in time.
+    Up {
+        /// Mean latency, seconds.
+        rtt_s: f64,
+    },
+    /// To a fraction, because the window was too slow.
+    BackOff {
+        /// Mean latency, seconds.
+        rtt_s: f64,
+    },
+}
+
+impl AimdReason {
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            AimdReason::Up { .. } => "aimd_up",
+            AimdReason::BackOff { .. } => "aimd_back_off",
+        }
+    }
+}
+
+impl fmt::Display for AimdReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            AimdReason::Up { rtt_s } => {
+                write!(formatter, "aimd: {} is in time, one up", Milliseconds(rtt_s))
+            }
+            AimdReason::BackOff { rtt_s } => {
+                write!(formatter, "aimd: {} is too slow, back off", Milliseconds(rtt_s))
+            }
+        }
+    }
+}
+
 impl Aimd {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
@@ -74,9 +113,12 @@ impl Aimd {
         let Window { rtt_s, inflight, .. } = window;
         let level = f64::from(limit.get());
         if rtt_s > self.settings.timeout_s {
-            (whole(self.settings.backoff * level), LatencyReason::AimdDown { rtt_s })
+            (
+                whole(self.settings.backoff * level),
+                LatencyReason::Aimd(AimdReason::BackOff { rtt_s }),
+            )
         } else if window.uses_half_of(level) {
-            (limit.get().saturating_add(1), LatencyReason::AimdUp { rtt_s })
+            (limit.get().saturating_add(1), LatencyReason::Aimd(AimdReason::Up { rtt_s }))
         } else {
             (limit.get(), LatencyReason::Unused { inflight })
         }
@@ -126,9 +168,9 @@ mod tests {
             (51, 25, 0.020, 51, "unused"),
             (200, 200, 0.020, 200, "aimd_up"),
             (50, 50, 5.0, 51, "aimd_up"),
-            (50, 50, 5.001, 45, "aimd_down"),
-            (55, 1, 5.001, 49, "aimd_down"),
-            (21, 21, 6.0, 20, "aimd_down"),
+            (50, 50, 5.001, 45, "aimd_back_off"),
+            (55, 1, 5.001, 49, "aimd_back_off"),
+            (21, 21, 6.0, 20, "aimd_back_off"),
             (10, 10, 0.020, 21, "aimd_up"),
         ];
         for (limit, inside, mean_s, next, kind) in table {

@@ -44,6 +44,8 @@
 //! * The correlations only know the last 50 windows. Where latency and inflight have stayed the
 //!   same for so long there is nothing to correlate, and the limit rises until there is.
 
+use std::fmt;
+
 use super::LatencyReason;
 use super::queue::QueueReading;
 use super::window::{LimitRange, MovingAverage, WindowRule};
@@ -98,6 +100,73 @@ pub struct Failsafe {
     throughput: Last<CORRELATED>,
 }
 
+/// Why failsafe-go's limiter moved or stayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FailsafeReason {
+    /// Up by a step, because the queue is below α.
+    Up(QueueReading),
+    /// The queue is what it should be.
+    Hold(QueueReading),
+    /// Down by a step, because the queue is above β.
+    Down(QueueReading),
+    /// Down by a step, because throughput falls as inflight rises.
+    ThroughputFalls {
+        /// Of inflight and throughput.
+        correlation: f64,
+    },
+    /// Down by a step, because latency rises with inflight and throughput does not.
+    LatencyRises {
+        /// Correlation of inflight and latency.
+        latency: f64,
+        /// Correlation of inflight and throughput.
+        correlation: f64,
+        /// Relative deviation of throughput.
+        variation: f64,
+    },
+    /// Down by a step, because the limit would be too many times inflight.
+    Headroom {
+        /// The most permits that were out at once.
+        inflight: u32,
+    },
+}
+
+impl FailsafeReason {
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            FailsafeReason::Up(_) => "failsafe_up",
+            FailsafeReason::Hold(_) => "failsafe_hold",
+            FailsafeReason::Down(_) => "failsafe_down",
+            FailsafeReason::ThroughputFalls { .. } => "failsafe_throughput_falls",
+            FailsafeReason::LatencyRises { .. } => "failsafe_latency_rises",
+            FailsafeReason::Headroom { .. } => "failsafe_headroom",
+        }
+    }
+}
+
+impl fmt::Display for FailsafeReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("failsafe: ")?;
+        match *self {
+            FailsafeReason::Up(reading) => write!(formatter, "{reading}, up by {}", reading.step),
+            FailsafeReason::Hold(reading) => write!(formatter, "{reading}, hold"),
+            FailsafeReason::Down(reading) => {
+                write!(formatter, "{reading}, down by {}", reading.step)
+            }
+            FailsafeReason::ThroughputFalls { correlation } => {
+                write!(formatter, "throughput falls with inflight ({correlation:.2}), down")
+            }
+            FailsafeReason::LatencyRises { latency, correlation, variation } => write!(
+                formatter,
+                "latency rises with inflight ({latency:.2}), throughput less \
+                 ({correlation:.2}, varies by {variation:.2}), down"
+            ),
+            FailsafeReason::Headroom { inflight } => {
+                write!(formatter, "limit far above the {inflight} inside, down")
+            }
+        }
+    }
+}
+
 /// What the windows so far tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Signals {
@@ -144,7 +213,7 @@ impl Failsafe {
     }
 
     /// The next limit: the change, unless the limit is too far above inflight.
-    fn step(&self, limit: Mpl, signals: Signals, inflight: u32) -> (u32, LatencyReason) {
+    fn step(&self, limit: Mpl, signals: Signals, inflight: u32) -> (u32, FailsafeReason) {
         let (change, reason) = signals.judge();
         let (level, step) = (limit.get(), signals.reading.step);
         let down = level.saturating_sub(step);
@@ -154,7 +223,7 @@ impl Failsafe {
             Move::Down => down,
         };
         if f64::from(next) > self.settings.limit_by_inflight_max * f64::from(inflight) {
-            return (down, LatencyReason::FailsafeHeadroom { inflight });
+            return (down, FailsafeReason::Headroom { inflight });
         }
         (next, reason)
     }
@@ -170,21 +239,21 @@ enum Move {
 
 impl Signals {
     /// The first case that holds.
-    fn judge(self) -> (Move, LatencyReason) {
+    fn judge(self) -> (Move, FailsafeReason) {
         let Signals { reading, is_full, throughput, rtt } = self;
         let is_latency_rising = is_full && rtt.correlation > 0.5;
         let correlation = throughput.correlation;
         if reading.is_long() {
-            (Move::Down, LatencyReason::FailsafeLong(reading))
+            (Move::Down, FailsafeReason::Down(reading))
         } else if is_full && correlation < 0.0 {
-            (Move::Down, LatencyReason::FailsafeThroughput { correlation })
+            (Move::Down, FailsafeReason::ThroughputFalls { correlation })
         } else if is_latency_rising && (correlation < 0.3 || throughput.variation < 0.2) {
             let (latency, variation) = (rtt.correlation, throughput.variation);
-            (Move::Down, LatencyReason::FailsafeLatency { latency, correlation, variation })
+            (Move::Down, FailsafeReason::LatencyRises { latency, correlation, variation })
         } else if reading.is_short() {
-            (Move::Up, LatencyReason::FailsafeShort(reading))
+            (Move::Up, FailsafeReason::Up(reading))
         } else {
-            (Move::Stay, LatencyReason::FailsafeFair(reading))
+            (Move::Stay, FailsafeReason::Hold(reading))
         }
     }
 }
@@ -208,7 +277,7 @@ impl Controller for Failsafe {
         let signals = self.learn(limit, window.rtt_s, window.inflight, is_full);
         let (next, reason) = self.step(limit, signals, window.inflight);
         let limit = self.range.clamp(Mpl::at_least_one(next));
-        Decision { limit, reason: Reason::Latency(reason) }
+        Decision { limit, reason: Reason::Latency(LatencyReason::Failsafe(reason)) }
     }
 }
 
@@ -284,15 +353,15 @@ mod tests {
         Failsafe::new(bounds(1, 1_000), start, FailsafeSettings::PUBLISHED)
     }
 
-    /// The next limits after windows of these latencies, all at 20 with 20 inside and a permit left.
+    /// The next limits after windows of these latencies, all at 20 with 19 inside at the end.
     fn answers(latencies_s: &[f64]) -> Vec<u32> {
         let mut limiter = published();
-        let mut answer = |&rtt_s: &f64| {
+        let answer = |&rtt_s: &f64| {
             let mut seen = window(20, 20, rtt_s);
             seen.concurrency = 19;
             limiter.decide(&seen, DRAW).limit.get()
         };
-        latencies_s.iter().map(|rtt_s| answer(rtt_s)).collect()
+        latencies_s.iter().map(answer).collect()
     }
 
     /// The example of the module's head, to the windows after: RTT 1.667, 2.111, 2.407 s against
@@ -303,8 +372,8 @@ mod tests {
         assert_eq!(answers(&latencies_s)[9..], [21, 21, 21, 19, 19, 19]);
     }
 
-    /// RTT 1.333, 1.556, 1.704, 1.802 s against baselines of 1.061, 1.151, 1.251, 1.351 s: queues of
-    /// 5, 6, 6 and 6.
+    /// RTT 1.333, 1.556, 1.704, 1.802 s against baselines of 1.061, 1.151, 1.251, 1.351 s:
+    /// queues of 5, 6, 6 and 6.
     #[test]
     fn a_latency_that_doubles_is_borne() {
         let latencies_s = [[1.0; 10].as_slice(), &[2.0; 6]].concat();
@@ -335,18 +404,18 @@ mod tests {
         let trend = |correlation, variation| Trend { correlation, variation };
         let calm = trend(0.0, 0.0);
         let table = [
-            (7.0, false, calm, calm, Move::Down, "failsafe_long"),
-            (6.0, false, calm, calm, Move::Stay, "failsafe_fair"),
-            (3.0, false, calm, calm, Move::Stay, "failsafe_fair"),
-            (2.0, false, calm, calm, Move::Up, "failsafe_short"),
-            (2.0, true, calm, calm, Move::Up, "failsafe_short"),
-            (2.0, true, trend(-0.1, 0.5), calm, Move::Down, "failsafe_throughput"),
-            (2.0, false, trend(-0.1, 0.5), calm, Move::Up, "failsafe_short"),
-            (2.0, true, trend(0.29, 0.5), trend(0.51, 0.5), Move::Down, "failsafe_latency"),
-            (2.0, true, trend(0.29, 0.5), trend(0.49, 0.5), Move::Up, "failsafe_short"),
-            (2.0, true, trend(0.31, 0.5), trend(0.51, 0.5), Move::Up, "failsafe_short"),
-            (2.0, true, trend(0.31, 0.19), trend(0.51, 0.5), Move::Down, "failsafe_latency"),
-            (2.0, false, trend(0.31, 0.19), trend(0.51, 0.5), Move::Up, "failsafe_short"),
+            (7.0, false, calm, calm, Move::Down, "failsafe_down"),
+            (6.0, false, calm, calm, Move::Stay, "failsafe_hold"),
+            (3.0, false, calm, calm, Move::Stay, "failsafe_hold"),
+            (2.0, false, calm, calm, Move::Up, "failsafe_up"),
+            (2.0, true, calm, calm, Move::Up, "failsafe_up"),
+            (2.0, true, trend(-0.1, 0.5), calm, Move::Down, "failsafe_throughput_falls"),
+            (2.0, false, trend(-0.1, 0.5), calm, Move::Up, "failsafe_up"),
+            (2.0, true, trend(0.29, 0.5), trend(0.51, 0.5), Move::Down, "failsafe_latency_rises"),
+            (2.0, true, trend(0.29, 0.5), trend(0.49, 0.5), Move::Up, "failsafe_up"),
+            (2.0, true, trend(0.31, 0.5), trend(0.51, 0.5), Move::Up, "failsafe_up"),
+            (2.0, true, trend(0.31, 0.19), trend(0.51, 0.5), Move::Down, "failsafe_latency_rises"),
+            (2.0, false, trend(0.31, 0.19), trend(0.51, 0.5), Move::Up, "failsafe_up"),
         ];
         for (queue, is_full, throughput, rtt, expected, kind) in table {
             let signals = Signals { reading: reading(queue), is_full, throughput, rtt };
@@ -365,21 +434,26 @@ mod tests {
         }
     }
 
-    /// Twelve windows at limits from 20 to 31, all full. Latency as the square of inflight has
-    /// throughput fall with it; latency in proportion has throughput stay the same.
+    /// Twelve windows at limits from 20 to 31. Latency as the square of inflight has throughput
+    /// fall with it; latency in proportion has throughput stay the same. A baseline of one window
+    /// is RTT itself, so that there never is a queue.
     #[test]
     fn a_full_gate_listens_to_the_correlations() {
-        for (power, kind) in [(0, "failsafe_short"), (1, "failsafe_latency"), (2, "failsafe_throughput")]
-        {
-            let mut limiter = published();
-            limiter.settings.baseline_windows = 1;
-            limiter.baseline_s = MovingAverage::over(1);
-            let mut last = None;
-            for level in 20..32 {
-                let rtt_s = 0.01 * (f64::from(level) / 20.0).powi(power);
-                last = Some(limiter.decide(&window(level, 100, rtt_s), DRAW).reason.kind());
-            }
-            assert_eq!(last, Some(kind), "power {power}");
+        let table = [
+            (0, 0, "failsafe_up"),
+            (1, 0, "failsafe_latency_rises"),
+            (2, 0, "failsafe_throughput_falls"),
+            (2, 1, "failsafe_up"),
+        ];
+        for (power, free, kind) in table {
+            let settings = FailsafeSettings { baseline_windows: 1, ..FailsafeSettings::PUBLISHED };
+            let mut limiter = Failsafe::new(bounds(1, 1_000), Mpl::at_least_one(20), settings);
+            let kinds = (20..32).map(|level| {
+                let mut seen = window(level, level, 0.01 * (f64::from(level) / 20.0).powi(power));
+                seen.concurrency = level - free;
+                limiter.decide(&seen, DRAW).reason.kind()
+            });
+            assert_eq!(kinds.last(), Some(kind), "power {power}, {free} free");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Gradient2: shrink by as much as latency is above its long average, and add four.
 //!
 //! # Mechanism
-//! Netflix's `Gradient2Limit` (concurrency-limits, `limit/Gradient2Limit.java`). `short` is the mean
-//! latency of the last window, `long` its moving average over about 600 windows, the last one
+//! Netflix's `Gradient2Limit` (concurrency-limits, `limit/Gradient2Limit.java`). `short` is the
+//! mean latency of the last window, `long` its moving average over about 600 windows, the last one
 //! included (the plain mean of the first ten):
 //!
 //! ```text
@@ -37,7 +37,7 @@
 //! * The lower bound of 20 is above the best limit of a database of two processors.
 
 use super::LatencyReason;
-use super::window::{LimitRange, MovingAverage, Window, WindowRule};
+use super::window::{LimitRange, MovingAverage, Window, WindowRule, cut};
 use crate::controller::whole;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -115,11 +115,11 @@ impl Gradient2 {
             return LatencyReason::Unused { inflight: window.inflight };
         }
         let Gradient2Settings { tolerance, queue, smoothing, .. } = self.settings;
-        let gradient = (tolerance * long_s / short_s).max(GRADIENT_MIN).min(1.0);
+        let gradient = cut(tolerance * long_s / short_s, GRADIENT_MIN, 1.0);
         let wanted = self.estimate * gradient + queue;
         let smoothed = self.estimate * (1.0 - smoothing) + wanted * smoothing;
         let [min, max] = [self.range.min(), self.range.max()].map(|limit| f64::from(limit.get()));
-        self.estimate = smoothed.max(min).min(max);
+        self.estimate = cut(smoothed, min, max);
         LatencyReason::Gradient2 { gradient, short_s, long_s }
     }
 }
@@ -236,9 +236,9 @@ mod tests {
         }
     }
 
-    /// A second of 1 s, ten times over, and then 10 ms again: `long` loses 5 % of itself each
-    /// window and 2/601 of what it is above 10 ms. So 1 s needs some 72 windows down to 20 ms, of
-    /// which without the 5 % some 1,370 would be left.
+    /// Ten windows of 1 s, and then 10 ms again: each window takes 5 % off `long`, and 2/601 of
+    /// what it is above 10 ms. So from 1 s down to 20 ms it needs some 72 windows. Without the 5 %
+    /// it would need some 1,380.
     #[test]
     fn a_stale_average_decays_fast() {
         let mut limiter = published(20);
@@ -246,7 +246,7 @@ mod tests {
             limiter.decide(&window(20, 20, 1.0), DRAW);
         }
         let mut windows = 0;
-        while limiter.long_s.clone().add(0.010) > 0.020 {
+        while MovingAverage::add(&mut { limiter.long_s }, 0.010) > 0.020 {
             limiter.decide(&window(20, 20, 0.010), DRAW);
             windows += 1;
         }
@@ -261,7 +261,9 @@ mod tests {
         let mut limit = limiter.start();
         let mut seen = Vec::new();
         for _ in 0..5_000 {
-            limit = limiter.decide(&window(limit.get(), 1_000, f64::from(limit.get()) / 1e3), DRAW).limit;
+            limit = limiter
+                .decide(&window(limit.get(), 1_000, f64::from(limit.get()) / 1e3), DRAW)
+                .limit;
             seen.push(limit.get());
         }
         assert!(seen[99] < 60 && seen[4_999] == 200, "{} {}", seen[99], seen[4_999]);

@@ -35,9 +35,12 @@
 //! # Limits
 //! * One lucky transaction holds the limit down (Netflix/concurrency-limits#37). With a shortest of
 //!   150 ms and a mean of 300 ms half of the limit is a queue: it falls to 12, where the half is 6.
-//!   In general it falls to the place where L·(1 − minRTT/RTT) is 6, whatever the database could do.
+//!   In general it falls to where L·(1 − minRTT/RTT) is 6, or 12 above 99, whatever the database
+//!   could do.
 //! * minRTT is renewed under load, and then contains the load (#165): where latencies hardly vary,
 //!   each renewal allows some more.
+
+use std::fmt;
 
 use super::LatencyReason;
 use super::queue::QueueReading;
@@ -78,6 +81,47 @@ pub struct Vegas {
     jitter: Option<f64>,
 }
 
+/// Why Vegas moved or stayed, with the queue that it saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum VegasReason {
+    /// Up by β, because nothing queues to speak of.
+    Jump(QueueReading),
+    /// Up by a step, because the queue is below α.
+    Up(QueueReading),
+    /// The queue is what it should be.
+    Hold(QueueReading),
+    /// Down by a step, because the queue is above β.
+    Down(QueueReading),
+}
+
+impl VegasReason {
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            VegasReason::Jump(_) => "vegas_jump",
+            VegasReason::Up(_) => "vegas_up",
+            VegasReason::Hold(_) => "vegas_hold",
+            VegasReason::Down(_) => "vegas_down",
+        }
+    }
+}
+
+impl fmt::Display for VegasReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            VegasReason::Jump(reading) => {
+                write!(formatter, "vegas: {reading}, next to nothing, up by {}", reading.beta())
+            }
+            VegasReason::Up(reading) => {
+                write!(formatter, "vegas: {reading}, up by {}", reading.step)
+            }
+            VegasReason::Hold(reading) => write!(formatter, "vegas: {reading}, hold"),
+            VegasReason::Down(reading) => {
+                write!(formatter, "vegas: {reading}, down by {}", reading.step)
+            }
+        }
+    }
+}
+
 impl Vegas {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
@@ -107,15 +151,16 @@ impl Vegas {
             return (level, LatencyReason::Unused { inflight: window.inflight });
         }
         let reading = QueueReading::at(limit, self.min_rtt_s, window.rtt_s);
-        if reading.is_empty() {
-            (level.saturating_add(reading.beta()), LatencyReason::VegasEmpty(reading))
+        let (next, reason) = if reading.is_empty() {
+            (level.saturating_add(reading.beta()), VegasReason::Jump(reading))
         } else if reading.is_short() {
-            (level.saturating_add(reading.step), LatencyReason::VegasShort(reading))
+            (level.saturating_add(reading.step), VegasReason::Up(reading))
         } else if reading.is_long() {
-            (level.saturating_sub(reading.step), LatencyReason::VegasLong(reading))
+            (level.saturating_sub(reading.step), VegasReason::Down(reading))
         } else {
-            (level, LatencyReason::VegasFair(reading))
-        }
+            (level, VegasReason::Hold(reading))
+        };
+        (next, LatencyReason::Vegas(reason))
     }
 }
 
@@ -175,19 +220,19 @@ mod tests {
     #[test]
     fn each_case_of_the_rule() {
         let table = [
-            (20, 20, 10.0, 26, "vegas_empty"),
-            (20, 20, 11.0, 21, "vegas_short"),
-            (20, 20, 12.5, 20, "vegas_fair"),
-            (20, 20, 16.0, 19, "vegas_long"),
-            (20, 10, 10.0, 26, "vegas_empty"),
+            (20, 20, 10.0, 26, "vegas_jump"),
+            (20, 20, 11.0, 21, "vegas_up"),
+            (20, 20, 12.5, 20, "vegas_hold"),
+            (20, 20, 16.0, 19, "vegas_down"),
+            (20, 10, 10.0, 26, "vegas_jump"),
             (20, 9, 10.0, 20, "unused"),
             (20, 9, 16.0, 20, "unused"),
-            (200, 200, 10.1, 212, "vegas_empty"),
-            (200, 200, 10.2, 202, "vegas_short"),
-            (200, 200, 10.4, 200, "vegas_fair"),
-            (200, 200, 11.0, 198, "vegas_long"),
-            (998, 998, 10.0, 1_000, "vegas_empty"),
-            (1, 1, 10.0, 7, "vegas_empty"),
+            (200, 200, 10.1, 212, "vegas_jump"),
+            (200, 200, 10.2, 202, "vegas_up"),
+            (200, 200, 10.4, 200, "vegas_hold"),
+            (200, 200, 11.0, 198, "vegas_down"),
+            (998, 998, 10.0, 1_000, "vegas_jump"),
+            (1, 1, 10.0, 7, "vegas_jump"),
         ];
         for (limit, inside, mean_ms, next, kind) in table {
             let seen = spread(limit, inside, mean_ms, 10.0);
@@ -210,7 +255,8 @@ mod tests {
     /// where the half is 6 = β.
     #[test]
     fn one_lucky_transaction_holds_the_limit_down() {
-        let settings = VegasSettings { probe_multiplier: f64::INFINITY, ..VegasSettings::PUBLISHED };
+        let settings =
+            VegasSettings { probe_multiplier: f64::INFINITY, ..VegasSettings::PUBLISHED };
         let mut limiter = Vegas::new(bounds(1, 1_000), Mpl::at_least_one(100), settings);
         let mut limit = limiter.decide(&spread(100, 100, 300.0, 150.0), DRAW).limit;
         for _ in 0..200 {
@@ -220,18 +266,23 @@ mod tests {
     }
 
     /// At 20 and with U = 0.5, 300 transactions renew minRTT, which is three windows of 100; with U
-    /// next to 1, it is 600. The window of the renewal has 15.9 ms as shortest, so that its mean of
-    /// 16 ms is no queue.
+    /// next to 1, it is 600. The first draw gives the first U, the draw of a renewal the next. A
+    /// shortest of 10 ms, in the first window and in the one after the first renewal, makes a mean
+    /// of 16 ms a queue of 8. With the 15.9 ms of all other windows it is next to none, but 10 ms
+    /// are remembered until the next renewal.
     #[test]
     fn min_rtt_is_renewed_when_so_many_transactions_have_ended() {
-        for (bits, renewal) in [(0, 3), (u64::MAX, 6)] {
-            let draw = Draw::from_bits(bits);
+        let (half, one) = (Draw::from_bits(0), Draw::from_bits(u64::MAX));
+        assert!((drawn_jitter(half) - 0.5).abs() < 1e-9 && (drawn_jitter(one) - 1.0).abs() < 1e-9);
+        for (first, then, renewals) in [(half, one, [3, 9]), (one, half, [6, 9])] {
             let mut limiter = published();
-            limiter.decide(&spread(20, 20, 16.0, 10.0), draw);
-            for number in 2..=renewal {
-                let decision = limiter.decide(&spread(20, 20, 16.0, 15.9), draw);
-                let limit = if number == renewal { 26 } else { 19 };
-                assert_eq!(decision.limit.get(), limit, "window {number} of {renewal}");
+            for number in 1..=9 {
+                let is_lucky = number == 1 || number == renewals[0] + 1;
+                let shortest_ms = if is_lucky { 10.0 } else { 15.9 };
+                let draw = if number == 1 { first } else { then };
+                let decision = limiter.decide(&spread(20, 20, 16.0, shortest_ms), draw);
+                let limit = if renewals.contains(&number) { 26 } else { 19 };
+                assert_eq!(decision.limit.get(), limit, "window {number} of {renewals:?}");
             }
         }
     }

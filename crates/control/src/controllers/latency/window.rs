@@ -69,6 +69,11 @@ pub(super) fn is_latency(seconds: f64) -> bool {
     LATENCIES_S.contains(&seconds)
 }
 
+/// `value` cut to the range from `min` to `max`; `min` when it is no number.
+pub(super) fn cut(value: f64, min: f64, max: f64) -> f64 {
+    if value > min { value.min(max) } else { min }
+}
+
 /// What one control interval says to a limiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
@@ -180,6 +185,14 @@ mod tests {
             seen.in_database.count = 100;
             let window = WindowRule::NETFLIX.read(&seen, 0.01).expect("a window");
             assert_eq!(window.inflight, inflight);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_never_out_of_range() {
+        let table = [(1.0, 1.0), (0.0, 0.5), (9.0, 2.0), (f64::NAN, 0.5), (f64::INFINITY, 2.0)];
+        for (value, expected) in table {
+            assert!((cut(value, 0.5, 2.0) - expected).abs() < f64::EPSILON, "{value}");
         }
     }
 

@@ -1,26 +1,227 @@
 //! Load control that judges a limit by the state of the lock manager.
+//!
+//! # Mechanism
+//! Under two-phase locking a transaction keeps its locks until it ends, also while it waits for the
+//! locks of another. With more transactions inside, more of them wait, those that wait keep more
+//! locks, and so still more wait: beyond a point throughput falls. Two studies look for that point
+//! in the lock manager instead of in throughput, each by a ratio that hardly depends on the
+//! workload:
+//!
+//! | controller | what it watches | the database can take no more when |
+//! | --- | --- | --- |
+//! | [`HalfAndHalf`] | the state of each transaction | more than half have locks and wait |
+//! | [`ConflictRatio`] | locks held by all, over locks held by those that run | it is above 1.3 |
+//!
+//! The head of each file has the rule, worked through, with its source.
+//!
+//! # Where this leaves the studies
+//! * **Once per interval.** The studies decide whenever a transaction comes, ends, gets a lock or
+//!   waits for one, and admit one transaction more or not. A gate that is told of the locks once
+//!   per interval cannot. Each file has a rule that goes in one step to where the study's own test
+//!   would have stopped it, as far as the state at the end of the interval tells.
+//! * **No cancelling.** Both studies also abort transactions to get out of thrashing at once. A gate
+//!   never aborts a transaction that has started, so the limit is lowered and the number inside
+//!   follows as transactions end.
+//! * **No statistics.** A database that tells nothing of its locks leaves the limit where it is.
+//!
+//! # Limits
+//! They see locks only. A database that thrashes for want of memory, or one in which nobody waits
+//! for a lock but every processor is taken, looks fine to both, and the limit goes up to the
+//! concurrency.
+
+mod conflict_ratio;
+mod half_and_half;
 
 use std::fmt;
+
+pub use conflict_ratio::{ConflictRatio, ConflictRatioSettings};
+pub use half_and_half::{HalfAndHalf, HalfAndHalfSettings};
 
 /// Why a limit was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LocksReason {
-    /// The limit stays.
-    Hold,
+    /// The limit stays: the database tells nothing of its locks.
+    NoStatistics,
+    /// The limit stays: no transaction is inside.
+    NobodyInside,
+    /// Half-and-half raises the limit: most transactions have a good part of their locks and run.
+    Underloaded {
+        /// Share of the transactions that are mature and run.
+        running: f64,
+    },
+    /// Half-and-half lowers the limit: most transactions have a good part of their locks and wait.
+    Overloaded {
+        /// Share of the transactions that are mature and wait for a lock.
+        blocked: f64,
+    },
+    /// Half-and-half leaves the limit where it is: neither holds.
+    Comfortable {
+        /// Share of the transactions that are mature and run.
+        running: f64,
+        /// Share of the transactions that are mature and wait for a lock.
+        blocked: f64,
+    },
+    /// The conflict ratio allows a higher limit.
+    BelowCritical {
+        /// The ratio seen.
+        ratio: f64,
+    },
+    /// The conflict ratio asks for a lower limit.
+    AboveCritical {
+        /// The ratio seen; infinite when every transaction with a lock waits.
+        ratio: f64,
+    },
 }
 
 impl LocksReason {
     pub(crate) fn kind(self) -> &'static str {
         match self {
-            LocksReason::Hold => "hold",
+            LocksReason::NoStatistics => "no_lock_statistics",
+            LocksReason::NobodyInside => "nobody_inside",
+            LocksReason::Underloaded { .. } => "underloaded",
+            LocksReason::Overloaded { .. } => "overloaded",
+            LocksReason::Comfortable { .. } => "comfortable",
+            LocksReason::BelowCritical { .. } => "below_critical",
+            LocksReason::AboveCritical { .. } => "above_critical",
         }
     }
 }
 
 impl fmt::Display for LocksReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LocksReason::Hold => formatter.write_str("hold"),
+        let percent = |share: f64| share * 100.0;
+        match *self {
+            LocksReason::NoStatistics => {
+                formatter.write_str("hold: the database does not tell what locks it holds")
+            }
+            LocksReason::NobodyInside => formatter.write_str("hold: no transaction inside"),
+            LocksReason::Underloaded { running } => {
+                write!(formatter, "half-and-half: {:.0} % mature and running, up", percent(running))
+            }
+            LocksReason::Overloaded { blocked } => {
+                write!(
+                    formatter,
+                    "half-and-half: {:.0} % mature and blocked, down",
+                    percent(blocked)
+                )
+            }
+            LocksReason::Comfortable { running, blocked } => write!(
+                formatter,
+                "half-and-half: {:.0} % mature and running, {:.0} % mature and blocked, hold",
+                percent(running),
+                percent(blocked)
+            ),
+            LocksReason::BelowCritical { ratio } => {
+                write!(formatter, "conflict ratio: {ratio:.2}, up")
+            }
+            LocksReason::AboveCritical { ratio } => {
+                write!(formatter, "conflict ratio: {ratio:.2}, down")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bounds, observed};
+    use crate::{Controller, Draw, LockObservation, Mpl, Reason};
+
+    const DRAW: Draw = Draw::from_bits(0);
+
+    #[test]
+    fn reasons_read_well_in_a_log_line() {
+        let table = [
+            (LocksReason::NoStatistics, "hold: the database does not tell what locks it holds"),
+            (LocksReason::NobodyInside, "hold: no transaction inside"),
+            (
+                LocksReason::Underloaded { running: 0.75 },
+                "half-and-half: 75 % mature and running, up",
+            ),
+            (
+                LocksReason::Overloaded { blocked: 0.6 },
+                "half-and-half: 60 % mature and blocked, down",
+            ),
+            (
+                LocksReason::Comfortable { running: 0.5, blocked: 0.25 },
+                "half-and-half: 50 % mature and running, 25 % mature and blocked, hold",
+            ),
+            (LocksReason::BelowCritical { ratio: 1.125 }, "conflict ratio: 1.12, up"),
+            (LocksReason::AboveCritical { ratio: 1.75 }, "conflict ratio: 1.75, down"),
+            (LocksReason::AboveCritical { ratio: f64::INFINITY }, "conflict ratio: inf, down"),
+        ];
+        for (reason, line) in table {
+            assert_eq!(reason.to_string(), line);
+        }
+    }
+
+    fn both() -> [Box<dyn Controller>; 2] {
+        let (bounds, start) = (bounds(1, 100), Mpl::at_least_one(20));
+        [
+            Box::new(HalfAndHalf::new(bounds, start, HalfAndHalfSettings::PUBLISHED)),
+            Box::new(ConflictRatio::new(bounds, start, ConflictRatioSettings::PUBLISHED)),
+        ]
+    }
+
+    #[test]
+    fn without_statistics_the_limit_stays() {
+        for mut controller in both() {
+            let decision = controller.decide(&observed(20, 1_000, 500), DRAW);
+            assert_eq!(decision.limit.get(), 20, "{}", controller.name());
+            assert_eq!(decision.reason, Reason::Locks(LocksReason::NoStatistics));
+        }
+    }
+
+    /// Nobody waits for a lock, so both would go up, but there are only 22 transactions.
+    #[test]
+    fn the_limit_never_exceeds_the_concurrency() {
+        for mut controller in both() {
+            let mut seen = observed(20, 22, 500);
+            let locks = LockObservation { mature_running: 20, ..LockObservation::default() };
+            seen.locks =
+                Some(LockObservation { locks_held: 80, locks_held_by_running: 80, ..locks });
+            assert_eq!(controller.decide(&seen, DRAW).limit.get(), 22, "{}", controller.name());
+            seen.limit = Mpl::at_least_one(40);
+            let decision = controller.decide(&seen, DRAW);
+            assert_eq!(decision.limit.get(), 22, "{}", controller.name());
+            assert_eq!(decision.reason, Reason::Concurrency { seen: 22 });
+        }
+    }
+
+    /// With n inside, n % of them wait; all hold a hundred locks and are mature.
+    fn contended(limit: Mpl) -> LockObservation {
+        let level = limit.get();
+        let blocked = level * level / 100;
+        LockObservation {
+            mature_running: level - blocked,
+            mature_blocked: blocked,
+            young_running: 0,
+            young_blocked: 0,
+            locks_held: 100 * u64::from(level),
+            locks_held_by_running: u64::from(100 * level - level * level),
+        }
+    }
+
+    /// Half-and-half goes up while more than 52.5 % run, so up to 47, and down while more than
+    /// 52.5 % wait, so from 53: it stays wherever it gets to between. The conflict ratio is
+    /// 1/(1 − n/100): 1.299 at 23 and 1.316 at 24.
+    #[test]
+    fn both_find_the_level_at_which_their_ratio_is_critical() {
+        let bands = [47..=53, 23..=24];
+        for (index, band) in bands.into_iter().enumerate() {
+            for start in [1, 2, 10, 50, 100] {
+                let mut limit = Mpl::at_least_one(start);
+                let controller = &mut both()[index];
+                let mut last = Vec::new();
+                for _ in 0..40 {
+                    let mut seen = observed(limit.get(), 1_000, 500);
+                    seen.locks = Some(contended(limit));
+                    limit = controller.decide(&seen, DRAW).limit;
+                    last.push(limit.get());
+                }
+                let settled = &last[20..];
+                assert!(settled.iter().all(|limit| band.contains(limit)), "{start}: {settled:?}");
+            }
         }
     }
 }

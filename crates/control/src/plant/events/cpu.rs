@@ -74,19 +74,17 @@ impl Cpu {
     /// Takes out the transaction that finishes its work at `point`, uniform from [0, 1).
     pub(super) fn finish(&mut self, point: f64) -> Option<Slot> {
         let mut left = point * self.work();
-        let mut last = None;
-        for (index, group) in self.groups.iter().enumerate() {
-            if group.runnable.is_empty() {
-                continue;
-            }
-            last = Some(index);
-            if left < group.work() {
+        let mut found = None;
+        for group in self.groups.iter_mut().filter(|group| !group.runnable.is_empty()) {
+            let work = group.work();
+            let chosen = place(left / work, group.runnable.len());
+            found = Some((group, chosen));
+            if left < work {
                 break;
             }
-            left -= group.work();
+            left -= work;
         }
-        let group = &mut self.groups[last?];
-        let chosen = place(left / group.work(), group.runnable.len());
+        let (group, chosen) = found?;
         self.runnable -= 1;
         Some(group.runnable.swap_remove(chosen))
     }

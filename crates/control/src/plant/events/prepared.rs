@@ -249,7 +249,7 @@ mod tests {
             (1, 4, "x---"),
             (2, 4, "x-x-"),
             (3, 8, "x--x--x-"),
-            (3, 4, "xxx-"),
+            (3, 4, "x-xx"),
             (4, 4, "xxxx"),
         ];
         for (count, steps, expected) in table {

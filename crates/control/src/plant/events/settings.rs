@@ -166,7 +166,7 @@ pub enum EventsError {
         name: String,
     },
     /// A number is outside its range, or is none.
-    #[error("phase {phase}: `{field}` is {value}: give a number from {low} to {high}")]
+    #[error("phase {phase}: {field} is {value}: give a number from {low} to {high}")]
     OutOfRange {
         /// The phase.
         phase: usize,
@@ -238,10 +238,10 @@ impl EventsPhase {
             ("noise", self.noise, 0.0, 0.5),
         ];
         for (field, value, low, high) in numbers {
-            within(phase, || field.to_owned(), value, low, high)?;
+            within(phase, || format!("`{field}`"), value, low, high)?;
         }
         self.check_classes(phase)?;
-        let name = |field: &str| field.to_owned();
+        let name = |field: &str| format!("`{field}`");
         within(phase, || name("interval_s"), shortest, least, day_s)?;
         within(phase, || name("interval_max_s"), self.longest_interval_s(), shortest, day_s)?;
         self.check_length(phase)
@@ -310,7 +310,7 @@ impl TransactionClass {
             ("working_set_mb", self.working_set_mb, 0.0, 1e6),
         ];
         for (field, value, low, high) in numbers {
-            within(phase, || format!("{field} of class {}", self.name), value, low, high)?;
+            within(phase, || format!("`{field}` of class {}", self.name), value, low, high)?;
         }
         Ok(())
     }

@@ -81,3 +81,32 @@ impl Transactions {
         slots.filter(|(_, transaction)| transaction.is_inside)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_asks_for_the_same_again() {
+        let mut transactions = Transactions::default();
+        let slot = transactions.enter(0, 0.0, 7);
+        let mut draws = || {
+            let transaction = transactions.get_mut(slot);
+            transaction.restart();
+            [(); 5].map(|()| transaction.requests.below(1_000_000))
+        };
+        assert_eq!(draws(), draws());
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut transactions = Transactions::default();
+        let [first, second, third] = [0.0, 1.0, 2.0].map(|at| transactions.enter(9, at, 1));
+        transactions.leave(second);
+        let inside: Vec<Slot> = transactions.iter().map(|(slot, _)| slot).collect();
+        assert_eq!(inside, [first, third]);
+        assert_eq!(transactions.enter(3, 4.0, 1), second);
+        assert_eq!(transactions.get(second).class, 3);
+        assert_eq!(transactions.enter(3, 5.0, 1), Slot(3));
+    }
+}

@@ -212,7 +212,7 @@ impl Proxy {
         samples.sum()
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::DemoError;
+use super::RigError;
 
 /// One control interval of one database, as the proxy wrote it down at its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Interval {
-    /// Seconds since the proxy started.
+    /// When it ended, in seconds since the proxy started.
     pub at_s: f64,
+    /// How long it lasted, in seconds.
+    pub interval_s: f64,
     /// The database server the limit is for.
     pub server: String,
     /// The limit during the interval.
@@ -34,20 +36,30 @@ pub struct Interval {
 }
 
 /// The journal's intervals that ended between two times, both since the proxy's start.
-pub(super) fn between(
+pub(crate) fn between(
     path: &Path,
     from: Duration,
     until: Duration,
-) -> Result<Vec<Interval>, DemoError> {
-    let text = fs::read_to_string(path).map_err(DemoError::file(path))?;
+) -> Result<Vec<Interval>, RigError> {
     let window = from.as_secs_f64()..=until.as_secs_f64();
-    let intervals = parse(&text).map_err(|(line, source)| DemoError::Journal {
-        path: path.to_owned(),
-        line,
-        source,
-    })?;
     let within = |interval: &Interval| window.contains(&interval.at_s);
-    Ok(intervals.into_iter().filter(within).collect())
+    Ok(read(path)?.into_iter().filter(within).collect())
+}
+
+/// All intervals of a journal.
+pub(crate) fn read(path: &Path) -> Result<Vec<Interval>, RigError> {
+    let text = fs::read_to_string(path).map_err(RigError::file(path))?;
+    parse(&text).map_err(|(line, source)| RigError::Journal { path: path.to_owned(), line, source })
+}
+
+/// A line of the journal.
+#[derive(Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+enum Line {
+    /// How the limit is found from here on: only a replay needs that.
+    Run {},
+    /// An interval, and what was decided at its end.
+    Decision(Interval),
 }
 
 /// The intervals of all whole lines; the last line may still be written to.
@@ -55,7 +67,11 @@ fn parse(text: &str) -> Result<Vec<Interval>, (usize, serde_json::Error)> {
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
         .enumerate()
-        .map(|(index, line)| serde_json::from_str(line).map_err(|error| (index + 1, error)))
+        .filter_map(|(index, line)| match serde_json::from_str(line) {
+            Ok(Line::Run {}) => None,
+            Ok(Line::Decision(interval)) => Some(Ok(interval)),
+            Err(error) => Some(Err((index + 1, error))),
+        })
         .collect()
 }
 
@@ -63,8 +79,8 @@ fn parse(text: &str) -> Result<Vec<Interval>, (usize, serde_json::Error)> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"at_s":1.5,"server":"d","limit":4,"next_limit":5,"reason":"up",
-        "tps":10.5,"concurrency":7,"in_queue_mean_s":0.25,"in_database_mean_s":null}"#;
+    const LINE: &str = r#"{"line":"decision","at_s":1.5,"interval_s":1,"server":"d","limit":4,
+        "next_limit":5,"reason":"up","tps":10.5,"concurrency":7,"in_queue_mean_s":0.25,"in_database_mean_s":null}"#;
 
     fn line() -> String {
         LINE.replace('\n', "") + "\n"
@@ -72,7 +88,8 @@ mod tests {
 
     #[test]
     fn whole_lines_count_and_a_wrong_one_is_named() {
-        let intervals = parse(&(line() + &line() + "{\"at_s\":")).unwrap();
+        let run = "{\"line\":\"run\",\"server\":\"d\",\"seed\":1}\n".to_owned();
+        let intervals = parse(&(run + &line() + &line() + "{\"at_s\":")).unwrap();
         assert_eq!(intervals.len(), 2);
         assert_eq!(intervals[1].next_limit, 5);
         assert_eq!(intervals[1].in_queue_mean_s, Some(0.25));

@@ -1,6 +1,6 @@
-//! The proxy under demonstration: one process for all steps.
+//! The proxy before the server: a `tidegate proxy` of its own process.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,39 +10,49 @@ use std::time::{Duration, Instant};
 use tidegate_subject::postgres::{self, Postgres, free_port};
 use tidegate_subject::process::{Process, ProcessError};
 
-use super::DemoError;
+use super::RigError;
 
 const START_BOUND: Duration = Duration::from_secs(10);
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
+/// How a proxy is started.
+pub(crate) struct ProxyOptions<'a> {
+    /// The `tidegate` program.
+    pub(crate) tidegate: &'a Path,
+    /// Where its log goes, after what is there.
+    pub(crate) log: PathBuf,
+    /// Where its journal goes; what was there before is lost.
+    pub(crate) journal: PathBuf,
+    /// More arguments of `tidegate proxy`.
+    pub(crate) arguments: Vec<String>,
+}
+
 /// A running proxy, stopped when dropped.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     process: Process,
     /// The journal counts seconds from here.
     started: Instant,
     log: PathBuf,
-    pub(super) journal: PathBuf,
+    pub(crate) journal: PathBuf,
     /// Where clients connect.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl Proxy {
-    /// Starts `tidegate proxy` before `server`, with journal and log in `out`.
-    pub(super) fn start(tidegate: &Path, server: &Postgres, out: &Path) -> Result<Self, DemoError> {
-        let journal = out.join("journal.jsonl");
-        // What an earlier demonstration left must not be taken for this one's.
-        File::create(&journal).map_err(DemoError::file(&journal))?;
-        let log = out.join("proxy.log");
-        let log_file = File::create(&log).map_err(DemoError::file(&log))?;
-        let listen = free_address().map_err(DemoError::file(out))?;
-        let admin = free_address().map_err(DemoError::file(out))?;
+    /// Starts `tidegate proxy` before `server`.
+    pub(crate) fn start(server: &Postgres, options: ProxyOptions<'_>) -> Result<Self, RigError> {
+        let ProxyOptions { tidegate, log, journal, arguments } = options;
+        super::empty_file(&journal)?;
+        let log_file = OpenOptions::new().create(true).append(true).open(&log);
+        let log_file = log_file.map_err(RigError::file(&log))?;
+        let listen = free_address().map_err(RigError::file(&log))?;
         let mut command = Command::new(tidegate);
         command
             .args(["proxy", "--listen", &listen.to_string()])
             .args(["--upstream", &server.url()])
             .arg("--journal")
             .arg(&journal)
-            .args(["--admin-listen", &admin.to_string()])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log_file);
@@ -61,24 +71,24 @@ impl Proxy {
     }
 
     /// Time since the start, as the journal counts it.
-    pub(super) fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// CPU seconds used so far.
-    pub(super) fn cpu_seconds(&self) -> Result<f64, DemoError> {
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, RigError> {
         self.process.cpu_seconds().map_err(failed(&self.log))
     }
 
-    pub(super) fn stop(self) -> Result<(), DemoError> {
+    pub(crate) fn stop(self) -> Result<(), RigError> {
         let stopped = self.process.stop(STOP_GRACE);
         stopped.map(drop).map_err(failed(&self.log))
     }
 }
 
-fn failed(log: &Path) -> impl FnOnce(ProcessError) -> DemoError {
+fn failed(log: &Path) -> impl FnOnce(ProcessError) -> RigError {
     let log = log.to_owned();
-    move |source| DemoError::Proxy { source, log }
+    move |source| RigError::Proxy { source, log }
 }
 
 fn free_address() -> io::Result<SocketAddr> {

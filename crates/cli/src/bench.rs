@@ -1,0 +1,155 @@
+//! `tidegate bench control`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use tidegate_control::{Algorithm, Mpl};
+use tidegate_lab::bench::{self, BenchOptions, Scenario};
+use tidegate_lab::rig::Console;
+use tidegate_workload::thrash::Rows;
+
+use crate::{Failure, interrupt, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  Everything, in about three quarters of an hour:
+    tidegate bench control
+
+  Whether it works here, in a minute:
+    tidegate bench control --quick
+
+  Two controllers on one workload, with a minute each to settle:
+    tidegate bench control --workloads tpcb-1 --controllers gaussian-process,vegas --run-s 60
+
+  The switch both ways, from every client inside:
+    tidegate bench control --workloads switch,switch-back --start 256";
+
+/// Measure on a private PostgreSQL server
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Control(ControlArguments),
+}
+
+/// Compare every controller with the best fixed limit, on several workloads
+///
+/// Starts a server, and for each workload runs a crowd of clients through the proxy: at every fixed
+/// limit of a list, then under every controller, with the best fixed limits measured again in
+/// between. Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and the
+/// controllers' journals. Wants an idle machine; needs PostgreSQL's programs.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = EXAMPLES,
+    after_help = "More, and examples: tidegate bench control --help"
+)]
+struct ControlArguments {
+    /// Where the results are written
+    #[arg(long, value_name = "DIR", default_value = "out/bench-control")]
+    out: PathBuf,
+
+    /// Short times, few limits, two controllers on two workloads; other flags go before it
+    #[arg(long)]
+    quick: bool,
+
+    /// What clients do: tpcb-1, tpcb-50, thrash-read, thrash-update, switch (from tpcb-1 to
+    /// thrash-read in the middle of a run), switch-back [default: all but switch-back]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    workloads: Option<Vec<Scenario>>,
+
+    /// Who chooses the limit [default: every controller that decides]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    controllers: Option<Vec<Algorithm>>,
+
+    /// Fixed limits, those above the number of clients left out
+    /// [default: 1,2,3,4,6,8,12,16,24,32,64,128,256]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = limit)]
+    limits: Option<Vec<Mpl>>,
+
+    /// Clients at once, at most 1000 [default: 256]
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+
+    /// The limit that controllers start with
+    #[arg(long, value_name = "N", value_parser = limit, default_value = "64")]
+    start: Mpl,
+
+    /// Rows of each thrash table; the study has 30000 and 1000000
+    #[arg(long, value_name = "N", value_parser = rows, default_value = "30000")]
+    rows: Rows,
+
+    /// Seconds that are counted at each fixed limit [default: 4]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    sweep_s: Option<Duration>,
+
+    /// Seconds of each controller, in a switch before it and after it [default: 20]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    run_s: Option<Duration>,
+
+    /// Seed of the clients' random values, the controllers' steps and the order of the runs
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+}
+
+fn limit(text: &str) -> Result<Mpl, String> {
+    let limit = text.parse().ok().filter(|&limit: &u32| limit > 0);
+    limit.map(Mpl::at_least_one).ok_or_else(|| "expected a positive number".to_owned())
+}
+
+fn rows(text: &str) -> Result<Rows, String> {
+    let rows = text.parse().ok().and_then(Rows::new);
+    rows.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.filter(|duration| !duration.is_zero());
+    seconds.ok_or_else(|| "expected a number of seconds above zero".to_owned())
+}
+
+impl ControlArguments {
+    fn into_options(self, tidegate: PathBuf, command: String) -> BenchOptions {
+        let mut options = BenchOptions::new(tidegate, self.out, command);
+        if self.quick {
+            options = options.quick();
+        }
+        options.sweep.measured = self.sweep_s.unwrap_or(options.sweep.measured);
+        BenchOptions {
+            scenarios: self.workloads.unwrap_or(options.scenarios),
+            controllers: self.controllers.unwrap_or(options.controllers),
+            limits: self.limits.unwrap_or(options.limits),
+            clients: self.clients.unwrap_or(options.clients),
+            run: self.run_s.unwrap_or(options.run),
+            start: self.start,
+            rows: self.rows,
+            seed: self.seed,
+            ..options
+        }
+    }
+}
+
+/// Runs the benchmark and prints its tables.
+pub(crate) fn run(arguments: BenchArguments) -> Result<(), Failure> {
+    let What::Control(arguments) = arguments.what;
+    let tidegate = std::env::current_exe().map_err(Failure::failed)?;
+    let command: Vec<String> = std::env::args().collect();
+    let options = arguments.into_options(tidegate, command.join(" "));
+    let cancel = interrupt::flag().map_err(Failure::failed)?;
+    let console = Console::new();
+    let report = bench::run(&options, &cancel, &mut |update| console.show(update));
+    drop(console);
+    let report = report.map_err(|error| match error {
+        error if error.is_usage() => Failure::usage(error),
+        error => Failure::failed(error),
+    })?;
+    let out = options.out.display();
+    print(&format!(
+        "{}\nSee {out}/bench-control.md and {out}/bench-control.svg.\n",
+        report.tables()
+    ))
+}

@@ -1,0 +1,99 @@
+//! `tidegate replay`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use tidegate_control::Algorithm;
+use tidegate_proxy::journal::{self, Difference, Recorded, Run};
+
+use crate::{Failure, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  Record, and see that the record explains every decision:
+    tidegate proxy --upstream postgres://127.0.0.1:5432 --journal journal.jsonl
+    tidegate replay journal.jsonl
+
+  What another controller makes of the same observations:
+    tidegate replay journal.jsonl --control vegas";
+
+/// Make the decisions of a recorded run again
+///
+/// Builds each controller as the journal says, gives it the recorded observations and draws, and
+/// compares limits and reasons with the recorded ones. Fails at the first that is another.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate replay --help")]
+pub(crate) struct ReplayArguments {
+    /// What `tidegate proxy --journal` wrote
+    journal: PathBuf,
+
+    /// Show what another algorithm decides from the same observations, instead of comparing; its
+    /// names are those of `tidegate proxy --control`
+    #[arg(long, value_name = "ALGORITHM")]
+    control: Option<Algorithm>,
+}
+
+/// Replays and prints what came of it.
+pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
+    let Recorded { runs, cut_off } = journal::read(&arguments.journal).map_err(Failure::failed)?;
+    for line in cut_off {
+        print(&format!("line {line} is cut off: ignored\n"))?;
+    }
+    match arguments.control {
+        Some(algorithm) => show(&runs, algorithm),
+        None => compare(&runs),
+    }
+}
+
+fn compare(runs: &[Run]) -> Result<(), Failure> {
+    let mut equal = true;
+    for run in runs {
+        let difference = run.first_difference();
+        equal &= difference.is_none();
+        print(&comparison(run, difference.as_ref()))?;
+    }
+    if equal { Ok(()) } else { Err(Failure::Failed("a decision is not the recorded one".into())) }
+}
+
+/// Server, algorithm and place in the file.
+fn title(run: &Run) -> String {
+    format!("{}, {}, from line {}", run.server, run.control.algorithm, run.line)
+}
+
+fn comparison(run: &Run, difference: Option<&Difference<'_>>) -> String {
+    let title = title(run);
+    let Some(Difference { recorded, replayed }) = difference else {
+        return format!("{title}: {} decisions, all equal\n", run.decisions.len());
+    };
+    format!(
+        "{title}: line {} differs\n  recorded: limit {}, {}\n  replayed: limit {}, {}\n\
+         \x20 recorded by version {}, replayed by version {}\n",
+        recorded.line,
+        recorded.next_limit,
+        recorded.reason,
+        replayed.limit,
+        replayed.reason,
+        run.version,
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn show(runs: &[Run], algorithm: Algorithm) -> Result<(), Failure> {
+    print(&format!(
+        "What {algorithm} makes of the recorded observations. They followed the recorded limits:\n\
+         under its own limits the database would have answered differently.\n"
+    ))?;
+    runs.iter().try_for_each(|run| print(&decisions(run, algorithm)))
+}
+
+fn decisions(run: &Run, algorithm: Algorithm) -> String {
+    let mut text = format!("\n{}\n", title(run));
+    let _ = writeln!(text, "{:>10}  {:>8}  {:>8}  reason", "at, s", "recorded", "replayed");
+    for (recorded, replayed) in run.decisions_of(algorithm) {
+        let (at_s, limit) = (recorded.at_s, recorded.next_limit.get());
+        let (replayed, reason) = (replayed.limit.get(), replayed.reason);
+        let _ = writeln!(text, "{at_s:>10.2}  {limit:>8}  {replayed:>8}  {reason}");
+    }
+    text
+}

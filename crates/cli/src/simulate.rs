@@ -1,0 +1,92 @@
+//! `tidegate simulate`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+
+use clap::Args;
+use tidegate_lab::rig::Console;
+use tidegate_lab::simulate::{self, Controllers, SimulateError, SimulateOptions};
+
+use crate::{Failure, interrupt, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate simulate
+  tidegate simulate --controllers gaussian-process,vegas,fixed:8 --seeds 100
+  tidegate simulate --plants experiments/plants/ds2.toml --controllers hill-climbing --trace";
+
+/// Try controllers on simulated databases, in virtual time
+///
+/// Every controller runs on every plant from every seed, and is compared with the best fixed limit of
+/// each phase of the plant. Prints a table: of the controllers, or of the plants when there is one
+/// controller. Writes simulate.json, simulate.md and simulate.svg. The results are the same on every
+/// machine.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate simulate --help")]
+pub(crate) struct SimulateArguments {
+    /// Plants: .toml files, or directories of them
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = "experiments/plants")]
+    plants: Vec<PathBuf>,
+
+    /// Controllers: names, fixed:N, or all
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
+    controllers: Controllers,
+
+    /// How many runs of each controller on each plant
+    #[arg(long, value_name = "N", default_value = "20")]
+    seeds: NonZero<u32>,
+
+    /// Seed of the first run; the others follow it
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+
+    /// The limit every run starts with; without it each seed draws its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    start: Option<u32>,
+
+    /// Where the results are written
+    #[arg(long, value_name = "DIR", default_value = "out/simulate")]
+    out: PathBuf,
+
+    /// Write the intervals of every run to traces/PLANT/CONTROLLER-SEED.jsonl as well
+    #[arg(long)]
+    trace: bool,
+
+    /// Threads that work; they do not change the results [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+}
+
+/// Runs the simulation and prints its table.
+pub(crate) fn run(arguments: SimulateArguments) -> Result<(), Failure> {
+    let scenarios = simulate::read(&arguments.plants).map_err(failure)?;
+    let processors = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let options = SimulateOptions {
+        scenarios,
+        controllers: arguments.controllers,
+        seeds: arguments.seeds,
+        seed: arguments.seed,
+        start: arguments.start,
+        out: arguments.out.clone(),
+        trace: arguments.trace,
+        threads: arguments.threads.unwrap_or_else(processors),
+        command: command(),
+    };
+    let cancel = interrupt::flag().map_err(Failure::failed)?;
+    let console = Console::new();
+    let report = simulate::run(&options, &cancel, &mut |update| console.show(update));
+    drop(console);
+    let (report, out) = (report.map_err(failure)?, arguments.out.display());
+    print(&format!("{}\nSee {out}/simulate.md, simulate.svg and simulate.json.\n", report.table()))
+}
+
+fn failure(error: SimulateError) -> Failure {
+    if error.is_usage() { Failure::usage(error) } else { Failure::failed(error) }
+}
+
+/// The command line, with the program's name for the place where it lies on this machine.
+fn command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("tidegate".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}

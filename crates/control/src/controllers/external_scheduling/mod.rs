@@ -1,0 +1,822 @@
+//! The feedback controller of the external-scheduling study (Section 4.3): the lowest limit that
+//! costs no more than allowed.
+//!
+//! # Mechanism
+//! The lower the limit, the more transactions wait outside, where they can be put in order. So the
+//! study looks for the *lowest* limit that keeps throughput within an allowed loss of what it would
+//! be without a limit, and mean response time within an allowed increase. A queueing model
+//! ([`crate::models::throughput`]) gives the limit to start from. Then two phases alternate: observe
+//! throughput and response time over a window, then react with one small constant step, down while
+//! the goal is met and up while it is missed.
+//!
+//! ```text
+//! start    lowest MPL of the model: 19(M − 1) for M stations and a loss of 5 %
+//! observe  intervals at one limit until their confidence intervals are narrow
+//! react    goal met      n − Δ, or hold if that was too low before
+//!          too low       n + Δ, or hold if that was too high before
+//!          too high      n − Δ: throughput was better at a lower limit
+//! hold     until throughput or response time leaves its confidence band, then anew from here
+//! ```
+//!
+//! # Example
+//! Three stations and 1,000 clients; the database is the balanced one of the model with 1,000 tps at
+//! most, Δ = 2, no noise. Start: 19·2 = 38. There 950 tps are seen; the model promises
+//! 1,000·1,000/1,002 = 998 tps without a limit, of which 95 % are 948: met. Down to 36: 947, missed.
+//! The window is doubled, 947 again, so up to 38: met again, doubled, and 36 was too low: hold.
+//!
+//! # Where this leaves the study
+//! * **Reference.** The study compares with throughput without a limit and does not say how that is
+//!   known. Opening the gate would tell, at the price of the collapse that the gate is there to
+//!   prevent. Here the model's curve is fitted to the windows of the search and read at the
+//!   concurrency, and is never below the best throughput seen. Fewer stations in use than the model
+//!   has show as a flatter curve and the limit goes on down; more show as a steeper one and it goes
+//!   up. The method and an example head the file `reference.rs`.
+//! * **Two goals, one at a time.** While somebody always waits, throughput is what the limit lets
+//!   through, and it alone is judged. In a closed system response time is clients over throughput,
+//!   so it says the same; in an open one it then tells the age of the queue. Otherwise throughput is
+//!   the rate of arrivals, whatever the limit is, and response time alone is judged. Its reference is
+//!   learnt where the queue is as good as empty; until it has been, the limit goes up.
+//! * **Too high.** The study's throughput never falls with the MPL. Here it may: a limit that is
+//!   worse than a lower one goes down, and steps up end below it.
+//! * **Stop.** The study's loop has no end. Here it holds once the limit a step below was too low.
+//!   So a search ends after at most as many windows as there are steps between the bounds, twice.
+//! * **Turning.** A verdict that turns the search must hold over a window twice as long, and one that
+//!   ends a descent must be beyond the window's confidence interval. Or in a long descent one unlucky
+//!   window would end it. A descent that went a little too far comes back by the mean alone.
+//! * **Windows** are at least five intervals, and until 100 transactions are in them and their 95 %
+//!   confidence intervals are within 5 % (`half_width`), at most `max_intervals`. Intervals while
+//!   more run than a lowered limit allows do not count.
+//! * **Light load.** An interval with less than half of the usual concurrency does not count, nor
+//!   one with fewer transactions than the limit: the limit given out is then that number, and the
+//!   search goes on from where it was when they are back. If they stay away for the longest window,
+//!   the search begins anew below them.
+//!
+//! # Limits
+//! * A constant step is slow from a far start: from 1,000 to 10 with Δ = 2 takes 495 windows of at
+//!   least five intervals. That is the study's design: the model is to start it near the goal. It
+//!   does that if processors and disks are what limits the database, not locks.
+//! * It finds the first lowest limit from where it stands, and nothing beyond a valley.
+//! * A loss of 5 % is hardly more than the error of a window. It stops some steps early or late.
+//! * While it holds it does not try again whether a still lower limit would do.
+
+mod reference;
+mod window;
+
+use std::fmt;
+
+use crate::controller::{Concurrency, Controller, Step};
+use crate::models::throughput::Network;
+use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Resources};
+
+use reference::Reference;
+use window::{Estimate, Seen, Window};
+
+/// The parameters of [`ExternalScheduling`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExternalSchedulingSettings {
+    /// Stations of the queueing model, M: processors and disks in use.
+    pub stations: u32,
+    /// Share of throughput that may be lost against no limit.
+    pub allowed_loss: f64,
+    /// Increase of mean response time that is allowed against no limit, a fraction.
+    pub allowed_increase: f64,
+    /// Step size, Δ.
+    pub step: Step,
+    /// Half the width of the 95 % confidence intervals that a window must reach, as a share of the
+    /// mean.
+    pub half_width: f64,
+    /// Transactions that a window needs.
+    pub min_completions: u64,
+    /// Intervals after which a window is complete, whatever is in it.
+    pub max_intervals: u32,
+}
+
+impl ExternalSchedulingSettings {
+    /// The study's numbers, 5 % of either and windows of 100 transactions, for one processor and one
+    /// disk; the step is ours.
+    pub const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings {
+        stations: 2,
+        allowed_loss: 0.05,
+        allowed_increase: 0.05,
+        step: Step::Absolute(2),
+        half_width: 0.05,
+        min_completions: 100,
+        max_intervals: 10,
+    };
+
+    /// [`ExternalSchedulingSettings::DEFAULT`] for the processors and disks of `resources`.
+    #[must_use]
+    pub fn for_resources(resources: Resources) -> ExternalSchedulingSettings {
+        let stations = resources.stations();
+        ExternalSchedulingSettings { stations, ..ExternalSchedulingSettings::DEFAULT }
+    }
+
+    /// The study's start: the lowest MPL at which the model of `stations` equal stations keeps
+    /// throughput within the allowed loss. It is 1 where the model has no answer, because the loss
+    /// is not between 0 and 1 or asks for more than a million transactions: the search climbs from
+    /// there.
+    #[must_use]
+    pub fn model_start(&self) -> Mpl {
+        let network = Network::balanced(self.stations);
+        network.and_then(|network| network.lowest_mpl(self.allowed_loss)).unwrap_or(Mpl::ONE)
+    }
+
+    /// m of the model's curve N/(N + m).
+    fn neighbours(&self) -> f64 {
+        f64::from(self.stations.saturating_sub(1))
+    }
+}
+
+/// The feedback controller (Section 4.3).
+#[derive(Clone, Debug)]
+pub struct ExternalScheduling {
+    bounds: Bounds,
+    start: Mpl,
+    settings: ExternalSchedulingSettings,
+    /// The limit under observation; what is given out is lower while fewer transactions are there.
+    wanted: Mpl,
+    window: Window,
+    phase: Phase,
+    /// The usual concurrency, an average that fades.
+    usual: Option<f64>,
+    /// Intervals in a row with fewer transactions than the limit.
+    short: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Search(Search),
+    Hold(Seen),
+}
+
+/// A search for the lowest limit that meets the goals.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Search {
+    reference: Reference,
+    /// The highest limit that was too low.
+    too_low: Option<Mpl>,
+    /// The lowest limit that was too high.
+    too_high: Option<Mpl>,
+    /// Whether the last step went up.
+    went_up: Option<bool>,
+}
+
+/// What a window says about its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    GoalMet,
+    TooLow,
+    TooHigh,
+}
+
+/// How a window compares with what it was judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeedbackGrade {
+    /// Throughput as a share of the reference, what it would be without a limit.
+    Throughput {
+        /// The share.
+        share: f64,
+    },
+    /// Throughput as a share of the best seen, at a lower limit.
+    Best {
+        /// The share.
+        share: f64,
+        /// The limit of the best.
+        limit: Mpl,
+    },
+    /// Mean response time against the reference, what it would be without a limit.
+    ResponseTime {
+        /// The increase, a fraction.
+        increase: f64,
+    },
+    /// Response time, while no window has shown what it is without a queue.
+    Queue {
+        /// Transactions waiting, in the mean.
+        waiting: f64,
+    },
+}
+
+/// Why a limit was chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeedbackReason {
+    /// The window is not complete.
+    Observe {
+        /// Intervals in it.
+        intervals: u32,
+    },
+    /// The interval was not spent at the limit under observation.
+    Settle,
+    /// The interval does not count: fewer transactions than usual.
+    LightLoad {
+        /// The concurrency of the interval.
+        seen: f64,
+        /// The usual concurrency.
+        usual: f64,
+    },
+    /// The verdict would turn the search: the window goes on.
+    Confirm(FeedbackGrade),
+    /// The goal is met: a step down.
+    Down(FeedbackGrade),
+    /// The goal is missed: a step up.
+    Up(FeedbackGrade),
+    /// A lower limit was better: a step down.
+    Back(FeedbackGrade),
+    /// The search has ended here.
+    Found(FeedbackGrade),
+    /// The limit that was found stays.
+    Hold {
+        /// Change of throughput since it was found.
+        throughput: f64,
+    },
+    /// Throughput or response time has left its band: the search begins anew.
+    Anew {
+        /// Change of throughput since the limit was found.
+        throughput: f64,
+        /// Change of mean response time.
+        response_time: f64,
+    },
+}
+
+/// An interval with less than this share of the usual concurrency is a light one.
+const LIGHT_SHARE: f64 = 0.5;
+
+/// What one interval adds to the usual concurrency: a change that lasts is usual after some twenty.
+const NEWS: f64 = 0.1;
+
+/// More transactions inside than this multiple of the limit: a lowered limit is not in force yet.
+const SETTLED: f64 = 1.1;
+
+impl ExternalScheduling {
+    /// Searches within `bounds` from the limit nearest to `start`.
+    #[must_use]
+    pub fn new(
+        bounds: Bounds,
+        start: Mpl,
+        settings: ExternalSchedulingSettings,
+    ) -> ExternalScheduling {
+        let start = bounds.clamp(start);
+        ExternalScheduling {
+            bounds,
+            start,
+            settings,
+            wanted: start,
+            window: Window::default(),
+            phase: Phase::Search(Search::default()),
+            usual: None,
+            short: 0,
+        }
+    }
+
+    /// Searches within `bounds` from [`ExternalSchedulingSettings::model_start`], as the study does.
+    #[must_use]
+    pub fn from_model(bounds: Bounds, settings: ExternalSchedulingSettings) -> ExternalScheduling {
+        ExternalScheduling::new(bounds, settings.model_start(), settings)
+    }
+
+    /// An interval with only `seen` transactions, fewer than the limit under observation.
+    fn fall_short(&mut self, limit: Mpl, seen: u32) -> Decision {
+        self.short = self.short.saturating_add(1);
+        if self.short >= self.settings.max_intervals {
+            self.go_to(limit);
+            self.phase = Phase::Search(Search::default());
+        }
+        Decision { limit, reason: Reason::Concurrency { seen } }
+    }
+
+    /// Why an interval does not count.
+    fn objection(&mut self, observation: &Observation) -> Option<Reason> {
+        let concurrency = observation.concurrency_mean;
+        let is_measured = concurrency > 0.0 && observation.response_time_s().is_finite();
+        if !(is_measured && observation.throughput_tps() > 0.0) {
+            return Some(Reason::NothingCompleted);
+        }
+        let usual = self.usual.unwrap_or(concurrency);
+        self.usual = Some(usual + NEWS * (concurrency - usual));
+        if concurrency < LIGHT_SHARE * usual {
+            let light = FeedbackReason::LightLoad { seen: concurrency, usual };
+            return Some(Reason::Feedback(light));
+        }
+        let is_above = observation.running_mean > SETTLED * f64::from(self.wanted.get());
+        let is_settled = observation.limit == self.wanted && !is_above;
+        (!is_settled).then_some(Reason::Feedback(FeedbackReason::Settle))
+    }
+
+    /// Takes in an interval, and reacts if that completes a window.
+    fn observe(&mut self, observation: &Observation, allowed: Bounds) -> FeedbackReason {
+        self.window.add(observation);
+        if !self.window.is_complete(&self.settings) {
+            return FeedbackReason::Observe { intervals: self.window.intervals() };
+        }
+        let seen = self.window.seen(self.wanted);
+        match self.phase {
+            Phase::Search(search) => self.search(search, &seen, allowed),
+            Phase::Hold(found) => self.hold(&found, &seen),
+        }
+    }
+
+    /// One reaction of the search, if the window is long enough for it.
+    fn search(&mut self, mut search: Search, seen: &Seen, allowed: Bounds) -> FeedbackReason {
+        let settings = &self.settings;
+        search.reference.learn(seen, settings.neighbours(), settings.allowed_increase);
+        let (verdict, grade) = search.judge(seen, settings);
+        let goes_up = verdict == Verdict::TooLow;
+        if search.went_up.is_some_and(|went_up| went_up != goes_up) && self.window.extend() {
+            return FeedbackReason::Confirm(grade);
+        }
+        let next = search.react(verdict, seen.limit, settings.step, allowed);
+        self.go_to(next.unwrap_or(seen.limit));
+        if next.is_none() {
+            self.phase = Phase::Hold(*seen);
+            return FeedbackReason::Found(grade);
+        }
+        self.phase = Phase::Search(search);
+        match verdict {
+            Verdict::GoalMet => FeedbackReason::Down(grade),
+            Verdict::TooLow => FeedbackReason::Up(grade),
+            Verdict::TooHigh => FeedbackReason::Back(grade),
+        }
+    }
+
+    /// Whether a window still looks like the one at which the search ended.
+    fn hold(&mut self, found: &Seen, seen: &Seen) -> FeedbackReason {
+        self.window = Window::default();
+        let floor = self.settings.half_width;
+        let is_loaded = found.is_saturated && seen.is_saturated;
+        let change = |from: Estimate, to: Estimate| to.mean / from.mean - 1.0;
+        let throughput = change(found.tps, seen.tps);
+        let is_same = seen.tps.meets(found.tps, floor)
+            && (is_loaded || seen.response_s.meets(found.response_s, floor));
+        if is_same {
+            return FeedbackReason::Hold { throughput };
+        }
+        self.phase = Phase::Search(Search::default());
+        let response_time = change(found.response_s, seen.response_s);
+        FeedbackReason::Anew { throughput, response_time }
+    }
+
+    fn go_to(&mut self, limit: Mpl) {
+        self.wanted = limit;
+        self.window = Window::default();
+        self.short = 0;
+    }
+}
+
+impl Search {
+    /// Compares a window that the reference has learnt from with the reference.
+    fn judge(
+        &self,
+        seen: &Seen,
+        settings: &ExternalSchedulingSettings,
+    ) -> (Verdict, FeedbackGrade) {
+        if seen.is_saturated {
+            self.judge_throughput(seen, 1.0 - settings.allowed_loss)
+        } else {
+            self.judge_response_time(seen, settings.allowed_increase)
+        }
+    }
+
+    fn judge_throughput(&self, seen: &Seen, enough: f64) -> (Verdict, FeedbackGrade) {
+        if let Some(best) = self.reference.best().filter(|best| best.limit < seen.limit) {
+            let share = seen.tps.mean / best.tps;
+            if share < enough {
+                return (Verdict::TooHigh, FeedbackGrade::Best { share, limit: best.limit });
+            }
+        }
+        let reference_tps = self.reference.tps(seen.concurrency);
+        let is_met = seen.tps.mean + self.doubt(seen.tps) >= enough * reference_tps;
+        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        (verdict, FeedbackGrade::Throughput { share: seen.tps.mean / reference_tps })
+    }
+
+    fn judge_response_time(&self, seen: &Seen, allowed_increase: f64) -> (Verdict, FeedbackGrade) {
+        let Some(reference_s) = self.reference.response_s() else {
+            let waiting = seen.concurrency - seen.running;
+            return (Verdict::TooLow, FeedbackGrade::Queue { waiting });
+        };
+        let seen_s = seen.response_s;
+        let is_met = seen_s.mean - self.doubt(seen_s) <= (1.0 + allowed_increase) * reference_s;
+        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        (verdict, FeedbackGrade::ResponseTime { increase: seen_s.mean / reference_s - 1.0 })
+    }
+
+    /// What must speak against a limit, beside the mean, to end a descent.
+    fn doubt(&self, estimate: Estimate) -> f64 {
+        if self.went_up == Some(false) { estimate.half_width } else { 0.0 }
+    }
+
+    /// The limit after `limit`; none when the search ends there. No step passes over the best.
+    fn react(&mut self, verdict: Verdict, limit: Mpl, step: Step, allowed: Bounds) -> Option<Mpl> {
+        let (level, step) = (limit.get(), step.from(limit));
+        let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
+        let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
+        let best = self.reference.best().map_or(limit, |best| best.limit);
+        self.went_up = Some(verdict == Verdict::TooLow);
+        let next = match verdict {
+            Verdict::GoalMet => {
+                Some(down).filter(|&down| self.too_low.is_none_or(|low| down > low))
+            }
+            Verdict::TooLow => {
+                self.too_low = self.too_low.max(Some(limit));
+                let up = if best > limit { up.min(best) } else { up };
+                Some(up).filter(|&up| self.too_high.is_none_or(|high| up < high))
+            }
+            Verdict::TooHigh => {
+                self.too_high = Some(self.too_high.map_or(limit, |high| high.min(limit)));
+                Some(down.max(best))
+            }
+        };
+        next.filter(|&next| next != limit)
+    }
+}
+
+impl Controller for ExternalScheduling {
+    fn name(&self) -> &'static str {
+        "external-scheduling"
+    }
+
+    fn start(&self) -> Mpl {
+        self.start
+    }
+
+    fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
+        let seen = Concurrency::Peak.of(observation);
+        let allowed = self.bounds.capped_at(seen);
+        let limit = allowed.clamp(self.wanted);
+        if limit < self.wanted {
+            return self.fall_short(limit, seen);
+        }
+        self.short = 0;
+        let objection = self.objection(observation);
+        let reason =
+            objection.unwrap_or_else(|| Reason::Feedback(self.observe(observation, allowed)));
+        Decision { limit: self.wanted, reason }
+    }
+}
+
+impl FeedbackReason {
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            FeedbackReason::Observe { .. } => "observe",
+            FeedbackReason::Settle => "settle",
+            FeedbackReason::LightLoad { .. } => "light_load",
+            FeedbackReason::Confirm(_) => "confirm",
+            FeedbackReason::Down(_) => "goal_met",
+            FeedbackReason::Up(_) => "too_low",
+            FeedbackReason::Back(_) => "too_high",
+            FeedbackReason::Found(_) => "found",
+            FeedbackReason::Hold { .. } => "hold",
+            FeedbackReason::Anew { .. } => "anew",
+        }
+    }
+}
+
+impl fmt::Display for FeedbackReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FeedbackReason::Observe { intervals: 1 } => {
+                formatter.write_str("observe: 1 interval so far")
+            }
+            FeedbackReason::Observe { intervals } => {
+                write!(formatter, "observe: {intervals} intervals so far")
+            }
+            FeedbackReason::Settle => {
+                formatter.write_str("settle: the limit was not in force for the whole interval")
+            }
+            FeedbackReason::LightLoad { seen, usual } => {
+                write!(formatter, "light load: concurrency {seen:.1}, usually {usual:.1}")
+            }
+            FeedbackReason::Confirm(grade) => write!(formatter, "confirm: {grade}, once more"),
+            FeedbackReason::Down(grade) => write!(formatter, "down: {grade}"),
+            FeedbackReason::Up(grade) => write!(formatter, "up: {grade}"),
+            FeedbackReason::Back(grade) => write!(formatter, "back: {grade}"),
+            FeedbackReason::Found(grade) => write!(formatter, "found: {grade}"),
+            FeedbackReason::Hold { throughput } => {
+                write!(formatter, "hold: throughput {:+.0} %", throughput * 100.0)
+            }
+            FeedbackReason::Anew { throughput, response_time } => {
+                let (throughput, response_time) = (throughput * 100.0, response_time * 100.0);
+                write!(
+                    formatter,
+                    "anew: throughput {throughput:+.0} %, response time {response_time:+.0} %"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for FeedbackGrade {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FeedbackGrade::Throughput { share } => {
+                write!(formatter, "{:.0} % of the throughput without a limit", share * 100.0)
+            }
+            FeedbackGrade::Best { share, limit } => {
+                write!(formatter, "{:.0} % of the throughput at {limit}", share * 100.0)
+            }
+            FeedbackGrade::ResponseTime { increase } => {
+                write!(formatter, "response time {:+.0} % against no limit", increase * 100.0)
+            }
+            FeedbackGrade::Queue { waiting } => write!(formatter, "{waiting:.1} still wait"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::SplitMix64;
+    use crate::models::hyperexponential::Hyperexponential;
+    use crate::models::response_time::LimitedSharing;
+    use crate::testing::{bounds, observed};
+
+    const DRAW: Draw = Draw::from_bits(0);
+    const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings::DEFAULT;
+
+    fn three_stations(start: u32) -> ExternalScheduling {
+        let settings = ExternalSchedulingSettings { stations: 3, ..DEFAULT };
+        ExternalScheduling::new(bounds(1, 1_000), Mpl::at_least_one(start), settings)
+    }
+
+    /// The balanced network of three stations, 10,000 tps at most.
+    fn balanced(limit: u32) -> f64 {
+        10_000.0 * f64::from(limit) / (f64::from(limit) + 2.0)
+    }
+
+    /// A second of 1,000 clients at `limit`.
+    fn second(tps: f64, limit: Mpl) -> Observation {
+        let completions = crate::controller::whole(tps.round());
+        observed(limit.get(), 1_000, u64::from(completions))
+    }
+
+    /// Lets `controller` work until its search ends: the limits it went through, the last of them
+    /// the one found, and the intervals that took.
+    fn search(
+        controller: &mut ExternalScheduling,
+        mut plant: impl FnMut(Mpl) -> Observation,
+    ) -> (Vec<u32>, usize) {
+        let mut limit = controller.start();
+        let mut path = vec![limit.get()];
+        for interval in 1..=10_000 {
+            let decision = controller.decide(&plant(limit), DRAW);
+            if decision.limit != limit {
+                path.push(decision.limit.get());
+            }
+            limit = decision.limit;
+            if matches!(decision.reason, Reason::Feedback(FeedbackReason::Found(_))) {
+                return (path, interval);
+            }
+        }
+        panic!("no end: {path:?}");
+    }
+
+    /// 19(M − 1) for 5 %: four processors and two disks are six stations.
+    #[test]
+    fn the_model_gives_the_start() {
+        let resources = Resources { cpus: 4, disks: 2 };
+        let settings = ExternalSchedulingSettings::for_resources(resources);
+        assert_eq!(settings.model_start().get(), 95);
+        let start = |bounds| ExternalScheduling::from_model(bounds, settings).start().get();
+        assert_eq!((start(bounds(1, 1_000)), start(bounds(1, 50))), (95, 50));
+        let table = [(0.2, 20), (0.0, 1), (1.0, 1), (f64::NAN, 1), (1e-9, 1)];
+        for (allowed_loss, start) in table {
+            let settings = ExternalSchedulingSettings { allowed_loss, ..settings };
+            assert_eq!(settings.model_start().get(), start, "{allowed_loss}");
+        }
+    }
+
+    /// The example of the module's head. Windows of five intervals, the two that turn the search of
+    /// ten: 5 + 10 + 10.
+    #[test]
+    fn where_the_model_holds_the_search_ends_a_step_from_its_value() {
+        let mut controller = three_stations(38);
+        let (path, intervals) =
+            search(&mut controller, |limit| second(balanced(limit.get()), limit));
+        assert_eq!((path, intervals), (vec![38, 36, 38], 25));
+    }
+
+    #[test]
+    fn every_step_says_why() {
+        let mut controller = three_stations(38);
+        let mut limit = controller.start();
+        let mut lines: Vec<String> = Vec::new();
+        for _ in 0..30 {
+            let decision = controller.decide(&second(balanced(limit.get()), limit), DRAW);
+            limit = decision.limit;
+            lines.push(decision.reason.to_string());
+        }
+        lines.retain(|line| !line.starts_with("observe: "));
+        let expected = [
+            "down: 95 % of the throughput without a limit",
+            "confirm: 95 % of the throughput without a limit, once more",
+            "up: 95 % of the throughput without a limit",
+            "confirm: 95 % of the throughput without a limit, once more",
+            "found: 95 % of the throughput without a limit",
+            "hold: throughput +0 %",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    /// Where the goal, 95 % of what 1,000 inside would give, is met: 10,000·1,000/1,002 = 9,980 tps,
+    /// of which 95 % are 9,481, so that 37 suffice.
+    #[test]
+    fn a_far_start_ends_near_the_goal_too_and_takes_long() {
+        for (start, found, windows) in [(1, 37, 18), (100, 38, 31), (1_000, 38, 481)] {
+            let mut controller = three_stations(start);
+            let plant = |limit: Mpl| second(balanced(limit.get()), limit);
+            let (path, intervals) = search(&mut controller, plant);
+            let last = path.last().copied().unwrap_or_default();
+            assert!(last.abs_diff(found) <= 2, "from {start}: {last}");
+            assert!(intervals >= 5 * windows, "from {start}: {intervals} intervals");
+        }
+    }
+
+    /// Throughput that no limit lowers: the model's word for 95 % is overruled.
+    #[test]
+    fn on_a_level_curve_the_lowest_limit_is_found() {
+        let (path, _) = search(&mut three_stations(38), |limit| second(10_000.0, limit));
+        assert_eq!(path.last(), Some(&1));
+    }
+
+    /// PostgreSQL with every transaction updating one row: 2 at once are best by far. From above the
+    /// search comes down through the thrashing, 4, 2, 1, and goes back to 2 although a step up leads
+    /// to 3.
+    #[test]
+    fn thrashing_is_left_and_the_best_is_not_stepped_over() {
+        let tps = |limit: Mpl| match limit.get() {
+            1 => 1_100.0,
+            2 => 2_720.0,
+            level => 2_500.0 - 10.0 * f64::from(level),
+        };
+        for start in [40, 100] {
+            let (path, _) = search(&mut three_stations(start), |limit| second(tps(limit), limit));
+            assert!(path.ends_with(&[4, 2, 1, 2]), "{path:?}");
+        }
+    }
+
+    /// A hill, 10,000 tps at 20: beyond it a climb turns back, and it never sees the far side.
+    #[test]
+    fn a_climb_stops_where_throughput_falls() {
+        let tps = |limit: Mpl| {
+            let level = f64::from(limit.get());
+            if level < 20.0 { 500.0 * level } else { 10_000.0 - 500.0 * (level - 20.0) }
+        };
+        let (path, _) = search(&mut three_stations(1), |limit| second(tps(limit), limit));
+        let last = path.last().copied().unwrap_or_default();
+        assert!((18..=22).contains(&last), "{path:?}");
+        assert!(path.iter().all(|&limit| limit <= 24), "{path:?}");
+    }
+
+    /// With a noise of 5 % in each interval, from the model's value, from below and from above.
+    #[test]
+    fn noise_moves_the_end_and_not_far() {
+        for start in [1, 38, 100] {
+            for seed in 0..20 {
+                let mut random = SplitMix64::new(seed);
+                let plant = |limit: Mpl| {
+                    // Twelve uniform draws: mean 6, deviation 1.
+                    let sum = (0..12).map(|_| random.next_draw().value()).sum::<f64>();
+                    second(balanced(limit.get()) * (1.0 + 0.05 * (sum - 6.0)), limit)
+                };
+                let (path, _) = search(&mut three_stations(start), plant);
+                let last = path.last().copied().unwrap_or_default();
+                let share = balanced(last) / balanced(1_000);
+                assert!(share > 0.9, "from {start}, seed {seed}: {last}, {share}");
+            }
+        }
+    }
+
+    /// An open system: Poisson arrivals, sizes of C² = 15, a load of 0.7, solved by the model.
+    fn open(limit: Mpl) -> Observation {
+        let sizes = Hyperexponential::new(0.01, 15.0).expect("valid");
+        let system = LimitedSharing::new(0.7, sizes).expect("stable");
+        let state = system.at(limit).expect("solvable");
+        let inside = state.below.iter().zip(0_u32..).map(|(chance, n)| chance * f64::from(n));
+        let mut seen = observed(limit.get(), 100, 70);
+        seen.concurrency_mean = state.mean_in_system;
+        seen.running_mean = inside.sum::<f64>() + state.full * f64::from(limit.get());
+        seen.waiting_share = state.full;
+        seen
+    }
+
+    /// Throughput is 70 tps at any limit. Response time is within 5 % from 13 on by the model; from
+    /// 4 the limit first climbs to where nobody queues, for until then nothing is known.
+    #[test]
+    fn under_a_light_load_response_time_decides() {
+        let sizes = Hyperexponential::new(0.01, 15.0).expect("valid");
+        let system = LimitedSharing::new(0.7, sizes).expect("stable");
+        let lowest = system.lowest_mpl(0.05).expect("within reach").get();
+        let mut known: BTreeMap<Mpl, Observation> = BTreeMap::new();
+        let mut plant = |limit| known.entry(limit).or_insert_with(|| open(limit)).clone();
+        for start in [4, 24] {
+            let (path, _) = search(&mut three_stations(start), &mut plant);
+            let last = path.last().copied().unwrap_or_default();
+            assert!((lowest..=lowest + 3).contains(&last), "{path:?}, lowest {lowest}");
+        }
+    }
+
+    #[test]
+    fn a_held_limit_stays_until_throughput_leaves_its_band() {
+        for (factor, stays) in [(1.08, true), (0.92, true), (1.12, false), (0.88, false)] {
+            let mut controller = three_stations(38);
+            search(&mut controller, |limit| second(balanced(limit.get()), limit));
+            let limit = Mpl::at_least_one(38);
+            let mut reasons = Vec::new();
+            for _ in 0..5 {
+                let decision = controller.decide(&second(factor * balanced(38), limit), DRAW);
+                assert_eq!(decision.limit, limit);
+                reasons.push(decision.reason);
+            }
+            let held = matches!(reasons[4], Reason::Feedback(FeedbackReason::Hold { .. }));
+            let anew = matches!(reasons[4], Reason::Feedback(FeedbackReason::Anew { .. }));
+            assert_eq!((held, anew), (stays, !stays), "{factor}: {reasons:?}");
+        }
+    }
+
+    /// Four steady intervals, then one that does not count, then the fifth: the window's end.
+    #[test]
+    fn intervals_that_do_not_count_neither_spoil_nor_end_a_window() {
+        let steady = || second(balanced(38), Mpl::at_least_one(38));
+        let mut light = steady();
+        (light.concurrency_mean, light.completions) = (499.0, 500);
+        let mut above = steady();
+        (above.running_mean, above.completions) = (42.0, 20_000);
+        let mut elsewhere = steady();
+        (elsewhere.limit, elsewhere.completions) = (Mpl::at_least_one(40), 20_000);
+        let mut silent = steady();
+        silent.completions = 0;
+        let usual = 1_000.0;
+        let table = [
+            (light, Reason::Feedback(FeedbackReason::LightLoad { seen: 499.0, usual })),
+            (above, Reason::Feedback(FeedbackReason::Settle)),
+            (elsewhere, Reason::Feedback(FeedbackReason::Settle)),
+            (silent, Reason::NothingCompleted),
+        ];
+        for (odd, reason) in table {
+            let mut controller = three_stations(38);
+            for _ in 0..4 {
+                controller.decide(&steady(), DRAW);
+            }
+            let decision = controller.decide(&odd, DRAW);
+            assert_eq!((decision.limit.get(), decision.reason), (38, reason));
+            let decision = controller.decide(&steady(), DRAW);
+            assert_eq!(decision.limit.get(), 36, "{reason}: {}", decision.reason);
+        }
+    }
+
+    /// Five transactions for a while: the limit given out follows, the search does not. If they
+    /// stay five for ten intervals, it begins anew from there.
+    #[test]
+    fn a_limit_above_the_concurrency_is_lowered_for_the_time_being() {
+        for (away, afterwards) in [(9, 38), (10, 5)] {
+            let mut controller = three_stations(38);
+            for _ in 0..away {
+                let decision = controller.decide(&observed(38, 5, 1_000), DRAW);
+                let expected = (5, Reason::Concurrency { seen: 5 });
+                assert_eq!((decision.limit.get(), decision.reason), expected);
+            }
+            let decision = controller.decide(&observed(5, 1_000, 1_000), DRAW);
+            assert_eq!(decision.limit.get(), afterwards, "{away} intervals");
+        }
+    }
+
+    #[test]
+    fn the_bounds_end_a_search() {
+        for (start, found) in [(1_000, 20), (1, 20)] {
+            let settings = ExternalSchedulingSettings { stations: 3, ..DEFAULT };
+            let start = Mpl::at_least_one(start);
+            let mut controller = ExternalScheduling::new(bounds(10, 20), start, settings);
+            let (path, _) = search(&mut controller, |limit| second(balanced(limit.get()), limit));
+            assert_eq!(path.last(), Some(&found), "{path:?}");
+            assert!(path.iter().all(|limit| (10..=20).contains(limit)));
+        }
+    }
+
+    #[test]
+    fn reasons_read_well_in_a_log_line() {
+        let best = FeedbackGrade::Best { share: 0.8, limit: Mpl::at_least_one(12) };
+        let table = [
+            (FeedbackReason::Observe { intervals: 1 }, "observe: 1 interval so far"),
+            (FeedbackReason::Observe { intervals: 2 }, "observe: 2 intervals so far"),
+            (FeedbackReason::Settle, "settle: the limit was not in force for the whole interval"),
+            (
+                FeedbackReason::LightLoad { seen: 3.0, usual: 40.04 },
+                "light load: concurrency 3.0, usually 40.0",
+            ),
+            (FeedbackReason::Back(best), "back: 80 % of the throughput at 12"),
+            (
+                FeedbackReason::Up(FeedbackGrade::ResponseTime { increase: 0.12 }),
+                "up: response time +12 % against no limit",
+            ),
+            (FeedbackReason::Up(FeedbackGrade::Queue { waiting: 2.25 }), "up: 2.2 still wait"),
+            (
+                FeedbackReason::Anew { throughput: -0.3, response_time: 0.429 },
+                "anew: throughput -30 %, response time +43 %",
+            ),
+        ];
+        for (reason, line) in table {
+            assert_eq!(Reason::Feedback(reason).to_string(), line);
+        }
+    }
+}

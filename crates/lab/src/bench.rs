@@ -1,0 +1,424 @@
+//! Controllers on a real server: every fixed limit, then every controller, on several workloads.
+//!
+//! # Mechanism
+//! A private PostgreSQL serves a crowd of clients through the proxy. For each [`Scenario`] the
+//! tables are loaded, and then:
+//!
+//! 1. **Sweep.** Every limit of a list, fixed, each with a warm-up and a measurement: the curve of
+//!    throughput against limit. A workload that was swept for an earlier scenario is not swept again.
+//! 2. **Controllers.** Each from the same, poor, limit, for a longer time that counts from its first
+//!    moment on. In a scenario with a switch all clients change the workload at once in the middle.
+//! 3. **References.** The sweep's two best limits are measured again before, between and after the
+//!    controllers.
+//!
+//! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
+//! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
+//! vacuumed, put in order and checkpointed. [`score`] says how a controller is judged.
+//!
+//! # Example
+//! `tidegate bench control --workloads tpcb-1 --controllers vegas,hill-climbing` makes 13 runs for
+//! the sweep, 2 references, one controller, 2 references, the other, 2 references: 21 runs.
+//!
+//! # What goes wrong
+//! A run whose proxy does not start or whose load breaks is written down with the reason, and the
+//! others go on. Errors, transactions run again and lost connections of every run are listed. What
+//! ends all is a server that fails, a file that cannot be written, and Ctrl-C (the caller's flag).
+//! In any case proxy and server are stopped and the server's directory is removed.
+//!
+//! # Limits
+//! Clients, proxy and server share one machine, as they do in the demonstration. Autovacuum is on,
+//! as it would be in earnest, and works in some runs and not in others.
+
+mod cell;
+mod figure;
+mod report;
+mod scenario;
+mod score;
+mod sweep;
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tidegate_control::{Algorithm, Mpl};
+use tidegate_subject::postgres::Postgres;
+use tidegate_workload::Draw;
+use tidegate_workload::thrash::Rows;
+
+use crate::load::{FileLimit, Progress, Stage};
+use crate::rig::{self, MAX_CLIENTS, RigError, Times, Update};
+
+pub use cell::{Cell, Purpose};
+pub use report::BenchReport;
+pub use scenario::{Scenario, UnknownScenario, Work};
+pub use score::{ControllerScore, PhaseScore, Reference, ScenarioScore};
+pub use sweep::Sweep;
+
+use cell::Plan;
+
+/// Where all proxies write what they have to warn of.
+const LOG: &str = "proxy.log";
+
+/// How many of a sweep's best limits are measured again.
+const REFERENCES: usize = 2;
+
+/// The controllers of a scenario run in so many groups, with references around each.
+const GROUPS: usize = 2;
+
+/// What the benchmark runs.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The `tidegate` program.
+    pub tidegate: PathBuf,
+    /// Where reports are written; made when missing.
+    pub out: PathBuf,
+    /// What clients do, in this order.
+    pub scenarios: Vec<Scenario>,
+    /// Who chooses the limit.
+    pub controllers: Vec<Algorithm>,
+    /// The fixed limits of a sweep; those above the number of clients are left out.
+    pub limits: Vec<Mpl>,
+    /// How many clients there are, at most 1000.
+    pub clients: usize,
+    /// The limit a controller starts with.
+    pub start: Mpl,
+    /// Rows of each thrash table.
+    pub rows: Rows,
+    /// Uncounted and counted time at a fixed limit.
+    pub sweep: Times,
+    /// Time of a controller in each phase of a scenario.
+    pub run: Duration,
+    /// Where the clients' draws, the controllers' and the order of the runs begin.
+    pub seed: u64,
+    /// The command line that asked for this, for the record.
+    pub command: String,
+}
+
+impl BenchOptions {
+    /// The whole benchmark: every controller, four workloads and a switch, 256 clients.
+    #[must_use]
+    pub fn new(tidegate: PathBuf, out: PathBuf, command: String) -> Self {
+        let seconds = Duration::from_secs;
+        BenchOptions {
+            tidegate,
+            out,
+            scenarios: vec![
+                Scenario::Tpcb1,
+                Scenario::Tpcb50,
+                Scenario::ThrashRead,
+                Scenario::ThrashUpdate,
+                Scenario::Switch,
+            ],
+            controllers: Algorithm::ALL.to_vec(),
+            limits: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256]
+                .map(Mpl::at_least_one)
+                .to_vec(),
+            clients: 256,
+            start: Mpl::at_least_one(64),
+            rows: Rows::SMALL,
+            sweep: Times { warmup: seconds(2), measured: seconds(4) },
+            run: seconds(20),
+            seed: 1,
+            command,
+        }
+    }
+
+    /// Two controllers, a workload and a switch, few limits and short times: a minute that shows
+    /// whether all works, with figures that mean little.
+    #[must_use]
+    pub fn quick(self) -> Self {
+        BenchOptions {
+            scenarios: vec![Scenario::Tpcb1, Scenario::Switch],
+            controllers: vec![Algorithm::default(), Algorithm::HillClimbing],
+            limits: [1, 4, 16, 64].map(Mpl::at_least_one).to_vec(),
+            clients: 64,
+            sweep: Times { warmup: Duration::from_millis(500), measured: Duration::from_secs(1) },
+            run: Duration::from_secs(6),
+            ..self
+        }
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        if !(1..=MAX_CLIENTS).contains(&self.clients) {
+            return Err(BenchError::Clients);
+        }
+        if self.scenarios.is_empty() || self.controllers.is_empty() || self.limits().is_empty() {
+            return Err(BenchError::Nothing);
+        }
+        if self.sweep.measured.is_zero() || self.run.is_zero() {
+            return Err(BenchError::NoTime);
+        }
+        Ok(())
+    }
+
+    /// The limits that make a difference, each once.
+    fn limits(&self) -> Vec<Mpl> {
+        let makes_sense = |limit: &&Mpl| limit.get() as usize <= self.clients;
+        let mut limits: Vec<Mpl> = self.limits.iter().filter(makes_sense).copied().collect();
+        limits.sort();
+        limits.dedup();
+        limits
+    }
+
+    /// Seconds that a run takes, with a guess for all that comes before and after the load.
+    fn run_s(&self, plan: &Plan) -> f64 {
+        plan.times(self).total().as_secs_f64() + 1.0 + self.clients as f64 / 300.0
+    }
+
+    /// Seconds that the whole benchmark takes, roughly.
+    #[must_use]
+    pub fn planned_s(&self) -> f64 {
+        let mut swept: Vec<Work> = Vec::new();
+        let mut total_s = START_S;
+        for &scenario in &self.scenarios {
+            let plan = |purpose, work| Plan { scenario, purpose, work, control: FIXED };
+            for &work in scenario.phases() {
+                let sweep_s = self.run_s(&plan(Purpose::Sweep, work));
+                if !swept.contains(&work) {
+                    swept.push(work);
+                    total_s += sweep_s * self.limits().len() as f64;
+                }
+                total_s += sweep_s * (REFERENCES.min(self.limits().len()) * (GROUPS + 1)) as f64;
+                total_s += work.load_s(self.rows);
+            }
+            let run_s = self.run_s(&plan(Purpose::Controller, scenario.phases()[0]));
+            total_s += run_s * self.controllers.len() as f64;
+        }
+        total_s
+    }
+}
+
+/// Any fixed limit takes as long as any other.
+const FIXED: Algorithm = Algorithm::Fixed(Mpl::ONE);
+
+/// Seconds to start the server, roughly.
+const START_S: f64 = 3.0;
+
+/// Why there is no benchmark.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// Too many clients, or none.
+    #[error("the number of clients must be between 1 and {MAX_CLIENTS}")]
+    Clients,
+    /// There would be nothing to run.
+    #[error("give at least one workload, one controller, and one limit within the clients")]
+    Nothing,
+    /// The measurements would measure nothing.
+    #[error("the times of runs must be above zero")]
+    NoTime,
+    /// Too few files may be open.
+    #[error(transparent)]
+    Files(#[from] FileLimit),
+    /// No fixed limit could be measured, so there is nothing to compare with.
+    #[error("no run of {work} at a fixed limit succeeded; the last failed with: {reason}")]
+    NoSweep {
+        /// The workload.
+        work: &'static str,
+        /// Why the last run failed.
+        reason: String,
+    },
+    /// The server, the proxy or a file failed.
+    #[error(transparent)]
+    Rig(#[from] RigError),
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl BenchError {
+    /// Whether it is what was asked for that is wrong.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, BenchError::Clients | BenchError::Nothing | BenchError::NoTime)
+    }
+}
+
+/// Runs the benchmark and writes `bench-control.json`, `bench-control.md`, `bench-control.svg` and
+/// the controllers' journals into the output directory.
+///
+/// # Errors
+/// See [`BenchError`]; nothing is left running.
+pub fn run(
+    options: &BenchOptions,
+    cancel: &AtomicBool,
+    observer: &mut dyn FnMut(&Update),
+) -> Result<BenchReport, BenchError> {
+    options.check()?;
+    fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
+    rig::empty_file(&options.out.join(LOG))?;
+    let result = run_all(options, cancel, observer);
+    // Ctrl-C may also surface as the failure of whatever was going on.
+    match result {
+        Err(_) if cancel.load(Ordering::Relaxed) => Err(BenchError::Cancelled),
+        result => result,
+    }
+}
+
+fn run_all(
+    options: &BenchOptions,
+    cancel: &AtomicBool,
+    observer: &mut dyn FnMut(&Update),
+) -> Result<BenchReport, BenchError> {
+    rig::reserve_files(options.clients).map_err(|(_, limit)| limit)?;
+    let message = format!("Starting a private PostgreSQL server; {}", planned(options));
+    observer(&Update { fraction: 0.0, message, is_new: true });
+    let server = rig::start_server()?;
+    let mut bench = Bench {
+        options,
+        server: &server,
+        cancel,
+        observer,
+        began: Instant::now(),
+        done_s: START_S,
+        total_s: options.planned_s(),
+        cells: Vec::new(),
+        inconsistent: Vec::new(),
+    };
+    for &scenario in &options.scenarios {
+        bench.scenario(scenario)?;
+    }
+    let (cells, inconsistent) = (bench.cells, bench.inconsistent);
+    let report = BenchReport::new(options, &server, cells, inconsistent)?;
+    server.stop().map_err(RigError::from)?;
+    report.write(&options.out)?;
+    Ok(report)
+}
+
+fn planned(options: &BenchOptions) -> String {
+    format!("about {:.0} minutes are planned", (options.planned_s() / 60.0).ceil())
+}
+
+struct Bench<'a> {
+    options: &'a BenchOptions,
+    server: &'a Postgres,
+    cancel: &'a AtomicBool,
+    observer: &'a mut dyn FnMut(&Update),
+    began: Instant,
+    /// Planned seconds that are over, and all of them.
+    done_s: f64,
+    total_s: f64,
+    /// The runs made, in order.
+    cells: Vec<Cell>,
+    /// Scenarios whose balances did not agree at the end.
+    inconsistent: Vec<&'static str>,
+}
+
+impl Bench<'_> {
+    fn scenario(&mut self, scenario: Scenario) -> Result<(), BenchError> {
+        for &work in scenario.phases() {
+            self.tell(format!("{scenario}: loading the tables of {}", work.name()));
+            let statements = work.load_statements(self.options.rows);
+            rig::execute(self.server, self.cancel, &statements)?;
+            self.done_s += work.load_s(self.options.rows);
+        }
+        let mut proposals = Vec::new();
+        for &work in scenario.phases() {
+            let sweep = self.sweep(scenario, work)?;
+            proposals.extend(sweep.best(REFERENCES).into_iter().map(|(limit, _)| (work, limit)));
+        }
+        let controllers = self.shuffled(&self.options.controllers, scenario.name());
+        self.references(scenario, &proposals)?;
+        for group in controllers.chunks(controllers.len().div_ceil(GROUPS).max(1)) {
+            for &control in group {
+                let work = scenario.phases()[0];
+                self.run(&Plan { scenario, purpose: Purpose::Controller, control, work })?;
+            }
+            self.references(scenario, &proposals)?;
+        }
+        self.check_balances(scenario)
+    }
+
+    /// The sweep of a workload, made now unless an earlier scenario has made it.
+    fn sweep(&mut self, scenario: Scenario, work: Work) -> Result<Sweep, BenchError> {
+        if let Some(sweep) = Sweep::find(work, &self.cells) {
+            return Ok(sweep);
+        }
+        for limit in self.shuffled(&self.options.limits(), work.name()) {
+            let control = Algorithm::Fixed(limit);
+            self.run(&Plan { scenario, purpose: Purpose::Sweep, control, work })?;
+        }
+        Sweep::find(work, &self.cells).ok_or_else(|| BenchError::NoSweep {
+            work: work.name(),
+            reason: self
+                .cells
+                .iter()
+                .rev()
+                .find_map(|cell| cell.failure.clone())
+                .unwrap_or_default(),
+        })
+    }
+
+    fn references(
+        &mut self,
+        scenario: Scenario,
+        proposals: &[(Work, Mpl)],
+    ) -> Result<(), BenchError> {
+        for &(work, limit) in proposals {
+            let control = Algorithm::Fixed(limit);
+            self.run(&Plan { scenario, purpose: Purpose::Reference, control, work })?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, plan: &Plan) -> Result<(), BenchError> {
+        self.tell(plan.to_string());
+        let Bench { options, server, cancel, began, done_s, total_s, .. } = *self;
+        let observer = &mut *self.observer;
+        let cell = plan.run(options, server, began, cancel, &mut |seconds, progress| {
+            observer(&Update {
+                fraction: (done_s + seconds) / total_s,
+                message: describe(plan, progress),
+                is_new: false,
+            });
+        })?;
+        let troubles = cell.troubles();
+        self.cells.push(cell);
+        self.done_s += options.run_s(plan);
+        if !troubles.is_empty() {
+            self.tell(format!("{plan}: {}", troubles.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// The sums that every TPC-B transaction changes alike must be equal.
+    fn check_balances(&mut self, scenario: Scenario) -> Result<(), BenchError> {
+        if !scenario.phases().iter().any(|work| work.is_tpcb()) {
+            return Ok(());
+        }
+        let sums = rig::read_sums(self.server)?;
+        if !sums.is_some_and(|sums| sums.consistent()) {
+            self.inconsistent.push(scenario.name());
+        }
+        Ok(())
+    }
+
+    /// `items` in an order drawn from the seed and a name (Fisher and Yates).
+    fn shuffled<T: Clone>(&self, items: &[T], name: &str) -> Vec<T> {
+        let stream = name.bytes().fold(0, |stream: u64, byte| (stream << 5) ^ u64::from(byte));
+        let mut draw = Draw::new(self.options.seed, stream | (1 << 63));
+        let mut items = items.to_vec();
+        for last in (1..items.len()).rev() {
+            let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
+            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+        }
+        items
+    }
+
+    fn tell(&mut self, message: String) {
+        let fraction = self.done_s / self.total_s;
+        (self.observer)(&Update { fraction, message, is_new: true });
+    }
+}
+
+fn describe(plan: &Plan, progress: &Progress) -> String {
+    let Progress { connected, tps, .. } = progress;
+    match progress.stage {
+        Stage::Connecting => format!("{plan}: {connected} connected"),
+        Stage::Warmup => format!("{plan}: {tps:.0} tps, not counted yet"),
+        Stage::Measuring => format!("{plan}: {tps:.0} tps"),
+        Stage::Draining => format!("{plan}: {connected} still in a transaction"),
+    }
+}

@@ -1,0 +1,128 @@
+//! The benchmark's result: everything for programs, tables and a picture for people.
+
+use std::path::Path;
+use std::{fs, io};
+
+use serde::Serialize;
+use tidegate_control::Mpl;
+use tidegate_subject::postgres::Postgres;
+
+use super::sweep::Sweep;
+use super::{BenchOptions, Cell, LOG, ScenarioScore, Work, figure, score, table};
+use crate::rig::{Machine, RigError, SETTINGS};
+
+/// Everything the benchmark saw, and on what.
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchReport {
+    /// Tidegate's version.
+    pub tidegate_version: &'static str,
+    /// The command line.
+    pub command: String,
+    /// Where the clients' draws, the controllers' and the order of the runs began.
+    pub seed: u64,
+    /// What it ran on.
+    pub machine: Machine,
+    /// The server's version.
+    pub postgres_version: String,
+    /// The server's settings that are not its defaults, as in force.
+    pub postgres_settings: Vec<(String, String)>,
+    /// How many clients there were.
+    pub clients: usize,
+    /// The limit the controllers started with.
+    pub start_limit: Mpl,
+    /// Rows of each thrash table.
+    pub thrash_rows: u32,
+    /// Seconds at a fixed limit that did not count.
+    pub sweep_warmup_s: f64,
+    /// Seconds at a fixed limit that counted.
+    pub sweep_s: f64,
+    /// Seconds of a controller in each phase of a scenario.
+    pub run_s: f64,
+    /// Throughput against fixed limits.
+    pub sweeps: Vec<Sweep>,
+    /// How well the controllers did, in the order of the scenarios and controllers asked for.
+    pub scenarios: Vec<ScenarioScore>,
+    /// Scenarios at whose end pgbench's balances did not agree: a transaction was applied in part.
+    pub inconsistent: Vec<&'static str>,
+    /// What the proxies warned of, in lines of their log.
+    pub proxy_warnings: usize,
+    /// Every run, in the order they were made in.
+    pub cells: Vec<Cell>,
+}
+
+impl BenchReport {
+    pub(super) fn new(
+        options: &BenchOptions,
+        server: &Postgres,
+        cells: Vec<Cell>,
+        inconsistent: Vec<&'static str>,
+    ) -> Result<Self, RigError> {
+        let log = options.out.join(LOG);
+        let warnings = fs::read_to_string(&log).map_err(RigError::file(&log))?;
+        let names: Vec<String> = options.controllers.iter().map(ToString::to_string).collect();
+        let asked_for = |name: &str| names.iter().position(|known| known == name);
+        let scenarios = options.scenarios.iter().map(|&scenario| {
+            let mut score = score::score(scenario, &cells);
+            score.controllers.sort_by_key(|controller| asked_for(&controller.controller));
+            score
+        });
+        let mut works: Vec<Work> =
+            options.scenarios.iter().flat_map(|scenario| scenario.phases()).copied().collect();
+        works.sort();
+        works.dedup();
+        Ok(BenchReport {
+            tidegate_version: env!("CARGO_PKG_VERSION"),
+            command: options.command.clone(),
+            seed: options.seed,
+            machine: Machine::this(),
+            postgres_version: server.version()?,
+            postgres_settings: server.settings(&SETTINGS.map(|(name, _)| name))?,
+            clients: options.clients,
+            start_limit: options.start,
+            thrash_rows: options.rows.get(),
+            sweep_warmup_s: options.sweep.warmup.as_secs_f64(),
+            sweep_s: options.sweep.measured.as_secs_f64(),
+            run_s: options.run.as_secs_f64(),
+            sweeps: works.iter().filter_map(|&work| Sweep::find(work, &cells)).collect(),
+            scenarios: scenarios.collect(),
+            inconsistent,
+            proxy_warnings: warnings.lines().count(),
+            cells,
+        })
+    }
+
+    /// The result as tables of plain text.
+    #[must_use]
+    pub fn tables(&self) -> String {
+        table::text(self)
+    }
+
+    /// What did not go as it should, a line for each run; nothing when all did.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<String> {
+        let of_cell = |cell: &Cell| {
+            let troubles = cell.troubles();
+            let what = troubles.join("; ");
+            (!troubles.is_empty()).then(|| format!("{}: {what}", cell.title()))
+        };
+        let mut troubles: Vec<String> = self.cells.iter().filter_map(of_cell).collect();
+        for scenario in &self.inconsistent {
+            troubles.push(format!("{scenario}: THE BALANCES DO NOT AGREE"));
+        }
+        if self.proxy_warnings > 0 {
+            troubles.push(format!("{} lines of warnings in {LOG}", self.proxy_warnings));
+        }
+        troubles
+    }
+
+    pub(super) fn write(&self, out: &Path) -> Result<(), RigError> {
+        let write = |name: &str, text: io::Result<String>| {
+            let path = out.join(name);
+            text.and_then(|text| fs::write(&path, text)).map_err(RigError::file(&path))
+        };
+        let json = serde_json::to_string_pretty(self).map_err(io::Error::from);
+        write("bench-control.json", json.map(|json| json + "\n"))?;
+        write("bench-control.md", Ok(table::markdown(self)))?;
+        figure::draw(self, &out.join("bench-control.svg"))
+    }
+}

@@ -1,0 +1,272 @@
+//! The benchmark's result in tables: plain text for a terminal, Markdown for a document.
+
+use std::fmt::Write;
+
+use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore};
+use crate::simulate::{Measure, Reached};
+
+/// The measures from the journal that have a column, with heading and meaning. They are the
+/// simulator's.
+const MEASURES: [(Measure, &str, &str); 7] = [
+    (Measure::LimitRatio, "limit ×", "the mean limit over the lowest inside the band"),
+    (
+        Measure::LimitDistance,
+        "off ×",
+        "the same as a factor above 1, whether the limit is too high or too low",
+    ),
+    (Measure::Inside, "inside %", "share of settled intervals with a limit inside the band"),
+    (
+        Measure::WorstLate,
+        "late low %",
+        "throughput of the worst interval, the first 10 of the phase left out",
+    ),
+    (Measure::Worst, "low %", "throughput of the worst interval"),
+    (
+        Measure::ThroughputSwing,
+        "±tps %",
+        "standard deviation of throughput where settled, with the machine's noise",
+    ),
+    (
+        Measure::LimitSwing,
+        "±limit %",
+        "standard deviation of the limit over its mean where settled",
+    ),
+];
+
+/// The other columns, before those.
+const COLUMNS: [(&str, &str); 4] = [
+    ("tps %", "transactions in the whole phase, as a share of the best fixed limit's"),
+    ("settled %", "the same in the second half of the phase"),
+    ("intervals", "outside the band before the first inside"),
+    ("limit", "the mean limit where settled"),
+];
+
+/// What the legend leaves open.
+const NOTES: &str = "The best fixed limit: of the two best of the sweep the one that was better \
+                     when both were measured again before, between and after the controllers; a \
+                     controller is compared with the measurement nearest in time. The band: limits \
+                     that reach 95 % of the best in the sweep, interpolated on logarithmic axes. \
+                     Settled: the second half of the phase.";
+
+/// Rows of cells; the first column is text, the others numbers.
+struct Grid {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    fn text(&self) -> String {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |column: usize| {
+            let cells = lines().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let mut text = String::new();
+        for line in lines() {
+            let mut out = String::new();
+            for (index, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+                // Writing to a String cannot fail.
+                let _ = match index {
+                    0 => write!(out, "{cell:<width$}"),
+                    _ => write!(out, "  {cell:>width$}"),
+                };
+            }
+            text += out.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rule = (0..self.head.len()).map(|index| if index == 0 { "---" } else { "---:" });
+        let rule: Vec<String> = rule.map(str::to_owned).collect();
+        let rows = self.rows.iter().map(|row| line(row)).collect::<String>();
+        line(&self.head) + &line(&rule) + &rows
+    }
+}
+
+/// The result for a terminal.
+pub(super) fn text(report: &BenchReport) -> String {
+    let mut text = format!("Throughput at fixed limits, tps\n{}", sweeps(report).text());
+    for scenario in &report.scenarios {
+        for (index, title) in titles(scenario).iter().enumerate() {
+            let _ = write!(text, "\n{title}\n{}", phase(scenario, index).text());
+        }
+    }
+    text.push('\n');
+    for (heading, meaning) in legend() {
+        let _ = writeln!(text, "{heading:<10}  {meaning}");
+    }
+    let _ = writeln!(text, "\n{NOTES}\n\n{}", troubles(report).join("\n"));
+    text
+}
+
+/// The result as a document.
+pub(super) fn markdown(report: &BenchReport) -> String {
+    let mut text = String::from("# Controllers on PostgreSQL\n\n");
+    let _ = writeln!(text, "```text\n{}\n```\n\n{}\n", report.command, conditions(report));
+    text += "![Throughput against the limit, and where each controller settled]\
+             (bench-control.svg)\n\n";
+    for (heading, meaning) in legend() {
+        let _ = writeln!(text, "- **{heading}**: {meaning}");
+    }
+    let _ = writeln!(text, "\n{NOTES}\n");
+    let _ = writeln!(text, "## Throughput at fixed limits, tps\n\n{}", sweeps(report).markdown());
+    for scenario in &report.scenarios {
+        let _ = writeln!(text, "## {}", scenario.scenario);
+        for (index, title) in titles(scenario).iter().enumerate() {
+            let _ = writeln!(text, "\n{title}\n\n{}", phase(scenario, index).markdown());
+        }
+    }
+    text += "## What went wrong\n\n";
+    for line in troubles(report) {
+        let _ = writeln!(text, "- {line}");
+    }
+    text
+}
+
+fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let measures = MEASURES.map(|(_, heading, meaning)| (heading, meaning));
+    COLUMNS.into_iter().chain(measures)
+}
+
+/// What was measured, how, and on what, in a paragraph.
+fn conditions(report: &BenchReport) -> String {
+    let machine = &report.machine;
+    let settings: Vec<String> =
+        report.postgres_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let latest_s = report.cells.iter().map(|cell| cell.began_s).fold(0.0, f64::max);
+    format!(
+        "{} clients without think time, in transaction mode. A fixed limit: {} s after {} s not \
+         counted. A controller: {} s in each phase, all counted, from a limit of {}. Thrash tables \
+         of {} rows with a primary key. Seed {}. {} runs in {:.0} minutes.\n\n\
+         Tidegate {}, PostgreSQL {} ({}), clients and all on {}, {} processors, {} MiB, Linux {}.",
+        report.clients,
+        report.sweep_s,
+        report.sweep_warmup_s,
+        report.run_s,
+        report.start_limit,
+        report.thrash_rows,
+        report.seed,
+        report.cells.len(),
+        latest_s / 60.0,
+        report.tidegate_version,
+        report.postgres_version,
+        settings.join(", "),
+        machine.cpu,
+        machine.cores,
+        machine.memory_mib,
+        machine.kernel,
+    )
+}
+
+/// Limits against workloads.
+fn sweeps(report: &BenchReport) -> Grid {
+    let mut head = vec!["limit".to_owned()];
+    head.extend(report.sweeps.iter().map(|sweep| sweep.work.name().to_owned()));
+    let mut limits: Vec<_> =
+        report.sweeps.iter().flat_map(|sweep| &sweep.points).map(|&(limit, _)| limit).collect();
+    limits.sort();
+    limits.dedup();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for limit in limits {
+        let tps = report.sweeps.iter().map(|sweep| {
+            let point = sweep.points.iter().find(|(at, _)| *at == limit);
+            point.map_or_else(unknown, |(_, tps)| format!("{tps:.0}"))
+        });
+        rows.push(std::iter::once(limit.to_string()).chain(tps).collect());
+    }
+    Grid { head, rows }
+}
+
+/// A heading for each phase: the workload and its best fixed limit.
+fn titles(scenario: &ScenarioScore) -> Vec<String> {
+    let several = scenario.references.len() > 1;
+    let titles = scenario.references.iter().zip(1..).map(|(reference, number)| {
+        let phase = if several { format!(", phase {number}") } else { String::new() };
+        let name = reference.work.name();
+        let of = if several { format!(": {name}") } else { String::new() };
+        format!("{}{phase}{of}; {}", scenario.scenario, best(reference))
+    });
+    titles.collect()
+}
+
+fn best(reference: &Reference) -> String {
+    let tps = || reference.measured.iter().map(|&(_, tps)| tps);
+    format!(
+        "best fixed limit {} with {:.0}–{:.0} tps, band {}–{}",
+        reference.limit,
+        tps().fold(f64::INFINITY, f64::min),
+        tps().fold(0.0, f64::max),
+        reference.band.0,
+        reference.band.1,
+    )
+}
+
+/// The controllers in one phase. The last of several also has the whole run.
+fn phase(scenario: &ScenarioScore, index: usize) -> Grid {
+    let is_last_of_several = index > 0 && index + 1 == scenario.references.len();
+    let mut head = vec!["controller".to_owned()];
+    head.extend(legend().map(|(heading, _)| heading.to_owned()));
+    if is_last_of_several {
+        head.push("all phases %".to_owned());
+    }
+    let rows = scenario.controllers.iter().map(|controller| {
+        let mut row = vec![controller.controller.clone()];
+        row.extend(cells(controller.phases.get(index)));
+        if is_last_of_several {
+            row.push(percent(controller.whole));
+        }
+        row
+    });
+    Grid { head, rows: rows.collect() }
+}
+
+/// The cells of a phase; of a run that failed they are empty.
+fn cells(phase: Option<&PhaseScore>) -> Vec<String> {
+    let Some(phase) = phase else {
+        return legend().map(|_| unknown()).collect();
+    };
+    let reached = match phase.reached {
+        Some(Reached::After(intervals)) => intervals.to_string(),
+        Some(Reached::Never) => "never".to_owned(),
+        None => unknown(),
+    };
+    let limit = phase.settled_limit.map_or_else(unknown, |limit| format!("{limit:.1}"));
+    let mut cells = vec![percent(Some(phase.whole)), percent(Some(phase.settled)), reached, limit];
+    cells.extend(MEASURES.map(|(measure, ..)| {
+        let value = phase.measures.get(measure);
+        match measure {
+            Measure::LimitRatio | Measure::LimitDistance => {
+                value.map_or_else(unknown, |value| format!("{value:.2}"))
+            }
+            _ => percent(value),
+        }
+    }));
+    cells
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(unknown, |share| format!("{:.1}", share * 100.0))
+}
+
+fn unknown() -> String {
+    "–".to_owned()
+}
+
+/// What went wrong, or that nothing did.
+fn troubles(report: &BenchReport) -> Vec<String> {
+    let troubles = report.troubles();
+    if troubles.is_empty() {
+        let controllers =
+            report.cells.iter().filter(|cell| cell.purpose == Purpose::Controller).count();
+        let runs = report.cells.len();
+        return vec![format!(
+            "No errors, no lost connections, no failed runs: {runs} runs, {controllers} of them of \
+             controllers; all balances agree."
+        )];
+    }
+    troubles
+}

@@ -1,0 +1,69 @@
+//! What can go wrong with the rig.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use tidegate_subject::client::ClientError;
+use tidegate_subject::postgres::PostgresError;
+use tidegate_subject::process::ProcessError;
+
+/// What can go wrong with the server, the proxy and the files of an experiment.
+#[derive(Debug, Error)]
+pub enum RigError {
+    /// A file could not be written or read.
+    #[error("cannot use {path}: {source}", path = .path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The private server did not come up.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// The private server did not do what it was told.
+    #[error("preparing the database failed: {0}")]
+    Database(#[from] ClientError),
+    /// The proxy did not come up.
+    #[error("{source}; its log is {log}", log = .log.display())]
+    Proxy {
+        /// What went wrong.
+        source: ProcessError,
+        /// Where the proxy wrote its log.
+        log: PathBuf,
+    },
+    /// A line of the proxy's journal cannot be understood.
+    #[error("line {line} of {path} is not an interval: {source}", path = .path.display())]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The figure could not be drawn.
+    #[error("cannot draw {path}: {reason}", path = .path.display())]
+    Figure {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl RigError {
+    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| RigError::File { path, source }
+    }
+
+    pub(crate) fn figure(path: &Path) -> impl FnOnce(Box<dyn std::error::Error>) -> Self {
+        let path = path.to_owned();
+        move |error| RigError::Figure { path, reason: error.to_string() }
+    }
+}
