@@ -7,6 +7,10 @@ OUT ?= out/demo
 FUZZ_SECONDS ?= 60
 # More arguments for bench/compare.py, such as --quick.
 BENCH ?=
+# More arguments for tidegate bench control, such as --quick.
+BENCH_CONTROL ?=
+# More arguments for tidegate simulate, such as --controllers vegas.
+SIMULATE ?=
 
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
@@ -21,13 +25,16 @@ DENY_VERSION := 0.20.2
 TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
-.PHONY: help setup demo test check fmt clippy tidy deny outside advisories bench soak fuzz clean
+.PHONY: help setup demo simulate test check fmt clippy tidy deny outside advisories bench \
+	bench-control soak fuzz clean
 
 help:
 	@echo 'make demo        build and run the main job on a private PostgreSQL; results in $(OUT)'
+	@echo 'make simulate    every controller on every simulated plant; results in out/simulate'
 	@echo 'make test        run every test, also those against real servers'
 	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
 	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
+	@echo 'make bench-control  every controller against every fixed limit (idle machine, 45 minutes)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
@@ -40,6 +47,10 @@ setup:
 demo: setup
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(CARGO_TARGET_DIR)/release/tidegate demo --out $(OUT)
+
+simulate:
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(CARGO_TARGET_DIR)/release/tidegate simulate $(SIMULATE)
 
 test: setup
 	$(CARGO) test --workspace $(LOCKED)
@@ -84,6 +95,10 @@ bench:
 	scripts/setup-postgres pgbouncer || echo 'bench: continuing without PgBouncer'
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(PYTHON) bench/compare.py --markdown docs/results/bench.md $(BENCH)
+
+bench-control: setup
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(CARGO_TARGET_DIR)/release/tidegate bench control --out out/bench-control $(BENCH_CONTROL)
 
 soak: setup
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture

@@ -41,8 +41,8 @@ enum What {
 ///
 /// Starts a server, and for each workload runs a crowd of clients through the proxy: at every fixed
 /// limit of a list, then under every controller, with the best fixed limits measured again in
-/// between. Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and the
-/// controllers' journals. Wants an idle machine; needs PostgreSQL's programs.
+/// between. Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and
+/// the controllers' journals. Wants an idle machine; needs PostgreSQL's programs.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = EXAMPLES,
@@ -87,7 +87,7 @@ struct ControlArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     sweep_s: Option<Duration>,
 
-    /// Seconds of each controller, in a switch before it and after it [default: 20]
+    /// Seconds of each controller, in a switch before it and after it [default: 18]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     run_s: Option<Duration>,
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use clap::Args;
 use tidegate_lab::rig::Console;
-use tidegate_lab::simulate::{self, Controllers, SimulateError, SimulateOptions};
+use tidegate_lab::simulate::{self, Controllers, SimulateOptions};
 
 use crate::{Failure, interrupt, print};
 
@@ -18,10 +18,10 @@ Examples:
 
 /// Try controllers on simulated databases, in virtual time
 ///
-/// Every controller runs on every plant from every seed, and is compared with the best fixed limit of
-/// each phase of the plant. Prints a table: of the controllers, or of the plants when there is one
-/// controller. Writes simulate.json, simulate.md and simulate.svg. The results are the same on every
-/// machine.
+/// Every controller runs on every plant from every seed, and is compared with the best fixed limit
+/// of each phase of the plant. Prints a table: of the controllers, or of the plants when there is
+/// one controller. Writes simulate.json, simulate.md and simulate.svg. The results are the same on
+/// every machine.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate simulate --help")]
 pub(crate) struct SimulateArguments {
@@ -60,7 +60,7 @@ pub(crate) struct SimulateArguments {
 
 /// Runs the simulation and prints its table.
 pub(crate) fn run(arguments: SimulateArguments) -> Result<(), Failure> {
-    let scenarios = simulate::read(&arguments.plants).map_err(failure)?;
+    let scenarios = simulate::read(&arguments.plants).map_err(Failure::usage)?;
     let processors = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let options = SimulateOptions {
         scenarios,
@@ -77,12 +77,8 @@ pub(crate) fn run(arguments: SimulateArguments) -> Result<(), Failure> {
     let console = Console::new();
     let report = simulate::run(&options, &cancel, &mut |update| console.show(update));
     drop(console);
-    let (report, out) = (report.map_err(failure)?, arguments.out.display());
+    let (report, out) = (report.map_err(Failure::failed)?, arguments.out.display());
     print(&format!("{}\nSee {out}/simulate.md, simulate.svg and simulate.json.\n", report.table()))
-}
-
-fn failure(error: SimulateError) -> Failure {
-    if error.is_usage() { Failure::usage(error) } else { Failure::failed(error) }
 }
 
 /// The command line, with the program's name for the place where it lies on this machine.

@@ -6,7 +6,7 @@ fn uni(r: &mut SplitMix64, lo: f64, hi: f64) -> f64 { lo + (hi - lo) * r.next_dr
 fn logu(r: &mut SplitMix64, lo: f64, hi: f64) -> f64 { (uni(r, lo.ln(), hi.ln())).exp() }
 
 fn random_curve(r: &mut SplitMix64) -> Vec<(u32, f64)> {
-    let kind = (uni(r, 0.0, 4.0)) as u32;
+    let kind = (uni(r, 0.0, 5.0)) as u32; let peak = (uni(r, 2.0, 7.0)).floor(); let drop = uni(r, 0.05, 0.2); let tail = uni(r, 0.02, 0.15);
     let scale = logu(r, 50.0, 5000.0);
     let m = logu(r, 1.0, 30.0);
     let n0 = logu(r, 3.0, 1500.0);
@@ -26,6 +26,7 @@ fn random_curve(r: &mut SplitMix64) -> Vec<(u32, f64)> {
             0 => hill.exp(),
             1 => n / (n + m - 1.0) / (1.0 + (n / n0).powf(1.0 + p)).powf(0.5),
             2 => n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0)),
+            4 => if n <= peak { (n / peak).powf(rise) } else { (1.0 - drop) * (-tail * (n / peak).ln().powi(2) * 0.7).exp() },
             _ => n.min(m) / m / (1.0 + (n / (flat + m)).powf(2.0)).powf(p),
         };
         pts.push((lvl, scale * y));
@@ -71,10 +72,10 @@ fn tuned() -> GaussianProcessSettings {
     let mut s = GaussianProcessSettings::DEFAULT;
     for kv in std::env::args().skip(4) {
         let (k, v) = kv.split_once('=').unwrap(); let v: f64 = v.parse().unwrap();
-        match k { "sd" => s.prior.slope_sd = v, "len" => s.prior.slope_length = v, "con" => s.prior.contention = v, "rough" => s.prior.roughness = v,
+        match k { "grain" => s.prior.grain = v, "oth" => s.prior.others = v, "sd" => s.prior.slope_sd = v, "len" => s.prior.slope_length = v, "con" => s.prior.contention = v, "rough" => s.prior.roughness = v,
           "price" => s.probe.price = v, "loss" => s.probe.loss = v, "hor" => s.probe.horizon = v, "worth" => s.probe.least_worth = v, "rise" => s.probe.rise = v,
           "slack" => s.change.slack = v, "thr" => s.change.threshold = v, "doubt" => s.change.doubt = v, "mem" => s.memory = v,
-          "ldr" => s.level_drift = v, "sdr" => s.shape_drift = v, "noise" => s.noise = v, _ => panic!() }
+          "ldr" => s.level_drift = v, "sdr" => s.shape_drift = v, "noise" => s.noise = v, "drift" => s.drift = v, "dd" => s.drift_doubt = v, _ => panic!() }
     }
     s
 }

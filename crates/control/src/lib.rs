@@ -29,7 +29,7 @@ pub use controllers::{
     FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LimitRange, QueueReading, Vegas,
     VegasReason, VegasSettings, WindowRule,
 };
+pub use controllers::{ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade};
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LockObservation, Mpl, Observation, Timing};
 pub use window::IntervalRule;
-pub use controllers::{ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade};

@@ -90,6 +90,8 @@ pub struct Observation {
     pub interval: Duration,
     /// The limit that was in force, `n*(t_i)`.
     pub limit: Mpl,
+    /// Permits out at the end of the interval.
+    pub running: u32,
     /// Permits out plus transactions waiting at the end of the interval, `n(t_i)`.
     pub concurrency: u32,
     /// The highest concurrency seen at any moment of the interval.

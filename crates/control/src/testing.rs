@@ -16,6 +16,7 @@ pub(crate) fn observed(limit: u32, concurrency: u32, completions: u64) -> Observ
         concurrency,
         concurrency_peak: concurrency,
         concurrency_mean: f64::from(concurrency),
+        running: limit.min(concurrency),
         running_mean: f64::from(limit.min(concurrency)),
         waiting_share: 1.0,
         completions,

@@ -35,6 +35,7 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         concurrency: level(random),
         concurrency_peak: level(random),
         concurrency_mean: fraction(random),
+        running: level(random),
         running_mean: fraction(random),
         waiting_share: fraction(random),
         completions: one_of(random, [0, 1, 2, 100, 1_000, u64::MAX]),

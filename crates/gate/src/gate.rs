@@ -329,6 +329,7 @@ impl Gate {
             interval,
             limit: Mpl::at_least_one(state.limit),
             concurrency,
+            running: state.outstanding,
             concurrency_peak: state.concurrency_peak,
             concurrency_mean: means.concurrency,
             running_mean: means.running,

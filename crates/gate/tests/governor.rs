@@ -54,6 +54,7 @@ impl Database {
         Observation {
             interval: SECOND,
             limit,
+            running: self.inside(limit),
             concurrency: self.clients,
             concurrency_peak: self.clients,
             concurrency_mean: f64::from(self.clients),

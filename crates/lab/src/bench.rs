@@ -5,15 +5,16 @@
 //! tables are loaded, and then:
 //!
 //! 1. **Sweep.** Every limit of a list, fixed, each with a warm-up and a measurement: the curve of
-//!    throughput against limit. A workload that was swept for an earlier scenario is not swept again.
-//! 2. **Controllers.** Each from the same, poor, limit, for a longer time that counts from its first
-//!    moment on. In a scenario with a switch all clients change the workload at once in the middle.
+//!    throughput against limit. A workload swept for an earlier scenario is not swept again.
+//! 2. **Controllers.** Each from the same, poor, limit, for a longer time that counts from its
+//!    first moment on. In a scenario with a switch all clients change the workload at once in the
+//!    middle.
 //! 3. **References.** The sweep's two best limits are measured again before, between and after the
 //!    controllers.
 //!
 //! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
 //! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
-//! vacuumed, put in order and checkpointed. [`score`] says how a controller is judged.
+//! vacuumed, put in order and checkpointed. The module `score` says how a controller is judged.
 //!
 //! # Example
 //! `tidegate bench control --workloads tpcb-1 --controllers vegas,hill-climbing` makes 13 runs for
@@ -36,6 +37,8 @@ mod scenario;
 mod score;
 mod sweep;
 mod table;
+#[cfg(test)]
+mod testing;
 
 use std::fs;
 use std::path::PathBuf;
@@ -120,7 +123,7 @@ impl BenchOptions {
             start: Mpl::at_least_one(64),
             rows: Rows::SMALL,
             sweep: Times { warmup: seconds(2), measured: seconds(4) },
-            run: seconds(20),
+            run: seconds(18),
             seed: 1,
             command,
         }
@@ -165,7 +168,9 @@ impl BenchOptions {
 
     /// Seconds that a run takes, with a guess for all that comes before and after the load.
     fn run_s(&self, plan: &Plan) -> f64 {
-        plan.times(self).total().as_secs_f64() + 1.0 + self.clients as f64 / 300.0
+        let level_s = plan.scenario.phases().iter().map(|work| work.level_s(self.rows));
+        let load_s = plan.times(self).total().as_secs_f64() + self.clients as f64 / 400.0;
+        0.2 + level_s.sum::<f64>() + load_s
     }
 
     /// Seconds that the whole benchmark takes, roughly.

@@ -164,7 +164,7 @@ impl<'a> Demo<'a> {
             ProxyOptions {
                 tidegate,
                 log,
-                journal: out.join("journal.jsonl"),
+                journal: Some(self.journal()),
                 arguments: vec!["--admin-listen".into(), "127.0.0.1:0".into()],
             },
         )?;
@@ -183,6 +183,10 @@ impl<'a> Demo<'a> {
         Ok(summary)
     }
 
+    fn journal(&self) -> PathBuf {
+        self.options.out.join("journal.jsonl")
+    }
+
     fn step(
         &mut self,
         clients: usize,
@@ -196,7 +200,7 @@ impl<'a> Demo<'a> {
         let (cpu_before_s, from) = (proxy.cpu_seconds()?, proxy.age());
         let proxied = self.load(clients, Side::Proxied, &proxy.url)?;
         let (cpu_after_s, until) = (proxy.cpu_seconds()?, proxy.age());
-        let intervals = rig::journal_between(&proxy.journal, from, until)?;
+        let intervals = rig::journal_between(&self.journal(), from, until)?;
         let transactions = proxied.transactions + proxied.warmup_transactions;
         Ok(Step {
             clients,

@@ -2,7 +2,8 @@
 //!
 //! [`load`] drives a database with a closed loop of clients and reports what it saw; [`demo`] is
 //! the main job end to end: a private server, the same load directly and through the proxy, a
-//! report; [`simulate`] tries controllers on simulated plants, in virtual time.
+//! report; [`simulate`] tries controllers on simulated plants, in virtual time; [`bench`] compares
+//! them on a real server. [`rig`] is what the experiments on real servers share.
 //!
 //! Never here: what a transaction is (that is `workload`), how a server is started (`subject`), and
 //! what is printed on standard output (`cli`).

@@ -200,10 +200,8 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             server_of.push(index);
             continue;
         }
-        let limits = Limits {
-            mpl: database.control.controller().start(),
-            waiting_max: config.waiting_max,
-        };
+        let limits =
+            Limits { mpl: database.control.controller().start(), waiting_max: config.waiting_max };
         let gate = Gate::new(limits, Instant::now());
         let server = Server::new(database.server.clone(), gate)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;

@@ -141,18 +141,6 @@ impl Thrash {
         Thrash { access: Access::Update, rows, sf: Share(25), rose: Share(2_500) }
     }
 
-    /// What the transactions do.
-    #[must_use]
-    pub fn access(self) -> Access {
-        self.access
-    }
-
-    /// The size of each table.
-    #[must_use]
-    pub fn rows(self) -> Rows {
-        self.rows
-    }
-
     /// The share of the rows that a transaction touches.
     #[must_use]
     pub fn sf(self) -> Share {

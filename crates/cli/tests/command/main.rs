@@ -5,5 +5,6 @@
 mod replay;
 mod serving;
 mod sessions;
+mod simulate;
 mod support;
 mod usage;

@@ -13,7 +13,7 @@ const JOURNAL: &str = concat!(
     "\n",
     r#"{"line":"decision","at_s":1.25,"server":"db:5432","controller":"hill-climbing","#,
     r#""next_limit":6,"reason":"probe: nothing to compare with yet","kind":"first","draw":0.5,"#,
-    r#""observation":{"interval":{"secs":1,"nanos":0},"limit":4,"concurrency":8,"#,
+    r#""observation":{"interval":{"secs":1,"nanos":0},"limit":4,"running":4,"concurrency":8,"#,
     r#""concurrency_peak":8,"concurrency_mean":8.0,"running_mean":4.0,"waiting_share":1.0,"#,
     r#""completions":400,"failures":0,"in_database":{"count":400,"mean_s":0.01,"#,
     r#""variance_s2":0.0,"min_s":0.01,"p50_s":0.01,"p95_s":0.01,"p99_s":0.01},"#,

@@ -1,13 +1,13 @@
 //! The two-phase hyperexponential distribution, H2: sizes of transactions that differ much.
 //!
 //! # Mechanism
-//! A transaction is of kind 1 with probability p and of kind 2 otherwise; a size of kind i is
-//! exponential with mean m_i. Three numbers are one more than mean and squared coefficient of
-//! variation C² = variance/mean² fix. *Balanced means* is the usual choice of the third: both kinds
-//! bring the same work, p·m_1 = (1 − p)·m_2 = mean/2. Then
+//! A transaction is of kind 1 with probability p and of kind 2 otherwise; sizes of kind 1 are
+//! exponential with mean a, those of kind 2 with mean b. Three numbers are one more than mean and
+//! squared coefficient of variation C² = variance/mean² fix. *Balanced means* is the usual choice
+//! of the third: both kinds bring the same work, p·a = (1 − p)·b = mean/2. Then
 //!
 //! ```text
-//! E[S²] = 2p·m_1² + 2(1 − p)·m_2² = mean²/(2p(1 − p)) = mean²(C² + 1)
+//! E(S²) = 2p·a² + 2(1 − p)·b² = mean²/(2p(1 − p)) = mean²(C² + 1)
 //! p = (1 + √((C² − 1)/(C² + 1)))/2
 //! ```
 //!
@@ -73,7 +73,7 @@ impl Hyperexponential {
         Ok(Hyperexponential { mean_s, squared_variation })
     }
 
-    /// The mean, E[S], seconds.
+    /// The mean, E(S), seconds.
     #[must_use]
     pub fn mean_s(&self) -> f64 {
         self.mean_s

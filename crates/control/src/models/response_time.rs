@@ -5,37 +5,41 @@
 //! the MPL, are inside; those inside share the database equally (study, Section 4.2 and Figure 8).
 //! K = 1 is a server that takes one after the other, and the mean response time grows with C², the
 //! variation of sizes: short transactions wait behind long ones. K = ∞ is processor sharing, where
-//! C² does not matter and the mean response time is E[S]/(1 − ρ) at load ρ.
+//! C² does not matter and the mean response time is E(S)/(1 − ρ) at load ρ.
 //!
-//! With sizes from an H2 distribution (see [`super::hyperexponential`]) the state is n, transactions
-//! in the system, and j, how many of those inside are of kind 1 (Figure 9). The rates, for
-//! i = min(n, K) inside, arrivals at rate λ, kinds of probability p and q = 1 − p and mean size
-//! 1/µ1 and 1/µ2:
+//! With sizes from an H2 distribution (see [`super::hyperexponential`]) the state is n,
+//! transactions in the system, and j, how many of those inside are of kind 1 (Figure 9). With i =
+//! min(n, K) inside, arrivals at rate λ, kinds of probability p and q = 1 − p and rates µ1 and µ2,
+//! one over their mean sizes:
 //!
-//! | what | rate | n < K before | n ≥ K before |
+//! | what | rate | nobody waits | somebody waits |
 //! | --- | --- | --- | --- |
-//! | arrival | λ | n + 1, and j + 1 with p | n + 1 |
+//! | arrival, n < K | λ | n + 1, and j + 1 with p | |
+//! | arrival, n ≥ K | λ | n + 1 | n + 1 |
 //! | kind 1 ends | µ1·j/i | n − 1, j − 1 | n − 1, and j − 1 with q: the next one enters |
 //! | kind 2 ends | µ2·(i − j)/i | n − 1 | n − 1, and j + 1 with p |
 //!
-//! (At n = K nobody waits, and an end is as below K.) From level n = K on the rates repeat: a
-//! quasi-birth-death process with blocks A0 (up), A1 (local), A2 (down) of size K + 1. So
-//! π_(n+1) = π_n·R there, with R = λ(−A1 − λG)⁻¹ and G the probabilities of where the process first
-//! comes one level down, solved by logarithmic reduction (Latouche and Ramaswami, 1993): each round
-//! doubles the number of levels in view. Below K every level has its own R_n, from the top:
+//! From level n = K on the rates repeat: a quasi-birth-death process with blocks A0 (up), A1
+//! (local) and A2 (down) of size K + 1. So the row π(n) of the chances at level n obeys π(n + 1) =
+//! π(n)·R there, with R = λ(−A1 − λG)⁻¹ and G the chances of where the process first comes one
+//! level down, found by logarithmic reduction (Latouche and Ramaswami, 1993): each round doubles
+//! the number of levels in view. Up to K every level has its own R, computed from the top:
 //!
 //! ```text
-//! U_K = A1 + λG,  R_n = Up_(n−1)·(−U_n)⁻¹,  U_(n−1) = Local_(n−1) + R_n·Down_n
-//! π_0 = 1,  π_n = π_(n−1)·R_n,  then divide by the sum of all
+//! U(K) = A1 + λG
+//! R(n) = Up(n − 1)·(−U(n))⁻¹,  U(n − 1) = Local(n − 1) + R(n)·Down(n)    n = K, …, 1
+//! π(0) = 1,  π(n) = π(n − 1)·R(n)                                       n = 1, …, K
 //! ```
 //!
-//! All these matrices are free of subtractions that cancel. The server works whenever somebody is
+//! and at last everything is divided by the sum of all.
+//!
+//! No step subtracts numbers that nearly cancel. The server works whenever somebody is
 //! there, so the chance of an empty system must come out as 1 − ρ, whatever K: a check that uses no
 //! step of the solution, and an answer that fails it is refused. The mean response time is the mean
 //! number in the system over λ (Little's law).
 //!
 //! # Example
-//! E[S] = 1 s, C² = 15, ρ = 0.7. K = ∞: 1/0.3 = 3.33 s. K = 1: 1 + 0.7·16/(2·0.3) = 19.67 s
+//! E(S) = 1 s, C² = 15, ρ = 0.7. K = ∞: 1/0.3 = 3.33 s. K = 1: 1 + 0.7·16/(2·0.3) = 19.67 s
 //! (Pollaczek and Khinchine). K = 10 gives 3.8 s: ten at a time are enough to be close.
 //!
 //! # Where this leaves the study
@@ -45,7 +49,8 @@
 //!
 //! # Limits
 //! * Open arrivals: nobody holds back a request because the last is unanswered. For a closed system
-//!   without think time response time is clients over throughput, and [`super::throughput`] says all.
+//!   without think time response time is clients over throughput, and [`super::throughput`] says
+//!   all.
 //! * The database is one shared server: speed does not depend on how many are inside. With several
 //!   processors or disks the MPL must also be what [`super::throughput`] asks for.
 //! * Work and memory grow with K⁴ and K³: [`HIGHEST_MPL`] takes seconds.
@@ -123,7 +128,7 @@ impl LimitedSharing {
         }
     }
 
-    /// Mean response time without a limit, E[S]/(1 − ρ), seconds.
+    /// Mean response time without a limit, E(S)/(1 − ρ), seconds.
     #[must_use]
     pub fn unlimited_response_s(&self) -> f64 {
         self.sizes.mean_s() / (1.0 - self.load)
@@ -213,7 +218,8 @@ impl Chain {
         [self.rate[0] * share(small), self.rate[1] * share(inside - small)]
     }
 
-    /// The rate at which a state with `inside` transactions sharing is left, −Local on its diagonal.
+    /// The rate at which a state with `inside` transactions sharing is left, −Local on its
+    /// diagonal.
     fn leaving(&self, inside: usize) -> DVector<f64> {
         let ends = |small| self.ends(small, inside).iter().sum::<f64>();
         DVector::from_fn(inside + 1, |small, _| self.arrivals + ends(small))
@@ -276,7 +282,8 @@ impl Chain {
             below.push(state.sum());
             state *= step;
         }
-        // π_K (I − R)⁻¹ has the levels from K on added up; once more, each times its distance + 1.
+        // π(K)·(I − R)⁻¹ is the sum of the levels from K on; once more, each times its distance +
+        // 1.
         let rest = (DMatrix::identity(ratio.nrows(), ratio.ncols()) - ratio).transpose().lu();
         let from_top = rest.solve(&state.transpose())?;
         let full = from_top.sum();
@@ -293,7 +300,7 @@ impl Chain {
         })
     }
 
-    /// R_K down to R_1, given (−U_K)⁻¹.
+    /// R(K) down to R(1), given the inverse of −U(K).
     fn upward_ratios(&self, at_top: DMatrix<f64>) -> Option<Vec<DMatrix<f64>>> {
         let [p, q] = self.probability;
         let mut ratios = Vec::with_capacity(self.inside);

@@ -3,30 +3,30 @@
 //! # Mechanism
 //! Inside the database N transactions circulate among stations, its processors and disks. A
 //! transaction that ends is replaced at once by the next from the queue outside, so that their
-//! number stays at N, the MPL (study, Section 4.1 and Figure 6). A station serves one transaction at
-//! a time; D_k is the seconds of work that a transaction brings to station k, over all its visits.
+//! number stays at N, the MPL (study, Section 4.1 and Figure 6). A station serves one transaction
+//! at a time; its demand D is the seconds of work that a transaction brings to it, over all visits.
 //!
 //! Exact mean value analysis (Reiser and Lavenberg, 1980) adds transactions one by one. One that
 //! arrives at a station finds there what the others would leave behind without it:
 //!
 //! ```text
-//! R_k(N) = D_k (1 + Q_k(N−1))        time at station k, waiting included
-//! X(N)   = N / (Z + Σ R_k(N))        throughput; Z is time spent at no station
-//! Q_k(N) = X(N) R_k(N)               transactions at station k
+//! R(N) = D·(1 + Q(N − 1))      for each station: the time spent there, waiting included
+//! X(N) = N/(Z + Σ R(N))        throughput; Z is the time spent at no station
+//! Q(N) = X(N)·R(N)             for each station: the transactions there
 //! ```
 //!
-//! No throughput exceeds 1/max D_k: then the busiest station never rests.
+//! No throughput exceeds 1/max D: then the busiest station never rests.
 //!
 //! # Example
-//! Two stations of 1 s each. One transaction: R = 1 + 1, X = 1/2, Q = 1/2 at each. Two: R = 1.5 + 1.5,
-//! X = 2/3, Q = 1 at each. Three: X = 3/4. For M equal stations X(N)/X(∞) = N/(N + M − 1), so that
-//! 80 % of the most takes 4(M − 1) transactions and 95 % takes 19(M − 1): the straight lines of the
-//! study's Figure 7.
+//! Two stations of 1 s each. One transaction: R = 1 + 1, X = 1/2, Q = 1/2 at each. Two: R = 1.5 +
+//! 1.5, X = 2/3, Q = 1 at each. Three: X = 3/4. For M equal stations X(N)/X(∞) = N/(N + M − 1), so
+//! that 80 % of the most takes 4(M − 1) transactions and 95 % takes 19(M − 1): the straight lines
+//! of the study's Figure 7.
 //!
 //! # Where this leaves the study
-//! * **Search.** The study finds the lowest MPL by binary search. The recursion passes through every
-//!   smaller MPL on its way to N, so it stops at the first that suffices; to search would be to
-//!   start it again and again.
+//! * **Search.** The study finds the lowest MPL by binary search. The recursion passes through
+//!   every smaller MPL on its way to N, so it stops at the first that suffices; to search would be
+//!   to start it again and again.
 //! * **Unequal stations** are allowed, as the study suggests. Equal ones, the study's choice, are
 //!   the worst case: of all networks with the same stations and the same largest demand they need
 //!   the highest MPL.
@@ -73,7 +73,8 @@ pub enum ThroughputError {
     NoStations,
     /// A demand that no station can have.
     #[error(
-        "a station's demand must be a number of seconds above 0, not {0}: leave out stations that a transaction does not visit"
+        "a station's demand must be a number of seconds above 0, not {0}: leave out a station that \
+         no transaction visits"
     )]
     Demand(f64),
     /// A think time that nobody can have.
@@ -94,9 +95,9 @@ pub struct Population {
     pub mpl: Mpl,
     /// Throughput, X(N), transactions per second.
     pub throughput_tps: f64,
-    /// Time at all stations, Σ R_k(N), seconds; think time is not in it.
+    /// Time at all stations, Σ R(N), seconds; think time is not in it.
     pub response_time_s: f64,
-    /// Transactions at one station of each kind, Q_k(N), in the order of the kinds.
+    /// Transactions at one station of each kind, Q(N), in the order of the kinds.
     pub queue_lengths: Vec<f64>,
 }
 
@@ -128,7 +129,7 @@ impl Network {
         Network::new(&[Stations { count, demand_s: 1.0 }], 0.0)
     }
 
-    /// What no MPL exceeds, X(∞) = 1/max D_k, transactions per second.
+    /// What no MPL exceeds, X(∞) = 1/max D, transactions per second.
     #[must_use]
     pub fn limit_tps(&self) -> f64 {
         1.0 / self.stations.iter().map(|kind| kind.demand_s).fold(0.0, f64::max)

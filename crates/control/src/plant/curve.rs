@@ -254,11 +254,12 @@ impl CurvePhase {
         }
     }
 
-    /// Throughput without noise that this phase alone settles at under a fixed limit, transactions
+    /// Mean throughput that this phase alone settles at under a fixed limit, transactions
     /// per second.
     #[must_use]
     pub fn expected_tps(&self, limit: Mpl) -> f64 {
-        let demand = mean_demand(&self.classes());
+        // A disturbance halves throughput.
+        let demand = mean_demand(&self.classes()) / (1.0 - self.outliers / 2.0);
         match (self.clients, self.arrivals_tps) {
             (_, Some(arrivals_tps)) => arrivals_tps.min(self.points.best_up_to(limit) / demand),
             (clients, None) => {
@@ -315,6 +316,8 @@ struct Sums {
     present_s: f64,
     waiting_s: f64,
     peak: f64,
+    /// Inside at the end.
+    running: f64,
 }
 
 impl CurvePlant {
@@ -361,6 +364,7 @@ impl CurvePlant {
                 self.running = (self.running - done).max(limit);
             }
         }
+        sums.running = self.running;
         sums
     }
 
@@ -446,6 +450,7 @@ fn observation(
     Observation {
         interval: Duration::try_from_secs_f64(interval_s).unwrap_or_default(),
         limit,
+        running: whole(sums.running.ceil()),
         concurrency: whole(present.ceil()),
         concurrency_peak: whole(sums.peak.ceil()),
         concurrency_mean: sums.present_s / interval_s,

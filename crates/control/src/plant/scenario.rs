@@ -4,8 +4,8 @@
 //! Its phases follow each other without a pause: the workload switches, clients come and go.
 //!
 //! # The truth about a phase
-//! A controller is judged against the best that a fixed limit gives, so the throughput of a phase is
-//! needed at every limit: its [`Truth`]. For a curve it is computed. For a simulation of
+//! A controller is judged against the best that a fixed limit gives, so the throughput of a phase
+//! is needed at every limit: its [`Truth`]. For a curve it is computed. For a simulation of
 //! transactions it is measured: the phase alone, from an empty database, at the 28 whole numbers
 //! nearest to powers of 10^(1/10) from 1 to 1,000, but not above the number of clients, which is
 //! the last. The first intervals are left out; then it goes on until the standard error of the
@@ -211,17 +211,13 @@ impl Scenario {
 
 /// The truth about a phase with a curve.
 fn computed(phase: &CurvePhase) -> Truth {
-    // In a closed system a disturbance costs half of an interval. In an open one what was not done
-    // is done later.
-    let undisturbed = 1.0 - phase.outliers / 2.0;
-    let crowded = CurvePhase { clients: Some(CROWD), arrivals_tps: None, ..phase.clone() };
     let limits = || (1..=HIGHEST).map(Mpl::at_least_one);
-    let crowded_tps = limits().map(|limit| undisturbed * crowded.expected_tps(limit));
-    let arrivals = phase
-        .arrivals_tps
-        .map(|tps| Arrivals { tps, capacity_tps: crowded_tps.fold(0.0, f64::max) });
-    let share = if arrivals.is_some() { 1.0 } else { undisturbed };
-    Truth { tps: limits().map(|limit| share * phase.expected_tps(limit)).collect(), arrivals }
+    let crowded = CurvePhase { clients: Some(CROWD), arrivals_tps: None, ..phase.clone() };
+    let arrivals = phase.arrivals_tps.map(|tps| Arrivals {
+        tps,
+        capacity_tps: limits().map(|limit| crowded.expected_tps(limit)).fold(0.0, f64::max),
+    });
+    Truth { tps: limits().map(|limit| phase.expected_tps(limit)).collect(), arrivals }
 }
 
 /// The truth about a phase that simulates transactions; phases are counted from 1.
@@ -276,38 +272,37 @@ fn measured_tps(phase: &EventsPhase, limit: Mpl, best_tps: f64) -> Result<f64, E
     Ok(sums.tps())
 }
 
-/// Sums over the intervals of a measurement: of completions c and of seconds s.
+/// Sums over the intervals of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    n: f64,
-    c: f64,
-    s: f64,
-    cc: f64,
-    cs: f64,
-    ss: f64,
+    completions: f64,
+    seconds: f64,
+    /// Of completions squared, completions times seconds, and seconds squared.
+    squares: [f64; 3],
 }
 
 impl Sums {
     fn add(&mut self, seen: &Observation) {
-        let (c, s) = (seen.completions as f64, seen.interval.as_secs_f64());
-        self.n += 1.0;
-        self.c += c;
-        self.s += s;
-        self.cc += c * c;
-        self.cs += c * s;
-        self.ss += s * s;
+        let (completions, seconds) = (seen.completions as f64, seen.interval.as_secs_f64());
+        self.completions += completions;
+        self.seconds += seconds;
+        self.squares[0] += completions * completions;
+        self.squares[1] += completions * seconds;
+        self.squares[2] += seconds * seconds;
     }
 
-    /// Completions per second; half a completion where there was none.
+    /// Completions per second; of half a completion where there was none.
     fn tps(&self) -> f64 {
-        self.c.max(0.5) / self.s
+        self.completions.max(0.5) / self.seconds
     }
 
-    /// The standard error of the ratio of two sums, from the residuals c − tps·s.
+    /// The standard error of the throughput as a ratio of two sums: from the residuals
+    /// completions − tps·seconds of the intervals.
     fn error_tps(&self) -> f64 {
-        let tps = self.c / self.s;
-        let residuals = self.cc - 2.0 * tps * self.cs + tps * tps * self.ss;
-        residuals.max(0.0).sqrt() / self.s
+        let tps = self.completions / self.seconds;
+        let [completions, products, seconds] = self.squares;
+        let residuals = completions - 2.0 * tps * products + tps * tps * seconds;
+        residuals.max(0.0).sqrt() / self.seconds
     }
 }
 
@@ -379,5 +374,172 @@ impl Truth {
             .filter_map(|(limit, &tps)| (tps >= enough).then_some(limit));
         let lowest = inside.next().unwrap_or(Mpl::ONE);
         lowest..=inside.last().unwrap_or(lowest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plant::{CurveClass, TransactionClass};
+
+    fn mpl(limit: u32) -> Mpl {
+        Mpl::at_least_one(limit)
+    }
+
+    #[track_caller]
+    fn assert_near(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9 * right, "{left} is not {right}");
+    }
+
+    fn hill() -> CurvePhase {
+        let curve = Curve::new(&[(10, 100.0), (40, 200.0), (160, 50.0)]).expect("a curve");
+        CurvePhase { intervals: 5, ..CurvePhase::closed(curve, 1_000, 0.0) }
+    }
+
+    /// Two processors, a transaction takes 10 ms of one.
+    fn processors() -> EventsPhase {
+        let class = TransactionClass { steps: 1, cpu_ms: 10.0, ..TransactionClass::default() };
+        EventsPhase {
+            intervals: 5,
+            clients: Some(20),
+            cpus: 2,
+            classes: vec![class],
+            ..EventsPhase::default()
+        }
+    }
+
+    fn file(curve: &[CurvePhase], events: &[EventsPhase]) -> ScenarioFile {
+        ScenarioFile {
+            name: "a-plant".into(),
+            about: "for a test".into(),
+            curve: curve.to_vec(),
+            events: events.to_vec(),
+        }
+    }
+
+    fn scenario(curve: &[CurvePhase], events: &[EventsPhase]) -> Scenario {
+        Scenario::try_from(file(curve, events)).expect("a scenario")
+    }
+
+    fn truth(scenario: &Scenario, phase: usize) -> Truth {
+        scenario.truth(phase).expect("a sound phase").expect("a phase")
+    }
+
+    /// The example of the module's head. On the far side throughput falls by four over a factor of
+    /// four, so 190 tps is at 42.1.
+    #[test]
+    fn the_truth_about_a_curve_is_the_curve() {
+        let truth = truth(&scenario(&[hill()], &[]), 0);
+        assert_near(truth.tps(mpl(20)), 100.0 * 2.0_f64.sqrt());
+        assert_near(truth.tps(mpl(5_000)), 50.0);
+        assert_eq!(truth.best(), (mpl(40), 200.0));
+        assert_eq!(truth.band(0.95), mpl(37)..=mpl(42));
+        assert_eq!(truth.arrivals(), None);
+    }
+
+    #[test]
+    fn between_two_humps_the_band_has_a_gap() {
+        let curve = Curve::new(&[(5, 96.0), (20, 50.0), (80, 100.0), (81, 10.0)]).expect("a curve");
+        let truth = Truth::along(&curve);
+        assert_eq!(truth.band(0.95), mpl(1)..=mpl(80));
+        assert!(truth.tps(mpl(20)) < 95.0);
+    }
+
+    /// A fifth of the intervals lose half: 90 % are left. What arrives is less than that, and half
+    /// of the demand makes twice the capacity.
+    #[test]
+    fn disturbances_and_arrivals_are_part_of_the_truth() {
+        let disturbed = CurvePhase { outliers: 0.2, ..hill() };
+        let open = CurvePhase {
+            clients: None,
+            arrivals_tps: Some(120.0),
+            classes: vec![CurveClass { share: 1.0, demand: 0.5 }],
+            ..disturbed.clone()
+        };
+        let scenario = scenario(&[disturbed, open], &[]);
+        assert_near(truth(&scenario, 0).best().1, 180.0);
+        let open = truth(&scenario, 1);
+        assert_near(open.tps(mpl(200)), 120.0);
+        let arrivals = open.arrivals().expect("an open system");
+        assert_near(arrivals.tps, 120.0);
+        assert_near(arrivals.capacity_tps, 360.0);
+        assert_eq!(scenario.truth(2), Ok(None));
+    }
+
+    /// One transaction runs at 100 a second, two and more at 200.
+    #[test]
+    fn the_truth_about_a_simulation_is_measured() {
+        let scenario = scenario(&[], &[processors()]);
+        let truth = truth(&scenario, 0);
+        for (limit, expected) in [(1, 100.0), (2, 200.0), (13, 200.0), (1_000, 200.0)] {
+            let tps = truth.tps(mpl(limit));
+            assert!((tps / expected - 1.0).abs() < 0.02, "{tps} at {limit}");
+        }
+        assert_eq!(*truth.band(0.95).start(), mpl(2));
+        assert_eq!(scenario.truth(0), Ok(Some(truth)), "the same each time");
+    }
+
+    #[test]
+    fn the_capacity_of_a_simulated_open_system_is_measured_too() {
+        let open = EventsPhase { clients: None, arrivals_tps: Some(60.0), ..processors() };
+        let truth = truth(&scenario(&[], &[open]), 0);
+        let arrivals = truth.arrivals().expect("an open system");
+        assert!((truth.best().1 / 60.0 - 1.0).abs() < 0.03, "{:?}", truth.best());
+        assert!((arrivals.capacity_tps / 200.0 - 1.0).abs() < 0.02, "{arrivals:?}");
+    }
+
+    #[test]
+    fn limits_are_measured_evenly_up_to_the_clients() {
+        let limits = |clients| {
+            let phase = EventsPhase { clients, ..processors() };
+            measured_limits(&phase).into_iter().map(Mpl::get).collect::<Vec<_>>()
+        };
+        assert_eq!(limits(Some(1)), [1]);
+        assert_eq!(limits(Some(10)), [1, 2, 3, 4, 5, 6, 8, 10]);
+        assert_eq!(limits(Some(11)), [1, 2, 3, 4, 5, 6, 8, 10, 11]);
+        assert_eq!(limits(None).len(), 28);
+        assert_eq!(limits(Some(5_000)).last(), Some(&1_000));
+    }
+
+    /// Rates 1, 2 and 3 in three intervals of a second: residuals −1, 0 and 1, so √2/3.
+    #[test]
+    fn the_error_of_a_measurement_comes_from_its_residuals() {
+        let mut sums = Sums::default();
+        for completions in 1..=3 {
+            sums.add(&crate::testing::observed(1, 1, completions));
+        }
+        assert_near(sums.tps(), 2.0);
+        assert_near(sums.error_tps(), 2.0_f64.sqrt() / 3.0);
+        assert_near(Sums { seconds: 4.0, ..Sums::default() }.tps(), 0.125);
+    }
+
+    #[test]
+    fn a_scenario_runs_through_its_phases() {
+        let few = CurvePhase { clients: Some(10), intervals: 2, ..hill() };
+        let scenario = scenario(&[few, hill()], &[]);
+        assert_eq!(scenario.intervals(), [2, 5]);
+        let mut plant = scenario.start(1).expect("a plant");
+        let concurrency = [(); 3].map(|()| plant.interval(mpl(40)).concurrency);
+        assert_eq!(concurrency, [10, 10, 1_000]);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_with_the_place() {
+        let named = |name: &str| ScenarioFile { name: name.into(), ..file(&[hill()], &[]) };
+        let no_load = CurvePhase { clients: None, ..hill() };
+        let empty = CurvePhase { intervals: 0, ..hill() };
+        let no_class = EventsPhase { classes: Vec::new(), ..processors() };
+        for (file, expected) in [
+            (named(""), "name = \"\": use small letters, digits and hyphens"),
+            (named("Two Words"), "name = \"Two Words\": use"),
+            (file(&[], &[]), "either [[curve]] phases or [[events]] phases"),
+            (file(&[hill()], &[processors()]), "either [[curve]] phases or [[events]] phases"),
+            (file(&[hill(), empty], &[]), "phase 2: intervals must be at least 1"),
+            (file(&[hill(), no_load], &[]), "[[curve]] phase 2: give either clients"),
+            (file(&[], &[no_class]), "[[events]]: phase 1 has no class"),
+        ] {
+            let error = Scenario::try_from(file).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -9,9 +9,15 @@ use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::postgres::Postgres;
 
-use super::{BenchOptions, Scenario, Work};
+use super::{BenchOptions, LOG, Scenario, Work};
 use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
 use crate::rig::{self, Interval, Proxy, ProxyOptions, RigError, Times};
+
+/// When the time is up a transaction has been under way for up to clients over throughput, if it is
+/// not overtaken (Little's law). One that took this many times as long is reported, if that is at
+/// least so many seconds.
+const OLD: f64 = 5.0;
+const OLD_S: f64 = 2.0;
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +37,8 @@ pub(super) struct Plan {
     pub(super) scenario: Scenario,
     pub(super) purpose: Purpose,
     pub(super) control: Algorithm,
-    /// The workload of a run with a fixed limit; a controller goes through the whole scenario.
+    /// The workload of a run with a fixed limit. A controller goes through the whole scenario and
+    /// begins with this.
     pub(super) work: Work,
 }
 
@@ -76,35 +83,42 @@ impl Plan {
         }
     }
 
-    /// Measured time in order: a fixed limit's in one piece, a controller's phases in halves.
-    fn phases(&self, options: &BenchOptions) -> Vec<Phase> {
-        let pieces = if self.purpose == Purpose::Controller { 2 } else { 1 };
-        let duration = match self.purpose {
-            Purpose::Controller => options.run / pieces,
+    /// How many pieces a phase is counted in: a controller's in two halves.
+    fn pieces(&self) -> u32 {
+        if self.purpose == Purpose::Controller { 2 } else { 1 }
+    }
+
+    /// The length of such a piece.
+    fn piece(&self, options: &BenchOptions) -> Duration {
+        match self.purpose {
             Purpose::Sweep | Purpose::Reference => options.sweep.measured,
-        };
-        let phases = self.works().iter().flat_map(|&work| {
+            Purpose::Controller => options.run / self.pieces(),
+        }
+    }
+
+    /// All pieces but the first, in order.
+    fn then(&self, options: &BenchOptions) -> Vec<Phase> {
+        let pieces = self.works().iter().flat_map(|&work| {
             let (workload, scale) = (work.workload(options.rows), work.scale());
-            (0..pieces).map(move |_| Phase { workload, scale, duration })
+            let duration = self.piece(options);
+            (0..self.pieces()).map(move |_| Phase { workload, scale, duration })
         });
-        phases.collect()
+        pieces.skip(1).collect()
     }
 
     fn arguments(&self, options: &BenchOptions) -> Vec<String> {
         let mut arguments = vec!["--log-level=warn".to_owned(), format!("--seed={}", options.seed)];
         arguments.push(format!("--control={}", self.control));
-        if self.purpose == Purpose::Controller {
+        if !matches!(self.control, Algorithm::Fixed(_)) {
             arguments.push(format!("--start-mpl={}", options.start));
         }
         arguments
     }
 
-    /// Where the proxy's journal goes; only a controller's is kept.
-    fn journal(&self, out: &Path) -> PathBuf {
-        match self.purpose {
-            Purpose::Sweep | Purpose::Reference => out.join("fixed.jsonl"),
-            Purpose::Controller => out.join(format!("{}-{}.jsonl", self.scenario, self.control)),
-        }
+    /// Where the proxy's journal goes; only a controller has one.
+    fn journal(&self, out: &Path) -> Option<PathBuf> {
+        let name = || format!("{}-{}.jsonl", self.scenario, self.control);
+        (self.purpose == Purpose::Controller).then(|| out.join(name()))
     }
 
     /// Makes the run; the load's progress is shown as seconds into it.
@@ -152,39 +166,35 @@ impl Plan {
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<(LoadReport, Vec<Interval>), Failure> {
+        let journal = self.journal(&options.out);
         let proxy = Proxy::start(
             server,
             ProxyOptions {
                 tidegate: &options.tidegate,
-                log: options.out.join(super::LOG),
-                journal: self.journal(&options.out),
+                log: options.out.join(LOG),
+                journal: journal.clone(),
                 arguments: self.arguments(options),
             },
         )?;
         let times = self.times(options);
-        let phases = self.phases(options);
-        let Some((first, then)) = phases.split_first() else {
-            return Err(Failure::Load(LoadError::NoClients));
-        };
         let load_options = LoadOptions {
             url: proxy.url.clone(),
-            workload: first.workload,
-            scale: first.scale,
+            workload: self.work.workload(options.rows),
+            scale: self.work.scale(),
             clients: options.clients,
             warmup: times.warmup,
-            duration: first.duration,
+            duration: self.piece(options),
             connect_timeout: rig::CONNECT_TIMEOUT,
             seed: options.seed,
         };
         let called = proxy.age();
-        let load = load::run_phases(&load_options, then, cancel, &mut |progress| {
+        let load = load::run_phases(&load_options, &self.then(options), cancel, &mut |progress| {
             observe(times.seconds_into(progress), progress);
         })?;
-        let journal = proxy.journal.clone();
         proxy.stop()?;
-        let intervals = match self.purpose {
-            Purpose::Sweep | Purpose::Reference => Vec::new(),
-            Purpose::Controller => since(called, rig::read_journal(&journal)?),
+        let intervals = match journal {
+            Some(journal) => since(called, rig::read_journal(&journal)?),
+            None => Vec::new(),
         };
         Ok((load, intervals))
     }
@@ -264,14 +274,85 @@ impl Cell {
                 troubles.push(format!("{count} {what}"));
             }
         }
-        if load.oldest_straggler_s > load.seconds / 2.0 {
-            let seconds = load.oldest_straggler_s;
-            troubles.push(format!("a transaction not done after {seconds:.1} s"));
+        let (age_s, expected_s) = (load.oldest_straggler_s, load.clients as f64 / load.tps);
+        if load.transactions == 0 {
+            troubles.push("no transaction committed".to_owned());
+        } else if age_s > OLD_S.max(OLD * expected_s) {
+            troubles.push(format!("a transaction not done after {age_s:.1} s"));
         }
         troubles
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn as_text<S: Serializer>(control: &Algorithm, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::testing::fixed;
+
+    /// What is said of a second with 200 clients and so many transactions.
+    fn troubles(transactions: u64, change: impl Fn(&mut LoadReport)) -> Vec<String> {
+        let mut cell = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, transactions);
+        cell.load.iter_mut().for_each(change);
+        cell.troubles()
+    }
+
+    #[test]
+    fn what_went_wrong_is_named_and_nothing_else() {
+        assert_eq!(troubles(100, |_| {}), [""; 0]);
+        let lost = troubles(100, |load| {
+            load.errors.insert("40P01".into(), 3);
+            (load.retries, load.connection_losses, load.connect_retries) = (3, 2, 1);
+        });
+        let expected = [
+            "3 errors 40P01",
+            "3 transactions run again",
+            "2 connections lost",
+            "1 logins tried again",
+        ];
+        assert_eq!(lost, expected);
+        assert_eq!(troubles(0, |_| {}), ["no transaction committed"]);
+
+        let mut failed = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, 1);
+        (failed.load, failed.failure) = (None, Some("no proxy".into()));
+        assert_eq!(failed.troubles(), ["no proxy"]);
+    }
+
+    #[test]
+    fn a_transaction_is_old_when_others_were_served_meanwhile() {
+        // 200 clients at 100 tps are served every 2 s, so 10 s is five times too long. At 1,000 tps
+        // that would be a second, but what is below 2 s is not worth a word.
+        for (transactions, age_s, is_old) in
+            [(100, 9.9, false), (100, 10.1, true), (1_000, 1.9, false), (1_000, 2.1, true)]
+        {
+            let said = troubles(transactions, |load| load.oldest_straggler_s = age_s);
+            assert_eq!(!said.is_empty(), is_old, "{transactions} tps, {age_s} s: {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_controllers_phases_are_counted_in_halves() {
+        let options = BenchOptions::new("tidegate".into(), "out".into(), "test".into());
+        let work = Scenario::Switch.phases()[0];
+        let plan = |purpose, control| Plan { scenario: Scenario::Switch, purpose, control, work };
+        let vegas = plan(Purpose::Controller, Algorithm::Vegas);
+        let half = options.run / 2;
+        let names: Vec<_> = vegas
+            .then(&options)
+            .iter()
+            .map(|phase| (phase.workload.name(), phase.duration))
+            .collect();
+        assert_eq!(names, [("tpcb", half), ("thrash-read", half), ("thrash-read", half)]);
+        assert_eq!(vegas.times(&options).total(), options.run * 2);
+        assert!(vegas.arguments(&options).contains(&"--start-mpl=64".to_owned()));
+
+        let fixed = plan(Purpose::Reference, Algorithm::Fixed(Mpl::at_least_one(3)));
+        assert!(fixed.then(&options).is_empty());
+        assert_eq!(fixed.times(&options).total(), options.sweep.total());
+        assert!(fixed.arguments(&options).contains(&"--control=fixed:3".to_owned()));
+    }
 }

@@ -91,7 +91,7 @@ fn panels<'a>(report: &'a BenchReport, names: &[String]) -> Vec<Panel<'a>> {
             };
             let points = scenario.controllers.iter().filter_map(|controller| {
                 let place = names.iter().position(|name| *name == controller.controller)?;
-                Some((place, point(controller.phases.get(phase)?)?))
+                Some((place, point(controller.phase(work)?)?))
             });
             let title = match scenario.references.len() {
                 1 => work.name().to_owned(),

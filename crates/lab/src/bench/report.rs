@@ -30,8 +30,8 @@ pub struct BenchReport {
     pub clients: usize,
     /// The limit the controllers started with.
     pub start_limit: Mpl,
-    /// Rows of each thrash table.
-    pub thrash_rows: u32,
+    /// The workloads and what they are.
+    pub works: Vec<(Work, String)>,
     /// Seconds at a fixed limit that did not count.
     pub sweep_warmup_s: f64,
     /// Seconds at a fixed limit that counted.
@@ -79,7 +79,7 @@ impl BenchReport {
             postgres_settings: server.settings(&SETTINGS.map(|(name, _)| name))?,
             clients: options.clients,
             start_limit: options.start,
-            thrash_rows: options.rows.get(),
+            works: works.iter().map(|&work| (work, work.about(options.rows))).collect(),
             sweep_warmup_s: options.sweep.warmup.as_secs_f64(),
             sweep_s: options.sweep.measured.as_secs_f64(),
             run_s: options.run.as_secs_f64(),

@@ -39,6 +39,19 @@ impl Work {
         }
     }
 
+    /// What it is, in words.
+    pub(super) fn about(self, rows: Rows) -> String {
+        let ranges = |thrash: Thrash| {
+            let (sf, rose) = (thrash.sf().percent(), thrash.rose().percent());
+            format!("SF {sf} %, ROSE {rose} %, of two tables of {} rows with a key", rows.get())
+        };
+        match self {
+            Work::Tpcb1 | Work::Tpcb50 => format!("TPC-B, scale {}", self.scale().get()),
+            Work::ThrashRead => format!("range reads, {}", ranges(Thrash::read(rows))),
+            Work::ThrashUpdate => format!("range updates, {}", ranges(Thrash::update(rows))),
+        }
+    }
+
     /// What the load runs; `rows` is the size of the thrash tables.
     pub(super) fn workload(self, rows: Rows) -> Workload {
         match self {
@@ -75,6 +88,14 @@ impl Work {
             pgbench::LEVEL_STATEMENTS.map(str::to_owned).to_vec()
         } else {
             thrash::level_statements(Key::Primary)
+        }
+    }
+
+    /// Seconds that it takes, roughly.
+    pub(super) fn level_s(self, rows: Rows) -> f64 {
+        match self {
+            Work::Tpcb1 | Work::Tpcb50 => 0.2,
+            Work::ThrashRead | Work::ThrashUpdate => f64::from(rows.get()) / 100_000.0,
         }
     }
 
@@ -176,6 +197,15 @@ mod tests {
         }
         let error = "tpcb".parse::<Scenario>().unwrap_err().to_string();
         assert!(error.contains("`tpcb`") && error.contains("tpcb-1, tpcb-50"), "{error}");
+    }
+
+    #[test]
+    fn a_workload_says_its_parameters() {
+        assert_eq!(Work::Tpcb50.about(Rows::SMALL), "TPC-B, scale 50");
+        assert_eq!(
+            Work::ThrashUpdate.about(Rows::SMALL),
+            "range updates, SF 0.25 %, ROSE 25 %, of two tables of 30000 rows with a key"
+        );
     }
 
     #[test]

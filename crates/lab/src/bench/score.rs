@@ -68,7 +68,7 @@ pub struct Reference {
 pub struct ControllerScore {
     /// The controller.
     pub controller: String,
-    /// Transactions of the whole run over those of the best fixed limit of each phase.
+    /// Throughput of the whole run: the mean of the phases' shares, which last equally long.
     pub whole: Option<f64>,
     /// Its phases; none when its run failed.
     pub phases: Vec<PhaseScore>,
@@ -134,6 +134,14 @@ fn reference(scenario: Scenario, work: Work, cells: &[Cell]) -> Option<Reference
     Some(Reference { work, limit, band, measured })
 }
 
+impl ControllerScore {
+    /// How well it did with a workload; `None` when its run failed.
+    #[must_use]
+    pub fn phase(&self, work: Work) -> Option<&PhaseScore> {
+        self.phases.iter().find(|phase| phase.work == work)
+    }
+}
+
 impl Reference {
     /// Throughput in the run that began nearest to `at_s`.
     fn tps_near(&self, at_s: f64) -> Option<f64> {
@@ -159,11 +167,10 @@ fn score_run(run: &Cell, references: &[Reference], cells: &[Cell]) -> Vec<PhaseS
     scores.collect()
 }
 
-/// All phases together. They last equally long, but one in which more could be done counts more.
+/// All phases together. Transactions are not added up: a phase of short ones would drown the rest.
 fn whole(phases: &[PhaseScore]) -> Option<f64> {
-    let best: f64 = phases.iter().map(|phase| phase.best_tps).sum();
-    let reached: f64 = phases.iter().map(|phase| phase.whole * phase.best_tps).sum();
-    (best > 0.0).then_some(reached / best)
+    let sum: f64 = phases.iter().map(|phase| phase.whole).sum();
+    (!phases.is_empty()).then(|| sum / phases.len() as f64)
 }
 
 /// A phase as the clients counted it.
@@ -233,4 +240,142 @@ fn samples(intervals: &[Interval], halves: &Halves) -> Vec<Sample> {
 )]
 fn completions(interval: &Interval) -> u64 {
     (interval.tps * interval.interval_s).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_control::Algorithm;
+
+    use super::*;
+    use crate::bench::testing::{cell, fixed, load};
+    use crate::simulate::Measure;
+
+    /// The sweep of a top from 8 to 32: the band begins at 8·0.95² = 7.2.
+    fn swept(work: Work) -> Vec<Cell> {
+        [(2, 100), (8, 200), (32, 200), (128, 100)]
+            .map(|(limit, tps)| fixed(Purpose::Sweep, work, 0.0, limit, tps))
+            .to_vec()
+    }
+
+    fn interval(at_s: f64, interval_s: f64, limit: u32, tps: f64) -> Interval {
+        Interval {
+            at_s,
+            interval_s,
+            server: String::new(),
+            limit,
+            next_limit: limit,
+            reason: String::new(),
+            tps,
+            concurrency: 200.0,
+            in_queue_mean_s: None,
+            in_database_mean_s: None,
+        }
+    }
+
+    #[track_caller]
+    fn assert_near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn a_run_is_compared_with_the_best_fixed_limit_at_its_time() {
+        let mut cells = swept(Work::Tpcb1);
+        // Limit 8 has a mean of 170 tps, limit 32 of 165, although it has the best run of all.
+        for (began_s, limit, tps) in
+            [(10.0, 8, 180), (12.0, 32, 190), (100.0, 8, 160), (102.0, 32, 140)]
+        {
+            cells.push(fixed(Purpose::Reference, Work::Tpcb1, began_s, limit, tps));
+        }
+        // 200 transactions in the first 2 s and 304 in the others. The journal: an interval that
+        // began before the load, one at the start limit, two in the band, one that ends too late.
+        cells.push(Cell {
+            load: Some(load(&[(0.5, 2.0, 200), (2.5, 2.0, 304)])),
+            intervals: vec![
+                interval(0.9, 0.9, 128, 20.0),
+                interval(1.9, 1.0, 128, 80.0),
+                interval(2.9, 1.0, 32, 160.0),
+                interval(3.9, 1.0, 16, 152.0),
+                interval(4.9, 1.0, 2, 1.0),
+            ],
+            ..cell(Purpose::Controller, Algorithm::Vegas, &[Work::Tpcb1], 80.0)
+        });
+        let scored = score(Scenario::Tpcb1, &cells);
+
+        let reference = &scored.references[0];
+        assert_eq!(reference.limit.get(), 8);
+        assert_eq!((reference.band.0.get(), reference.band.1.get()), (8, 35));
+        let vegas = &scored.controllers[0];
+        assert_eq!(vegas.controller, "vegas");
+        let phase = vegas.phase(Work::Tpcb1).unwrap();
+        // 80 s is nearer to 100 s than to 10 s: the best is 160 tps.
+        assert_near(phase.best_tps, 160.0);
+        assert_near(phase.whole, 504.0 / 4.0 / 160.0);
+        assert_near(phase.settled, 152.0 / 160.0);
+        assert_near(vegas.whole.unwrap(), phase.whole);
+        // Three intervals count: at 128, 32 and 16. The last two are the settled half.
+        assert_eq!(phase.reached, Some(Reached::After(1)));
+        assert_near(phase.settled_limit.unwrap(), 24.0);
+        for (measure, expected) in [
+            (Measure::LimitRatio, 24.0 / 8.0),
+            (Measure::Inside, 1.0),
+            (Measure::Worst, 80.0 / 160.0),
+            // 1.00 and 0.95 of the best are 0.025 away from their mean, 32 and 16 are 8 away.
+            (Measure::ThroughputSwing, 0.025),
+            (Measure::LimitSwing, 8.0 / 24.0),
+        ] {
+            assert_near(phase.measures.get(measure).unwrap(), expected);
+        }
+        assert_eq!(phase.measures.get(Measure::WorstLate), None);
+    }
+
+    #[test]
+    fn each_phase_of_a_switch_is_scored_by_itself() {
+        let works = [Work::Tpcb1, Work::ThrashRead];
+        let in_switch = |cell: Cell| Cell { scenario: Scenario::Switch.name(), ..cell };
+        let mut cells = [swept(works[0]), swept(works[1])].concat();
+        cells.push(in_switch(fixed(Purpose::Reference, works[0], 0.0, 8, 200)));
+        cells.push(in_switch(fixed(Purpose::Reference, works[1], 0.0, 8, 1_000)));
+        // Of the first phase the limit stays outside the band; after the switch it is inside from
+        // the second interval on.
+        cells.push(in_switch(Cell {
+            load: Some(load(&[
+                (0.0, 2.0, 200),
+                (2.0, 2.0, 200),
+                (4.0, 2.0, 1_000),
+                (6.0, 2.0, 1_800),
+            ])),
+            intervals: vec![
+                interval(2.0, 2.0, 128, 100.0),
+                interval(4.0, 2.0, 128, 100.0),
+                interval(6.0, 2.0, 64, 500.0),
+                interval(8.0, 2.0, 16, 900.0),
+            ],
+            ..cell(Purpose::Controller, Algorithm::Aimd, &works, 5.0)
+        }));
+        let scored = score(Scenario::Switch, &cells);
+        let aimd = &scored.controllers[0];
+        let [before, after] = works.map(|work| aimd.phase(work).unwrap());
+        assert_near(before.whole, 100.0 / 200.0);
+        assert_near(before.settled, 100.0 / 200.0);
+        assert_eq!(before.reached, Some(Reached::Never));
+        assert_near(after.whole, 700.0 / 1_000.0);
+        assert_near(after.settled, 900.0 / 1_000.0);
+        assert_eq!(after.reached, Some(Reached::After(1)));
+        assert_near(after.settled_limit.unwrap(), 16.0);
+        assert_near(aimd.whole.unwrap(), 0.6);
+    }
+
+    #[test]
+    fn a_failed_run_is_there_without_a_score() {
+        let mut cells = swept(Work::Tpcb1);
+        cells.push(fixed(Purpose::Reference, Work::Tpcb1, 0.0, 8, 200));
+        let failed = cell(Purpose::Controller, Algorithm::Vegas, &[Work::Tpcb1], 5.0);
+        cells.push(Cell { failure: Some("the proxy fell over".into()), ..failed });
+        let scored = score(Scenario::Tpcb1, &cells);
+        assert_eq!(scored.controllers[0].whole, None);
+        assert!(scored.controllers[0].phases.is_empty());
+        // Without a reference there is nothing to compare with, and nothing is made up.
+        let scored = score(Scenario::Tpcb1, &swept(Work::Tpcb1));
+        assert!(scored.references.is_empty() && scored.controllers.is_empty());
+    }
 }

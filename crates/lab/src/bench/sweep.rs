@@ -38,11 +38,13 @@ impl Sweep {
         points
     }
 
-    /// The lowest and the highest limit that reach [`BAND`] of the best.
+    /// The lowest and the highest limit that reach [`BAND`] of the best, the highest no higher than
+    /// what was swept.
     pub(super) fn band(&self) -> Option<(Mpl, Mpl)> {
         let (_, best_tps) = self.best(1).first().copied()?;
+        let (highest, _) = self.points.last()?;
         let band = self.truth(best_tps)?.band(BAND);
-        Some((*band.start(), *band.end()))
+        Some((*band.start(), *band.end().min(highest)))
     }
 
     /// Throughput at every limit, when the best of them gives `best_tps` now: what lies between the
@@ -95,6 +97,9 @@ mod tests {
         // A top from 8 to 32, and the same slopes: 7.2 and 32/0.95² = 35.5.
         let band = sweep(&[(2, 100.0), (8, 200.0), (32, 200.0), (128, 100.0)]).band().unwrap();
         assert_eq!((band.0.get(), band.1.get()), (8, 35));
+        // What lies beyond the last point is not known.
+        let band = sweep(&[(2, 100.0), (8, 200.0)]).band().unwrap();
+        assert_eq!((band.0.get(), band.1.get()), (8, 8));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore};
+use crate::rig::Machine;
 use crate::simulate::{Measure, Reached};
 
 /// The measures from the journal that have a column, with heading and meaning. They are the
@@ -132,33 +133,34 @@ fn legend() -> impl Iterator<Item = (&'static str, &'static str)> {
     COLUMNS.into_iter().chain(measures)
 }
 
-/// What was measured, how, and on what, in a paragraph.
+/// What was measured, how, and on what.
 fn conditions(report: &BenchReport) -> String {
-    let machine = &report.machine;
+    let BenchReport { clients, sweep_s, sweep_warmup_s, run_s, start_limit, seed, .. } = report;
+    let works: Vec<String> =
+        report.works.iter().map(|(work, about)| format!("{}: {about}", work.name())).collect();
+    let last_s = report.cells.last().map_or(0.0, |cell| cell.began_s);
+    format!(
+        "{clients} clients without think time, in transaction mode. A fixed limit: {sweep_s} s \
+         after {sweep_warmup_s} s not counted. A controller: {run_s} s in each phase, all counted, \
+         from a limit of {start_limit}. Seed {seed}. {runs} runs in {minutes:.0} minutes.\n\n\
+         {works}.\n\n{place}",
+        runs = report.cells.len(),
+        minutes = last_s / 60.0,
+        works = works.join("; "),
+        place = place(report),
+    )
+}
+
+/// Versions, settings and the machine.
+fn place(report: &BenchReport) -> String {
+    let BenchReport { tidegate_version, postgres_version, machine, .. } = report;
+    let Machine { cpu, cores, memory_mib, kernel } = machine;
     let settings: Vec<String> =
         report.postgres_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let latest_s = report.cells.iter().map(|cell| cell.began_s).fold(0.0, f64::max);
     format!(
-        "{} clients without think time, in transaction mode. A fixed limit: {} s after {} s not \
-         counted. A controller: {} s in each phase, all counted, from a limit of {}. Thrash tables \
-         of {} rows with a primary key. Seed {}. {} runs in {:.0} minutes.\n\n\
-         Tidegate {}, PostgreSQL {} ({}), clients and all on {}, {} processors, {} MiB, Linux {}.",
-        report.clients,
-        report.sweep_s,
-        report.sweep_warmup_s,
-        report.run_s,
-        report.start_limit,
-        report.thrash_rows,
-        report.seed,
-        report.cells.len(),
-        latest_s / 60.0,
-        report.tidegate_version,
-        report.postgres_version,
-        settings.join(", "),
-        machine.cpu,
-        machine.cores,
-        machine.memory_mib,
-        machine.kernel,
+        "Tidegate {tidegate_version}, PostgreSQL {postgres_version} with {settings}; clients, \
+         proxy and server on {cpu}, {cores} processors, {memory_mib} MiB, Linux {kernel}.",
+        settings = settings.join(", "),
     )
 }
 
@@ -205,8 +207,9 @@ fn best(reference: &Reference) -> String {
     )
 }
 
-/// The controllers in one phase. The last of several also has the whole run.
+/// The controllers in one phase; the table of the last of several has the whole run as well.
 fn phase(scenario: &ScenarioScore, index: usize) -> Grid {
+    let work = scenario.references.get(index).map(|reference| reference.work);
     let is_last_of_several = index > 0 && index + 1 == scenario.references.len();
     let mut head = vec!["controller".to_owned()];
     head.extend(legend().map(|(heading, _)| heading.to_owned()));
@@ -215,7 +218,7 @@ fn phase(scenario: &ScenarioScore, index: usize) -> Grid {
     }
     let rows = scenario.controllers.iter().map(|controller| {
         let mut row = vec![controller.controller.clone()];
-        row.extend(cells(controller.phases.get(index)));
+        row.extend(cells(work.and_then(|work| controller.phase(work))));
         if is_last_of_several {
             row.push(percent(controller.whole));
         }
@@ -269,4 +272,23 @@ fn troubles(report: &BenchReport) -> Vec<String> {
         )];
     }
     troubles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_under_their_heading() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let grid = Grid { head: row(["who", "±tps %"]), rows: vec![row(["vegas", "9.5"])] };
+        assert_eq!(grid.text(), "who    ±tps %\nvegas     9.5\n");
+        assert_eq!(grid.markdown(), "| who | ±tps % |\n| --- | ---: |\n| vegas | 9.5 |\n");
+    }
+
+    #[test]
+    fn a_failed_run_has_a_dash_in_each_column() {
+        assert_eq!(cells(None).len(), legend().count());
+        assert!(cells(None).iter().all(|cell| cell == "–"));
+    }
 }

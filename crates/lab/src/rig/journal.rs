@@ -80,7 +80,8 @@ mod tests {
     use super::*;
 
     const LINE: &str = r#"{"line":"decision","at_s":1.5,"interval_s":1,"server":"d","limit":4,
-        "next_limit":5,"reason":"up","tps":10.5,"concurrency":7,"in_queue_mean_s":0.25,"in_database_mean_s":null}"#;
+        "next_limit":5,"reason":"up","tps":10.5,"concurrency":7,"in_queue_mean_s":0.25,
+        "in_database_mean_s":null}"#;
 
     fn line() -> String {
         LINE.replace('\n', "") + "\n"

@@ -21,8 +21,8 @@ pub(crate) struct ProxyOptions<'a> {
     pub(crate) tidegate: &'a Path,
     /// Where its log goes, after what is there.
     pub(crate) log: PathBuf,
-    /// Where its journal goes; what was there before is lost.
-    pub(crate) journal: PathBuf,
+    /// Where its journal goes, if anywhere; what was there before is lost.
+    pub(crate) journal: Option<PathBuf>,
     /// More arguments of `tidegate proxy`.
     pub(crate) arguments: Vec<String>,
 }
@@ -33,7 +33,6 @@ pub(crate) struct Proxy {
     /// The journal counts seconds from here.
     started: Instant,
     log: PathBuf,
-    pub(crate) journal: PathBuf,
     /// Where clients connect.
     pub(crate) url: String,
 }
@@ -42,7 +41,6 @@ impl Proxy {
     /// Starts `tidegate proxy` before `server`.
     pub(crate) fn start(server: &Postgres, options: ProxyOptions<'_>) -> Result<Self, RigError> {
         let ProxyOptions { tidegate, log, journal, arguments } = options;
-        super::empty_file(&journal)?;
         let log_file = OpenOptions::new().create(true).append(true).open(&log);
         let log_file = log_file.map_err(RigError::file(&log))?;
         let listen = free_address().map_err(RigError::file(&log))?;
@@ -50,12 +48,14 @@ impl Proxy {
         command
             .args(["proxy", "--listen", &listen.to_string()])
             .args(["--upstream", &server.url()])
-            .arg("--journal")
-            .arg(&journal)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log_file);
+        if let Some(journal) = journal {
+            super::empty_file(&journal)?;
+            command.arg("--journal").arg(journal);
+        }
         let started = Instant::now();
         let process = Process::start("the proxy", &mut command).and_then(|mut process| {
             process.wait_for_port(listen, START_BOUND)?;
@@ -65,7 +65,6 @@ impl Proxy {
             process: process.map_err(failed(&log))?,
             started,
             log,
-            journal,
             url: format!("postgres://{}@{listen}/postgres", postgres::USER),
         })
     }

@@ -22,12 +22,14 @@ pub enum SimulateError {
         source: io::Error,
     },
     /// A file is not what a plant is written as.
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}: line {line}: {message}", path = .path.display())]
     Toml {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
-        source: Box<toml::de::Error>,
+        /// The line, counted from 1; that of its beginning where something is missing.
+        line: usize,
+        /// What is wrong there.
+        message: String,
     },
     /// A file describes a plant that cannot be.
     #[error("{path}: {source}", path = .path.display())]
@@ -67,20 +69,6 @@ impl SimulateError {
     pub(super) fn plant(name: &str) -> impl FnOnce(ScenarioError) -> Self {
         let plant = name.to_owned();
         move |source| SimulateError::Plant { plant, source }
-    }
-
-    /// Whether it is what was asked for that is wrong: a flag, or a file about a plant.
-    #[must_use]
-    pub fn is_usage(&self) -> bool {
-        match self {
-            SimulateError::NoPlants(_)
-            | SimulateError::Toml { .. }
-            | SimulateError::Scenario { .. }
-            | SimulateError::SameName { .. } => true,
-            SimulateError::File { .. } | SimulateError::Plant { .. } | SimulateError::Cancelled => {
-                false
-            }
-        }
     }
 }
 

@@ -10,9 +10,11 @@ use std::fmt::Write;
 use super::{CellResult, Measure, Report};
 
 const CELL: (usize, usize) = (46, 22);
+/// Between the plants and what is said of them all.
+const GAP: usize = 6;
 /// Room for the plants' names on the left, the controllers' at the top.
 const LEFT: usize = 250;
-const TOP: usize = 200;
+const TOP: usize = 190;
 /// Room for the scale below.
 const BOTTOM: usize = 70;
 /// A slanted name at the right edge needs room.
@@ -33,10 +35,12 @@ const COLOURS: [(f64, [f64; 3]); 5] = [
 pub(super) fn heat_map(report: &Report) -> String {
     let (columns, rows) = (report.controllers.len(), report.plants.len() + 2);
     let width = LEFT + columns * CELL.0 + RIGHT;
-    let height = TOP + rows * CELL.1 + BOTTOM;
+    let bottom = TOP + rows * CELL.1 + GAP;
+    let height = bottom + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title description\" {FONT}>\n\
+         viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-labelledby=\"title description\" {FONT}>\n\
          <title id=\"title\">Throughput of each controller on each simulated plant</title>\n\
          <desc id=\"description\">{}</desc>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
@@ -50,29 +54,31 @@ pub(super) fn heat_map(report: &Report) -> String {
         svg += &column_name(column, &summary.controller);
     }
     for (row, plant) in report.plants.iter().enumerate() {
-        svg += &row_name(row, &plant.plant, "normal");
+        let y = TOP + row * CELL.1;
+        svg += &row_name(y, &plant.plant, "normal");
         for (column, summary) in report.controllers.iter().enumerate() {
             let result = report.cell(&summary.controller, &plant.plant);
             let title = format!("{} on {}", summary.controller, plant.plant);
-            svg += &cell((column, row), &title, result.and_then(value), result.and_then(worst));
+            svg += &cell((column, y), &title, result.and_then(value), result.and_then(worst));
         }
     }
     svg += &summary_rows(report);
-    svg += &scale(TOP + rows * CELL.1 + 24);
+    svg += &scale(bottom + 24);
     svg + "</svg>\n"
 }
 
 /// Two rows below the plants: the mean over them and the worst.
 fn summary_rows(report: &Report) -> String {
-    let (mean_row, worst_row) = (report.plants.len(), report.plants.len() + 1);
-    let mut svg = row_name(mean_row, "mean over plants", "bold");
-    svg += &row_name(worst_row, "worst plant", "bold");
+    let mean_y = TOP + report.plants.len() * CELL.1 + GAP;
+    let worst_y = mean_y + CELL.1;
+    let mut svg = row_name(mean_y, "mean over plants", "bold");
+    svg += &row_name(worst_y, "worst plant", "bold");
     for (column, summary) in report.controllers.iter().enumerate() {
         let name = &summary.controller;
         let mean = summary.over_plants.mean.get(Measure::Throughput);
         let worst = summary.over_plants.worst.get(Measure::Throughput);
-        svg += &cell((column, mean_row), &format!("{name}, mean over plants"), mean, None);
-        svg += &cell((column, worst_row), &format!("{name}, worst plant"), worst, None);
+        svg += &cell((column, mean_y), &format!("{name}, mean over plants"), mean, None);
+        svg += &cell((column, worst_y), &format!("{name}, worst plant"), worst, None);
     }
     svg
 }
@@ -107,17 +113,22 @@ fn column_name(column: usize, name: &str) -> String {
     format!("<text transform=\"translate({x} {y}) rotate(-55)\">{}</text>\n", escaped(name))
 }
 
-fn row_name(row: usize, name: &str, weight: &str) -> String {
-    let (x, y) = (LEFT - 8, TOP + row * CELL.1 + CELL.1 - 7);
+fn row_name(y: usize, name: &str, weight: &str) -> String {
+    let (x, y) = (LEFT - 8, y + CELL.1 - 7);
     let name = escaped(name);
     format!(
         "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\" font-weight=\"{weight}\">{name}</text>\n"
     )
 }
 
-/// One cell: its colour, its number, and both in words for those who point at it.
-fn cell(at: (usize, usize), title: &str, share: Option<f64>, worst: Option<f64>) -> String {
-    let (x, y) = (LEFT + at.0 * CELL.0, TOP + at.1 * CELL.1);
+/// One cell, its top at `y`: its colour, its number, and both in words for those who point at it.
+fn cell(
+    (column, y): (usize, usize),
+    title: &str,
+    share: Option<f64>,
+    worst: Option<f64>,
+) -> String {
+    let x = LEFT + column * CELL.0;
     let (width, height) = (CELL.0 - 1, CELL.1 - 1);
     let (fill, ink) = share.map_or_else(|| ("#eee".to_owned(), "#777"), colours);
     let number = share.map_or_else(|| "n/a".to_owned(), |share| format!("{:.0}", share * 100.0));

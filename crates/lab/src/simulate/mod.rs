@@ -2,18 +2,18 @@
 //!
 //! # Mechanism
 //! Every controller runs on every plant from every seed, control interval by control interval. The
-//! seed decides the limit a run starts with, the plant's noise and the controller's draws; the start
-//! and the noise are the same for all controllers, so that they differ by what they decide. Each run
-//! is scored against the best fixed limit of each phase (see [`Measure`]), and a cell of the matrix
-//! of controllers and plants holds the mean and the worst over the seeds.
+//! seed decides the limit a run starts with, the plant's noise and the controller's draws; the
+//! start and the noise are the same for all controllers, so that they differ by what they decide.
+//! Each run is scored against the best fixed limit of each phase (see [`Measure`]), and a cell of
+//! the matrix of controllers and plants holds the mean and the worst over the seeds.
 //!
 //! Nothing here takes time for its own sake: a run of 120 intervals of a minute takes milliseconds.
 //! Runs are independent, so they are spread over threads; results are put into the order of the
 //! runs, so that the number of threads cannot be seen in them.
 //!
 //! # Limits
-//! * A controller that needs lock statistics is not run on a plant that has none; its averages leave
-//!   that plant out, and the default's average over the same plants is given beside them.
+//! * A controller that needs lock statistics is not run on a plant that has none; its averages
+//!   leave that plant out, and the default's average over the same plants is given beside them.
 //! * A mean over plants gives every plant the same weight, though some resemble each other.
 
 mod error;
@@ -60,7 +60,8 @@ pub struct SimulateOptions {
     pub seeds: NonZero<u32>,
     /// The seed of the first run; the others follow it.
     pub seed: u64,
-    /// The limit that every run starts with, from 1 to 1,000; drawn from its seed when there is none.
+    /// The limit that every run starts with, from 1 to 1,000; drawn from its seed when there is
+    /// none.
     pub start: Option<u32>,
     /// Where the results are written; made when missing.
     pub out: PathBuf,

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 
 /// The results of `work` on 0, 1, … below `count`, in that order, on so many `threads`; `None` when
-/// `cancel` was raised before all was done. `observe` hears after each how many are done, and of how many.
+/// `cancel` was raised before all was done. `observe` hears after each how many are done, and of
+/// how many.
 pub(super) fn in_parallel<T: Send>(
     threads: NonZero<usize>,
     count: usize,

@@ -67,8 +67,14 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, SimulateError> {
 
 fn scenario(path: &Path) -> Result<Scenario, SimulateError> {
     let text = fs::read_to_string(path).map_err(SimulateError::file(path))?;
-    let file: ScenarioFile = toml::from_str(&text)
-        .map_err(|source| SimulateError::Toml { path: path.to_owned(), source: source.into() })?;
+    let file: ScenarioFile = toml::from_str(&text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+        SimulateError::Toml {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            message: error.message().replace('\n', "; "),
+        }
+    })?;
     Scenario::try_from(file)
         .map_err(|source| SimulateError::Scenario { path: path.to_owned(), source })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use tidegate_control::{
-    Algorithm, Bounds, Decision, Mpl, Observation, Resources, Setting, SplitMix64,
+    Algorithm, Bounds, Decision, Draw, Mpl, Observation, Resources, Setting, SplitMix64,
 };
 
 use super::plants::Plant;
@@ -38,16 +38,16 @@ struct Seeds {
 impl Seeds {
     fn of(seed: u64) -> Seeds {
         let mut random = SplitMix64::new(seed);
-        // The first number is the start's.
-        random.next_bits();
         Seeds { plant: random.next_bits(), draws: SplitMix64::new(random.next_bits()) }
     }
 }
 
-/// The start limit that belongs to a seed: from 1 to 1,000, each factor of ten equally likely.
+/// The start limit that belongs to a seed: from 1 to 1,000, each factor of ten equally likely. The
+/// multiples of the golden ratio lie evenly in [0, 1), so that a few consecutive seeds cover all
+/// limits, which as many independent draws may fail to do.
 pub(super) fn start_of(seed: u64) -> Mpl {
-    let draw = SplitMix64::new(seed).next_draw().value();
-    let limit = f64::from(HIGHEST + 1).powf(draw);
+    let share = Draw::from_bits(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).value();
+    let limit = f64::from(HIGHEST + 1).powf(share);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,001")]
     let limit = limit as u32;
     Mpl::at_least_one(limit.min(HIGHEST))

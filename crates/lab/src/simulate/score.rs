@@ -1,10 +1,10 @@
 //! How well a controller did on a plant: the intervals of a run against the truth of its phases.
 //!
 //! # What is measured
-//! Every interval's throughput is taken relative to the *oracle*: the best fixed limit of its phase.
-//! The *band* of a phase is the set of limits that reach 95 % of that. A phase is an *entry*, a place
-//! to find, when it lasts at least 20 intervals and its band is another than the one before; of a
-//! phase that lasts that long, the last half is *settled*.
+//! Every interval's throughput is taken relative to the *oracle*: the best fixed limit of its
+//! phase. The *band* of a phase is the set of limits that reach 95 % of that. A phase is an
+//! *entry*, a place to find, when it lasts at least 20 intervals and its band is another than the
+//! one before; of a phase that lasts that long, the last half is *settled*.
 //!
 //! # Example
 //! A phase of 20 intervals of a second, best 100 tps at a limit of 8, with 95 % from 6 on. A run is
@@ -96,6 +96,17 @@ impl Phase {
 
     fn is_inside(&self, sample: &Sample) -> bool {
         self.truth.tps(sample.limit) >= BAND * self.best.1
+    }
+
+    /// What the oracle completes in so many seconds, and what it leaves of the `backlog` that it
+    /// found and of what has arrived. A closed system has none: its clients are always the same.
+    fn oracle(&self, backlog: f64, seconds: f64) -> (f64, f64) {
+        let Some(arrivals) = self.truth.arrivals() else {
+            return (self.best.1 * seconds, 0.0);
+        };
+        let supply = backlog + arrivals.tps * seconds;
+        let done = supply.min(arrivals.capacity_tps * seconds);
+        (done, supply - done)
     }
 
     /// Throughput of an interval relative to the oracle's.
@@ -334,19 +345,9 @@ fn throughput(parts: &[Part<'_>]) -> Option<f64> {
     for (phase, samples) in parts {
         let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
         completions += samples.iter().map(|sample| sample.completions as f64).sum::<f64>();
-        let done = match phase.truth.arrivals() {
-            Some(arrivals) => {
-                let supply = backlog + arrivals.tps * seconds;
-                let done = supply.min(arrivals.capacity_tps * seconds);
-                backlog = supply - done;
-                done
-            }
-            None => {
-                backlog = 0.0;
-                phase.best.1 * seconds
-            }
-        };
+        let (done, left) = phase.oracle(backlog, seconds);
         expected += done;
+        backlog = left;
     }
     (expected > 0.0).then_some(completions / expected)
 }

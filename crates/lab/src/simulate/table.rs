@@ -39,9 +39,9 @@ fn legend(measure: Measure) -> (&'static str, &'static str) {
 }
 
 /// What the legend leaves open.
-const NOTES: &str = "The band: limits that give at least 95 % of the best throughput. Settled: the \
-                     last half of each phase of at least 20 intervals. Throughput is relative to \
-                     the best fixed limit's.";
+const NOTES: &str = "\
+The band: limits that give at least 95 % of the best throughput. Settled: the last half of each
+phase of at least 20 intervals. Throughput is relative to that of the best fixed limit.";
 
 fn formatted(measure: Measure, value: Option<f64>) -> String {
     let Some(value) = value else {

@@ -77,6 +77,7 @@ fn observation(limit: Mpl, random: &mut SplitMix64) -> Observation {
     Observation {
         interval: pick(random, &[second, second, any, Duration::ZERO, Duration::MAX]),
         limit: pick(random, &[limit, limit, limit, Mpl::at_least_one(u32::MAX)]),
+        running: level(random),
         concurrency: level(random),
         concurrency_peak: level(random),
         concurrency_mean: number(random),
@@ -267,12 +268,7 @@ fn what_a_proxy_does_not_write_is_named_by_its_line() {
         assert!(line.contains(from), "{line}");
         line.replacen(from, to, 1)
     };
-    let draw = serde_json::to_string(
-        &serde_json::from_str::<serde_json::Value>(decision).unwrap()["draw"],
-    )
-    .unwrap();
-    let draw =
-        |number: &str| with(decision, &format!("\"draw\":{draw}"), &format!("\"draw\":{number}"));
+    let draw = |number: &str| with(decision, "\"draw\":", &format!("\"draw\":{number},\"was\":"));
     for (lines, line, message) in [
         (vec![decision.into()], 1, "a decision about db:5432, and no line before it"),
         (vec![begin.into(), half.into(), decision.into()], 2, "EOF while parsing"),

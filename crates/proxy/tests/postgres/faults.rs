@@ -186,6 +186,8 @@ fn a_connection_that_the_server_closes_at_rest_is_replaced() {
     let proxy = setup(&server, "transaction").limit(2).start();
     let mut client = proxy.connect();
     let backend = client.value("SELECT pg_backend_pid()");
+    // The gauge follows the answer: only after a 1 is a 0 the loss.
+    proxy.wait_for("tidegate_upstreams_open", 1);
     let mut admin = server.connect().unwrap();
     admin.query(&format!("SELECT pg_terminate_backend({backend})")).unwrap();
     proxy.wait_for("tidegate_upstreams_open", 0);

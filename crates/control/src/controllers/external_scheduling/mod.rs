@@ -5,9 +5,9 @@
 //! The lower the limit, the more transactions wait outside, where they can be put in order. So the
 //! study looks for the *lowest* limit that keeps throughput within an allowed loss of what it would
 //! be without a limit, and mean response time within an allowed increase. A queueing model
-//! ([`crate::models::throughput`]) gives the limit to start from. Then two phases alternate: observe
-//! throughput and response time over a window, then react with one small constant step, down while
-//! the goal is met and up while it is missed.
+//! ([`crate::models::throughput`]) gives the limit to start from. Then two phases alternate:
+//! observe throughput and response time over a window, then react with one small constant step,
+//! down while the goal is met and up while it is missed.
 //!
 //! ```text
 //! start    lowest MPL of the model: 19(M − 1) for M stations and a loss of 5 %
@@ -19,10 +19,11 @@
 //! ```
 //!
 //! # Example
-//! Three stations and 1,000 clients; the database is the balanced one of the model with 1,000 tps at
-//! most, Δ = 2, no noise. Start: 19·2 = 38. There 950 tps are seen; the model promises
-//! 1,000·1,000/1,002 = 998 tps without a limit, of which 95 % are 948: met. Down to 36: 947, missed.
-//! The window is doubled, 947 again, so up to 38: met again, doubled, and 36 was too low: hold.
+//! Three stations and 1,000 clients; the database is the balanced one of the model with 1,000 tps
+//! at most, Δ = 2, no noise. Start: 19·2 = 38. There 950 tps are seen; the model promises
+//! 1,000·1,000/1,002 = 998 tps without a limit, of which 95 % are 948: met. Down to 36: 947,
+//! missed. The window is doubled, 947 again, so up to 38: met again, doubled, and 36 was too low:
+//! hold.
 //!
 //! # Where this leaves the study
 //! * **Reference.** The study compares with throughput without a limit and does not say how that is
@@ -33,16 +34,18 @@
 //!   up. The method and an example head the file `reference.rs`.
 //! * **Two goals, one at a time.** While somebody always waits, throughput is what the limit lets
 //!   through, and it alone is judged. In a closed system response time is clients over throughput,
-//!   so it says the same; in an open one it then tells the age of the queue. Otherwise throughput is
-//!   the rate of arrivals, whatever the limit is, and response time alone is judged. Its reference is
-//!   learnt where the queue is as good as empty; until it has been, the limit goes up.
+//!   so it says the same; in an open one it then tells the age of the queue. Otherwise throughput
+//!   is the rate of arrivals, whatever the limit is, and response time alone is judged. Its
+//!   reference is learnt where the queue is as good as empty; until it has been, the limit goes up.
 //! * **Too high.** The study's throughput never falls with the MPL. Here it may: a limit that is
 //!   worse than a lower one goes down, and steps up end below it.
-//! * **Stop.** The study's loop has no end. Here it holds once the limit a step below was too low.
-//!   So a search ends after at most as many windows as there are steps between the bounds, twice.
-//! * **Turning.** A verdict that turns the search must hold over a window twice as long, and one that
-//!   ends a descent must be beyond the window's confidence interval. Or in a long descent one unlucky
-//!   window would end it. A descent that went a little too far comes back by the mean alone.
+//! * **Stop.** The study's loop has no end. Here it holds once the limit a step below was too low,
+//!   or the one a step above too high. No step goes beyond a limit that was either, so every search
+//!   ends.
+//! * **Turning.** A verdict that turns the search must hold over a window twice as long, and one
+//!   that ends a descent must be beyond the window's confidence interval. Or in a long descent one
+//!   unlucky window would end it. A descent that went a little too far comes back by the mean
+//!   alone.
 //! * **Windows** are at least five intervals, and until 100 transactions are in them and their 95 %
 //!   confidence intervals are within 5 % (`half_width`), at most `max_intervals`. Intervals while
 //!   more run than a lowered limit allows do not count.
@@ -55,7 +58,11 @@
 //! * A constant step is slow from a far start: from 1,000 to 10 with Δ = 2 takes 495 windows of at
 //!   least five intervals. That is the study's design: the model is to start it near the goal. It
 //!   does that if processors and disks are what limits the database, not locks.
-//! * It finds the first lowest limit from where it stands, and nothing beyond a valley.
+//! * It finds the first such limit from where it stands, and nothing beyond a valley. From below,
+//!   that is a limit which met the goal, not always the lowest that would: windows near each other
+//!   say little about a line, so it climbs some steps although a level curve gains nothing by them.
+//! * Where the model has far too few stations and the start is on a rise, two windows a step apart
+//!   do not overrule it either, and the search may end where it began.
 //! * A loss of 5 % is hardly more than the error of a window. It stops some steps early or late.
 //! * While it holds it does not try again whether a still lower limit would do.
 
@@ -92,8 +99,8 @@ pub struct ExternalSchedulingSettings {
 }
 
 impl ExternalSchedulingSettings {
-    /// The study's numbers, 5 % of either and windows of 100 transactions, for one processor and one
-    /// disk; the step is ours.
+    /// The study's numbers, 5 % of either and windows of 100 transactions, for one processor and
+    /// one disk; the step is ours.
     pub const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings {
         stations: 2,
         allowed_loss: 0.05,
@@ -267,7 +274,8 @@ impl ExternalScheduling {
         }
     }
 
-    /// Searches within `bounds` from [`ExternalSchedulingSettings::model_start`], as the study does.
+    /// Searches within `bounds` from [`ExternalSchedulingSettings::model_start`], as the study
+    /// does.
     #[must_use]
     pub fn from_model(bounds: Bounds, settings: ExternalSchedulingSettings) -> ExternalScheduling {
         ExternalScheduling::new(bounds, settings.model_start(), settings)
@@ -285,11 +293,13 @@ impl ExternalScheduling {
 
     /// Why an interval does not count.
     fn objection(&mut self, observation: &Observation) -> Option<Reason> {
-        let concurrency = observation.concurrency_mean;
-        let is_measured = concurrency > 0.0 && observation.response_time_s().is_finite();
-        if !(is_measured && observation.throughput_tps() > 0.0) {
+        // 0 when nothing completed.
+        let response_s = observation.response_time_s();
+        let is_measured = response_s.is_finite() && observation.running_mean.is_finite();
+        if !(is_measured && response_s > 0.0) {
             return Some(Reason::NothingCompleted);
         }
+        let concurrency = observation.concurrency_mean;
         let usual = self.usual.unwrap_or(concurrency);
         self.usual = Some(usual + NEWS * (concurrency - usual));
         if concurrency < LIGHT_SHARE * usual {
@@ -618,8 +628,8 @@ mod tests {
         assert_eq!(lines, expected);
     }
 
-    /// Where the goal, 95 % of what 1,000 inside would give, is met: 10,000·1,000/1,002 = 9,980 tps,
-    /// of which 95 % are 9,481, so that 37 suffice.
+    /// Where the goal, 95 % of what 1,000 inside would give, is met: 10,000·1,000/1,002 = 9,980
+    /// tps, of which 95 % are 9,481, so that 37 suffice.
     #[test]
     fn a_far_start_ends_near_the_goal_too_and_takes_long() {
         for (start, found, windows) in [(1, 37, 18), (100, 38, 31), (1_000, 38, 481)] {
@@ -639,9 +649,9 @@ mod tests {
         assert_eq!(path.last(), Some(&1));
     }
 
-    /// PostgreSQL with every transaction updating one row: 2 at once are best by far. From above the
-    /// search comes down through the thrashing, 4, 2, 1, and goes back to 2 although a step up leads
-    /// to 3.
+    /// PostgreSQL with every transaction updating one row: 2 at once are best by far. From above
+    /// the search comes down through the thrashing, 4, 2, 1, and goes back to 2 although a step up
+    /// leads to 3.
     #[test]
     fn thrashing_is_left_and_the_best_is_not_stepped_over() {
         let tps = |limit: Mpl| match limit.get() {

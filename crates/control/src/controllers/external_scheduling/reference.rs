@@ -14,19 +14,20 @@
 //! first, and yields as soon as windows are far enough apart to know better. Older windows, and the
 //! model with them, fade by a twentieth with each new one.
 //!
-//! The line knows nothing of thrashing, and a database that thrashes without a limit has been faster
-//! with one. So the reference is no less than the best throughput seen: the highest of the lower
-//! ends of the windows' confidence intervals, or it would be the luckiest window and not the best.
+//! The line knows nothing of thrashing, and a database that thrashes without a limit has been
+//! faster with one. So the reference is no less than the best throughput seen: the highest of the
+//! lower ends of the windows' confidence intervals, or it would be the luckiest window and not the
+//! best.
 //!
-//! Example, M = 4, 100 transactions: 57 inside give 950 tps. The model says a = 3 ms and b = 1 ms, so
-//! 100/(0.003 + 0.1) = 971 tps without a limit. Steps of 2 down to 35 see 950 tps as well. The line
-//! through all of them almost goes through the origin, a = 0.5 ms, and the reference has come down
-//! to 956 tps.
+//! Example, M = 4, 100 transactions: 57 inside give 950 tps. The model says a = 3 ms and b = 1 ms,
+//! so 100/(0.003 + 0.1) = 971 tps without a limit. Steps of 2 down to 35 see 950 tps as well. The
+//! line through all of them almost goes through the origin, a = 0.5 ms, and the reference has come
+//! down to 956 tps.
 //!
 //! # Response time
 //! While the queue is no longer than the allowed increase times those inside, a transaction would
-//! gain no more than that from having no queue at all: such a window shows the response time without
-//! a limit. The reference is the best of them: the lowest of the upper ends.
+//! gain no more than that from having no queue at all: such a window shows the response time
+//! without a limit. The reference is the best of them: the lowest of the upper ends.
 
 use super::window::Seen;
 use crate::Mpl;
@@ -52,8 +53,8 @@ pub(super) struct Best {
     pub(super) tps: f64,
 }
 
-/// Faded sums of the normal equations of a/y + b·N/y ≈ 1, where y = N/X is the time in the database:
-/// the regressors are X/N and X.
+/// Faded sums of the normal equations of a/y + b·N/y ≈ 1, where y = N/X is the time in the
+/// database: the regressors are X/N and X.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Line {
     aa: f64,

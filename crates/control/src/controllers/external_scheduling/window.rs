@@ -16,9 +16,9 @@ const MIN_INTERVALS: u32 = 5;
 /// load.
 const SATURATED_SHARE: f64 = 0.9;
 
-/// A mean of batches.
+/// One quantity of a window, interval by interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Mean {
+pub(super) struct Batches {
     count: u32,
     mean: f64,
     /// Sum of the squared distances from the mean.
@@ -30,11 +30,11 @@ pub(super) struct Mean {
 pub(super) struct Window {
     intervals: u32,
     completions: u64,
-    tps: Mean,
-    response_s: Mean,
-    concurrency: Mean,
-    running: Mean,
-    waiting_share: Mean,
+    tps: Batches,
+    response_s: Batches,
+    concurrency: Batches,
+    running: Batches,
+    waiting_share: Batches,
     /// Not complete before this many intervals.
     at_least: u32,
 }
@@ -61,7 +61,7 @@ pub(super) struct Estimate {
     pub(super) half_width: f64,
 }
 
-impl Mean {
+impl Batches {
     fn add(&mut self, value: f64) {
         self.count = self.count.saturating_add(1);
         let distance = value - self.mean;
@@ -110,7 +110,7 @@ impl Window {
         if self.intervals < self.at_least {
             return false;
         }
-        let is_narrow = |mean: Mean| mean.estimate().spread() <= settings.half_width;
+        let is_narrow = |batches: Batches| batches.estimate().spread() <= settings.half_width;
         let is_narrow = is_narrow(self.tps) && (self.is_saturated() || is_narrow(self.response_s));
         let says_enough = self.intervals >= MIN_INTERVALS
             && self.completions >= settings.min_completions

@@ -17,6 +17,8 @@ pub(super) const GRID_MAX: usize = 44;
 /// What is believed before anything was observed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
+    /// Stations of the model besides one, for each of the database's beyond the first.
+    pub others: f64,
     /// Standard deviation of the slope d ln X / d ln N about the model's.
     pub slope_sd: f64,
     /// Distance in ln N over which the slope is forgotten.
@@ -25,6 +27,8 @@ pub struct Prior {
     pub contention: f64,
     /// Standard deviation of the irregularity at each limit, in ln X.
     pub roughness: f64,
+    /// As much more, divided by the limit: one transaction more or less is much among few.
+    pub grain: f64,
     /// Standard deviation of the level, in ln X.
     pub level_sd: f64,
 }
@@ -187,7 +191,7 @@ fn grid(bounds: Bounds) -> Vec<Mpl> {
 /// The curve of a closed network of equal stations (external-scheduling study, 4.1), with a slope
 /// that falls by the prior's contention.
 fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
-    let others = f64::from(resources.stations()) - 1.0;
+    let others = prior.others * (f64::from(resources.stations()) - 1.0);
     let range = 1_000_f64.ln();
     x.iter()
         .map(|&x| {
@@ -208,7 +212,8 @@ fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
             let low = s.min(t) / length;
             let decay = (-s / length).exp() + (-t / length).exp() - (-(s - t).abs() / length).exp();
             let integral = variance * length * length * (2.0 * low - 1.0 + decay);
-            let own = if row == column { prior.roughness * prior.roughness } else { 0.0 };
+            let rough = prior.roughness + prior.grain / s.exp();
+            let own = if row == column { rough * rough } else { 0.0 };
             shape.push(integral + own);
         }
     }
@@ -221,7 +226,7 @@ mod tests {
     use crate::testing::bounds;
 
     const PRIOR: Prior =
-        Prior { slope_sd: 0.5, slope_length: 1.5, contention: 0.6, roughness: 0.02, level_sd: 2.0 };
+        Prior { others: 1.0, slope_sd: 0.5, slope_length: 1.5, contention: 0.6, roughness: 0.02, grain: 0.1, level_sd: 2.0 };
 
     fn belief(min: u32, max: u32) -> Belief {
         Belief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)

@@ -22,38 +22,58 @@ pub(super) enum Verdict {
     Changed,
 }
 
+/// A surprise after a doubted one that confirms it, in standard deviations.
+const FAR_AGAIN: f64 = 2.0;
+
+/// Share of the memory of disturbances that an interval leaves: half is gone after 34.
+const FADING: f64 = 0.98;
+
+/// So many disturbances remembered make one more surprise in a row necessary.
+const DISTURBANCES_COMMON: f64 = 1.5;
+
 /// The sums of surprises, upward and downward.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ChangeDetector {
     up: f64,
     down: f64,
-    /// The surprise that was doubted in the last interval.
-    doubted: Option<f64>,
+    /// Surprises in a row that were doubted: above 0 upward, below 0 downward.
+    doubted: i32,
+    /// Doubted surprises that turned out to be disturbances, the old ones faded.
+    disturbances: f64,
 }
 
 impl ChangeDetector {
     /// Judges a surprise, in standard deviations of what was expected.
     pub(super) fn judge(&mut self, surprise: f64, settings: &ChangeSettings) -> Verdict {
-        let clipped = surprise.clamp(-settings.doubt, settings.doubt);
-        let repeated = self
-            .doubted
-            .take()
-            .is_some_and(|before| before * surprise > 0.0 && surprise.abs() > 2.0);
-        if repeated {
-            *self = ChangeDetector::default();
-            return Verdict::Changed;
+        self.disturbances *= FADING;
+        let is_far = surprise.abs() >= settings.doubt;
+        let is_same_side = f64::from(self.doubted) * surprise > 0.0;
+        if is_far || (is_same_side && surprise.abs() > FAR_AGAIN) {
+            return self.doubt(surprise, is_same_side);
         }
-        if surprise.abs() >= settings.doubt {
-            self.doubted = Some(surprise);
-            return Verdict::Doubt;
+        if std::mem::take(&mut self.doubted) != 0 {
+            self.disturbances += 1.0;
         }
-        self.up = (self.up + clipped - settings.slack).max(0.0);
-        self.down = (self.down - clipped - settings.slack).max(0.0);
+        self.up = (self.up + surprise - settings.slack).max(0.0);
+        self.down = (self.down - surprise - settings.slack).max(0.0);
         if self.up.max(self.down) > settings.threshold {
-            *self = ChangeDetector::default();
-            return Verdict::Changed;
+            return self.changed();
         }
         Verdict::Expected
+    }
+
+    /// Counts a surprise that is too far off to be noise.
+    fn doubt(&mut self, surprise: f64, is_same_side: bool) -> Verdict {
+        let before = if is_same_side { self.doubted } else { 0 };
+        self.doubted = before + if surprise > 0.0 { 1 } else { -1 };
+        // Where disturbances are common, two in a row prove nothing.
+        let proof = 2.0 + (self.disturbances / DISTURBANCES_COMMON).floor().min(2.0);
+        if f64::from(self.doubted).abs() >= proof { self.changed() } else { Verdict::Doubt }
+    }
+
+    fn changed(&mut self) -> Verdict {
+        *self = ChangeDetector { disturbances: self.disturbances, ..ChangeDetector::default() };
+        Verdict::Changed
     }
 }
 

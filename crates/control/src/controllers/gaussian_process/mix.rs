@@ -14,7 +14,13 @@ const CLASSES: usize = 8;
 const ENOUGH: u64 = 10;
 
 /// Weight of an interval in the mean of costs, once there were several.
-const WEIGHT: f64 = 0.1;
+const WEIGHT: f64 = 0.03;
+
+/// Share of the work that must change hands for the mix to be another one.
+const SHIFT: f64 = 0.25;
+
+/// Weight of an interval in the mean of the shares.
+const SHARE_WEIGHT: f64 = 0.1;
 
 /// Costs are at most a million times one another.
 const COST_LOG_MAX: f64 = 14.0;
@@ -26,6 +32,8 @@ pub(super) struct Mix {
     unit: Option<usize>,
     /// Logarithm of the cost, and the intervals it was learnt from.
     costs: [(f64, u32); CLASSES],
+    /// Share of the work that each class had, the old intervals faded; none yet is 0 for all.
+    shares: [f64; CLASSES],
 }
 
 impl Mix {
@@ -33,10 +41,36 @@ impl Mix {
     pub(super) fn throughput(&mut self, observation: &Observation) -> f64 {
         self.learn(observation);
         let seconds = observation.interval.as_secs_f64();
-        let classes = observation.classes.iter().enumerate();
-        let work: f64 =
-            classes.map(|(index, class)| class.completions as f64 * self.cost(index)).sum();
+        let work: f64 = self.works(observation).iter().sum();
         if work > 0.0 && seconds > 0.0 { work / seconds } else { observation.throughput_tps() }
+    }
+
+    /// Whether the classes now share the work otherwise than before; begins anew when they do.
+    pub(super) fn has_shifted(&mut self, observation: &Observation) -> bool {
+        let works = self.works(observation);
+        let total: f64 = works.iter().sum();
+        if total <= 0.0 || observation.completions < ENOUGH {
+            return false;
+        }
+        let distance = |(work, share): (&f64, &f64)| (work / total - share).abs() / 2.0;
+        let is_first = self.shares.iter().sum::<f64>() <= 0.0;
+        let moved: f64 = works.iter().zip(&self.shares).map(distance).sum();
+        let has_shifted = !is_first && moved > SHIFT;
+        let weight = if is_first || has_shifted { 1.0 } else { SHARE_WEIGHT };
+        for (share, work) in self.shares.iter_mut().zip(works) {
+            *share += weight * (work / total - *share);
+        }
+        has_shifted
+    }
+
+    /// Completed work of each class.
+    fn works(&self, observation: &Observation) -> [f64; CLASSES] {
+        let mut works = [0.0; CLASSES];
+        for (index, class) in observation.classes.iter().enumerate() {
+            let at = if index < CLASSES { index } else { 0 };
+            works[at] += class.completions as f64 * self.cost(index);
+        }
+        works
     }
 
     fn cost(&self, class: usize) -> f64 {

@@ -84,6 +84,12 @@ pub struct GaussianProcessSettings {
     pub level_drift: f64,
     /// Share of the prior's variance that comes back in an interval.
     pub shape_drift: f64,
+    /// How far the level of the best limit may move before the shape is doubted, in ln X.
+    pub drift: f64,
+    /// Share of the prior's variance that such a move brings back, for its square.
+    pub drift_doubt: f64,
+    /// Share of the prior's variance that another mix of classes brings back.
+    pub mix_doubt: f64,
     /// Standard deviation of an interval's ln X, before it is measured.
     pub noise: f64,
 }
@@ -92,15 +98,17 @@ impl GaussianProcessSettings {
     /// The parameters of the default controller.
     pub const DEFAULT: GaussianProcessSettings = GaussianProcessSettings {
         prior: Prior {
-            slope_sd: 0.5,
+            others: 0.5,
+            slope_sd: 0.6,
             slope_length: 1.5,
             contention: 0.6,
-            roughness: 0.02,
+            roughness: 0.03,
+            grain: 0.2,
             level_sd: 2.0,
         },
         probe: ProbeSettings {
             price: 0.05,
-            loss: 0.03,
+            loss: 0.06,
             horizon: 40.0,
             least_worth: 0.1,
             rise: 6.0,
@@ -108,7 +116,10 @@ impl GaussianProcessSettings {
         change: ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 },
         memory: 0.5,
         level_drift: 0.003,
-        shape_drift: 0.000_03,
+        shape_drift: 0.000_1,
+        drift: 0.08,
+        drift_doubt: 5.0,
+        mix_doubt: 0.5,
         noise: 0.05,
     };
 }
@@ -140,6 +151,10 @@ pub struct GaussianProcess {
     last: Option<(Mpl, f64)>,
     /// The highest level tried since the last change.
     tried: f64,
+    /// The level of the best limit when the shape was last doubted.
+    anchor: Option<f64>,
+    /// Permits out at the end of the last interval.
+    running: Option<u32>,
 }
 
 /// Why the default controller chose a limit.
@@ -233,6 +248,14 @@ impl GaussianProcess {
     #[must_use]
     pub fn new(setting: &Setting, settings: GaussianProcessSettings) -> GaussianProcess {
         let start = setting.bounds.clamp(setting.start);
+        let mut settings = settings;
+        if let Ok(v) = std::env::var("GP") { for kv in v.split_whitespace() {
+        let (k, v) = kv.split_once('=').unwrap(); let v: f64 = v.parse().unwrap();
+        let s = &mut settings;
+        match k { "sd" => s.prior.slope_sd = v, "len" => s.prior.slope_length = v, "con" => s.prior.contention = v, "rough" => s.prior.roughness = v,
+          "price" => s.probe.price = v, "loss" => s.probe.loss = v, "hor" => s.probe.horizon = v, "rise" => s.probe.rise = v, "worth" => s.probe.least_worth = v,
+          "slack" => s.change.slack = v, "thr" => s.change.threshold = v, "doubt" => s.change.doubt = v, "mem" => s.memory = v, "grain" => s.prior.grain = v, "oth" => s.prior.others = v,
+          "ldr" => s.level_drift = v, "sdr" => s.shape_drift = v, "noise" => s.noise = v, "drift" => s.drift = v, "dd" => s.drift_doubt = v, "mix" => s.mix_doubt = v, _ => panic!() } } }
         GaussianProcess {
             bounds: setting.bounds,
             start,
@@ -243,11 +266,13 @@ impl GaussianProcess {
             noise: settings.noise * settings.noise,
             last: None,
             tried: 0.0,
+            anchor: None,
+            running: None,
         }
     }
 
     /// Learns from a saturated interval; tells when it was not as expected.
-    fn learn(&mut self, observation: &Observation, seen: f64) -> Option<BeliefReason> {
+    fn learn(&mut self, observation: &Observation, seen: f64, unfinished: f64) -> Option<BeliefReason> {
         let limit = f64::from(observation.limit.get());
         let most = f64::from(observation.concurrency_peak.max(1));
         let running = observation.running_mean.max(1.0).min(most);
@@ -256,7 +281,7 @@ impl GaussianProcess {
         let level = if is_limited { limit } else { running };
         let place = self.belief.place(level);
         let few = 0.5 / observation.completions.max(1) as f64;
-        let noise = self.noise.max(few) + (0.3 * draining.min(1.0)).powi(2);
+        let noise = self.noise.max(few) + (0.3 * draining.min(1.0)).powi(2) + unfinished * unfinished;
         let predicted = self.belief.predict(place);
         let error = seen - predicted.mean;
         let surprise = error / (predicted.variance + noise).sqrt();
@@ -272,10 +297,34 @@ impl GaussianProcess {
             .then_some(BeliefReason::Changed { throughput: error.exp() - 1.0 })
     }
 
+    /// Work begun and not finished in the interval, as a share of what was completed: a transaction
+    /// that runs has on average done (1 - C²)/2 of its work.
+    fn unfinished(&mut self, observation: &Observation) -> f64 {
+        let before = self.running.replace(observation.running).unwrap_or(observation.running);
+        let more = f64::from(observation.running) - f64::from(before);
+        (more * unfinished_share(observation)).max(-0.5).min(0.5)
+    }
+
     fn start_anew(&mut self, place: Place, level: f64, seen: f64) {
         self.belief.forget(self.settings.memory, place, seen);
         self.tried = level;
         self.last = None;
+        self.anchor = None;
+    }
+
+    /// A level that has moved, by and by, may have moved the shape of the curve as well.
+    fn notice_drift(&mut self) {
+        let best = probe::best(&self.belief, self.belief.len() - 1, &self.settings.probe);
+        let drift = self.settings.drift;
+        if self.belief.covariance(best, best) > (drift / 3.0).powi(2) {
+            return;
+        }
+        let level = self.belief.mean(best);
+        let moved = level - *self.anchor.get_or_insert(level);
+        if moved.abs() > drift {
+            self.belief.fade(0.0, self.settings.drift_doubt * moved * moved);
+            self.anchor = Some(level);
+        }
     }
 
     /// Measures the noise: half the squared difference of two intervals at one limit.
@@ -297,12 +346,18 @@ impl GaussianProcess {
         }
         let drift = self.settings.level_drift;
         self.belief.fade(drift * drift, self.settings.shape_drift);
-        let seen = tps.ln();
-        let unexpected = self.learn(observation, seen);
+        if self.mix.has_shifted(observation) {
+            self.belief.fade(0.0, self.settings.mix_doubt);
+        }
+        let unfinished = self.unfinished(observation);
+        let mode = std::env::var("MODE").ok();
+        let seen = if mode.as_deref() >= Some("b") { (tps * (1.0 + unfinished)).ln() } else { tps.ln() };
+        let unexpected = self.learn(observation, seen, if mode.as_deref() >= Some("c") || mode.as_deref() == Some("a")  { unfinished } else { 0.0 });
         if let Some(doubt @ BeliefReason::Doubt { .. }) = unexpected {
             return Decision { limit, reason: Reason::Belief(doubt) };
         }
         self.measure_noise(observation.limit, seen);
+        self.notice_drift();
         let (next, reason) = self.choose(observation, allowed);
         Decision { limit: next, reason: Reason::Belief(unexpected.unwrap_or(reason)) }
     }
@@ -321,6 +376,8 @@ impl GaussianProcess {
         let reach = (self.tried.max(now) * self.settings.probe.rise).min(ceiling);
         let circumstances = Circumstances {
             noise: self.noise.max(0.5 / observation.completions.max(1) as f64),
+            running: f64::from(observation.running),
+            unfinished: if std::env::var("MODE").ok().as_deref() == Some("d") { unfinished_share(observation) } else { 0.0 },
             highest: self.belief.index_below(reach),
             interval_s: observation.interval.as_secs_f64(),
         };
@@ -362,6 +419,13 @@ impl GaussianProcess {
         }
         Decision { limit, reason: Reason::Belief(BeliefReason::Light { waiting_share }) }
     }
+}
+
+/// What one permit more leaves unfinished, as a share of what was completed.
+fn unfinished_share(observation: &Observation) -> f64 {
+    let timing = &observation.in_database;
+    let cv2 = (timing.variance_s2 / (timing.mean_s * timing.mean_s)).max(0.0).min(1.0);
+    (1.0 - cv2) / 2.0 / observation.completions.max(1) as f64
 }
 
 impl Controller for GaussianProcess {

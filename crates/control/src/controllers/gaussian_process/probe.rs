@@ -43,6 +43,10 @@ pub(super) enum Choice {
 pub(super) struct Circumstances {
     /// Variance of an interval's ln X.
     pub(super) noise: f64,
+    /// Permits out now.
+    pub(super) running: f64,
+    /// Share of an interval's completions that a permit more leaves begun and unfinished.
+    pub(super) unfinished: f64,
     /// The highest index that may be chosen.
     pub(super) highest: usize,
     /// How long the transactions inside now take to end, in intervals, for each inside.
@@ -96,7 +100,9 @@ fn worth(
     let rises = if index > best { 1.0 + drain } else { 1.0 };
     let mut most = f64::MIN;
     for repeats in REPEATS {
-        let noise = circumstances.noise / repeats;
+        let moved = f64::from(belief.limit(index).get()) - circumstances.running;
+        let unfinished = circumstances.unfinished * moved / repeats;
+        let noise = circumstances.noise / repeats + unfinished * unfinished;
         let spread = (belief.covariance(index, index) + noise).max(1e-12).sqrt();
         let gain = gain(belief, index, best, spread, circumstances.highest, settings);
         most = most.max(settings.horizon * gain / repeats - lost * rises);
@@ -154,14 +160,22 @@ mod tests {
     const SETTINGS: ProbeSettings =
         ProbeSettings { price: 0.05, loss: 0.1, horizon: 40.0, least_worth: 0.1, rise: 6.0 };
     const QUIET: Circumstances =
-        Circumstances { noise: 1e-6, highest: usize::MAX, interval_s: 1.0 };
+        Circumstances {
+        noise: 1e-6,
+        running: 20.0,
+        unfinished: 0.0,
+        highest: usize::MAX,
+        interval_s: 1.0,
+    };
 
     fn belief() -> Belief {
         let prior = Prior {
+            others: 1.0,
             slope_sd: 0.5,
             slope_length: 1.5,
             contention: 0.6,
             roughness: 0.02,
+            grain: 0.1,
             level_sd: 2.0,
         };
         Belief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &prior)

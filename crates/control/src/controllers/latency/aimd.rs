@@ -24,7 +24,7 @@
 //! # Limits
 //! * It looks for no limit at all while no window is slower than the timeout: it goes to the upper
 //!   bound. A database that thrashes at 500 ms looks well to it.
-//! * Where the bounds leave no room below 20, it does not go there.
+//! * It never goes below 20, except where the bounds end below that.
 
 use std::fmt;
 

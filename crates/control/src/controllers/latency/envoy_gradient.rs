@@ -185,7 +185,7 @@ struct Following {
     min_rtt_s: f64,
     /// Until the next measurement, seconds.
     left_s: f64,
-    /// Windows in a row that began and ended at the lowest limit.
+    /// Windows in a row that began and ended at the lowest limit; empty ones do not count.
     at_floor: u32,
 }
 
@@ -232,13 +232,15 @@ impl EnvoyGradient {
     /// One more window, after which a measurement may be due.
     fn follow(&mut self, so_far: Following, observation: &Observation) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        let decision = match WINDOW.read(observation, observation.in_database.p50_s) {
-            Ok(window) => self.judge(limit, so_far.min_rtt_s, window),
-            Err(reason) => Decision { limit, reason },
-        };
         let floor = self.range.min();
-        let is_at_floor = limit == floor && decision.limit == floor;
-        let at_floor = if is_at_floor { so_far.at_floor + 1 } else { 0 };
+        let (decision, at_floor) = match WINDOW.read(observation, observation.in_database.p50_s) {
+            Ok(window) => {
+                let decision = self.judge(limit, so_far.min_rtt_s, window);
+                let is_at_floor = limit == floor && decision.limit == floor;
+                (decision, if is_at_floor { so_far.at_floor + 1 } else { 0 })
+            }
+            Err(reason) => (Decision { limit, reason }, so_far.at_floor),
+        };
         let left_s = so_far.left_s - observation.interval.as_secs_f64();
         if left_s > 0.0 && at_floor < DOUBT {
             self.phase = Phase::Following(Following { left_s, at_floor, ..so_far });
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(decision.limit.get(), 5, "g = 1.25: 3.75 + 1.94");
     }
 
-    /// A window at 4 in between, and there are four more to come.
+    /// After a window at 4 the count begins anew; an empty one is left out of it.
     #[test]
     fn the_five_windows_at_three_have_to_be_in_a_row() {
         let mut limiter = measured();
@@ -365,6 +367,11 @@ mod tests {
             let decision = limiter.decide(&window(limit, 1_000, 0.050), DRAW);
             assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_gradient"));
         }
+        let mut empty = window(3, 1_000, 0.050);
+        empty.completions = 0;
+        assert_eq!(limiter.decide(&empty, DRAW).reason, Reason::NothingCompleted);
+        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
+        assert_eq!(decision.reason.kind(), "envoy_pin");
     }
 
     /// 20 of 10 ms and 30 of 20 ms make 50 of 16 ms: 20 ms is g = 1.

@@ -149,6 +149,7 @@ impl Meter {
         Observation {
             interval: Duration::from_secs_f64(self.length_s),
             limit,
+            running: population.running,
             concurrency: population.concurrency(),
             concurrency_peak: self.peak,
             concurrency_mean: mean(self.concurrency_s),
@@ -226,12 +227,12 @@ mod tests {
         assert_eq!(super::timing(&mut []), Timing::default());
     }
 
-    /// Two seconds with 3 running, then one with 3 running and 2 waiting.
+    /// Two seconds with 3 running, then one with 3 running and 1 waiting.
     #[test]
     fn means_are_over_time() {
         let mut meter = Meter::new(2);
         let calm = Population { running: 3, waiting: 0 };
-        let busy = Population { running: 3, waiting: 2 };
+        let busy = Population { running: 3, waiting: 1 };
         meter.clear(calm);
         meter.pass(2.0, calm);
         meter.arrived(Population { running: 3, waiting: 4 });
@@ -242,9 +243,9 @@ mod tests {
         meter.turned_away(0);
         let seen = meter.observation(Mpl::at_least_one(3), busy, None);
         let close = |left: f64, right: f64| (left - right).abs() < 1e-12;
-        assert!(close(seen.concurrency_mean, 11.0 / 3.0) && close(seen.running_mean, 3.0));
+        assert!(close(seen.concurrency_mean, 10.0 / 3.0) && close(seen.running_mean, 3.0));
         assert!(close(seen.waiting_share, 1.0 / 3.0) && close(seen.in_database.mean_s, 3.0));
-        assert_eq!((seen.concurrency, seen.concurrency_peak), (5, 7));
+        assert_eq!((seen.concurrency, seen.concurrency_peak), (4, 7));
         assert_eq!((seen.completions, seen.failures, seen.in_queue.count), (1, 2, 1));
         assert_eq!((seen.classes[0].failures, seen.classes[1].completions), (2, 1));
         assert_eq!(seen.interval, Duration::from_secs(3));

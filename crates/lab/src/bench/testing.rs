@@ -1,0 +1,64 @@
+//! Runs made by hand, for tests.
+
+use std::collections::BTreeMap;
+
+use tidegate_control::{Algorithm, Mpl};
+
+use super::{Cell, Purpose, Scenario, Work};
+use crate::load::{Latency, LoadReport, PhaseReport};
+
+/// A load of which only the phases matter: (began, seconds, transactions) each.
+pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
+    let none = Latency { mean_ms: 0.0, p50_ms: 0.0, p95_ms: 0.0, p99_ms: 0.0, max_ms: 0.0 };
+    let phase = |&(began_s, seconds, transactions): &(f64, f64, u64)| PhaseReport {
+        workload: "any",
+        scale: 1,
+        began_s,
+        seconds,
+        transactions,
+        tps: transactions as f64 / seconds,
+    };
+    let seconds: f64 = phases.iter().map(|phase| phase.1).sum();
+    let transactions: u64 = phases.iter().map(|phase| phase.2).sum();
+    LoadReport {
+        workload: "any",
+        scale: 1,
+        clients: 200,
+        seed: 1,
+        warmup_s: 0.0,
+        seconds,
+        transactions,
+        tps: transactions as f64 / seconds,
+        phases: phases.iter().map(phase).collect(),
+        warmup_transactions: 0,
+        stragglers: 200,
+        oldest_straggler_s: 0.1,
+        late_commits: 0,
+        errors: BTreeMap::new(),
+        retries: 0,
+        connection_losses: 0,
+        connect_retries: 0,
+        latency: none,
+        client_cpu_us: 0.0,
+        client_core_share: 0.0,
+    }
+}
+
+pub(super) fn cell(purpose: Purpose, control: Algorithm, works: &[Work], began_s: f64) -> Cell {
+    Cell {
+        scenario: Scenario::Tpcb1.name(),
+        purpose,
+        control,
+        works: works.to_vec(),
+        began_s,
+        load: None,
+        failure: None,
+        intervals: Vec::new(),
+    }
+}
+
+/// A second at a fixed limit.
+pub(super) fn fixed(purpose: Purpose, work: Work, began_s: f64, limit: u32, tps: u64) -> Cell {
+    let control = Algorithm::Fixed(Mpl::at_least_one(limit));
+    Cell { load: Some(load(&[(0.0, 1.0, tps)])), ..cell(purpose, control, &[work], began_s) }
+}

@@ -1,0 +1,91 @@
+//! A benchmark that cannot be run says why, and leaves nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate_control::Mpl;
+use tidegate_lab::bench::{BenchError, BenchOptions, Scenario, run};
+
+fn options(tidegate: &str, out: &Path) -> BenchOptions {
+    BenchOptions {
+        scenarios: vec![Scenario::ThrashRead],
+        ..BenchOptions::new(tidegate.into(), out.join("bench"), "test".into())
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_starts() {
+    let out = tempfile::tempdir().unwrap();
+    let good = || options("false", out.path());
+    let mut no_time = good();
+    no_time.sweep.measured = Duration::ZERO;
+    for (options, wrong) in [
+        (BenchOptions { clients: 0, ..good() }, "number of clients"),
+        (BenchOptions { clients: 1001, ..good() }, "number of clients"),
+        (BenchOptions { scenarios: vec![], ..good() }, "at least one workload"),
+        (BenchOptions { controllers: vec![], ..good() }, "at least one workload"),
+        // Limits above the number of clients are none.
+        (
+            BenchOptions { clients: 4, limits: vec![Mpl::at_least_one(5)], ..good() },
+            "one limit within the clients",
+        ),
+        (BenchOptions { run: Duration::ZERO, ..good() }, "above zero"),
+        (no_time, "above zero"),
+    ] {
+        let error = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(wrong), "{error}");
+    }
+    assert!(!out.path().join("bench").exists());
+}
+
+#[test]
+fn when_no_fixed_limit_can_be_run_the_reason_is_given() {
+    let out = tempfile::tempdir().unwrap();
+    let mut messages = Vec::new();
+    let two = [1, 2].map(Mpl::at_least_one).to_vec();
+    let options = BenchOptions { limits: two, ..options("false", out.path()) };
+    let error = run(&options, &AtomicBool::new(false), &mut |update| {
+        messages.push(update.message.clone());
+    })
+    .unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("thrash-read") && text.contains("proxy.log"), "{text}");
+    assert!(!error.is_usage());
+    // Each failed run was told of when it failed.
+    let failed = messages.iter().filter(|message| message.contains("ended with")).count();
+    assert_eq!(failed, 2, "{messages:?}");
+}
+
+#[test]
+fn a_cancelled_benchmark_ends() {
+    let out = tempfile::tempdir().unwrap();
+    let cancel = AtomicBool::new(false);
+    let options = options("false", out.path());
+    let result = run(&options, &cancel, &mut |update| {
+        cancel.store(update.message.contains("loading"), Ordering::Relaxed);
+    });
+    assert!(matches!(result, Err(BenchError::Cancelled)), "{result:?}");
+}
+
+#[test]
+fn the_plan_grows_with_what_is_asked_for() {
+    let all = BenchOptions::new("tidegate".into(), "out".into(), "test".into());
+    let longer = BenchOptions { run: all.run * 2, ..all.clone() };
+    // Every controller on four workloads and, twice as long, a switch: six times the run more.
+    let more_s = longer.planned_s() - all.planned_s();
+    let runs = 6.0 * all.controllers.len() as f64;
+    assert!((more_s - runs * all.run.as_secs_f64()).abs() < 1e-6, "{more_s}");
+    // A workload that was swept for itself is not swept again for the switch.
+    let of = |scenarios: &[Scenario]| {
+        BenchOptions { scenarios: scenarios.to_vec(), ..all.clone() }.planned_s()
+    };
+    let apart_s = of(&[Scenario::Switch]) + of(&[Scenario::Tpcb1]) + of(&[Scenario::ThrashRead]);
+    let together_s = of(&[Scenario::Switch, Scenario::Tpcb1, Scenario::ThrashRead]);
+    let sweeps_s = 2.0 * 13.0 * all.sweep.measured.as_secs_f64();
+    assert!(apart_s - together_s > sweeps_s, "{apart_s} and {together_s}");
+    assert!(all.clone().quick().planned_s() < 120.0);
+    assert!((30.0..50.0).contains(&(all.planned_s() / 60.0)), "{}", all.planned_s());
+}
