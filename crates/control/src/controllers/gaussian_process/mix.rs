@@ -19,8 +19,11 @@ const WEIGHT: f64 = 0.03;
 /// Share of the work that must change hands for the mix to be another one.
 const SHIFT: f64 = 0.25;
 
-/// Weight of an interval in the mean of the shares.
-const SHARE_WEIGHT: f64 = 0.1;
+/// Weight of an interval in the recent shares of work.
+const RECENT_WEIGHT: f64 = 0.3;
+
+/// Weight of an interval in the usual ones.
+const USUAL_WEIGHT: f64 = 0.03;
 
 /// Costs are at most a million times one another.
 const COST_LOG_MAX: f64 = 14.0;
@@ -32,8 +35,10 @@ pub(super) struct Mix {
     unit: Option<usize>,
     /// Logarithm of the cost, and the intervals it was learnt from.
     costs: [(f64, u32); CLASSES],
-    /// Share of the work that each class had, the old intervals faded; none yet is 0 for all.
-    shares: [f64; CLASSES],
+    /// Share of the work that each class had in the last intervals, old ones faded.
+    recent: [f64; CLASSES],
+    /// The same over a longer time; none yet is 0 for all.
+    usual: [f64; CLASSES],
 }
 
 impl Mix {
@@ -52,15 +57,18 @@ impl Mix {
         if total <= 0.0 || observation.completions < ENOUGH {
             return false;
         }
-        let distance = |(work, share): (&f64, &f64)| (work / total - share).abs() / 2.0;
-        let is_first = self.shares.iter().sum::<f64>() <= 0.0;
-        let moved: f64 = works.iter().zip(&self.shares).map(distance).sum();
-        let has_shifted = !is_first && moved > SHIFT;
-        let weight = if is_first || has_shifted { 1.0 } else { SHARE_WEIGHT };
-        for (share, work) in self.shares.iter_mut().zip(works) {
-            *share += weight * (work / total - *share);
+        let is_first = self.usual.iter().sum::<f64>() <= 0.0;
+        let (fast, slow) = if is_first { (1.0, 1.0) } else { (RECENT_WEIGHT, USUAL_WEIGHT) };
+        for (index, work) in works.iter().enumerate() {
+            self.recent[index] += fast * (work / total - self.recent[index]);
+            self.usual[index] += slow * (work / total - self.usual[index]);
         }
-        has_shifted
+        let pairs = self.recent.iter().zip(&self.usual);
+        let moved: f64 = pairs.map(|(recent, usual)| (recent - usual).abs() / 2.0).sum();
+        if moved > SHIFT {
+            self.usual = self.recent;
+        }
+        moved > SHIFT
     }
 
     /// Completed work of each class.

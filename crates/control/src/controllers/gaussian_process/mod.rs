@@ -52,22 +52,23 @@
 
 mod belief;
 mod change;
+mod meter;
 mod mix;
 mod probe;
-
-use std::fmt;
+mod reason;
 
 use crate::controller::{Concurrency, Controller, whole};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Setting};
 
-use belief::{Belief, Place};
+use belief::Belief;
 use change::{ChangeDetector, Verdict};
-use mix::Mix;
+use meter::{Measurement, Meter, SATURATED_SHARE, unfinished_share};
 use probe::{Choice, Circumstances};
 
 pub use belief::Prior;
 pub use change::ChangeSettings;
 pub use probe::ProbeSettings;
+pub use reason::BeliefReason;
 
 /// The parameters of [`GaussianProcess`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +100,7 @@ impl GaussianProcessSettings {
     pub const DEFAULT: GaussianProcessSettings = GaussianProcessSettings {
         prior: Prior {
             others: 0.5,
-            slope_sd: 0.6,
+            slope_sd: 0.5,
             slope_length: 1.5,
             contention: 0.6,
             roughness: 0.03,
@@ -107,9 +108,9 @@ impl GaussianProcessSettings {
             level_sd: 2.0,
         },
         probe: ProbeSettings {
-            price: 0.05,
+            price: 0.04,
             loss: 0.06,
-            horizon: 40.0,
+            horizon: 60.0,
             least_worth: 0.1,
             rise: 6.0,
         },
@@ -124,12 +125,6 @@ impl GaussianProcessSettings {
     };
 }
 
-/// The intervals of this share of waiting and more show what the limit does, not what the load is.
-const SATURATED_SHARE: f64 = 0.9;
-
-/// A limit counts as in force when no more than this share above it runs.
-const DRAINED: f64 = 0.02;
-
 /// Below this share of time with somebody waiting there is nothing to relieve.
 const RELAXED_SHARE: f64 = 0.1;
 
@@ -142,180 +137,87 @@ pub struct GaussianProcess {
     bounds: Bounds,
     start: Mpl,
     settings: GaussianProcessSettings,
-    belief: Belief,
+    meter: Meter,
     change: ChangeDetector,
-    mix: Mix,
-    /// Variance of an interval's ln X.
-    noise: f64,
-    /// The last interval's limit and ln X, when it was saturated.
-    last: Option<(Mpl, f64)>,
+    belief: Belief,
     /// The highest level tried since the last change.
     tried: f64,
-    /// The level of the best limit when the shape was last doubted.
+    /// The level of the best limit when the shape was last doubted for its sake, in ln X.
     anchor: Option<f64>,
-    /// Permits out at the end of the last interval.
-    running: Option<u32>,
-}
-
-/// Why the default controller chose a limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum BeliefReason {
-    /// The best limit known is in force.
-    Hold {
-        /// Relative standard deviation of what is believed about throughput there.
-        deviation: f64,
-    },
-    /// Another limit is believed to be better.
-    Better {
-        /// Relative change of throughput expected.
-        gain: f64,
-    },
-    /// Another limit is worth trying.
-    Probe {
-        /// Expected gain over the horizon, net of the cost, in intervals' throughputs.
-        worth: f64,
-    },
-    /// One interval was far from what was expected: the next will tell.
-    Doubt {
-        /// How far, in standard deviations.
-        surprise: f64,
-    },
-    /// The workload has changed.
-    Changed {
-        /// Relative change of throughput against what was expected.
-        throughput: f64,
-    },
-    /// The limit did not hold throughput where it was.
-    Light {
-        /// Share of the time with somebody waiting.
-        waiting_share: f64,
-    },
-    /// Some waited although the database keeps up: one step more.
-    Relieve {
-        /// Share of the time with somebody waiting.
-        waiting_share: f64,
-    },
-}
-
-impl BeliefReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            BeliefReason::Hold { .. } => "hold",
-            BeliefReason::Better { .. } => "better",
-            BeliefReason::Probe { .. } => "probe",
-            BeliefReason::Doubt { .. } => "doubt",
-            BeliefReason::Changed { .. } => "changed",
-            BeliefReason::Light { .. } => "light",
-            BeliefReason::Relieve { .. } => "relieve",
-        }
-    }
-}
-
-impl fmt::Display for BeliefReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |share: f64| share * 100.0;
-        match *self {
-            BeliefReason::Hold { deviation } => {
-                write!(formatter, "hold: the best known, to {:.1} %", percent(deviation))
-            }
-            BeliefReason::Better { gain } => {
-                write!(formatter, "better: throughput {:+.1} % expected", percent(gain))
-            }
-            BeliefReason::Probe { worth } => {
-                write!(formatter, "probe: worth {worth:.2} intervals of throughput")
-            }
-            BeliefReason::Doubt { surprise } => {
-                write!(formatter, "doubt: {surprise:+.1} deviations from expected, looking again")
-            }
-            BeliefReason::Changed { throughput } => {
-                let off = percent(throughput);
-                write!(formatter, "changed: throughput {off:+.0} % from expected, probing anew")
-            }
-            BeliefReason::Light { waiting_share } => {
-                let share = percent(waiting_share);
-                write!(formatter, "light: somebody waited only {share:.0} % of the time")
-            }
-            BeliefReason::Relieve { waiting_share } => {
-                let share = percent(waiting_share);
-                write!(formatter, "relieve: somebody waited {share:.0} % of the time")
-            }
-        }
-    }
 }
 
 impl GaussianProcess {
     /// A controller that knows its place and nothing else.
     #[must_use]
     pub fn new(setting: &Setting, settings: GaussianProcessSettings) -> GaussianProcess {
-        let start = setting.bounds.clamp(setting.start);
-        let mut settings = settings;
-        if let Ok(v) = std::env::var("GP") { for kv in v.split_whitespace() {
-        let (k, v) = kv.split_once('=').unwrap(); let v: f64 = v.parse().unwrap();
-        let s = &mut settings;
-        match k { "sd" => s.prior.slope_sd = v, "len" => s.prior.slope_length = v, "con" => s.prior.contention = v, "rough" => s.prior.roughness = v,
-          "price" => s.probe.price = v, "loss" => s.probe.loss = v, "hor" => s.probe.horizon = v, "rise" => s.probe.rise = v, "worth" => s.probe.least_worth = v,
-          "slack" => s.change.slack = v, "thr" => s.change.threshold = v, "doubt" => s.change.doubt = v, "mem" => s.memory = v, "grain" => s.prior.grain = v, "oth" => s.prior.others = v,
-          "ldr" => s.level_drift = v, "sdr" => s.shape_drift = v, "noise" => s.noise = v, "drift" => s.drift = v, "dd" => s.drift_doubt = v, "mix" => s.mix_doubt = v, _ => panic!() } } }
         GaussianProcess {
             bounds: setting.bounds,
-            start,
+            start: setting.bounds.clamp(setting.start),
             settings,
-            belief: Belief::new(setting.bounds, setting.resources, &settings.prior),
+            meter: Meter::new(settings.noise),
             change: ChangeDetector::default(),
-            mix: Mix::default(),
-            noise: settings.noise * settings.noise,
-            last: None,
+            belief: Belief::new(setting.bounds, setting.resources, &settings.prior),
             tried: 0.0,
             anchor: None,
-            running: None,
         }
     }
 
-    /// Learns from a saturated interval; tells when it was not as expected.
-    fn learn(&mut self, observation: &Observation, seen: f64, unfinished: f64) -> Option<BeliefReason> {
-        let limit = f64::from(observation.limit.get());
-        let most = f64::from(observation.concurrency_peak.max(1));
-        let running = observation.running_mean.max(1.0).min(most);
-        let draining = (running / limit - 1.0).max(0.0);
-        let is_limited = observation.waiting_share >= SATURATED_SHARE && draining < DRAINED;
-        let level = if is_limited { limit } else { running };
+    /// The next limit after an interval in which the limit, or the number of clients, held
+    /// throughput.
+    fn saturated(&mut self, observation: &Observation, allowed: Bounds) -> Decision {
+        let limit = allowed.clamp(observation.limit);
+        let Some(measurement) = self.meter.measure(observation) else {
+            return self.stalled(limit, allowed);
+        };
+        self.fade(observation);
+        let unexpected = self.learn(&measurement);
+        if let Some(doubt @ BeliefReason::Doubt { .. }) = unexpected {
+            return Decision { limit, reason: Reason::Belief(doubt) };
+        }
+        self.meter.compare(observation.limit, &measurement);
+        self.notice_drift();
+        let (limit, reason) = self.choose(observation, allowed);
+        Decision { limit, reason: Reason::Belief(unexpected.unwrap_or(reason)) }
+    }
+
+    /// What the passing of an interval does to the belief.
+    fn fade(&mut self, observation: &Observation) {
+        let drift = self.settings.level_drift;
+        self.belief.fade(drift * drift, self.settings.shape_drift);
+        if self.meter.mix_has_shifted(observation) {
+            self.belief.fade(0.0, self.settings.mix_doubt);
+        }
+    }
+
+    /// Learns from a measurement; tells when it was not as expected.
+    fn learn(&mut self, measurement: &Measurement) -> Option<BeliefReason> {
+        let &Measurement { level, log_tps, variance } = measurement;
         let place = self.belief.place(level);
-        let few = 0.5 / observation.completions.max(1) as f64;
-        let noise = self.noise.max(few) + (0.3 * draining.min(1.0)).powi(2) + unfinished * unfinished;
-        let predicted = self.belief.predict(place);
-        let error = seen - predicted.mean;
-        let surprise = error / (predicted.variance + noise).sqrt();
-        let verdict = self.change.judge(surprise, &self.settings.change);
-        match verdict {
-            Verdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
-            Verdict::Changed => self.start_anew(place, level, seen),
+        let expected = self.belief.predict(place);
+        let error = log_tps - expected.mean;
+        let surprise = error / (expected.variance + variance).sqrt();
+        let mut unexpected = None;
+        match self.change.judge(surprise, &self.settings.change) {
             Verdict::Expected => {}
+            Verdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
+            Verdict::Changed => {
+                self.belief.forget(self.settings.memory, place, log_tps);
+                self.meter.start_anew();
+                self.tried = 0.0;
+                self.anchor = None;
+                unexpected = Some(BeliefReason::Changed { throughput: error.exp() - 1.0 });
+            }
         }
         self.tried = self.tried.max(level);
-        self.belief.learn(place, seen, noise);
-        (verdict == Verdict::Changed)
-            .then_some(BeliefReason::Changed { throughput: error.exp() - 1.0 })
-    }
-
-    /// Work begun and not finished in the interval, as a share of what was completed: a transaction
-    /// that runs has on average done (1 - C²)/2 of its work.
-    fn unfinished(&mut self, observation: &Observation) -> f64 {
-        let before = self.running.replace(observation.running).unwrap_or(observation.running);
-        let more = f64::from(observation.running) - f64::from(before);
-        (more * unfinished_share(observation)).max(-0.5).min(0.5)
-    }
-
-    fn start_anew(&mut self, place: Place, level: f64, seen: f64) {
-        self.belief.forget(self.settings.memory, place, seen);
-        self.tried = level;
-        self.last = None;
-        self.anchor = None;
+        self.belief.learn(place, log_tps, variance);
+        unexpected
     }
 
     /// A level that has moved, by and by, may have moved the shape of the curve as well.
     fn notice_drift(&mut self) {
-        let best = probe::best(&self.belief, self.belief.len() - 1, &self.settings.probe);
         let drift = self.settings.drift;
+        let best = self.best();
+        // Three deviations, or it is the measurement that moves.
         if self.belief.covariance(best, best) > (drift / 3.0).powi(2) {
             return;
         }
@@ -327,105 +229,69 @@ impl GaussianProcess {
         }
     }
 
-    /// Measures the noise: half the squared difference of two intervals at one limit.
-    fn measure_noise(&mut self, limit: Mpl, seen: f64) {
-        let before = self.last.replace((limit, seen));
-        if let Some((_, other)) = before.filter(|&(other, _)| other == limit) {
-            let sample = 0.5 * (seen - other).powi(2);
-            self.noise += 0.1 * (sample.min(9.0 * self.noise) - self.noise);
-            self.noise = self.noise.max(1e-6);
-        }
+    /// The best limit known, wherever it is.
+    fn best(&self) -> usize {
+        probe::best(&self.belief, self.belief.len() - 1, &self.settings.probe)
     }
 
-    /// The next limit after a saturated interval.
-    fn saturated(&mut self, observation: &Observation, allowed: Bounds) -> Decision {
-        let limit = allowed.clamp(observation.limit);
-        let tps = self.mix.throughput(observation);
-        if !(tps > 0.0 && tps.is_finite()) {
-            return self.stalled(limit, allowed);
-        }
-        let drift = self.settings.level_drift;
-        self.belief.fade(drift * drift, self.settings.shape_drift);
-        if self.mix.has_shifted(observation) {
-            self.belief.fade(0.0, self.settings.mix_doubt);
-        }
-        let unfinished = self.unfinished(observation);
-        let mode = std::env::var("MODE").ok();
-        let seen = if mode.as_deref() >= Some("b") { (tps * (1.0 + unfinished)).ln() } else { tps.ln() };
-        let unexpected = self.learn(observation, seen, if mode.as_deref() >= Some("c") || mode.as_deref() == Some("a")  { unfinished } else { 0.0 });
-        if let Some(doubt @ BeliefReason::Doubt { .. }) = unexpected {
-            return Decision { limit, reason: Reason::Belief(doubt) };
-        }
-        self.measure_noise(observation.limit, seen);
-        self.notice_drift();
-        let (next, reason) = self.choose(observation, allowed);
-        Decision { limit: next, reason: Reason::Belief(unexpected.unwrap_or(reason)) }
-    }
-
-    /// The next limit after an interval in which nothing completed: there is nothing to learn, but
-    /// a limit above the best known is no place to wait.
-    fn stalled(&self, limit: Mpl, allowed: Bounds) -> Decision {
-        let highest = self.belief.index_below(f64::from(limit.get()));
-        let best = self.belief.limit(probe::best(&self.belief, highest, &self.settings.probe));
-        Decision { limit: allowed.clamp(best.min(limit)), reason: Reason::NothingCompleted }
-    }
-
+    /// The limit for the next interval by what is believed.
     fn choose(&self, observation: &Observation, allowed: Bounds) -> (Mpl, BeliefReason) {
         let now = f64::from(observation.limit.get());
         let ceiling = f64::from(allowed.max().get());
         let reach = (self.tried.max(now) * self.settings.probe.rise).min(ceiling);
         let circumstances = Circumstances {
-            noise: self.noise.max(0.5 / observation.completions.max(1) as f64),
+            noise: self.meter.noise(observation.completions),
             running: f64::from(observation.running),
-            unfinished: if std::env::var("MODE").ok().as_deref() == Some("d") { unfinished_share(observation) } else { 0.0 },
+            unfinished: unfinished_share(observation),
             highest: self.belief.index_below(reach),
             interval_s: observation.interval.as_secs_f64(),
         };
-        let choice = probe::choose(&self.belief, &circumstances, &self.settings.probe);
         let here = self.belief.predict(self.belief.place(now));
-        let (index, reason) = match choice {
-            Choice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
-            Choice::Best(index) if self.belief.limit(index) == observation.limit => {
-                (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
-            }
-            Choice::Best(index) => {
-                let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
-                (index, BeliefReason::Better { gain })
-            }
-        };
+        let (index, reason) =
+            match probe::choose(&self.belief, &circumstances, &self.settings.probe) {
+                Choice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
+                Choice::Best(index) if self.belief.limit(index) == observation.limit => {
+                    (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
+                }
+                Choice::Best(index) => {
+                    let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
+                    (index, BeliefReason::Better { gain })
+                }
+            };
         (allowed.clamp(self.belief.limit(index)), reason)
+    }
+
+    /// The next limit after an interval in which nothing completed: there is nothing to learn, but
+    /// a limit above the best known is no place to wait.
+    fn stalled(&self, limit: Mpl, allowed: Bounds) -> Decision {
+        let best = self.belief.limit(self.best());
+        Decision { limit: allowed.clamp(best.min(limit)), reason: Reason::NothingCompleted }
     }
 
     /// The next limit after an interval whose throughput was the load's.
     fn light(&self, observation: &Observation, allowed: Bounds) -> Decision {
         let limit = allowed.clamp(observation.limit);
-        // `max` turns what is no number into 0.
-        let waiting_share = observation.waiting_share.max(0.0);
         if limit < observation.limit {
             let seen = observation.concurrency_peak;
             return Decision { limit, reason: Reason::Concurrency { seen } };
         }
-        if waiting_share > RELAXED_SHARE {
-            let index = self.belief.index_below(f64::from(limit.get()));
-            let above = (index + 1).min(self.belief.len() - 1);
-            let best = probe::best(&self.belief, self.belief.len() - 1, &self.settings.probe);
-            if self.belief.mean(above) >= self.belief.mean(best) - self.settings.probe.loss {
-                let limit = allowed.clamp(self.belief.limit(above).max(limit));
-                return Decision {
-                    limit,
-                    reason: Reason::Belief(BeliefReason::Relieve { waiting_share }),
-                };
-            }
-        }
-        Decision { limit, reason: Reason::Belief(BeliefReason::Light { waiting_share }) }
+        // `max` turns what is no number into 0.
+        let waiting_share = observation.waiting_share.max(0.0);
+        let relief = self.relief(limit).filter(|_| waiting_share > RELAXED_SHARE);
+        let (limit, reason) = match relief {
+            Some(above) => (allowed.clamp(above), BeliefReason::Relieve { waiting_share }),
+            None => (limit, BeliefReason::Light { waiting_share }),
+        };
+        Decision { limit, reason: Reason::Belief(reason) }
     }
-}
 
-/// What one permit more leaves unfinished, as a share of what was completed.
-fn unfinished_share(observation: &Observation) -> f64 {
-    let timing = &observation.in_database;
-    let cv2 = (timing.variance_s2 / (timing.mean_s * timing.mean_s)).max(0.0).min(1.0);
-    (1.0 - cv2) / 2.0 / observation.completions.max(1) as f64
+    /// The next limit of the grid above `limit`, if throughput is not believed to suffer there.
+    fn relief(&self, limit: Mpl) -> Option<Mpl> {
+        let above = self.belief.index_below(f64::from(limit.get())) + 1;
+        let enough = self.belief.mean(self.best()) - self.settings.probe.loss;
+        let is_good = above < self.belief.len() && self.belief.mean(above) >= enough;
+        is_good.then(|| self.belief.limit(above))
+    }
 }
 
 impl Controller for GaussianProcess {
@@ -440,8 +306,9 @@ impl Controller for GaussianProcess {
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let seen = f64::from(Concurrency::Peak.of(observation));
         let allowed = self.bounds.capped_at(whole((seen * HEADROOM).ceil()));
-        let crowded = observation.running_mean >= SATURATED_SHARE * seen;
-        if observation.waiting_share >= SATURATED_SHARE || crowded {
+        // Clients who come back at once are all inside all the time.
+        let is_crowded = observation.running_mean >= SATURATED_SHARE * seen;
+        if observation.waiting_share >= SATURATED_SHARE || is_crowded {
             self.saturated(observation, allowed)
         } else {
             self.light(observation, allowed)

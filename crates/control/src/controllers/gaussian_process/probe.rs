@@ -56,6 +56,9 @@ pub(super) struct Circumstances {
 /// Intervals for which a probe may last, in which its noise averages out.
 const REPEATS: [f64; 2] = [1.0, 4.0];
 
+/// Surprises, in standard deviations, after which rivals are compared.
+const SURPRISES: [f64; 2] = [1.0, 2.5];
+
 /// The best limit known: the most valuable of those that lose no more than allowed.
 pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) -> usize {
     let allowed = 0..=highest.min(belief.len() - 1);
@@ -110,7 +113,8 @@ fn worth(
     most
 }
 
-/// What the best limit is expected to gain by one observation at `index`.
+/// What the best limit is expected to gain by one observation at `index`: the most that one rival
+/// alone is expected to get ahead of it by.
 fn gain(
     belief: &Belief,
     index: usize,
@@ -120,15 +124,26 @@ fn gain(
     settings: &ProbeSettings,
 ) -> f64 {
     let value = |index: usize| belief.mean(index) - settings.price * belief.x(index);
-    let of_best = belief.covariance(best, index);
-    let rivals = (0..=highest.min(belief.len() - 1)).filter(|&rival| rival != best).map(|rival| {
-        let behind = value(rival) - value(best);
+    let (of_best, at_best) = (belief.covariance(best, index), value(best));
+    let rival = |rival: usize| {
         let moves = (belief.covariance(rival, index) - of_best).abs() / spread;
-        (behind, moves)
-    });
-    let ahead = |&(behind, moves): &(f64, f64)| behind + moves;
-    let rival = rivals.max_by(|one, other| ahead(one).total_cmp(&ahead(other)));
-    rival.map_or(0.0, |(behind, moves)| expected_excess(behind, moves))
+        (value(rival) - at_best, moves)
+    };
+    // The expected excess of every pair would take too long: only of the rivals that are ahead after
+    // a usual and after a rare surprise, and of the limit itself.
+    let itself = rival(index);
+    let mut likely = [(f64::MIN, itself); SURPRISES.len()];
+    for other in (0..=highest.min(belief.len() - 1)).filter(|&other| other != best) {
+        let (behind, moves) = rival(other);
+        for (surprise, (ahead, pair)) in SURPRISES.iter().zip(&mut likely) {
+            if behind + surprise * moves > *ahead {
+                *ahead = behind + surprise * moves;
+                *pair = (behind, moves);
+            }
+        }
+    }
+    let excess = |(behind, moves): (f64, f64)| expected_excess(behind, moves);
+    likely.iter().map(|&(_, pair)| excess(pair)).fold(excess(itself), f64::max)
 }
 
 /// E max(0, m + s·Z) for a standard normal Z.
