@@ -3,9 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{
-    Bounds, Controller, Fixed, GaussianProcess, GaussianProcessSettings, HillClimbing, HillClimbingSettings, Mpl, Parabola, ParabolaSettings,
+use crate::controllers::{
+    Aimd, AimdSettings, ConflictRatio, ConflictRatioSettings, EnvoyGradient, EnvoyGradientSettings,
+    ExternalScheduling, ExternalSchedulingSettings, FadedParabola, FadedParabolaSettings, Failsafe,
+    FailsafeSettings, Fixed, GaussianProcess, GaussianProcessSettings, Gradient2,
+    Gradient2Settings, HalfAndHalf, HalfAndHalfSettings, HillClimbing, HillClimbingSettings,
+    IncrementalSteps, IncrementalStepsSettings, Parabola, ParabolaSettings, Vegas, VegasSettings,
 };
+use crate::{Bounds, Controller, Mpl};
 
 /// Who chooses the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,6 +163,33 @@ impl Algorithm {
             }
             Algorithm::StudyLocalParabola => {
                 Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY))
+            }
+            Algorithm::ExternalScheduling => {
+                let settings = ExternalSchedulingSettings::for_resources(setting.resources);
+                Box::new(ExternalScheduling::new(bounds, start, settings))
+            }
+            Algorithm::IncrementalSteps => {
+                Box::new(IncrementalSteps::new(bounds, start, IncrementalStepsSettings::PROXY))
+            }
+            Algorithm::FadedParabola => {
+                Box::new(FadedParabola::new(bounds, start, FadedParabolaSettings::PROXY))
+            }
+            Algorithm::HalfAndHalf => {
+                Box::new(HalfAndHalf::new(bounds, start, HalfAndHalfSettings::PUBLISHED))
+            }
+            Algorithm::ConflictRatio => {
+                Box::new(ConflictRatio::new(bounds, start, ConflictRatioSettings::PUBLISHED))
+            }
+            Algorithm::Aimd => Box::new(Aimd::new(bounds, start, AimdSettings::PUBLISHED)),
+            Algorithm::Vegas => Box::new(Vegas::new(bounds, start, VegasSettings::PUBLISHED)),
+            Algorithm::Gradient2 => {
+                Box::new(Gradient2::new(bounds, start, Gradient2Settings::PUBLISHED))
+            }
+            Algorithm::EnvoyGradient => {
+                Box::new(EnvoyGradient::new(bounds, start, EnvoyGradientSettings::PUBLISHED))
+            }
+            Algorithm::Failsafe => {
+                Box::new(Failsafe::new(bounds, start, FailsafeSettings::PUBLISHED))
             }
             Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
             _ => Box::new(HillClimbing::for_proxy(bounds, start)),

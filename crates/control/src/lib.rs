@@ -20,16 +20,7 @@ pub use catalogue::{Algorithm, Resources, Setting, UnknownAlgorithm};
 pub use controller::{
     Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
 };
-pub use controllers::{
-    BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings, FeedbackReason, Fixed, HeissWagnerReason, HillClimbing, HillClimbingSettings,
-    LatencyReason, LocksReason, Parabola, ParabolaSettings, ScalabilityReason,
-};
-pub use controllers::{
-    Aimd, AimdReason, AimdSettings, EnvoyGradient, EnvoyGradientSettings, EnvoyReason, Failsafe,
-    FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LimitRange, QueueReading, Vegas,
-    VegasReason, VegasSettings, WindowRule,
-};
-pub use controllers::{ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade};
+pub use controllers::*;
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LockObservation, Mpl, Observation, Timing};
 pub use window::IntervalRule;

@@ -17,13 +17,18 @@ pub use fixed::Fixed;
 pub use gaussian_process::{
     BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings,
 };
-pub use heiss_wagner::HeissWagnerReason;
+pub use heiss_wagner::{
+    FadedParabola, FadedParabolaSettings, HeissWagnerReason, IncrementalSteps,
+    IncrementalStepsSettings,
+};
 pub use hill_climbing::{HillClimbing, HillClimbingSettings};
 pub use latency::{
     Aimd, AimdReason, AimdSettings, EnvoyGradient, EnvoyGradientSettings, EnvoyReason, Failsafe,
     FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LatencyReason, LimitRange,
     QueueReading, Vegas, VegasReason, VegasSettings, WindowRule,
 };
-pub use locks::LocksReason;
+pub use locks::{
+    ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
+};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::ScalabilityReason;

@@ -225,8 +225,15 @@ mod tests {
     use super::*;
     use crate::testing::bounds;
 
-    const PRIOR: Prior =
-        Prior { others: 1.0, slope_sd: 0.5, slope_length: 1.5, contention: 0.6, roughness: 0.0, grain: 0.02, level_sd: 2.0 };
+    const PRIOR: Prior = Prior {
+        others: 1.0,
+        slope_sd: 0.5,
+        slope_length: 1.5,
+        contention: 0.6,
+        roughness: 0.0,
+        grain: 0.02,
+        level_sd: 2.0,
+    };
 
     fn belief(min: u32, max: u32) -> Belief {
         Belief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)

@@ -122,9 +122,9 @@ impl Meter {
 pub(super) fn unfinished_share(observation: &Observation) -> f64 {
     let timing = &observation.in_database;
     let squared_variation = timing.variance_s2 / (timing.mean_s * timing.mean_s);
-    // `max` turns what is no number into 0.
-    let squared_variation = squared_variation.max(0.0).min(1.0);
-    (1.0 - squared_variation) / 2.0 / observation.completions.max(1) as f64
+    // What is no number counts as 0.
+    let varying = if squared_variation > 0.0 { squared_variation.min(1.0) } else { 0.0 };
+    (1.0 - varying) / 2.0 / observation.completions.max(1) as f64
 }
 
 #[cfg(test)]

@@ -174,8 +174,7 @@ mod tests {
 
     const SETTINGS: ProbeSettings =
         ProbeSettings { price: 0.05, loss: 0.1, horizon: 40.0, least_worth: 0.1, rise: 6.0 };
-    const QUIET: Circumstances =
-        Circumstances {
+    const QUIET: Circumstances = Circumstances {
         noise: 1e-6,
         running: 20.0,
         unfinished: 0.0,

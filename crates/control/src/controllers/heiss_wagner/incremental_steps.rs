@@ -81,11 +81,7 @@ pub struct IncrementalSteps {
 impl IncrementalSteps {
     /// Steps within `bounds` from the limit nearest to `start`.
     #[must_use]
-    pub fn new(
-        bounds: Bounds,
-        start: Mpl,
-        settings: IncrementalStepsSettings,
-    ) -> IncrementalSteps {
+    pub fn new(bounds: Bounds, start: Mpl, settings: IncrementalStepsSettings) -> IncrementalSteps {
         let start = bounds.clamp(start);
         IncrementalSteps { bounds, start, settings, previous: None, is_up: true }
     }
