@@ -16,9 +16,7 @@ use std::time::Instant;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
-use tidegate_control::{
-    Algorithm, Bounds, Draw, Mpl, Observation, Resources, Setting, SplitMix64,
-};
+use tidegate_control::{Algorithm, Bounds, Draw, Mpl, Observation, Resources, Setting, SplitMix64};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tidegate_control::{
-    Algorithm, Bounds, ClassObservation, Concurrency, Controller, Fixed, HillClimbing, HillClimbingSettings, LockObservation, Mpl, Observation,
-    Parabola, ParabolaSettings, Resources, Setting, SplitMix64, Step, Timing,
+    Algorithm, Bounds, ClassObservation, Concurrency, Controller, Fixed, HillClimbing,
+    HillClimbingSettings, LockObservation, Mpl, Observation, Parabola, ParabolaSettings, Resources,
+    Setting, SplitMix64, Step, Timing,
 };
 
 const RUNS: u64 = 400;

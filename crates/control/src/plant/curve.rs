@@ -410,8 +410,8 @@ impl Simulated for CurvePlant {
 }
 
 /// What is left of `supply` transactions after a step in which so many ran as are left, at most
-/// `ceiling`: the n for which n + X(n)·`capacity` = `supply`. A backward step, because a forward one
-/// would empty a fast system in every step.
+/// `ceiling`: the n for which n + X(n)·`capacity` = `supply`. A backward step, because a forward
+/// one would empty a fast system in every step.
 fn remainder(phase: &CurvePhase, supply: f64, ceiling: f64, capacity: f64) -> f64 {
     let (mut low, mut high) = (0.0, supply);
     for _ in 0..BISECTIONS {

@@ -157,8 +157,8 @@ impl Belief {
         }
     }
 
-    /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the prior's,
-    /// and is as uncertain as at the start. The level is put where `seen` was seen.
+    /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the
+    /// prior's, and is as uncertain as at the start. The level is put where `seen` was seen.
     pub(super) fn forget(&mut self, memory: f64, place: Place, seen: f64) {
         for (mean, prior) in self.mean.iter_mut().zip(&self.prior_mean) {
             *mean = memory * *mean + (1.0 - memory) * prior;

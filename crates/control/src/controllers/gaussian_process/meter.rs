@@ -7,9 +7,9 @@
 //!   process against its mean, so that an interval in which n more came in than went out did more
 //!   than it completed. Without this a raised limit looks bad at first, and a lowered one good,
 //!   where an interval sees few completions for each permit.
-//! * **How good.** The noise of an interval is measured as half the squared difference of two at one
-//!   limit, and is no less than completions allow. A correction counts as noise of its own size, and
-//!   so does a number inside that changes.
+//! * **How good.** The noise of an interval is measured as half the squared difference of two at
+//!   one limit, and is no less than completions allow. A correction counts as noise of its own
+//!   size, and so does a number inside that changes.
 
 use super::mix::Mix;
 use crate::{Mpl, Observation};
@@ -117,8 +117,8 @@ impl Meter {
     }
 }
 
-/// What one permit more leaves unfinished, as a share of what is completed in an interval; from 0 to
-/// 1/2 of a completion.
+/// What one permit more leaves unfinished, as a share of what is completed in an interval; from 0
+/// to 1/2 of a completion.
 pub(super) fn unfinished_share(observation: &Observation) -> f64 {
     let timing = &observation.in_database;
     let squared_variation = timing.variance_s2 / (timing.mean_s * timing.mean_s);

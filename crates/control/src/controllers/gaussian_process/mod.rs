@@ -36,10 +36,10 @@
 //! While somebody waits nine tenths of the time the limit holds throughput, and the measurement is
 //! of the limit. When all are inside and their number hardly changes, as with clients who come
 //! back at once, the measurement is of their number. Otherwise the load holds throughput: nothing
-//! is learnt, the limit stays, but goes up a step at a time if some wait, as far as the curve is not
-//! believed to fall, and down to a quarter above the concurrency seen, because more permits would
-//! do nothing. A lowered limit takes effect as transactions end; an interval that still had more
-//! inside is a measurement of that number, and a poor one.
+//! is learnt, the limit stays, but goes up a step at a time if some wait, as far as the curve is
+//! not believed to fall, and down to a quarter above the concurrency seen, because more permits
+//! would do nothing. A lowered limit takes effect as transactions end; an interval that still had
+//! more inside is a measurement of that number, and a poor one.
 //!
 //! # Limits
 //! * A change that leaves throughput at the present limit as it was is not noticed; only the slow
@@ -112,7 +112,7 @@ impl GaussianProcessSettings {
             loss: 0.06,
             horizon: 60.0,
             least_worth: 0.1,
-            rise: 6.0,
+            rise: 5.0,
         },
         change: ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 },
         memory: 0.5,
@@ -285,6 +285,15 @@ impl GaussianProcess {
         Decision { limit, reason: Reason::Belief(reason) }
     }
 
+    /// Whether the number inside says more than the load does although nobody waits: clients who
+    /// come back at once are all inside all the time, and where more are inside than the best known
+    /// limit would let in, a lower limit may be better.
+    fn is_crowded(&self, observation: &Observation) -> bool {
+        let running = observation.running_mean;
+        running >= SATURATED_SHARE * f64::from(observation.concurrency_peak)
+            || running > f64::from(self.belief.limit(self.best()).get())
+    }
+
     /// The next limit of the grid above `limit`, if throughput is not believed to suffer there.
     fn relief(&self, limit: Mpl) -> Option<Mpl> {
         let above = self.belief.index_below(f64::from(limit.get())) + 1;
@@ -306,9 +315,7 @@ impl Controller for GaussianProcess {
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let seen = f64::from(Concurrency::Peak.of(observation));
         let allowed = self.bounds.capped_at(whole((seen * HEADROOM).ceil()));
-        // Clients who come back at once are all inside all the time.
-        let is_crowded = observation.running_mean >= SATURATED_SHARE * seen;
-        if observation.waiting_share >= SATURATED_SHARE || is_crowded {
+        if observation.waiting_share >= SATURATED_SHARE || self.is_crowded(observation) {
             self.saturated(observation, allowed)
         } else {
             self.light(observation, allowed)

@@ -129,8 +129,8 @@ fn gain(
         let moves = (belief.covariance(rival, index) - of_best).abs() / spread;
         (value(rival) - at_best, moves)
     };
-    // The expected excess of every pair would take too long: only of the rivals that are ahead after
-    // a usual and after a rare surprise, and of the limit itself.
+    // The expected excess of every pair would take too long: only of the rivals that are ahead
+    // after a usual and after a rare surprise, and of the limit itself.
     let itself = rival(index);
     let mut likely = [(f64::MIN, itself); SURPRISES.len()];
     for other in (0..=highest.min(belief.len() - 1)).filter(|&other| other != best) {

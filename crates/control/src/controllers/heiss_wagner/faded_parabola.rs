@@ -2,10 +2,10 @@
 //! less, and go to its apex.
 //!
 //! # Mechanism
-//! Throughput is taken for a parabola over the limit, X = a + b·n + c·n², whose three numbers minimise
-//! the squared errors of all intervals, each weighted by α to the power of its age. Recursive least
-//! squares (the Kalman filter of a constant) does so with a vector and a matrix, without keeping
-//! the intervals: writing x = (1, n, n²), θ = (a, b, c), y for throughput,
+//! Throughput is taken for a parabola over the limit, X = a + b·n + c·n², whose three numbers
+//! minimise the squared errors of all intervals, each weighted by α to the power of its age.
+//! Recursive least squares (the Kalman filter of a constant) does so with a vector and a matrix,
+//! without keeping the intervals: writing x = (1, n, n²), θ = (a, b, c), y for throughput,
 //!
 //! ```text
 //! K = C·x / (α + xᵀ·C·x)      θ ← θ + K·(y − xᵀ·θ)      C ← (C − K·xᵀ·C) / α
@@ -21,10 +21,10 @@
 //! * **Opening upward, or straight** (c ≥ 0). Convex stretches are real: the far side of a hill
 //!   flattens out, and at the start there are fewer points than numbers. There is no apex, so the
 //!   limit goes up where the parabola rises, down where it falls, by the longest step.
-//! * **Always the same limit.** At the apex nothing new is learnt, the older intervals fade, and the
-//!   parabola becomes one of the noise, C grows without end. So a limit at its apex, or at the end
-//!   of its range, takes a random step of 0 to Δ, up and down by turns or inward. If C grows too
-//!   large all the same, it is set back.
+//! * **Always the same limit.** At the apex nothing new is learnt, the older intervals fade, and
+//!   the parabola becomes one of the noise, C grows without end. So a limit at its apex, or at the
+//!   end of its range, takes a random step of 0 to Δ, up and down by turns or inward. If C grows
+//!   too large all the same, it is set back.
 //!
 //! # Where this leaves the paper
 //! * **Units.** n is counted in units of the starting limit and X in units of the first throughput,
@@ -36,8 +36,8 @@
 //! * **Nothing completed.** Such an interval is no point of the curve and is left out.
 //!
 //! # Limits
-//! A throughput curve is no parabola. Fitted over a wide stretch of one with a steep near side and a
-//! long far side, the apex lies beyond the top. Fitted over a narrow stretch it is right but for
+//! A throughput curve is no parabola. Fitted over a wide stretch of one with a steep near side and
+//! a long far side, the apex lies beyond the top. Fitted over a narrow stretch it is right but for
 //! the noise, which is large just there. α weighs the one against the other.
 
 use nalgebra::{Matrix3, Vector3};
@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(decision.limit.get(), 30);
     }
 
-    /// X = 100·n − n² becomes X = 100·n − 2·n², with its apex at 25: after five intervals of the new
-    /// the old ones weigh 0.9^5 = 0.59 each, after thirty 0.04.
+    /// X = 100·n − n² becomes X = 100·n − 2·n², with its apex at 25: after five intervals of the
+    /// new the old ones weigh 0.9^5 = 0.59 each, after thirty 0.04.
     #[test]
     fn old_intervals_fade() {
         let old = [(10, 900), (20, 1_600), (40, 2_400)];

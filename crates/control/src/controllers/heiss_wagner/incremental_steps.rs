@@ -13,9 +13,9 @@
 //! top, where the curve is steep, the limit moves fast, and near it slowly.
 //!
 //! # Example
-//! β = 2. From 20 to 24 throughput rose from 1,000 to 1,100: the next limit is 24 + 2·24·0.1 = 28.8,
-//! so 29. There it fell to 1,067, by 3 %: the step is 2·29·0.03 = 1.74, but at least 5 % of 29 and
-//! at least 1 are taken, and the other way: 27.
+//! β = 2. From 20 to 24 throughput rose from 1,000 to 1,100: the next limit is 24 + 2·24·0.1 =
+//! 28.8, so 29. There it fell to 1,067, by 3 %: the step is 2·29·0.03 = 1.74, but at least 5 % of
+//! 29 and at least 1 are taken, and the other way: 27.
 //!
 //! # Where this leaves the paper
 //! * **Relative change.** The paper multiplies the change of throughput itself by a constant, which

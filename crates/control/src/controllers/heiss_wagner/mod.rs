@@ -7,8 +7,10 @@
 //!
 //! | controller | looks at | next bound | descendant |
 //! | --- | --- | --- | --- |
-//! | [`IncrementalSteps`] | the last two intervals | on in the same direction while throughput rises, back when it falls | [`HillClimbing`] |
-//! | [`FadedParabola`] | all intervals, the older the less | the apex of a parabola fitted to them | [`Parabola`] |
+//! | [`IncrementalSteps`] | the last two intervals | on in the same direction while throughput
+//! rises, back when it falls | [`HillClimbing`] |
+//! | [`FadedParabola`] | all intervals, the older the less | the apex of a parabola fitted to them
+//! | [`Parabola`] |
 //!
 //! The head of each file has the rule, worked through.
 //!

@@ -34,8 +34,8 @@
 //! * **Source.** The ratio, the critical value and the two measures are given as the auto-tuning
 //!   study cites them (Section 2.2); the text was not at hand. The step is ours, since the study
 //!   decides whenever a transaction comes or ends.
-//! * **No stop.** Above the critical value the study admits nobody until the ratio has fallen. In an
-//!   interval of a second a database can end all it has, so the gate lowers the limit instead.
+//! * **No stop.** Above the critical value the study admits nobody until the ratio has fallen. In
+//!   an interval of a second a database can end all it has, so the gate lowers the limit instead.
 //! * **No cancelling.** A gate never aborts a transaction that has started.
 //! * **Bounds.** The limit stays within the bounds and the concurrency, as with all controllers.
 //!

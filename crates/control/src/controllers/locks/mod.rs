@@ -19,9 +19,9 @@
 //!   waits for one, and admit one transaction more or not. A gate that is told of the locks once
 //!   per interval cannot. Each file has a rule that goes in one step to where the study's own test
 //!   would have stopped it, as far as the state at the end of the interval tells.
-//! * **No cancelling.** Both studies also abort transactions to get out of thrashing at once. A gate
-//!   never aborts a transaction that has started, so the limit is lowered and the number inside
-//!   follows as transactions end.
+//! * **No cancelling.** Both studies also abort transactions to get out of thrashing at once. A
+//!   gate never aborts a transaction that has started, so the limit is lowered and the number
+//!   inside follows as transactions end.
 //! * **No statistics.** A database that tells nothing of its locks leaves the limit where it is.
 //!
 //! # Limits
