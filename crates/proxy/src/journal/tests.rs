@@ -133,7 +133,10 @@ fn exact(decisions: &[Decided]) -> Vec<String> {
 }
 
 fn is_word(kind: &str) -> bool {
-    !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    !kind.is_empty()
+        && kind
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 #[test]
