@@ -85,6 +85,8 @@ pub struct GaussianProcessSettings {
     pub level_drift: f64,
     /// Share of the prior's variance that comes back in an interval.
     pub shape_drift: f64,
+    /// Intervals without a probe after which the shape is doubted more with each.
+    pub patience: f64,
     /// How far the level of the best limit may move before the shape is doubted, in ln X.
     pub drift: f64,
     /// Share of the prior's variance that such a move brings back, for its square.
@@ -118,6 +120,7 @@ impl GaussianProcessSettings {
         memory: 0.5,
         level_drift: 0.003,
         shape_drift: 0.000_1,
+        patience: 60.0,
         drift: 0.08,
         drift_doubt: 5.0,
         mix_doubt: 0.5,
@@ -144,6 +147,8 @@ pub struct GaussianProcess {
     tried: f64,
     /// The level of the best limit when the shape was last doubted for its sake, in ln X.
     anchor: Option<f64>,
+    /// Intervals since the last probe.
+    quiet: u32,
 }
 
 impl GaussianProcess {
@@ -159,6 +164,7 @@ impl GaussianProcess {
             belief: Belief::new(setting.bounds, setting.resources, &settings.prior),
             tried: 0.0,
             anchor: None,
+            quiet: 0,
         }
     }
 
@@ -177,13 +183,17 @@ impl GaussianProcess {
         self.meter.compare(observation.limit, &measurement);
         self.notice_drift();
         let (limit, reason) = self.choose(observation, allowed);
+        let is_probe = matches!(reason, BeliefReason::Probe { .. });
+        self.quiet = if is_probe { 0 } else { self.quiet.saturating_add(1) };
         Decision { limit, reason: Reason::Belief(unexpected.unwrap_or(reason)) }
     }
 
     /// What the passing of an interval does to the belief.
     fn fade(&mut self, observation: &Observation) {
         let drift = self.settings.level_drift;
-        self.belief.fade(drift * drift, self.settings.shape_drift);
+        let waited = f64::from(self.quiet) / self.settings.patience;
+        let impatience = 1.0 + waited * waited;
+        self.belief.fade(drift * drift, self.settings.shape_drift * impatience);
         if self.meter.mix_has_shifted(observation) {
             self.belief.fade(0.0, self.settings.mix_doubt);
         }
