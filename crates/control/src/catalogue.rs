@@ -8,7 +8,8 @@ use crate::controllers::{
     ExternalScheduling, ExternalSchedulingSettings, FadedParabola, FadedParabolaSettings, Failsafe,
     FailsafeSettings, Fixed, GaussianProcess, GaussianProcessSettings, Gradient2,
     Gradient2Settings, HalfAndHalf, HalfAndHalfSettings, HillClimbing, HillClimbingSettings,
-    IncrementalSteps, IncrementalStepsSettings, Parabola, ParabolaSettings, Vegas, VegasSettings,
+    IncrementalSteps, IncrementalStepsSettings, Parabola, ParabolaSettings, Scalability,
+    ScalabilitySettings, Vegas, VegasSettings,
 };
 use crate::{Bounds, Controller, Mpl};
 
@@ -192,7 +193,10 @@ impl Algorithm {
                 Box::new(Failsafe::new(bounds, start, FailsafeSettings::PUBLISHED))
             }
             Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
-            _ => Box::new(HillClimbing::for_proxy(bounds, start)),
+            Algorithm::HillClimbing => Box::new(HillClimbing::for_proxy(bounds, start)),
+            Algorithm::Scalability => {
+                Box::new(Scalability::new(bounds, start, ScalabilitySettings::PROXY))
+            }
         }
     }
 }

@@ -31,4 +31,4 @@ pub use locks::{
     ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
 };
 pub use parabola::{Parabola, ParabolaSettings};
-pub use scalability::ScalabilityReason;
+pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};

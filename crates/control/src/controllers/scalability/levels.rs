@@ -1,0 +1,300 @@
+//! What was seen at which level, and what to believe of all levels.
+//!
+//! # Mechanism
+//! Levels lie on a grid: every whole number up to 8, then four to an octave, 125 for all there are.
+//! A cell of the grid keeps the mean of ln X of what was seen next to it, with its precision, the
+//! inverse of the variance of that mean. So the memory is bounded however long a limit is held, and
+//! what was seen long ago at other levels is not crowded out.
+//!
+//! What is believed is the law that fits the cells best, plus a smooth difference from it, for no
+//! database keeps to the law: ln X(N) = ln law(N) + s(N)·g(N). s is the size of the difference:
+//!
+//! ```text
+//! s(N) = 0.12 + 0.4/N      correlation of g at N and M: exp(−|x(N) − x(M)|), x(N) = ln N − 2/N
+//! ```
+//!
+//! so that next to a level that was seen the difference seen there is believed, and further away
+//! the law. One transaction more or less is a larger step for 2 than for 100, and a database may
+//! have a corner there, one transaction for each processor, hence the terms with 1/N. g is a
+//! Markov process along the grid, so a Kalman filter up the grid and a smoother down again
+//! (Rauch, Tung and Striebel, 1965) give its mean and variance at every level exactly, with a few
+//! operations for each cell.
+//!
+//! # Example
+//! A cell at 100 with ln X = 7.0 and precision 400, a standard deviation of 0.05, where the law says
+//! 6.9. s² = 0.124² = 0.0154 against 0.0025: of the difference of 0.1 the share
+//! 0.0154/(0.0154 + 0.0025) = 86 % is believed. At 128 the correlation is exp(−0.25) = 0.78, and 67 %
+//! of it is believed.
+
+use super::law::{Law, Point};
+use crate::Mpl;
+use crate::controller::whole;
+
+/// Cells of the grid: 8, and four for each of the 29.25 octaves up to the highest level.
+pub(super) const COUNT: usize = 125;
+
+/// Levels up to this have a cell each.
+const SINGLE: usize = 8;
+
+/// Cells of an octave beyond.
+const PER_OCTAVE: f64 = 4.0;
+
+/// Precision below which a cell knows nothing.
+const UNKNOWN: f64 = 1e-6;
+
+/// Standard deviation of ln X about the law at high levels, and what is added to it at 1.
+const MISFIT: f64 = 0.12;
+const CORNER: f64 = 0.4;
+
+/// How fast a difference from the law is forgotten in 1/N.
+const CORNER_LENGTH: f64 = 2.0;
+
+/// How much more the levels of high throughput count for the fit: as this power of throughput. It
+/// matters little how badly a bad level fits.
+const EMPHASIS: f64 = 1.5;
+
+/// One cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cell {
+    /// Inverse of the variance of `ln_tps`.
+    precision: f64,
+    ln_level: f64,
+    ln_tps: f64,
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    cells: [Cell; COUNT],
+}
+
+/// What is believed of all levels.
+#[derive(Clone, Debug)]
+pub(super) struct Belief {
+    law: Law,
+    /// Mean and variance of g at each cell.
+    mean: [f64; COUNT],
+    variance: [f64; COUNT],
+}
+
+/// What is believed of ln X at one level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prediction {
+    pub(super) mean: f64,
+    pub(super) variance: f64,
+}
+
+/// The level at the middle of a cell.
+pub(super) fn level_of(index: usize) -> Mpl {
+    let above = index as f64 + 1.0 - SINGLE as f64;
+    let level =
+        if above < 0.0 { index as f64 + 1.0 } else { SINGLE as f64 * (above / PER_OCTAVE).exp2() };
+    Mpl::at_least_one(whole(level.round()))
+}
+
+/// The cell of a level; the first for what is no level.
+pub(super) fn index_of(level: f64) -> usize {
+    let single = SINGLE as f64;
+    let index = if level < single + 0.5 {
+        level - 1.0
+    } else {
+        single - 1.0 + PER_OCTAVE * (level / single).log2()
+    };
+    usize::try_from(whole(index.round())).map_or(COUNT - 1, |index| index.min(COUNT - 1))
+}
+
+/// Variance of ln X about the law.
+pub(super) fn misfit(level: f64) -> f64 {
+    (MISFIT + CORNER / level).powi(2)
+}
+
+/// The place of a level on the line along which g is forgotten.
+fn place(level: f64) -> f64 {
+    level.ln() - CORNER_LENGTH / level
+}
+
+fn middle(index: usize) -> f64 {
+    f64::from(level_of(index).get())
+}
+
+impl Levels {
+    pub(super) fn new() -> Levels {
+        Levels { cells: [Cell::default(); COUNT] }
+    }
+
+    /// Lets an interval pass: everything known is worth `share` of what it was.
+    pub(super) fn fade(&mut self, share: f64) {
+        for cell in &mut self.cells {
+            cell.precision *= share;
+        }
+    }
+
+    /// The database has become faster at all levels, by so much in ln X.
+    pub(super) fn shift(&mut self, by: f64) {
+        for cell in &mut self.cells {
+            cell.ln_tps += by;
+        }
+    }
+
+    /// Learns what was seen at a level, with its precision, the inverse of its variance.
+    pub(super) fn learn(&mut self, level: f64, ln_tps: f64, precision: f64) {
+        let cell = &mut self.cells[index_of(level)];
+        cell.precision += precision;
+        let share = precision / cell.precision;
+        cell.ln_level += (level.ln() - cell.ln_level) * share;
+        cell.ln_tps += (ln_tps - cell.ln_tps) * share;
+    }
+
+    /// The lowest and the highest cell whose mean has a variance of at most `variance`.
+    pub(super) fn seen(&self, variance: f64) -> Option<(usize, usize)> {
+        let is_seen = |cell: &Cell| cell.precision * variance >= 1.0;
+        Some((self.cells.iter().position(is_seen)?, self.cells.iter().rposition(is_seen)?))
+    }
+
+    /// What to believe of all levels; nothing before anything was seen.
+    pub(super) fn believe(&self) -> Option<Belief> {
+        let known = || self.cells.iter().filter(|cell| cell.precision > UNKNOWN);
+        let best = known().map(|cell| cell.ln_tps).fold(f64::NEG_INFINITY, f64::max);
+        let point = |cell: &Cell| Point {
+            ln_level: cell.ln_level,
+            ln_tps: cell.ln_tps,
+            weight: (EMPHASIS * (cell.ln_tps - best)).exp()
+                / (misfit(cell.ln_level.exp()) + 1.0 / cell.precision),
+        };
+        let points: Vec<Point> = known().map(point).collect();
+        let law = Law::fit(&points)?;
+        let (mean, variance) = self.smooth(&law);
+        Some(Belief { law, mean, variance })
+    }
+
+    /// Mean and variance of g at each cell.
+    fn smooth(&self, law: &Law) -> ([f64; COUNT], [f64; COUNT]) {
+        let (mut mean, mut variance) = ([0.0; COUNT], [1.0; COUNT]);
+        // What the cells below say of a cell, before its own.
+        let (mut ahead_mean, mut ahead_variance) = ([0.0; COUNT], [1.0; COUNT]);
+        let mut keep = [0.0; COUNT];
+        for index in 0..COUNT {
+            if index > 0 {
+                keep[index] = (place(middle(index - 1)) - place(middle(index))).exp();
+                ahead_mean[index] = keep[index] * mean[index - 1];
+                ahead_variance[index] = 1.0 + keep[index].powi(2) * (variance[index - 1] - 1.0);
+            }
+            (mean[index], variance[index]) =
+                self.cells[index].correct(law, ahead_mean[index], ahead_variance[index]);
+        }
+        for index in (0..COUNT - 1).rev() {
+            let gain = variance[index] * keep[index + 1] / ahead_variance[index + 1];
+            mean[index] += gain * (mean[index + 1] - ahead_mean[index + 1]);
+            variance[index] += gain.powi(2) * (variance[index + 1] - ahead_variance[index + 1]);
+        }
+        (mean, variance)
+    }
+}
+
+impl Cell {
+    /// Mean and variance of g here, after what was seen here.
+    fn correct(&self, law: &Law, mean: f64, variance: f64) -> (f64, f64) {
+        if self.precision <= UNKNOWN {
+            return (mean, variance);
+        }
+        let size = misfit(self.ln_level.exp());
+        let seen = (self.ln_tps - law.ln_tps(self.ln_level)) / size.sqrt();
+        let gain = variance / (variance + 1.0 / (self.precision * size));
+        (mean + gain * (seen - mean), variance * (1.0 - gain))
+    }
+}
+
+impl Belief {
+    /// What is believed of a level.
+    pub(super) fn at(&self, level: f64) -> Prediction {
+        let (index, size) = (index_of(level), misfit(level));
+        Prediction {
+            mean: self.law.ln_tps(level.ln()) + self.mean[index] * size.sqrt(),
+            variance: self.variance[index] * size,
+        }
+    }
+
+    /// ln X at a level as the law alone has it.
+    pub(super) fn law_at(&self, level: f64) -> f64 {
+        self.law.ln_tps(level.ln())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_has_a_cell_whose_middle_is_near() {
+        let levels: Vec<u32> = (0..22).map(|index| level_of(index).get()).collect();
+        let expected =
+            [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 19, 23, 27, 32, 38, 45, 54, 64, 76, 91];
+        assert_eq!(levels, expected);
+        assert_eq!(level_of(COUNT - 1).get(), u32::MAX);
+        for index in 0..COUNT {
+            assert_eq!(index_of(middle(index)), index);
+        }
+        for (level, index) in [(f64::NAN, 0), (-1.0, 0), (0.0, 0), (1.4, 0), (f64::MAX, 124)] {
+            assert_eq!(index_of(level), index, "{level}");
+        }
+    }
+
+    /// Levels 1, 3, 10, 32 and 100 on a straight rise of 100 tps each, so that the law fits, and
+    /// `ln_tps` more than that at 100.
+    fn rise(more: f64) -> Levels {
+        let mut levels = Levels::new();
+        for level in [1.0_f64, 3.0, 10.0, 32.0] {
+            levels.learn(level, (100.0 * level).ln(), 1e4);
+        }
+        levels.learn(100.0, 1e4_f64.ln() + more, 1e4);
+        levels
+    }
+
+    #[test]
+    fn what_was_seen_is_believed_near_it_and_the_law_far_away() {
+        let belief = rise(-0.3).believe().expect("five levels");
+        let off = |level: f64| belief.at(level).mean - belief.law_at(level);
+        assert!((belief.at(100.0).mean - (1e4_f64.ln() - 0.3)).abs() < 0.02);
+        assert!(off(100.0) < off(128.0) && off(128.0) < off(256.0) && off(256.0) < 0.0);
+        assert!(off(1e6).abs() < 1e-3, "{}", off(1e6));
+        let sd = |level: f64| belief.at(level).variance.sqrt();
+        assert!(sd(100.0) < 0.011 && sd(128.0) > 0.05 && sd(1e6) > 0.119);
+    }
+
+    /// The example of the module's head, without a law: 86 % and 67 % of g.
+    #[test]
+    fn a_difference_is_believed_as_far_as_it_is_known() {
+        let mut levels = Levels::new();
+        levels.learn(100.0, 7.0, 400.0);
+        let point = Point { ln_level: 100.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
+        let law = Law::fit(&[point]).expect("a level");
+        let (mean, variance) = levels.smooth(&law);
+        let size = misfit(100.0);
+        let share = |level: f64| mean[index_of(level)] * size.sqrt() / 0.1;
+        assert!((share(100.0) - 0.86).abs() < 0.005, "{}", share(100.0));
+        // The cells are at 91 and 128.
+        let between = (place(91.0) - place(128.0)).exp();
+        assert!((share(128.0) - 0.86 * between).abs() < 0.005, "{}", share(128.0));
+        assert!((variance[index_of(100.0)] - 0.14).abs() < 0.005);
+    }
+
+    #[test]
+    fn a_cell_keeps_the_weighted_mean() {
+        let mut levels = Levels::new();
+        levels.learn(100.0, 5.0, 3.0);
+        levels.learn(100.0, 7.0, 1.0);
+        let cell = levels.cells[index_of(100.0)];
+        assert!((cell.ln_tps - 5.5).abs() < 1e-12 && (cell.precision - 4.0).abs() < 1e-12);
+        levels.fade(0.5);
+        levels.shift(0.25);
+        let cell = levels.cells[index_of(100.0)];
+        assert!((cell.ln_tps - 5.75).abs() < 1e-12 && (cell.precision - 2.0).abs() < 1e-12);
+        let index = index_of(100.0);
+        assert_eq!((levels.seen(0.5), levels.seen(0.4)), (Some((index, index)), None));
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_believed() {
+        assert!(Levels::new().believe().is_none());
+    }
+}
