@@ -22,5 +22,5 @@ pub use controller::{
 };
 pub use controllers::*;
 pub use draw::{Draw, SplitMix64};
-pub use observation::{ClassObservation, LockObservation, Mpl, Observation, Timing};
+pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
 pub use window::IntervalRule;

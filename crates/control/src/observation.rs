@@ -7,8 +7,13 @@ use serde::{Deserialize, Serialize};
 
 /// Multiprogramming level: transactions allowed inside the database at once. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Mpl(u32);
+
+/// A record with a level that none can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a limit is 0, and the lowest is 1")]
+pub struct LimitZero;
 
 impl Mpl {
     /// The smallest level: transactions run one after the other.
@@ -24,6 +29,20 @@ impl Mpl {
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
+    }
+}
+
+impl TryFrom<u32> for Mpl {
+    type Error = LimitZero;
+
+    fn try_from(level: u32) -> Result<Mpl, LimitZero> {
+        if level == 0 { Err(LimitZero) } else { Ok(Mpl(level)) }
+    }
+}
+
+impl From<Mpl> for u32 {
+    fn from(level: Mpl) -> u32 {
+        level.get()
     }
 }
 

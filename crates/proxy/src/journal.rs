@@ -175,9 +175,6 @@ pub enum LineProblem {
     /// Its bounds hold no limit.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
-    /// A limit is zero, which none can be.
-    #[error("a limit is 0")]
-    LimitZero,
     /// No line has begun a run of its server.
     #[error("a decision about {0}, and no line before it begins a run of that server")]
     NoRun(String),
@@ -242,8 +239,6 @@ impl Recorded {
             }
             Line::Decision(decided) => *decided,
         };
-        checked(decided.next_limit)?;
-        checked(decided.observation.limit)?;
         let mut runs = self.runs.iter_mut().rev();
         let Some(run) = runs.find(|run| run.server == decided.server) else {
             return Err(LineProblem::NoRun(decided.server));
@@ -251,11 +246,6 @@ impl Recorded {
         run.decisions.push(Decided { line: number, ..decided });
         Ok(())
     }
-}
-
-/// Whoever edits a journal can write what no gate would.
-fn checked(limit: Mpl) -> Result<Mpl, LineProblem> {
-    if limit < Mpl::ONE { Err(LineProblem::LimitZero) } else { Ok(limit) }
 }
 
 /// A line as it is read.
@@ -311,8 +301,8 @@ impl Beginning {
             return Err(LineProblem::Format(self.format));
         }
         let setting = Setting {
-            bounds: Bounds::new(checked(self.min_mpl)?, self.max_mpl)?,
-            start: checked(self.start_mpl)?,
+            bounds: Bounds::new(self.min_mpl, self.max_mpl)?,
+            start: self.start_mpl,
             resources: Resources { cpus: self.cpus, disks: self.disks },
         };
         Ok(Run {

@@ -96,7 +96,7 @@ impl HillClimbingSettings {
     };
 
     /// The parameters of a proxy with intervals of a second, whose throughput varies by 3 to 5 %:
-    /// chosen on simulated plants, `docs/results/controllers-simulated.md`.
+    /// chosen on simulated plants before there was a harness for them.
     pub const PROXY: HillClimbingSettings = HillClimbingSettings {
         gain: 0.05,
         loss: 0.08,

@@ -157,6 +157,15 @@ impl Belief {
         }
     }
 
+    /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance back.
+    pub(super) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
+        let shift = seen - self.predict(place).mean;
+        for mean in &mut self.mean {
+            *mean += shift;
+        }
+        self.fade(self.level_variance, share);
+    }
+
     /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the
     /// prior's, and is as uncertain as at the start. The level is put where `seen` was seen.
     pub(super) fn forget(&mut self, memory: f64, place: Place, seen: f64) {

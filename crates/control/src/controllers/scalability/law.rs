@@ -77,6 +77,12 @@ const RIDGE: f64 = 1e-9;
 impl Law {
     /// The law that fits `points` best; none if there are none, or not a number among them.
     pub(super) fn fit(points: &[Point]) -> Option<Law> {
+        let is_sound = |point: &Point| {
+            point.ln_level.is_finite() && point.ln_tps.is_finite() && point.weight.is_finite()
+        };
+        if points.is_empty() || !points.iter().all(is_sound) {
+            return None;
+        }
         let mut points = points.to_vec();
         let weights: Vec<f64> = points.iter().map(|point| point.weight).collect();
         let mut law = least_squares(&points)?;
@@ -219,8 +225,8 @@ mod tests {
         assert!(tps(1.0) < 2_000.1, "{}", tps(1.0));
     }
 
-    /// One of ten levels gives half of what it should. Its error of 0.69 is 7 deviations of 0.1, and
-    /// it is weighted down to 1.345/7, so the others are followed.
+    /// One of ten levels gives half of what it should. Its error of 0.69 is 7 deviations of 0.1,
+    /// and it is weighted down to 1.345/7, so the others are followed.
     #[test]
     fn one_odd_level_does_not_bend_the_law() {
         let tps = |level: f64| gunther(level, 100.0, 0.05, 0.001);

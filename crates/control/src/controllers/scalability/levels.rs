@@ -1,16 +1,16 @@
 //! What was seen at which level, and what to believe of all levels.
 //!
 //! # Mechanism
-//! Levels lie on a grid: every whole number up to 8, then four to an octave, 125 for all there are.
-//! A cell of the grid keeps the mean of ln X of what was seen next to it, with its precision, the
-//! inverse of the variance of that mean. So the memory is bounded however long a limit is held, and
-//! what was seen long ago at other levels is not crowded out.
+//! Levels lie on a grid: every whole number up to 8, then four to an octave, 124 for all there are.
+//! A cell of the grid keeps the mean of ln X of the readings next to it and how many they were, so
+//! that its variance follows what is known of the noise now. The memory is bounded however long a
+//! limit is held, and what was seen long ago at other levels is not crowded out.
 //!
 //! What is believed is the law that fits the cells best, plus a smooth difference from it, for no
 //! database keeps to the law: ln X(N) = ln law(N) + s(N)·g(N). s is the size of the difference:
 //!
 //! ```text
-//! s(N) = 0.12 + 0.4/N      correlation of g at N and M: exp(−|x(N) − x(M)|), x(N) = ln N − 2/N
+//! s(N) = 0.1 + 0.4/N       correlation of g at N and M: exp(−|x(N) − x(M)|), x(N) = ln N − 2/N
 //! ```
 //!
 //! so that next to a level that was seen the difference seen there is believed, and further away
@@ -21,17 +21,16 @@
 //! operations for each cell.
 //!
 //! # Example
-//! A cell at 100 with ln X = 7.0 and precision 400, a standard deviation of 0.05, where the law says
-//! 6.9. s² = 0.124² = 0.0154 against 0.0025: of the difference of 0.1 the share
-//! 0.0154/(0.0154 + 0.0025) = 86 % is believed. At 128 the correlation is exp(−0.25) = 0.78, and 67 %
-//! of it is believed.
+//! One reading of ln X = 7.0 at 91, with noise of variance 0.0025, where the law says 6.9. s² =
+//! (0.1 + 0.4/91)² = 0.0109: of the difference of 0.1 the share 0.0109/(0.0109 + 0.0025) = 81 % is
+//! believed. At 128 the correlation is exp(−0.348) = 0.71, and 57 % of the difference is.
 
 use super::law::{Law, Point};
 use crate::Mpl;
 use crate::controller::whole;
 
-/// Cells of the grid: 8, and four for each of the 29.25 octaves up to the highest level.
-pub(super) const COUNT: usize = 125;
+/// Cells of the grid: 8, and four for each of the 29 octaves up to the highest level.
+pub(super) const COUNT: usize = 124;
 
 /// Levels up to this have a cell each.
 const SINGLE: usize = 8;
@@ -39,25 +38,26 @@ const SINGLE: usize = 8;
 /// Cells of an octave beyond.
 const PER_OCTAVE: f64 = 4.0;
 
-/// Precision below which a cell knows nothing.
+/// Weight below which a cell knows nothing.
 const UNKNOWN: f64 = 1e-6;
 
+/// Variance of a usual reading, beside which its own is counted.
+const USUAL: f64 = 0.0025;
+
 /// Standard deviation of ln X about the law at high levels, and what is added to it at 1.
-const MISFIT: f64 = 0.12;
+const MISFIT: f64 = 0.1;
 const CORNER: f64 = 0.4;
 
 /// How fast a difference from the law is forgotten in 1/N.
 const CORNER_LENGTH: f64 = 2.0;
 
-/// How much more the levels of high throughput count for the fit: as this power of throughput. It
-/// matters little how badly a bad level fits.
-const EMPHASIS: f64 = 1.5;
-
 /// One cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cell {
-    /// Inverse of the variance of `ln_tps`.
-    precision: f64,
+    /// Readings, each the less the larger its own variance is.
+    weight: f64,
+    /// Mean of their own variances.
+    own: f64,
     ln_level: f64,
     ln_tps: f64,
 }
@@ -125,7 +125,7 @@ impl Levels {
     /// Lets an interval pass: everything known is worth `share` of what it was.
     pub(super) fn fade(&mut self, share: f64) {
         for cell in &mut self.cells {
-            cell.precision *= share;
+            cell.weight *= share;
         }
     }
 
@@ -136,39 +136,42 @@ impl Levels {
         }
     }
 
-    /// Learns what was seen at a level, with its precision, the inverse of its variance.
-    pub(super) fn learn(&mut self, level: f64, ln_tps: f64, precision: f64) {
+    /// Learns what was seen at a level, with a variance of its own beside that of the noise.
+    pub(super) fn learn(&mut self, level: f64, ln_tps: f64, own: f64) {
         let cell = &mut self.cells[index_of(level)];
-        cell.precision += precision;
-        let share = precision / cell.precision;
+        let weight = 1.0 / (1.0 + own / USUAL);
+        cell.weight += weight;
+        let share = weight / cell.weight;
+        cell.own += (own - cell.own) * share;
         cell.ln_level += (level.ln() - cell.ln_level) * share;
         cell.ln_tps += (ln_tps - cell.ln_tps) * share;
     }
 
-    /// The lowest and the highest cell whose mean has a variance of at most `variance`.
-    pub(super) fn seen(&self, variance: f64) -> Option<(usize, usize)> {
-        let is_seen = |cell: &Cell| cell.precision * variance >= 1.0;
+    /// The lowest and the highest cell whose mean has a variance of at most `most`.
+    pub(super) fn seen(&self, noise: f64, most: f64) -> Option<(usize, usize)> {
+        let is_seen = |cell: &Cell| cell.variance(noise) <= most;
         Some((self.cells.iter().position(is_seen)?, self.cells.iter().rposition(is_seen)?))
     }
 
-    /// What to believe of all levels; nothing before anything was seen.
-    pub(super) fn believe(&self) -> Option<Belief> {
-        let known = || self.cells.iter().filter(|cell| cell.precision > UNKNOWN);
+    /// What to believe of all levels; nothing before anything was seen. A level counts for the fit
+    /// in proportion to its throughput: it matters little how badly a bad level fits.
+    pub(super) fn believe(&self, noise: f64) -> Option<Belief> {
+        let known = || self.cells.iter().filter(|cell| cell.weight > UNKNOWN);
         let best = known().map(|cell| cell.ln_tps).fold(f64::NEG_INFINITY, f64::max);
         let point = |cell: &Cell| Point {
             ln_level: cell.ln_level,
             ln_tps: cell.ln_tps,
-            weight: (EMPHASIS * (cell.ln_tps - best)).exp()
-                / (misfit(cell.ln_level.exp()) + 1.0 / cell.precision),
+            weight: (cell.ln_tps - best).exp()
+                / (misfit(cell.ln_level.exp()) + cell.variance(noise)),
         };
         let points: Vec<Point> = known().map(point).collect();
         let law = Law::fit(&points)?;
-        let (mean, variance) = self.smooth(&law);
+        let (mean, variance) = self.smooth(&law, noise);
         Some(Belief { law, mean, variance })
     }
 
     /// Mean and variance of g at each cell.
-    fn smooth(&self, law: &Law) -> ([f64; COUNT], [f64; COUNT]) {
+    fn smooth(&self, law: &Law, noise: f64) -> ([f64; COUNT], [f64; COUNT]) {
         let (mut mean, mut variance) = ([0.0; COUNT], [1.0; COUNT]);
         // What the cells below say of a cell, before its own.
         let (mut ahead_mean, mut ahead_variance) = ([0.0; COUNT], [1.0; COUNT]);
@@ -180,7 +183,7 @@ impl Levels {
                 ahead_variance[index] = 1.0 + keep[index].powi(2) * (variance[index - 1] - 1.0);
             }
             (mean[index], variance[index]) =
-                self.cells[index].correct(law, ahead_mean[index], ahead_variance[index]);
+                self.cells[index].correct(law, noise, ahead_mean[index], ahead_variance[index]);
         }
         for index in (0..COUNT - 1).rev() {
             let gain = variance[index] * keep[index + 1] / ahead_variance[index + 1];
@@ -192,14 +195,19 @@ impl Levels {
 }
 
 impl Cell {
+    /// Variance of the mean, given that of the noise.
+    fn variance(&self, noise: f64) -> f64 {
+        (noise + self.own) / (self.weight * (1.0 + self.own / USUAL))
+    }
+
     /// Mean and variance of g here, after what was seen here.
-    fn correct(&self, law: &Law, mean: f64, variance: f64) -> (f64, f64) {
-        if self.precision <= UNKNOWN {
+    fn correct(&self, law: &Law, noise: f64, mean: f64, variance: f64) -> (f64, f64) {
+        if self.weight <= UNKNOWN {
             return (mean, variance);
         }
         let size = misfit(self.ln_level.exp());
         let seen = (self.ln_tps - law.ln_tps(self.ln_level)) / size.sqrt();
-        let gain = variance / (variance + 1.0 / (self.precision * size));
+        let gain = variance / (variance + self.variance(noise) / size);
         (mean + gain * (seen - mean), variance * (1.0 - gain))
     }
 }
@@ -234,67 +242,80 @@ mod tests {
         for index in 0..COUNT {
             assert_eq!(index_of(middle(index)), index);
         }
-        for (level, index) in [(f64::NAN, 0), (-1.0, 0), (0.0, 0), (1.4, 0), (f64::MAX, 124)] {
+        for (level, index) in [(f64::NAN, 0), (-1.0, 0), (0.0, 0), (1.4, 0), (f64::MAX, 123)] {
             assert_eq!(index_of(level), index, "{level}");
         }
     }
 
+    const NOISE: f64 = 1e-4;
+
     /// Levels 1, 3, 10, 32 and 100 on a straight rise of 100 tps each, so that the law fits, and
-    /// `ln_tps` more than that at 100.
+    /// `more` than that in ln X at 100.
     fn rise(more: f64) -> Levels {
         let mut levels = Levels::new();
         for level in [1.0_f64, 3.0, 10.0, 32.0] {
-            levels.learn(level, (100.0 * level).ln(), 1e4);
+            levels.learn(level, (100.0 * level).ln(), 0.0);
         }
-        levels.learn(100.0, 1e4_f64.ln() + more, 1e4);
+        levels.learn(100.0, 1e4_f64.ln() + more, 0.0);
         levels
     }
 
     #[test]
     fn what_was_seen_is_believed_near_it_and_the_law_far_away() {
-        let belief = rise(-0.3).believe().expect("five levels");
+        let belief = rise(-0.3).believe(NOISE).expect("five levels");
         let off = |level: f64| belief.at(level).mean - belief.law_at(level);
         assert!((belief.at(100.0).mean - (1e4_f64.ln() - 0.3)).abs() < 0.02);
         assert!(off(100.0) < off(128.0) && off(128.0) < off(256.0) && off(256.0) < 0.0);
         assert!(off(1e6).abs() < 1e-3, "{}", off(1e6));
         let sd = |level: f64| belief.at(level).variance.sqrt();
-        assert!(sd(100.0) < 0.011 && sd(128.0) > 0.05 && sd(1e6) > 0.119);
+        assert!(sd(100.0) < 0.011 && sd(128.0) > 0.05 && sd(1e6) > 0.099);
     }
 
-    /// The example of the module's head, without a law: 86 % and 67 % of g.
+    /// The example of the module's head: 81 % and 57 %.
     #[test]
     fn a_difference_is_believed_as_far_as_it_is_known() {
         let mut levels = Levels::new();
-        levels.learn(100.0, 7.0, 400.0);
-        let point = Point { ln_level: 100.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
+        levels.learn(91.0, 7.0, 0.0);
+        let point = Point { ln_level: 91.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
         let law = Law::fit(&[point]).expect("a level");
-        let (mean, variance) = levels.smooth(&law);
-        let size = misfit(100.0);
-        let share = |level: f64| mean[index_of(level)] * size.sqrt() / 0.1;
-        assert!((share(100.0) - 0.86).abs() < 0.005, "{}", share(100.0));
-        // The cells are at 91 and 128.
-        let between = (place(91.0) - place(128.0)).exp();
-        assert!((share(128.0) - 0.86 * between).abs() < 0.005, "{}", share(128.0));
-        assert!((variance[index_of(100.0)] - 0.14).abs() < 0.005);
+        let (mean, _) = levels.smooth(&law, 0.0025);
+        let share = |level: f64| mean[index_of(level)] * misfit(91.0).sqrt() / 0.1;
+        assert!((share(91.0) - 0.81).abs() < 0.005, "{}", share(91.0));
+        assert!((share(128.0) - 0.57).abs() < 0.01, "{}", share(128.0));
     }
 
+    /// A reading with the usual variance of its own counts half.
     #[test]
     fn a_cell_keeps_the_weighted_mean() {
         let mut levels = Levels::new();
-        levels.learn(100.0, 5.0, 3.0);
-        levels.learn(100.0, 7.0, 1.0);
-        let cell = levels.cells[index_of(100.0)];
-        assert!((cell.ln_tps - 5.5).abs() < 1e-12 && (cell.precision - 4.0).abs() < 1e-12);
+        let index = index_of(100.0);
+        levels.learn(100.0, 5.0, 0.0);
+        levels.learn(100.0, 8.0, USUAL);
+        let mean = |levels: &Levels| levels.cells[index].ln_tps;
+        assert!((mean(&levels) - 6.0).abs() < 1e-12);
+        assert!((levels.cells[index].weight - 1.5).abs() < 1e-12);
         levels.fade(0.5);
         levels.shift(0.25);
-        let cell = levels.cells[index_of(100.0)];
-        assert!((cell.ln_tps - 5.75).abs() < 1e-12 && (cell.precision - 2.0).abs() < 1e-12);
-        let index = index_of(100.0);
-        assert_eq!((levels.seen(0.5), levels.seen(0.4)), (Some((index, index)), None));
+        assert!((mean(&levels) - 6.25).abs() < 1e-12);
+        assert!((levels.cells[index].weight - 0.75).abs() < 1e-12);
+    }
+
+    /// Four readings with noise of 0.04 have a mean of variance 0.01, and of 0.0025 when the noise
+    /// turns out to be 0.01. Counted from one completion, a reading has a variance of 1 of its own.
+    #[test]
+    fn the_variance_of_a_cell_follows_the_noise() {
+        let mut levels = Levels::new();
+        (0..4).for_each(|_| levels.learn(100.0, 5.0, 0.0));
+        levels.learn(1.0, 0.0, 1.0);
+        let (low, index) = (index_of(1.0), index_of(100.0));
+        assert_eq!(levels.seen(0.04, 0.0101), Some((index, index)));
+        assert_eq!(levels.seen(0.04, 0.0099), None);
+        assert_eq!(levels.seen(0.01, 0.0026), Some((index, index)));
+        assert_eq!(levels.seen(0.01, 1.02), Some((low, index)));
     }
 
     #[test]
     fn nothing_seen_is_nothing_believed() {
-        assert!(Levels::new().believe().is_none());
+        assert!(Levels::new().believe(NOISE).is_none());
     }
 }
