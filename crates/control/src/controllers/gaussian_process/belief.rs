@@ -157,7 +157,8 @@ impl Belief {
         }
     }
 
-    /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance back.
+    /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance
+    /// back.
     pub(super) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
         let shift = seen - self.predict(place).mean;
         for mean in &mut self.mean {

@@ -479,9 +479,8 @@ mod tests {
     #[test]
     fn a_limit_that_was_not_probed_for_long_is_probed_again() {
         let mut controller = settled();
-        let probes = (0..400).filter(|_| {
-            kind(&controller.decide(&observed(10, 500, 1_000), DRAW)) == "probe"
-        });
+        let probes = (0..400)
+            .filter(|_| kind(&controller.decide(&observed(10, 500, 1_000), DRAW)) == "probe");
         assert!(probes.count() > 0);
     }
 }
