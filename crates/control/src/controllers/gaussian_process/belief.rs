@@ -97,6 +97,11 @@ impl Belief {
         self.covariance.get(row * self.len() + column).copied().unwrap_or_default()
     }
 
+    /// Covariances of f at `index` with f at every limit of the grid.
+    pub(super) fn covariances(&self, index: usize) -> &[f64] {
+        self.covariance.chunks_exact(self.len()).nth(index).unwrap_or_default()
+    }
+
     /// The limit of the grid nearest to `level` from below; the first when there is none.
     pub(super) fn index_below(&self, level: f64) -> usize {
         let after = self.limits.partition_point(|limit| f64::from(limit.get()) <= level);

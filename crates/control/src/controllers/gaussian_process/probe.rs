@@ -63,9 +63,14 @@ const SURPRISES: [f64; 2] = [1.0, 2.5];
 pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) -> usize {
     let allowed = 0..=highest.min(belief.len() - 1);
     let peak = allowed.clone().map(|index| belief.mean(index)).fold(f64::MIN, f64::max);
-    let value = |index: usize| belief.mean(index) - settings.price * belief.x(index);
+    let value = |index: usize| value(belief, index, settings);
     let enough = allowed.filter(|&index| belief.mean(index) >= peak - settings.loss);
     enough.max_by(|&one, &other| value(one).total_cmp(&value(other))).unwrap_or_default()
+}
+
+/// What a limit is believed to be worth.
+fn value(belief: &Belief, index: usize, settings: &ProbeSettings) -> f64 {
+    belief.mean(index) - settings.price * belief.x(index)
 }
 
 /// The limit for the next interval.
@@ -74,12 +79,15 @@ pub(super) fn choose(
     circumstances: &Circumstances,
     settings: &ProbeSettings,
 ) -> Choice {
-    let best = best(belief, circumstances.highest, settings);
+    let highest = circumstances.highest.min(belief.len() - 1);
+    let best = best(belief, highest, settings);
+    let values: Vec<f64> = (0..=highest).map(|index| value(belief, index, settings)).collect();
+    let search = Search { belief, circumstances, settings, values: &values, best };
     let mut choice = Choice::Best(best);
     let mut most = settings.least_worth;
-    for index in 0..=circumstances.highest.min(belief.len() - 1) {
-        let worth = worth(belief, index, best, circumstances, settings);
-        if index != best && worth > most {
+    for index in (0..=highest).filter(|&index| index != best) {
+        let worth = search.worth(index);
+        if worth > most {
             most = worth;
             choice = Choice::Probe { index, worth };
         }
@@ -87,63 +95,66 @@ pub(super) fn choose(
     choice
 }
 
-/// What a probe at `index` is worth when `best` is the best known, in intervals' throughputs.
-fn worth(
-    belief: &Belief,
-    index: usize,
+/// What a probe is judged by.
+struct Search<'a> {
+    belief: &'a Belief,
+    circumstances: &'a Circumstances,
+    settings: &'a ProbeSettings,
+    /// The value of each limit that may be chosen.
+    values: &'a [f64],
+    /// The best of them known.
     best: usize,
-    circumstances: &Circumstances,
-    settings: &ProbeSettings,
-) -> f64 {
-    let value = |index: usize| belief.mean(index) - settings.price * belief.x(index);
-    let lost = (value(best) - value(index)).max(0.0);
-    // What is let in must get out again: at X tps, N transactions take N/X.
-    let drain = f64::from(belief.limit(index).get())
-        / (belief.mean(index).exp() * circumstances.interval_s).max(1e-9);
-    let rises = if index > best { 1.0 + drain } else { 1.0 };
-    let mut most = f64::MIN;
-    for repeats in REPEATS {
-        let moved = f64::from(belief.limit(index).get()) - circumstances.running;
-        let unfinished = circumstances.unfinished * moved / repeats;
-        let noise = circumstances.noise / repeats + unfinished * unfinished;
-        let spread = (belief.covariance(index, index) + noise).max(1e-12).sqrt();
-        let gain = gain(belief, index, best, spread, circumstances.highest, settings);
-        most = most.max(settings.horizon * gain / repeats - lost * rises);
-    }
-    most
 }
 
-/// What the best limit is expected to gain by one observation at `index`: the most that one rival
-/// alone is expected to get ahead of it by.
-fn gain(
-    belief: &Belief,
-    index: usize,
-    best: usize,
-    spread: f64,
-    highest: usize,
-    settings: &ProbeSettings,
-) -> f64 {
-    let value = |index: usize| belief.mean(index) - settings.price * belief.x(index);
-    let (of_best, at_best) = (belief.covariance(best, index), value(best));
-    let rival = |rival: usize| {
-        let moves = (belief.covariance(rival, index) - of_best).abs() / spread;
-        (value(rival) - at_best, moves)
-    };
-    // The expected excess of every pair would take too long: only of the rivals that are ahead
-    // after a usual and after a rare surprise, and of the limit itself.
-    let itself = rival(index);
-    let mut likely = [(f64::MIN, itself); SURPRISES.len()];
-    for other in (0..=highest.min(belief.len() - 1)).filter(|&other| other != best) {
-        let (behind, moves) = rival(other);
-        for (surprise, (ahead, pair)) in SURPRISES.iter().zip(&mut likely) {
-            if behind + surprise * moves > *ahead {
-                *ahead = behind + surprise * moves;
-                *pair = (behind, moves);
+impl Search<'_> {
+    fn value(&self, index: usize) -> f64 {
+        self.values.get(index).copied().unwrap_or(f64::MIN)
+    }
+
+    /// What a probe at `index` is worth, in intervals' throughputs.
+    fn worth(&self, index: usize) -> f64 {
+        let lost = (self.value(self.best) - self.value(index)).max(0.0);
+        let limit = f64::from(self.belief.limit(index).get());
+        // What is let in must get out again: at X tps, N transactions take N/X.
+        let completions = self.belief.mean(index).exp() * self.circumstances.interval_s;
+        let drain = if index > self.best { limit / completions.max(1e-9) } else { 0.0 };
+        let moved = limit - self.circumstances.running;
+        let mut most = f64::MIN;
+        for repeats in REPEATS {
+            let unfinished = self.circumstances.unfinished * moved / repeats;
+            let noise = self.circumstances.noise / repeats + unfinished * unfinished;
+            let gain = self.gain(index, noise);
+            most = most.max(self.settings.horizon * gain / repeats - lost * (1.0 + drain));
+        }
+        most
+    }
+
+    /// What the best limit is expected to gain by an observation at `index` with this noise: the
+    /// most that one rival alone is expected to get ahead of it by.
+    fn gain(&self, index: usize, noise: f64) -> f64 {
+        let row = self.belief.covariances(index);
+        let at = |other: usize| row.get(other).copied().unwrap_or_default();
+        let spread = (at(index) + noise).max(1e-12).sqrt();
+        let (of_best, at_best) = (at(self.best), self.value(self.best));
+        // The expected excess of every rival would take too long: only of those that are ahead
+        // after a usual and after a rare surprise, and of the limit itself.
+        let itself = (self.value(index) - at_best, (at(index) - of_best).abs() / spread);
+        let mut likely = [(f64::MIN, itself); SURPRISES.len()];
+        for (other, (value, covariance)) in self.values.iter().zip(row).enumerate() {
+            if other == self.best {
+                continue;
+            }
+            let pair = (value - at_best, (covariance - of_best).abs() / spread);
+            for (surprise, (ahead, leader)) in SURPRISES.iter().zip(&mut likely) {
+                if pair.0 + surprise * pair.1 > *ahead {
+                    *ahead = pair.0 + surprise * pair.1;
+                    *leader = pair;
+                }
             }
         }
+        let excess = |(behind, moves): (f64, f64)| expected_excess(behind, moves);
+        likely.iter().map(|&(_, pair)| excess(pair)).fold(excess(itself), f64::max)
     }
-    let excess = |(behind, moves): (f64, f64)| expected_excess(behind, moves);
-    likely.iter().map(|&(_, pair)| excess(pair)).fold(excess(itself), f64::max)
 }
 
 /// E max(0, m + s·Z) for a standard normal Z.
