@@ -306,5 +306,4 @@ const LIMITS: &str = "\
   phase has the same part.
 - A slow plant into which too many were let takes long to come out of thrashing under any limit; the
   throughput of the best fixed limit is without that time.
-- Controllers that look for a limit for latency's sake do not aim at the best throughput.
-- `scalability` has no controller of its own yet: the catalogue gives hill climbing in its place.";
+- Controllers that look for a limit for latency's sake do not aim at the best throughput.";
