@@ -296,6 +296,22 @@ impl Concurrency {
     }
 }
 
+/// What the concurrency leaves of `bounds`, and the limit in force; or the decision to lower a limit
+/// above the concurrency, as all algorithms of the study do first (Section 3.2).
+pub(crate) fn within_concurrency(
+    bounds: Bounds,
+    concurrency: Concurrency,
+    observation: &Observation,
+) -> Result<(Bounds, Mpl), Decision> {
+    let seen = concurrency.of(observation);
+    let allowed = bounds.capped_at(seen);
+    let limit = allowed.clamp(observation.limit);
+    if limit < observation.limit {
+        return Err(Decision { limit, reason: Reason::Concurrency { seen } });
+    }
+    Ok((allowed, limit))
+}
+
 /// The whole part of `number`; 0 below 1 and for NaN, the highest `u32` above all of them.
 #[expect(
     clippy::cast_possible_truncation,

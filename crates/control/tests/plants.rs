@@ -590,9 +590,7 @@ fn default_bears_a_burst(extent: &Extent) {
             mistaken += u32::from(is_mistaken);
             runs += 1;
         }
-        // The mix is doubted and probed: where the curve hardly rises the limit may find a lower
-        // place, but a burst read as thrashing would send it to a fraction.
-        if during.min(after) < before / 2.0 {
+        if during.min(after) < before * 2.0 / 3.0 {
             let ratios = [during / before, after / before];
             failures.push(format!("{}: limits changed by {ratios:.2?}", phase.name));
         }

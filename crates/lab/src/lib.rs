@@ -10,6 +10,7 @@
 
 pub mod bench;
 pub mod demo;
+mod grid;
 pub mod load;
 pub mod rig;
 pub mod simulate;

@@ -60,7 +60,7 @@
 //!   which is how the study's TPCC1-SMALLMEM failed (Section 7.1.2).
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
 
-use crate::controller::{Concurrency, Controller, Step};
+use crate::controller::{Concurrency, Controller, Step, within_concurrency};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`HillClimbing`].
@@ -250,13 +250,14 @@ impl Controller for HillClimbing {
     }
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
-        let seen = self.settings.concurrency.of(observation);
-        let allowed = self.bounds.capped_at(seen);
-        let limit = allowed.clamp(observation.limit);
-        if limit < observation.limit {
-            self.forget();
-            return Decision { limit, reason: Reason::Concurrency { seen } };
-        }
+        let concurrency = self.settings.concurrency;
+        let (allowed, limit) = match within_concurrency(self.bounds, concurrency, observation) {
+            Ok(within) => within,
+            Err(lowered) => {
+                self.forget();
+                return lowered;
+            }
+        };
         let tps = observation.throughput_tps();
         if tps <= 0.0 {
             return Decision { limit, reason: Reason::NothingCompleted };

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore};
+use crate::grid::Grid;
 use crate::rig::Machine;
 use crate::simulate::{Measure, Reached};
 
@@ -48,45 +49,6 @@ const NOTES: &str = "The best fixed limit: of the two best of the sweep the one 
                      controller is compared with the measurement nearest in time. The band: limits \
                      that reach 95 % of the best in the sweep, interpolated on logarithmic axes. \
                      Settled: the second half of the phase.";
-
-/// Rows of cells; the first column is text, the others numbers.
-struct Grid {
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Grid {
-    fn text(&self) -> String {
-        let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let width = |column: usize| {
-            let cells = lines().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let mut text = String::new();
-        for line in lines() {
-            let mut out = String::new();
-            for (index, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-                // Writing to a String cannot fail.
-                let _ = match index {
-                    0 => write!(out, "{cell:<width$}"),
-                    _ => write!(out, "  {cell:>width$}"),
-                };
-            }
-            text += out.trim_end();
-            text.push('\n');
-        }
-        text
-    }
-
-    fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let rule = (0..self.head.len()).map(|index| if index == 0 { "---" } else { "---:" });
-        let rule: Vec<String> = rule.map(str::to_owned).collect();
-        let rows = self.rows.iter().map(|row| line(row)).collect::<String>();
-        line(&self.head) + &line(&rule) + &rows
-    }
-}
 
 /// The result for a terminal.
 pub(super) fn text(report: &BenchReport) -> String {
@@ -277,14 +239,6 @@ fn troubles(report: &BenchReport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_stand_under_their_heading() {
-        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let grid = Grid { head: row(["who", "±tps %"]), rows: vec![row(["vegas", "9.5"])] };
-        assert_eq!(grid.text(), "who    ±tps %\nvegas     9.5\n");
-        assert_eq!(grid.markdown(), "| who | ±tps % |\n| --- | ---: |\n| vegas | 9.5 |\n");
-    }
 
     #[test]
     fn a_failed_run_has_a_dash_in_each_column() {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tidegate_control::Algorithm;
 
 use super::{Measure, Measures, PlantSummary, Report, Spread};
+use crate::grid::{Grid, line};
 
 /// The heading of a column, and what it means.
 fn legend(measure: Measure) -> (&'static str, &'static str) {
@@ -54,70 +55,22 @@ fn formatted(measure: Measure, value: Option<f64>) -> String {
     }
 }
 
-/// Rows of cells; the first column is text, the others numbers.
-struct Grid {
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
+/// A grid with a column for each measure after the `first`.
+fn grid_of_measures(first: &[&str]) -> Grid {
+    let head = first.iter().copied().chain(Measure::ALL.map(|measure| legend(measure).0));
+    Grid { head: head.map(str::to_owned).collect(), rows: Vec::new() }
 }
 
-impl Grid {
-    /// A grid with a column for each measure after the `first`.
-    fn of_measures(first: &[&str]) -> Grid {
-        let head = first.iter().copied().chain(Measure::ALL.map(|measure| legend(measure).0));
-        Grid { head: head.map(str::to_owned).collect(), rows: Vec::new() }
-    }
-
-    /// Two rows: the mean, and the worst of what the mean was taken over.
-    fn push(&mut self, name: &str, spread: &Spread) {
-        for (first, kind, measures) in [(name, "mean", &spread.mean), ("", "worst", &spread.worst)]
-        {
-            self.rows.push(row(&[first, kind], measures));
-        }
-    }
-
-    fn text(&self) -> String {
-        let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let width = |column: usize| {
-            let widths = lines().filter_map(|line| line.get(column));
-            widths.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let mut text = String::new();
-        for line in lines() {
-            let mut out = String::new();
-            for (index, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-                // Writing to a String cannot fail.
-                let _ = match index {
-                    0 => write!(out, "{cell:<width$}"),
-                    _ => write!(out, "  {cell:>width$}"),
-                };
-            }
-            text += out.trim_end();
-            text.push('\n');
-        }
-        text
-    }
-
-    fn markdown(&self) -> String {
-        let mut text = line(self.head.iter().map(String::as_str));
-        let rule = (0..self.head.len()).map(|index| if index == 0 { "---" } else { "---:" });
-        text += &line(rule);
-        for row in &self.rows {
-            text += &line(row.iter().map(String::as_str));
-        }
-        text
+/// Adds two rows: the mean, and the worst of what the mean was taken over.
+fn push(grid: &mut Grid, name: &str, spread: &Spread) {
+    for (first, kind, measures) in [(name, "mean", &spread.mean), ("", "worst", &spread.worst)] {
+        grid.rows.push(row(&[first, kind], measures));
     }
 }
 
 fn row(first: &[&str], measures: &Measures) -> Vec<String> {
     let values = Measure::ALL.map(|measure| formatted(measure, measures.get(measure)));
     first.iter().map(|&cell| cell.to_owned()).chain(values).collect()
-}
-
-/// A line of a Markdown table.
-fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let cells = cells.map(|cell| cell.replace('|', "\\|"));
-    format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// The result for a terminal.
@@ -145,16 +98,16 @@ fn seeds(report: &Report) -> String {
 
 /// A controller over the plants it ran on, two rows each.
 fn controllers_grid(report: &Report) -> Grid {
-    let mut grid = Grid::of_measures(&["controller", "of plants"]);
+    let mut grid = grid_of_measures(&["controller", "of plants"]);
     for summary in &report.controllers {
         if summary.plants == 0 {
             grid.rows.push(vec![summary.controller.clone(), "n/a".to_owned()]);
             continue;
         }
-        grid.push(&summary.controller, &summary.over_plants);
+        push(&mut grid, &summary.controller, &summary.over_plants);
         if let Some(spread) = &summary.default_on_same_plants {
             let name = format!("  {} on the same {}", Algorithm::default(), summary.plants);
-            grid.push(&name, spread);
+            push(&mut grid, &name, spread);
         }
     }
     grid
@@ -162,10 +115,10 @@ fn controllers_grid(report: &Report) -> Grid {
 
 /// One controller on each plant, two rows each.
 fn plants_grid(report: &Report, controller: &str) -> Grid {
-    let mut grid = Grid::of_measures(&["plant", "of seeds"]);
+    let mut grid = grid_of_measures(&["plant", "of seeds"]);
     for plant in &report.plants {
         match report.cell(controller, &plant.plant) {
-            Some(result) => grid.push(&plant.plant, &result.over_seeds),
+            Some(result) => push(&mut grid, &plant.plant, &result.over_seeds),
             None => grid.rows.push(vec![plant.plant.clone(), "n/a".to_owned()]),
         }
     }

@@ -165,11 +165,16 @@ impl Belief {
     /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance
     /// back.
     pub(super) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
+        self.shift_to(place, seen);
+        self.fade(self.level_variance, share);
+    }
+
+    /// Moves the whole curve up or down until `seen` is what is expected at `place`.
+    fn shift_to(&mut self, place: Place, seen: f64) {
         let shift = seen - self.predict(place).mean;
         for mean in &mut self.mean {
             *mean += shift;
         }
-        self.fade(self.level_variance, share);
     }
 
     /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the
@@ -178,10 +183,7 @@ impl Belief {
         for (mean, prior) in self.mean.iter_mut().zip(&self.prior_mean) {
             *mean = memory * *mean + (1.0 - memory) * prior;
         }
-        let shift = seen - self.predict(place).mean;
-        for mean in &mut self.mean {
-            *mean += shift;
-        }
+        self.shift_to(place, seen);
         for (value, shape) in self.covariance.iter_mut().zip(&self.prior_shape) {
             *value = self.level_variance + shape;
         }

@@ -37,7 +37,7 @@
 //! climbs the hill it stands on.
 
 use super::HeissWagnerReason;
-use crate::controller::{Concurrency, Controller, Step, whole};
+use crate::controller::{Concurrency, Controller, Step, whole, within_concurrency};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`IncrementalSteps`].
@@ -116,13 +116,14 @@ impl Controller for IncrementalSteps {
     }
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
-        let seen = self.settings.concurrency.of(observation);
-        let allowed = self.bounds.capped_at(seen);
-        let limit = allowed.clamp(observation.limit);
-        if limit < observation.limit {
-            self.previous = None;
-            return Decision { limit, reason: Reason::Concurrency { seen } };
-        }
+        let concurrency = self.settings.concurrency;
+        let (allowed, limit) = match within_concurrency(self.bounds, concurrency, observation) {
+            Ok(within) => within,
+            Err(lowered) => {
+                self.previous = None;
+                return lowered;
+            }
+        };
         let tps = observation.throughput_tps();
         if tps <= 0.0 {
             return Decision { limit, reason: Reason::NothingCompleted };

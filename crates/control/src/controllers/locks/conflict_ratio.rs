@@ -43,9 +43,9 @@
 //! A few transactions that hold most locks decide the ratio: while one of them waits it is far
 //! above, and a moment later 1. The limit then goes up and down by `step`.
 
-use super::LocksReason;
+use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation, Reason};
+use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
 /// The parameters of [`ConflictRatio`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,23 +113,15 @@ impl Controller for ConflictRatio {
     }
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
-        let seen = self.settings.concurrency.of(observation);
-        let allowed = self.bounds.capped_at(seen);
-        let limit = allowed.clamp(observation.limit);
-        if limit < observation.limit {
-            return Decision { limit, reason: Reason::Concurrency { seen } };
-        }
-        let Some(locks) = &observation.locks else {
-            return Decision { limit, reason: Reason::Locks(LocksReason::NoStatistics) };
-        };
-        let (wanted, reason) = self.judge(limit, ratio(locks));
-        Decision { limit: allowed.clamp(wanted), reason: Reason::Locks(reason) }
+        let judge = |limit, locks: &LockObservation| self.judge(limit, ratio(locks));
+        decide_by_locks(self.bounds, self.settings.concurrency, observation, judge)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Reason;
     use crate::testing::{bounds, observed};
 
     fn decide(limit: u32, locks_held: u64, locks_held_by_running: u64) -> Decision {

@@ -41,9 +41,9 @@
 //! estimated from transactions of the same kind. With few inside the shares are coarse: of three
 //! transactions, two are either more than half or not.
 
-use super::LocksReason;
+use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation, Reason};
+use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
 /// The parameters of [`HalfAndHalf`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,17 +112,8 @@ impl Controller for HalfAndHalf {
     }
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
-        let seen = self.settings.concurrency.of(observation);
-        let allowed = self.bounds.capped_at(seen);
-        let limit = allowed.clamp(observation.limit);
-        if limit < observation.limit {
-            return Decision { limit, reason: Reason::Concurrency { seen } };
-        }
-        let Some(locks) = &observation.locks else {
-            return Decision { limit, reason: Reason::Locks(LocksReason::NoStatistics) };
-        };
-        let (wanted, reason) = self.judge(limit, locks);
-        Decision { limit: allowed.clamp(wanted), reason: Reason::Locks(reason) }
+        let judge = |limit, locks: &LockObservation| self.judge(limit, locks);
+        decide_by_locks(self.bounds, self.settings.concurrency, observation, judge)
     }
 }
 

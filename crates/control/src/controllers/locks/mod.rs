@@ -34,8 +34,30 @@ mod half_and_half;
 
 use std::fmt;
 
+use crate::controller::{Concurrency, within_concurrency};
+use crate::{Bounds, Decision, LockObservation, Mpl, Observation, Reason};
+
 pub use conflict_ratio::{ConflictRatio, ConflictRatioSettings};
 pub use half_and_half::{HalfAndHalf, HalfAndHalfSettings};
+
+/// The decision of a control that looks at the state of the locks alone, by what `judge` makes of the
+/// limit in force and that state.
+fn decide_by_locks(
+    bounds: Bounds,
+    concurrency: Concurrency,
+    observation: &Observation,
+    judge: impl FnOnce(Mpl, &LockObservation) -> (Mpl, LocksReason),
+) -> Decision {
+    let (allowed, limit) = match within_concurrency(bounds, concurrency, observation) {
+        Ok(within) => within,
+        Err(lowered) => return lowered,
+    };
+    let Some(locks) = &observation.locks else {
+        return Decision { limit, reason: Reason::Locks(LocksReason::NoStatistics) };
+    };
+    let (wanted, reason) = judge(limit, locks);
+    Decision { limit: allowed.clamp(wanted), reason: Reason::Locks(reason) }
+}
 
 /// Why a limit was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
