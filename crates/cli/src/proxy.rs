@@ -85,7 +85,8 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "N")]
     max_mpl: Option<NonZeroU32>,
 
-    /// The limit to begin with [default: twice this machine's processors]
+    /// The limit to begin with [default: twice this machine's processors;
+    /// with external-scheduling what its model gives]
     #[arg(long, value_name = "N")]
     start_mpl: Option<NonZeroU32>,
 

@@ -142,6 +142,14 @@ impl Algorithm {
         }
     }
 
+    /// The limit that the algorithm itself begins with, where it has a view of its own: the queueing
+    /// model's for the feedback controller (external-scheduling study, 4.3).
+    #[must_use]
+    pub fn own_start(self, resources: Resources) -> Option<Mpl> {
+        let is_modelled = self == Algorithm::ExternalScheduling;
+        is_modelled.then(|| ExternalSchedulingSettings::for_resources(resources).model_start())
+    }
+
     /// The algorithm at work in `setting`.
     #[must_use]
     pub fn controller(self, setting: &Setting) -> Box<dyn Controller> {
@@ -238,6 +246,16 @@ mod tests {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         assert_eq!("fixed:7".parse(), Ok(Algorithm::Fixed(Mpl::at_least_one(7))));
+    }
+
+    /// Two processors and a disk are three stations: 19·(3 − 1) for a loss of 5 %.
+    #[test]
+    fn only_the_feedback_controller_has_a_start_of_its_own() {
+        let resources = Resources { cpus: 2, disks: 1 };
+        let with_start = Algorithm::ALL.into_iter().filter_map(|algorithm| {
+            algorithm.own_start(resources).map(|start| (algorithm, start.get()))
+        });
+        assert_eq!(with_start.collect::<Vec<_>>(), [(Algorithm::ExternalScheduling, 38)]);
     }
 
     #[test]

@@ -296,8 +296,8 @@ impl Concurrency {
     }
 }
 
-/// What the concurrency leaves of `bounds`, and the limit in force; or the decision to lower a limit
-/// above the concurrency, as all algorithms of the study do first (Section 3.2).
+/// What the concurrency leaves of `bounds`, and the limit in force; or the decision to lower a
+/// limit above the concurrency, as all algorithms of the study do first (Section 3.2).
 pub(crate) fn within_concurrency(
     bounds: Bounds,
     concurrency: Concurrency,

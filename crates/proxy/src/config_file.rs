@@ -436,21 +436,24 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     let bounds = Bounds::new(min, max)
         .map_err(|error| ConfigProblem::Bounds { database: name.to_owned(), error })?;
     let algorithm = section.control.unwrap_or(defaults::ALGORITHM);
+    let resources = Resources {
+        cpus: section.cpus.map_or_else(processors, NonZeroU32::get),
+        disks: section.disks.unwrap_or(defaults::DISKS),
+    };
     let (key, start) = match (algorithm, section.start_mpl) {
         (Algorithm::Fixed(_), Some(_)) => {
             return Err(ConfigProblem::FixedStart { database: name.to_owned() });
         }
         (Algorithm::Fixed(limit), None) => ("control = fixed:N, N", limit),
         (_, Some(start)) => ("start_mpl", Mpl::at_least_one(start.get())),
-        (_, None) => ("start_mpl", bounds.clamp(default_start())),
+        (_, None) => {
+            let start = algorithm.own_start(resources).unwrap_or_else(default_start);
+            ("start_mpl", bounds.clamp(start))
+        }
     };
     if bounds.clamp(start) != start {
         return Err(ConfigProblem::Start { database: name.to_owned(), key, start, bounds });
     }
-    let resources = Resources {
-        cpus: section.cpus.map_or_else(processors, NonZeroU32::get),
-        disks: section.disks.unwrap_or(defaults::DISKS),
-    };
     Ok(Control { algorithm, setting: Setting { bounds, start, resources } })
 }
 

@@ -40,8 +40,8 @@ use crate::{Bounds, Decision, LockObservation, Mpl, Observation, Reason};
 pub use conflict_ratio::{ConflictRatio, ConflictRatioSettings};
 pub use half_and_half::{HalfAndHalf, HalfAndHalfSettings};
 
-/// The decision of a control that looks at the state of the locks alone, by what `judge` makes of the
-/// limit in force and that state.
+/// The decision of a control that looks at the state of the locks alone, by what `judge` makes of
+/// the limit in force and that state.
 fn decide_by_locks(
     bounds: Bounds,
     concurrency: Concurrency,
