@@ -142,8 +142,8 @@ impl Algorithm {
         }
     }
 
-    /// The limit that the algorithm itself begins with, where it has a view of its own: the queueing
-    /// model's for the feedback controller (external-scheduling study, 4.3).
+    /// The limit that the algorithm itself begins with, where it has a view of its own: the
+    /// queueing model's for the feedback controller (external-scheduling study, 4.3).
     #[must_use]
     pub fn own_start(self, resources: Resources) -> Option<Mpl> {
         let is_modelled = self == Algorithm::ExternalScheduling;
