@@ -9,8 +9,8 @@
 //! 2. **Controllers.** Each from the same, poor, limit, for a longer time that counts from its
 //!    first moment on. In a scenario with a switch all clients change the workload at once in the
 //!    middle.
-//! 3. **References.** The sweep's two best limits are measured again before, between and after the
-//!    controllers.
+//! 3. **References.** The sweep's two best limits are measured again before the controllers, after
+//!    every third, and after the last.
 //!
 //! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
 //! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
@@ -18,7 +18,7 @@
 //!
 //! # Example
 //! `tidegate bench control --workloads tpcb-1 --controllers vegas,hill-climbing` makes 13 runs for
-//! the sweep, 2 references, one controller, 2 references, the other, 2 references: 21 runs.
+//! the sweep, 2 references, the controllers, 2 references: 19 runs.
 //!
 //! # What goes wrong
 //! A run whose proxy does not start or whose load breaks is written down with the reason, and the
@@ -68,8 +68,8 @@ const LOG: &str = "proxy.log";
 /// How many of a sweep's best limits are measured again.
 const REFERENCES: usize = 2;
 
-/// The controllers of a scenario run in so many groups, with references around each.
-const GROUPS: usize = 2;
+/// So many controllers run between two rounds of references.
+const GROUP: usize = 3;
 
 /// What the benchmark runs.
 #[derive(Clone, Debug)]
@@ -178,6 +178,7 @@ impl BenchOptions {
     pub fn planned_s(&self) -> f64 {
         let mut swept: Vec<Work> = Vec::new();
         let mut total_s = START_S;
+        let rounds = self.controllers.len().div_ceil(GROUP) + 1;
         for &scenario in &self.scenarios {
             let plan = |purpose, work| Plan { scenario, purpose, work, control: FIXED };
             for &work in scenario.phases() {
@@ -186,7 +187,7 @@ impl BenchOptions {
                     swept.push(work);
                     total_s += sweep_s * self.limits().len() as f64;
                 }
-                total_s += sweep_s * (REFERENCES.min(self.limits().len()) * (GROUPS + 1)) as f64;
+                total_s += sweep_s * (REFERENCES.min(self.limits().len()) * rounds) as f64;
                 total_s += work.load_s(self.rows);
             }
             let run_s = self.run_s(&plan(Purpose::Controller, scenario.phases()[0]));
@@ -326,7 +327,7 @@ impl Bench<'_> {
         }
         let controllers = self.shuffled(&self.options.controllers, scenario.name());
         self.references(scenario, &proposals)?;
-        for group in controllers.chunks(controllers.len().div_ceil(GROUPS).max(1)) {
+        for group in controllers.chunks(GROUP) {
             for &control in group {
                 let work = scenario.phases()[0];
                 self.run(&Plan { scenario, purpose: Purpose::Controller, control, work })?;

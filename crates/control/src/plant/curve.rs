@@ -40,6 +40,9 @@ const BISECTIONS: u32 = 20;
 /// The share of a time in the database that is the same for every transaction.
 const CONSTANT_SHARE: f64 = 0.3;
 
+/// Share of its deviation that a machine's wandering speed keeps from one interval to the next.
+const WANDER_MEMORY: f64 = 0.8;
+
 /// A throughput curve: points of (transactions at once, completed transactions per second) in
 /// rising order, straight lines between them when both axes are logarithmic, level outside.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -163,7 +166,7 @@ pub enum CurveError {
     #[error("give either clients (closed system) or arrivals_tps (open system), above 0")]
     Load,
     /// Noise, outliers or the length of an interval are out of range.
-    #[error("interval_s must be above 0, noise at least 0, outliers from 0 to 1")]
+    #[error("interval_s must be above 0, noise and wander at least 0, outliers from 0 to 1")]
     Range,
     /// The classes do not add up.
     #[error("each class needs a share and a demand above 0, and the shares must add up to 1")]
@@ -193,6 +196,10 @@ pub struct CurvePhase {
     /// Share of intervals in which a disturbance halves throughput.
     #[serde(default)]
     pub outliers: f64,
+    /// Standard deviation of the machine's speed, in ln X, which wanders: neighbours come and go,
+    /// and what an interval is slower for, the next is too, mostly.
+    #[serde(default)]
+    pub wander: f64,
     /// The classes that an observation tells apart; empty is one class of demand 1.
     #[serde(default)]
     pub classes: Vec<CurveClass>,
@@ -228,6 +235,7 @@ impl CurvePhase {
             arrivals_tps: None,
             noise,
             outliers: 0.0,
+            wander: 0.0,
             classes: Vec::new(),
         }
     }
@@ -244,7 +252,7 @@ impl CurvePhase {
             _ => false,
         };
         let is_length = self.interval_s > 0.0 && self.interval_s.is_finite();
-        let is_noise = self.noise >= 0.0 && self.noise.is_finite();
+        let is_noise = [self.noise, self.wander].iter().all(|sd| *sd >= 0.0 && sd.is_finite());
         if !is_load {
             Err(CurveError::Load)
         } else if !(is_length && is_noise && (0.0..=1.0).contains(&self.outliers)) {
@@ -302,6 +310,8 @@ pub struct CurvePlant {
     phase: usize,
     left: u32,
     random: SplitMix64,
+    /// Where the machine's speed has wandered, in standard deviations.
+    wandered: f64,
     /// Transactions inside.
     running: f64,
     /// Transactions inside and waiting.
@@ -327,7 +337,15 @@ impl CurvePlant {
     pub fn new(phases: &[CurvePhase], seed: u64) -> CurvePlant {
         let left = phases.first().map_or(0, |phase| phase.intervals);
         let random = SplitMix64::new(seed);
-        CurvePlant { phases: phases.to_vec(), phase: 0, left, random, running: 0.0, present: 0.0 }
+        CurvePlant {
+            phases: phases.to_vec(),
+            phase: 0,
+            left,
+            random,
+            wandered: 0.0,
+            running: 0.0,
+            present: 0.0,
+        }
     }
 
     /// Begins the next phase when the present one is over.
@@ -372,7 +390,15 @@ impl CurvePlant {
     fn disturbance(&mut self, phase: &CurvePhase) -> f64 {
         let factor = (1.0 + phase.noise * standard_normal(&mut self.random)).max(0.0);
         let is_outlier = self.random.next_draw().value() < phase.outliers;
-        if is_outlier { factor / 2.0 } else { factor }
+        let factor = if is_outlier { factor / 2.0 } else { factor };
+        if phase.wander > 0.0 { factor * self.wander(phase.wander) } else { factor }
+    }
+
+    /// The speed of a machine that wanders, as a factor with a mean of 1: an autoregressive process.
+    fn wander(&mut self, sd: f64) -> f64 {
+        let fresh = (1.0 - WANDER_MEMORY * WANDER_MEMORY).sqrt();
+        self.wandered = WANDER_MEMORY * self.wandered + fresh * standard_normal(&mut self.random);
+        (sd * self.wandered - sd * sd / 2.0).exp()
     }
 
     /// Completions of each class, at most about `done` together, with the variance of a random
@@ -635,5 +661,23 @@ mod tests {
         // Five standard errors: 0.05/√10,000 for the mean, 0.05/√20,000 for the deviation.
         assert!((mean - 1.0).abs() < 0.0025, "{mean}");
         assert!(((squares / 10_000.0).sqrt() - 0.05).abs() < 0.0018);
+    }
+
+    #[test]
+    fn a_wandering_machine_is_as_slow_again_in_the_next_interval_mostly() {
+        let phase = CurvePhase { wander: 0.1, ..CurvePhase::closed(curve(Curve::FLAT), 10, 0.0) };
+        let mut plant = CurvePlant::new(&[phase], 1);
+        let logs: Vec<f64> = (0..10_000)
+            .map(|_| (plant.interval(Mpl::ONE).throughput_tps() / 1_500.0).ln())
+            .collect();
+        let mean = logs.iter().sum::<f64>() / 10_000.0;
+        let around = |log: &f64| log - mean;
+        let squares: f64 = logs.iter().map(|log| around(log).powi(2)).sum();
+        let products: f64 = logs.windows(2).map(|pair| around(&pair[0]) * around(&pair[1])).sum();
+        // 10,000 intervals with a correlation of 0.8 say as much as 10,000·(1-0.8)/(1+0.8) = 1,111
+        // free ones: five standard errors of the deviation are 5·0.1/√2,222, of the correlation
+        // 5·√((1-0.8²)/10,000).
+        assert!(((squares / 10_000.0).sqrt() - 0.1).abs() < 0.011);
+        assert!((products / squares - 0.8).abs() < 0.03, "{}", products / squares);
     }
 }
