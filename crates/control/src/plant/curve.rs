@@ -166,7 +166,10 @@ pub enum CurveError {
     #[error("give either clients (closed system) or arrivals_tps (open system), above 0")]
     Load,
     /// Noise, outliers or the length of an interval are out of range.
-    #[error("interval_s must be above 0, noise and wander at least 0, outliers from 0 to 1")]
+    #[error(
+        "interval_s must be above 0, noise and wander at least 0, outliers from 0 to 1, inertia \
+         from 0 to below 1"
+    )]
     Range,
     /// The classes do not add up.
     #[error("each class needs a share and a demand above 0, and the shares must add up to 1")]
@@ -200,6 +203,11 @@ pub struct CurvePhase {
     /// and what an interval is slower for, the next is too, mostly.
     #[serde(default)]
     pub wander: f64,
+    /// How much of its old state the database keeps from one interval to the next, from 0 to below
+    /// 1: caches and queues of locks are those of the number that was inside, on a logarithmic
+    /// scale.
+    #[serde(default)]
+    pub inertia: f64,
     /// The classes that an observation tells apart; empty is one class of demand 1.
     #[serde(default)]
     pub classes: Vec<CurveClass>,
@@ -236,6 +244,7 @@ impl CurvePhase {
             noise,
             outliers: 0.0,
             wander: 0.0,
+            inertia: 0.0,
             classes: Vec::new(),
         }
     }
@@ -255,11 +264,15 @@ impl CurvePhase {
         let is_noise = [self.noise, self.wander].iter().all(|sd| *sd >= 0.0 && sd.is_finite());
         if !is_load {
             Err(CurveError::Load)
-        } else if !(is_length && is_noise && (0.0..=1.0).contains(&self.outliers)) {
+        } else if !(is_length && is_noise && self.shares_are_shares()) {
             Err(CurveError::Range)
         } else {
             check_classes(&self.classes)
         }
+    }
+
+    fn shares_are_shares(&self) -> bool {
+        (0.0..=1.0).contains(&self.outliers) && (0.0..1.0).contains(&self.inertia)
     }
 
     /// Mean throughput that this phase alone settles at under a fixed limit, transactions
@@ -312,6 +325,8 @@ pub struct CurvePlant {
     random: SplitMix64,
     /// Where the machine's speed has wandered, in standard deviations.
     wandered: f64,
+    /// The number inside that the database's state is that of, as a logarithm.
+    accustomed: Option<f64>,
     /// Transactions inside.
     running: f64,
     /// Transactions inside and waiting.
@@ -343,6 +358,7 @@ impl CurvePlant {
             left,
             random,
             wandered: 0.0,
+            accustomed: None,
             running: 0.0,
             present: 0.0,
         }
@@ -367,10 +383,12 @@ impl CurvePlant {
             let ceiling = limit.max(self.running);
             let capacity = capacity * step_s;
             if phase.arrivals_tps.is_some() {
-                self.present = remainder(phase, self.present + supply, ceiling, capacity);
+                let supply = self.present + supply;
+                let tps = |inside: f64| self.tps(phase, inside.min(ceiling));
+                self.present = remainder(tps, supply, capacity);
             }
             self.running = self.present.min(ceiling);
-            let done = phase.points.tps(self.running) * capacity;
+            let done = self.tps(phase, self.running) * capacity;
             sums.done += done;
             sums.running_s += self.running * step_s;
             sums.present_s += self.present * step_s;
@@ -392,6 +410,24 @@ impl CurvePlant {
         let is_outlier = self.random.next_draw().value() < phase.outliers;
         let factor = if is_outlier { factor / 2.0 } else { factor };
         if phase.wander > 0.0 { factor * self.wander(phase.wander) } else { factor }
+    }
+
+    /// Lets the database get accustomed to a limit, for an interval.
+    fn accustom(&mut self, phase: &CurvePhase, limit: Mpl) {
+        if phase.inertia > 0.0 {
+            let inside = limit.get().min(phase.clients.unwrap_or(u32::MAX)).max(1);
+            let now = f64::from(inside).ln();
+            let before = self.accustomed.unwrap_or(now);
+            self.accustomed = Some(phase.inertia * before + (1.0 - phase.inertia) * now);
+        } else {
+            self.accustomed = None;
+        }
+    }
+
+    /// Throughput of so many inside, at most that of the number the database is accustomed to.
+    fn tps(&self, phase: &CurvePhase, running: f64) -> f64 {
+        let tps = phase.points.tps(running);
+        self.accustomed.map_or(tps, |log| tps.min(phase.points.tps(log.exp())))
     }
 
     /// The speed of a machine that wanders, as a factor with a mean of 1: an autoregressive process.
@@ -422,6 +458,7 @@ impl Simulated for CurvePlant {
         };
         let classes = phase.classes();
         let capacity = self.disturbance(&phase) / mean_demand(&classes);
+        self.accustom(&phase, limit);
         let mut arrivals = 0.0;
         if let Some(tps) = phase.arrivals_tps {
             let mean = tps * phase.interval_s;
@@ -435,14 +472,14 @@ impl Simulated for CurvePlant {
     }
 }
 
-/// What is left of `supply` transactions after a step in which so many ran as are left, at most
-/// `ceiling`: the n for which n + X(n)·`capacity` = `supply`. A backward step, because a forward
-/// one would empty a fast system in every step.
-fn remainder(phase: &CurvePhase, supply: f64, ceiling: f64, capacity: f64) -> f64 {
+/// What is left of `supply` transactions after a step in which so many ran as are left: the
+/// n for which n + X(n)·`capacity` = `supply`. A backward step, because a forward one would empty a
+/// fast system in every step.
+fn remainder(tps: impl Fn(f64) -> f64, supply: f64, capacity: f64) -> f64 {
     let (mut low, mut high) = (0.0, supply);
     for _ in 0..BISECTIONS {
         let middle = f64::midpoint(low, high);
-        if middle + phase.points.tps(middle.min(ceiling)) * capacity > supply {
+        if middle + tps(middle) * capacity > supply {
             high = middle;
         } else {
             low = middle;
@@ -661,6 +698,23 @@ mod tests {
         // Five standard errors: 0.05/√10,000 for the mean, 0.05/√20,000 for the deviation.
         assert!((mean - 1.0).abs() < 0.0025, "{mean}");
         assert!(((squares / 10_000.0).sqrt() - 0.05).abs() < 0.0018);
+    }
+
+    #[test]
+    fn a_database_with_inertia_takes_a_while_to_get_over_a_crowd() {
+        // 100 tps at 1, 10 at 100: throughput is 100/√N. From 100 inside to 1, with half of the
+        // old state kept each time, on a logarithmic scale: 10, 3.16, 1.78, ...
+        let points = curve(&[(1, 1_000.0), (100, 100.0)]);
+        let phase = CurvePhase { inertia: 0.5, ..CurvePhase::closed(points, 100, 0.0) };
+        let mut plant = CurvePlant::new(&[phase], 1);
+        plant.interval(limit(100));
+        // The first interval drains; from the second on one is inside.
+        plant.interval(limit(1));
+        for accustomed in [100_f64.powf(0.25), 100_f64.powf(0.125), 100_f64.powf(0.0625)] {
+            let seen = plant.interval(limit(1)).throughput_tps();
+            let expected = 1_000.0 / accustomed.sqrt();
+            assert!((seen / expected - 1.0).abs() < 0.01, "{seen} is not {expected}");
+        }
     }
 
     #[test]
