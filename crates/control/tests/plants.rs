@@ -473,20 +473,23 @@ fn the_default_is_inside_the_band_within_ten_intervals_in_nine_runs_of_ten() {
     assert!(soon * 10 >= runs * 9, "{soon} of {runs} runs:\n{}", late.join("\n"));
 }
 
-/// The hills of hill climbing's test.
+/// The hills of hill climbing's test: 93 % of the best in 99 runs of 100, and 90 % in all.
 fn default_keeps_93_percent_of_random_hills(extent: &Extent) {
-    let mut failures = Vec::new();
+    let (mut runs, mut low, mut failures) = (0_usize, 0_usize, Vec::new());
     for seed in extent.hills.clone() {
         let hill = random_hill(seed);
         for start in extent.starts.concat() {
             let limits = Run::on(DEFAULT, &hill, start, seed).limits(INTERVALS);
             let share = mean(hill.shares(&limits[CLIMB..]));
-            if share < 0.93 {
+            runs += 1;
+            low += usize::from(share < 0.93);
+            if share < 0.9 {
                 failures.push(format!("seed {seed} from {start}: {share:.3} of the best"));
             }
         }
     }
     assert_none(&failures);
+    assert!(low * 100 <= runs, "{low} of {runs} runs are below 93 % of the best");
 }
 
 #[test]
