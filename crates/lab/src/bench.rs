@@ -10,7 +10,7 @@
 //!    first moment on. In a scenario with a switch all clients change the workload at once in the
 //!    middle.
 //! 3. **References.** The sweep's two best limits are measured again before the controllers, after
-//!    every third, and after the last.
+//!    every third, and after the last, as long as a controller runs.
 //!
 //! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
 //! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
@@ -57,7 +57,7 @@ use crate::rig::{self, MAX_CLIENTS, RigError, Times, Update};
 pub use cell::{Cell, Purpose};
 pub use report::BenchReport;
 pub use scenario::{Scenario, UnknownScenario, Work};
-pub use score::{ControllerScore, PhaseScore, Reference, ScenarioScore};
+pub use score::{ControllerScore, Measured, PhaseScore, Reference, ScenarioScore};
 pub use sweep::Sweep;
 
 use cell::Plan;
@@ -183,11 +183,12 @@ impl BenchOptions {
             let plan = |purpose, work| Plan { scenario, purpose, work, control: FIXED };
             for &work in scenario.phases() {
                 let sweep_s = self.run_s(&plan(Purpose::Sweep, work));
+                let again_s = self.run_s(&plan(Purpose::Reference, work));
                 if !swept.contains(&work) {
                     swept.push(work);
                     total_s += sweep_s * self.limits().len() as f64;
                 }
-                total_s += sweep_s * (REFERENCES.min(self.limits().len()) * rounds) as f64;
+                total_s += again_s * (REFERENCES.min(self.limits().len()) * rounds) as f64;
                 total_s += work.load_s(self.rows);
             }
             let run_s = self.run_s(&plan(Purpose::Controller, scenario.phases()[0]));

@@ -12,7 +12,8 @@
 //! around the same time. The sweep proposes its best limits; these are measured again before,
 //! between and after the controllers of a scenario. The one with the highest mean of these is *the
 //! best fixed limit*, and each controller is compared with the mean of that limit's last run before its
-//! own and its first run after. The sweep itself does not vote: the winner of many noisy measurements is one that was
+//! own and its first run after, the whole with the whole and the second half with the second half.
+//! These runs last as long as the controller's in each phase. The sweep itself does not vote: the winner of many noisy measurements is one that was
 //! lucky, and would be so again in the comparison.
 //!
 //! # Example
@@ -59,8 +60,19 @@ pub struct Reference {
     pub limit: Mpl,
     /// The lowest and the highest limit that reach 95 % of the best in the sweep.
     pub band: (Mpl, Mpl),
-    /// When it was measured, in seconds since the benchmark began, and its throughput then.
-    pub measured: Vec<(f64, f64)>,
+    /// Its runs, in order.
+    pub measured: Vec<Measured>,
+}
+
+/// A fixed limit, run as long as a controller in each phase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// When it began, in seconds since the benchmark began.
+    pub began_s: f64,
+    /// Throughput of the whole run.
+    pub tps: f64,
+    /// Throughput of its second half.
+    pub settled_tps: f64,
 }
 
 /// How well one controller did.
@@ -83,7 +95,7 @@ pub struct PhaseScore {
     pub best_tps: f64,
     /// Throughput of the whole phase over that.
     pub whole: f64,
-    /// Throughput of the second half over that.
+    /// Throughput of the second half over that limit's in its second half.
     pub settled: f64,
     /// The mean limit of the settled intervals.
     pub settled_limit: Option<f64>,
@@ -115,23 +127,27 @@ fn reference(scenario: Scenario, work: Work, cells: &[Cell]) -> Option<Reference
             && cell.scenario == scenario.name()
             && cell.works == [work]
     });
-    let mut limits: Vec<(Mpl, Vec<(f64, f64)>)> = Vec::new();
+    let mut limits: Vec<(Mpl, Vec<Measured>)> = Vec::new();
     for cell in again {
-        let (Some(limit), Some(tps)) = (cell.fixed_limit(), cell.tps()) else {
+        let (Some(limit), Some(measured)) = (cell.fixed_limit(), measured(cell)) else {
             continue;
         };
         match limits.iter_mut().find(|(known, _)| *known == limit) {
-            Some((_, measured)) => measured.push((cell.began_s, tps)),
-            None => limits.push((limit, vec![(cell.began_s, tps)])),
+            Some((_, runs)) => runs.push(measured),
+            None => limits.push((limit, vec![measured])),
         }
     }
-    let mean = |measured: &[(f64, f64)]| {
-        measured.iter().map(|(_, tps)| tps).sum::<f64>() / measured.len() as f64
-    };
+    let mean = |runs: &[Measured]| runs.iter().map(|run| run.tps).sum::<f64>() / runs.len() as f64;
     let best = limits.into_iter().max_by(|one, other| mean(&one.1).total_cmp(&mean(&other.1)));
     let (limit, measured) = best?;
     let band = Sweep::find(work, cells)?.band()?;
     Some(Reference { work, limit, band, measured })
+}
+
+fn measured(cell: &Cell) -> Option<Measured> {
+    let halves = Halves::of(&cell.load.as_ref()?.phases)?;
+    let (tps, settled_tps) = (halves.whole_tps, halves.settled_tps);
+    Some(Measured { began_s: cell.began_s, tps, settled_tps })
 }
 
 impl ControllerScore {
@@ -143,16 +159,19 @@ impl ControllerScore {
 }
 
 impl Reference {
-    /// Mean throughput of the last run that began before `at_s` and the first after; of one of them
-    /// when there is no other.
-    fn tps_around(&self, at_s: f64) -> Option<f64> {
-        let (earlier, later): (Vec<(f64, f64)>, Vec<(f64, f64)>) =
-            self.measured.iter().copied().partition(|(began_s, _)| *began_s <= at_s);
-        let before = earlier.iter().max_by(|one, other| one.0.total_cmp(&other.0));
-        let after = later.iter().min_by(|one, other| one.0.total_cmp(&other.0));
-        match (before, after) {
-            (Some(before), Some(after)) => Some(f64::midpoint(before.1, after.1)),
-            (one, other) => one.or(other).map(|(_, tps)| *tps),
+    /// The mean of the last run that began before `at_s` and the first after; the one there is when
+    /// there is no other.
+    fn around(&self, at_s: f64) -> Option<Measured> {
+        let after = self.measured.iter().position(|run| run.began_s > at_s);
+        let before = after.unwrap_or(self.measured.len()).checked_sub(1);
+        let run = |at: Option<usize>| at.and_then(|at| self.measured.get(at)).copied();
+        match (run(before), run(after)) {
+            (Some(one), Some(other)) => Some(Measured {
+                began_s: f64::midpoint(one.began_s, other.began_s),
+                tps: f64::midpoint(one.tps, other.tps),
+                settled_tps: f64::midpoint(one.settled_tps, other.settled_tps),
+            }),
+            (one, other) => one.or(other),
         }
     }
 }
@@ -165,9 +184,9 @@ fn score_run(run: &Cell, references: &[Reference], cells: &[Cell]) -> Vec<PhaseS
     let halves = load.phases.chunks_exact(2);
     let scores = run.works.iter().zip(halves).filter_map(|(&work, halves)| {
         let reference = references.iter().find(|reference| reference.work == work)?;
-        let best_tps = reference.tps_around(run.began_s)?;
-        let truth = Sweep::find(work, cells)?.truth(best_tps)?;
-        Some(score_phase(work, best_tps, truth, &Halves::of(halves)?, &run.intervals))
+        let best = reference.around(run.began_s)?;
+        let truth = Sweep::find(work, cells)?.truth(best.tps)?;
+        Some(score_phase(work, best, truth, &Halves::of(halves)?, &run.intervals))
     });
     scores.collect()
 }
@@ -204,7 +223,7 @@ impl Halves {
 
 fn score_phase(
     work: Work,
-    best_tps: f64,
+    best: Measured,
     truth: Truth,
     halves: &Halves,
     intervals: &[Interval],
@@ -216,9 +235,9 @@ fn score_phase(
     let limits: f64 = settled.iter().map(|sample| f64::from(sample.limit.get())).sum();
     PhaseScore {
         work,
-        best_tps,
-        whole: halves.whole_tps / best_tps,
-        settled: halves.settled_tps / best_tps,
+        best_tps: best.tps,
+        whole: halves.whole_tps / best.tps,
+        settled: halves.settled_tps / best.settled_tps,
         settled_limit: (!settled.is_empty()).then(|| limits / settled.len() as f64),
         reached: score.entries.first().copied().filter(|_| !samples.is_empty()),
         measures: score.measures,

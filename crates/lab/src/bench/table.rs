@@ -38,7 +38,7 @@ const MEASURES: [(Measure, &str, &str); 7] = [
 /// The other columns, before those.
 const COLUMNS: [(&str, &str); 4] = [
     ("tps %", "transactions in the whole phase, as a share of the best fixed limit's"),
-    ("settled %", "the same in the second half of the phase"),
+    ("settled %", "the same in the second half of the phase and of the fixed limit's run"),
     ("intervals", "outside the band before the first inside"),
     ("limit", "the mean limit where settled"),
 ];
@@ -158,7 +158,7 @@ fn titles(scenario: &ScenarioScore) -> Vec<String> {
 }
 
 fn best(reference: &Reference) -> String {
-    let tps = || reference.measured.iter().map(|&(_, tps)| tps);
+    let tps = || reference.measured.iter().map(|run| run.tps);
     format!(
         "best fixed limit {} with {:.0}–{:.0} tps, band {}–{}",
         reference.limit,

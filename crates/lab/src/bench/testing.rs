@@ -57,8 +57,12 @@ pub(super) fn cell(purpose: Purpose, control: Algorithm, works: &[Work], began_s
     }
 }
 
-/// A second at a fixed limit.
+/// A second at a fixed limit, and for a reference in two halves; then `tps` is even.
 pub(super) fn fixed(purpose: Purpose, work: Work, began_s: f64, limit: u32, tps: u64) -> Cell {
     let control = Algorithm::Fixed(Mpl::at_least_one(limit));
-    Cell { load: Some(load(&[(0.0, 1.0, tps)])), ..cell(purpose, control, &[work], began_s) }
+    let load = match purpose {
+        Purpose::Reference => load(&[(0.0, 0.5, tps / 2), (0.5, 0.5, tps / 2)]),
+        _ => load(&[(0.0, 1.0, tps)]),
+    };
+    Cell { load: Some(load), ..cell(purpose, control, &[work], began_s) }
 }
