@@ -430,7 +430,8 @@ impl CurvePlant {
         self.accustomed.map_or(tps, |log| tps.min(phase.points.tps(log.exp())))
     }
 
-    /// The speed of a machine that wanders, as a factor with a mean of 1: an autoregressive process.
+    /// The speed of a machine that wanders, as a factor with a mean of 1: an autoregressive
+    /// process.
     fn wander(&mut self, sd: f64) -> f64 {
         let fresh = (1.0 - WANDER_MEMORY * WANDER_MEMORY).sqrt();
         self.wandered = WANDER_MEMORY * self.wandered + fresh * standard_normal(&mut self.random);

@@ -11,10 +11,11 @@
 //! A machine is not the same all day, so a controller is compared with what a fixed limit gave
 //! around the same time. The sweep proposes its best limits; these are measured again before,
 //! between and after the controllers of a scenario. The one with the highest mean of these is *the
-//! best fixed limit*, and each controller is compared with the mean of that limit's last run before its
-//! own and its first run after, the whole with the whole and the second half with the second half.
-//! These runs last as long as the controller's in each phase. The sweep itself does not vote: the winner of many noisy measurements is one that was
-//! lucky, and would be so again in the comparison.
+//! best fixed limit*, and each controller is compared with the mean of that limit's last run before
+//! its own and its first run after, the whole with the whole and the second half with the second
+//! half. These runs last as long as the controller's in each phase. The sweep itself does not vote:
+//! the winner of many noisy measurements is one that was lucky, and would be so again in the
+//! comparison.
 //!
 //! # Example
 //! Measured again, limit 4 gave 100 tps at 0 s and 90 at 100 s, limit 6 gave 98 and 96. Limit 6 has

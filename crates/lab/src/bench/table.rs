@@ -45,10 +45,11 @@ const COLUMNS: [(&str, &str); 4] = [
 
 /// What the legend leaves open.
 const NOTES: &str = "The best fixed limit: of the two best of the sweep the one that was better \
-                     when both were measured again before, between and after the controllers; a \
-                     controller is compared with the mean of the last measurement before it and the \
-                     first after. The band: limits that reach 95 % of the best in the sweep, \
-                     interpolated on logarithmic axes. Settled: the second half of the phase.";
+                     when both were measured again before, between and after the controllers, as \
+                     long as these; a controller is compared with the mean of the last run before \
+                     it and the first after. The band: limits that reach 95 % of the best in the \
+                     sweep, interpolated on logarithmic axes. Settled: the second half of the \
+                     phase.";
 
 /// The result for a terminal.
 pub(super) fn text(report: &BenchReport) -> String {

@@ -101,6 +101,8 @@ pub struct GaussianProcessSettings {
     pub memory: f64,
     /// Standard deviation by which the level moves in an interval, in ln X.
     pub level_drift: f64,
+    /// The same in the first interval and the first of a new workload, while caches fill; it fades.
+    pub warm_up: f64,
     /// Share of the prior's variance that comes back in an interval.
     pub shape_drift: f64,
     /// Intervals without a probe after which the shape is doubted more with each.
@@ -140,6 +142,7 @@ impl GaussianProcessSettings {
         alarm_doubt: 0.1,
         memory: 0.5,
         level_drift: 0.003,
+        warm_up: 0.1,
         shape_drift: 0.000_1,
         patience: 30.0,
         drift: 0.08,
@@ -154,6 +157,9 @@ const RELAXED_SHARE: f64 = 0.1;
 
 /// More permits than this share of the concurrency seen would do nothing.
 const HEADROOM: f64 = 1.25;
+
+/// What an interval leaves of the warm-up.
+const COOLING: f64 = 0.8;
 
 /// The default controller.
 #[derive(Clone, Debug)]
@@ -172,6 +178,8 @@ pub struct GaussianProcess {
     quiet: u32,
     /// Intervals since the last alarm.
     calm: u32,
+    /// What is left of the warm-up: 1 at the beginning and after an alarm.
+    cold: f64,
 }
 
 impl GaussianProcess {
@@ -189,6 +197,7 @@ impl GaussianProcess {
             anchor: None,
             quiet: 0,
             calm: u32::MAX,
+            cold: 1.0,
         }
     }
 
@@ -214,7 +223,8 @@ impl GaussianProcess {
 
     /// What the passing of an interval does to the belief.
     fn fade(&mut self, observation: &Observation) {
-        let drift = self.settings.level_drift;
+        let drift = self.settings.level_drift + self.settings.warm_up * self.cold;
+        self.cold *= COOLING;
         self.calm = self.calm.saturating_add(1);
         let waited = f64::from(self.quiet) / self.settings.patience;
         let impatience = 1.0 + waited * waited;
@@ -259,6 +269,7 @@ impl GaussianProcess {
             self.belief.forget(self.settings.memory, place, log_tps);
         }
         self.calm = 0;
+        self.cold = 1.0;
     }
 
     /// A level that has moved, by and by, may have moved the shape of the curve as well.

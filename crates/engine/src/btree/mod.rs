@@ -1,0 +1,233 @@
+//! B+trees: ordered maps from byte strings to byte strings.
+//!
+//! # Mechanism
+//! Keys and values are in the leaves, which are linked to the right. The root never moves, so that
+//! a tree is known by one page number. Whoever looks for a key goes down from the root with *latch
+//! coupling*: the latch of a child is taken before that of its parent is let go, shared all the way
+//! but for the node that is to be changed.
+//!
+//! A change that fits its leaf latches nothing else exclusively. One that does not lets all latches
+//! go, makes room, and begins anew: [`Tree::make_room`] latches one node and its parent and splits
+//! the node; if the parent has no room for another entry, it is split first, in the same way. So
+//! each split is one small step, complete by itself, that is logged as one record, and a crash
+//! between two of them leaves a good tree.
+//!
+//! # Latch order
+//! From the root down; on a level to the right; then map pages. Nobody waits against it: who wants
+//! to go left starts anew from the root. So there is no deadlock of latches.
+//!
+//! # Example
+//! A leaf holds 1, 3, 5 and has no room for 4. `make_room` latches the parent and the leaf, makes
+//! a page for 5, links it to the right, puts the separator 4 into the parent, and logs the four
+//! pages (leaf, new leaf, parent, map) as one record. The insert begins anew, comes to the left or
+//! the new leaf, and fits.
+//!
+//! # Where this leaves the literature
+//! * Lehman and Yao's trees (TODS 1981) let a reader pass a split that is half done by way of the
+//!   right link, and need no coupling. Here a split is never seen half done, and the link is only
+//!   for scans. Coupling costs readers a second latch for a moment.
+//! * ARIES/IM (Mohan and Levine, SIGMOD 1992) lets a split span several records and guards it by a
+//!   tree latch and bits in the pages. One record for a split needs neither.
+//!
+//! # Limits
+//! * Scans to the left go down from the root once for each leaf.
+//! * The root is latched, shared, by everybody who passes.
+
+mod inspect;
+mod merge;
+mod modify;
+mod policy;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool, Shared};
+use crate::page::{self, Kind, Node, PageFault, PageId, TreeId};
+use crate::store::Space;
+use crate::wal::Log;
+
+pub(crate) use modify::Need;
+
+pub use inspect::{LeafFill, TreeShape};
+pub use policy::{Deletion, SplitPolicy};
+
+/// A tree as the catalog has it; settings may change while the tree is in use.
+#[derive(Debug)]
+pub(crate) struct TreeEntry {
+    pub(crate) id: TreeId,
+    pub(crate) name: String,
+    pub(crate) root: PageId,
+    pub(crate) counters: Arc<IoCounters>,
+    split: AtomicU32,
+    deletion: AtomicU8,
+}
+
+impl TreeEntry {
+    pub(crate) fn new(
+        id: TreeId,
+        name: &str,
+        root: PageId,
+        counters: Arc<IoCounters>,
+    ) -> TreeEntry {
+        let entry = TreeEntry {
+            id,
+            name: name.to_owned(),
+            root,
+            counters,
+            split: AtomicU32::new(0),
+            deletion: AtomicU8::new(0),
+        };
+        entry.set_split_policy(SplitPolicy::default());
+        entry.set_deletion(Deletion::default());
+        entry
+    }
+
+    pub(crate) fn split_policy(&self) -> SplitPolicy {
+        SplitPolicy::from_bits(self.split.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_split_policy(&self, policy: SplitPolicy) {
+        self.split.store(policy.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn deletion(&self) -> Deletion {
+        Deletion::from_bits(self.deletion.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_deletion(&self, deletion: Deletion) {
+        self.deletion.store(deletion.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// A tree with all that it takes to work on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree<'s> {
+    pub(crate) pool: &'s Pool,
+    pub(crate) log: &'s Log,
+    pub(crate) space: &'s Space,
+    pub(crate) entry: &'s TreeEntry,
+}
+
+impl<'s> Tree<'s> {
+    fn read(&self, page: PageId) -> Result<Shared<'s>, BufferError> {
+        self.pool.read(page, &self.entry.counters)
+    }
+
+    fn write(&self, page: PageId) -> Result<Exclusive<'s>, BufferError> {
+        self.pool.write(page, &self.entry.counters)
+    }
+
+    /// Whether a page is a node of this tree at that level; a link that leads elsewhere is damage.
+    fn check_node(&self, page: PageId, bytes: &[u8], level: u8) -> Result<(), BufferError> {
+        let node = Node::new(bytes);
+        let is_ours = page::kind(bytes) == Kind::Node
+            && node.tree() == self.entry.id
+            && node.level() == level
+            && (level == 0 || node.count() > 0);
+        if is_ours { Ok(()) } else { Err(misplaced(page)) }
+    }
+
+    /// The root, to be read, with its level.
+    fn root(&self) -> Result<(Shared<'s>, u8), BufferError> {
+        let page = self.read(self.entry.root)?;
+        let level = Node::new(&page).level();
+        self.check_node(self.entry.root, &page, level)?;
+        Ok((page, level))
+    }
+
+    /// The leaf for `key`, to be read.
+    ///
+    /// # Errors
+    /// A page cannot be had.
+    pub(crate) fn leaf(&self, key: &[u8]) -> Result<Shared<'s>, BufferError> {
+        let (mut page, mut level) = self.root()?;
+        while level > 0 {
+            let node = Node::new(&page);
+            let child = node.child(node.child_slot(key));
+            level -= 1;
+            page = self.step(child, level)?;
+        }
+        Ok(page)
+    }
+
+    /// The leaf with the greatest keys below `key`, or of all, to be read. It may hold none of
+    /// them, and then those before it may.
+    ///
+    /// # Errors
+    /// A page cannot be had.
+    pub(crate) fn leaf_before(&self, key: Option<&[u8]>) -> Result<Shared<'s>, BufferError> {
+        let (mut page, mut level) = self.root()?;
+        while level > 0 {
+            let node = Node::new(&page);
+            let child = node.child(slot_before(node, key));
+            level -= 1;
+            page = self.step(child, level)?;
+        }
+        Ok(page)
+    }
+
+    /// A child, latched while its parent still is.
+    fn step(&self, child: PageId, level: u8) -> Result<Shared<'s>, BufferError> {
+        let page = self.read(child)?;
+        self.check_node(child, &page, level)?;
+        Ok(page)
+    }
+
+    /// The next leaf to the right of `leaf`, latched while that one still is.
+    ///
+    /// # Errors
+    /// A page cannot be had.
+    pub(crate) fn leaf_after(&self, leaf: &[u8]) -> Result<Option<Shared<'s>>, BufferError> {
+        Node::new(leaf).right().map(|right| self.step(right, 0)).transpose()
+    }
+
+    /// The leaf for `key`, to be changed.
+    ///
+    /// # Errors
+    /// A page cannot be had.
+    pub(crate) fn leaf_to_change(&self, key: &[u8]) -> Result<Exclusive<'s>, BufferError> {
+        loop {
+            if let Some(leaf) = self.node_to_change(key, 0)? {
+                return Ok(leaf);
+            }
+        }
+    }
+
+    /// The node for `key` at `level`, to be changed. `None` when the root has grown or shrunk
+    /// meanwhile, or is below that level.
+    fn node_to_change(&self, key: &[u8], level: u8) -> Result<Option<Exclusive<'s>>, BufferError> {
+        let (mut page, mut at) = self.root()?;
+        if at <= level {
+            drop(page);
+            let root = self.write(self.entry.root)?;
+            let is_there = Node::new(&root).level() == level;
+            return Ok(is_there.then_some(root));
+        }
+        loop {
+            let node = Node::new(&page);
+            let child = node.child(node.child_slot(key));
+            at -= 1;
+            if at == level {
+                let node = self.write(child)?;
+                self.check_node(child, &node, level)?;
+                return Ok(Some(node));
+            }
+            page = self.step(child, at)?;
+        }
+    }
+}
+
+/// The last child that may hold a key below `key`.
+fn slot_before(node: Node<'_>, key: Option<&[u8]>) -> usize {
+    let Some(key) = key else {
+        return node.count().saturating_sub(1);
+    };
+    match node.search(key) {
+        Ok(slot) | Err(slot) => slot.saturating_sub(1),
+    }
+}
+
+fn misplaced(page: PageId) -> BufferError {
+    let fault = PageFault::Malformed("it is not the node that its parent takes it for");
+    BufferError::Damaged { file: PAGES, page, fault }
+}

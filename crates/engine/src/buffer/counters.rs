@@ -1,0 +1,62 @@
+//! What each tree asks of the pool and of the disk.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Threads count in different places, so that counting does not make them share a cache line.
+const PLACES: usize = 8;
+
+/// Counters of a tree's pages.
+#[derive(Debug, Default)]
+pub struct IoCounters {
+    logical_reads: [Padded; PLACES],
+    physical_reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Padded(AtomicU64);
+
+/// What was counted until now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Pages asked for.
+    pub logical_reads: u64,
+    /// Pages read from disk.
+    pub physical_reads: u64,
+    /// Pages written to disk, each counted once although it is written twice.
+    pub writes: u64,
+}
+
+fn place() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static PLACE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES;
+    }
+    PLACE.with(|place| *place)
+}
+
+impl IoCounters {
+    pub(super) fn count_logical_read(&self) {
+        self.logical_reads[place()].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_physical_read(&self) {
+        self.physical_reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts until now.
+    #[must_use]
+    pub fn counts(&self) -> IoCounts {
+        let logical = self.logical_reads.iter().map(|padded| padded.0.load(Ordering::Relaxed));
+        IoCounts {
+            logical_reads: logical.sum(),
+            physical_reads: self.physical_reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+        }
+    }
+}

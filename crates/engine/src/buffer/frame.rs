@@ -1,0 +1,181 @@
+//! A frame: the memory of one page, its latch and what is known of it.
+#![expect(unsafe_code, reason = "a page's memory is shared between threads under a latch")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::RawRwLock;
+use parking_lot::lock_api::RawRwLock as _;
+
+use crate::disk::ALIGNMENT;
+use crate::page::PageId;
+use crate::wal::Lsn;
+
+/// Uses beyond these do not count (S3-FIFO).
+const USES_MAX: u8 = 3;
+
+/// A frame of the pool, on cache lines of its own.
+#[repr(align(64))]
+pub(super) struct Frame {
+    latch: RawRwLock,
+    uses: AtomicU8,
+    is_being_written: AtomicBool,
+    /// The page's number; 0 for none.
+    page: AtomicU64,
+    /// The recovery LSN of a page that was changed; 0 of one that was not.
+    since: AtomicU64,
+    /// A page's bytes, valid for as many as the pool's pages have; null without memory.
+    memory: AtomicPtr<u8>,
+}
+
+fn layout(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size, ALIGNMENT).ok()
+}
+
+impl Frame {
+    pub(super) fn new() -> Frame {
+        Frame {
+            latch: RawRwLock::INIT,
+            uses: AtomicU8::new(0),
+            is_being_written: AtomicBool::new(false),
+            page: AtomicU64::new(PageId::NONE.0),
+            since: AtomicU64::new(0),
+            memory: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    pub(super) fn lock_shared(&self) {
+        self.latch.lock_shared();
+    }
+
+    pub(super) fn try_lock_shared(&self) -> bool {
+        self.latch.try_lock_shared()
+    }
+
+    pub(super) fn lock_exclusive(&self) {
+        self.latch.lock_exclusive();
+    }
+
+    pub(super) fn try_lock_exclusive(&self) -> bool {
+        self.latch.try_lock_exclusive()
+    }
+
+    /// Called once for each shared latch taken.
+    pub(super) fn unlock_shared(&self) {
+        // SAFETY: the guards of this module's parent call this once for each latch they took.
+        unsafe { self.latch.unlock_shared() }
+    }
+
+    /// Called once for each exclusive latch taken.
+    pub(super) fn unlock_exclusive(&self) {
+        // SAFETY: the guards of this module's parent call this once for each latch they took.
+        unsafe { self.latch.unlock_exclusive() }
+    }
+
+    pub(super) fn page(&self) -> PageId {
+        PageId(self.page.load(Ordering::Acquire))
+    }
+
+    /// Under the exclusive latch.
+    pub(super) fn set_page(&self, page: PageId) {
+        self.uses.store(0, Ordering::Relaxed);
+        self.page.store(page.0, Ordering::Release);
+    }
+
+    /// Counts a use; a page that is used much is not written to.
+    pub(super) fn touch(&self) {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < USES_MAX {
+            self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn uses(&self) -> u8 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.since.load(Ordering::Acquire) != 0
+    }
+
+    /// The recovery LSN of a page that was changed.
+    pub(super) fn since(&self) -> Option<Lsn> {
+        let since = self.since.load(Ordering::Acquire);
+        (since != 0).then_some(Lsn(since))
+    }
+
+    /// Makes a clean page dirty; a dirty one has been for longer. Under the exclusive latch.
+    pub(super) fn set_dirty_since(&self, lsn: Lsn) {
+        if !self.is_dirty() {
+            self.since.store(lsn.0, Ordering::Release);
+        }
+    }
+
+    /// The page was written as it was at `lsn`; it is clean if that is what it still is. Under a
+    /// latch, by the only one who wrote it.
+    pub(super) fn was_written(&self, lsn: Lsn, now: Lsn) {
+        let since = if lsn == now { 0 } else { lsn.0 };
+        self.since.store(since, Ordering::Release);
+    }
+
+    /// Whether the caller is now the only one to write it.
+    pub(super) fn begin_writing(&self) -> bool {
+        !self.is_being_written.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn end_writing(&self) {
+        self.is_being_written.store(false, Ordering::Release);
+    }
+
+    pub(super) fn is_being_written(&self) -> bool {
+        self.is_being_written.load(Ordering::Acquire)
+    }
+
+    /// Under the exclusive latch, when there is none.
+    pub(super) fn allocate_memory(&self, size: usize) {
+        let Some(layout) = layout(size) else { return };
+        // SAFETY: a page is larger than 0.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        self.memory.store(memory, Ordering::Release);
+    }
+
+    /// Under the exclusive latch, or by the last owner.
+    pub(super) fn free_memory(&self, size: usize) {
+        let memory = self.memory.swap(ptr::null_mut(), Ordering::AcqRel);
+        if let (false, Some(layout)) = (memory.is_null(), layout(size)) {
+            // SAFETY: `allocate_memory` made it with the same layout, and nobody else sees it.
+            unsafe { dealloc(memory, layout) }
+        }
+    }
+
+    /// The page's bytes. Under a latch.
+    pub(super) fn bytes(&self, size: usize) -> &[u8] {
+        let memory = self.memory.load(Ordering::Acquire);
+        if memory.is_null() {
+            return &[];
+        }
+        // SAFETY: the memory holds `size` bytes, all written; the caller has a latch, so nobody
+        // changes them while the guard, and with it this borrow, lives.
+        unsafe { std::slice::from_raw_parts(memory, size) }
+    }
+
+    /// The page's bytes to be changed. Under the exclusive latch, one borrow at a time.
+    #[expect(clippy::mut_from_ref, reason = "the exclusive latch makes the borrow exclusive")]
+    pub(super) fn bytes_mut(&self, size: usize) -> &mut [u8] {
+        let memory = self.memory.load(Ordering::Acquire);
+        if memory.is_null() {
+            return &mut [];
+        }
+        // SAFETY: the memory holds `size` bytes, all written; the caller has the exclusive latch,
+        // so nobody else sees them.
+        unsafe { std::slice::from_raw_parts_mut(memory, size) }
+    }
+}

@@ -1,0 +1,523 @@
+//! The buffer pool: pages in memory, and which of them stay there.
+//!
+//! # Mechanism
+//! A fixed number of *frames* hold a page each. A table indexed by page number says which frame a
+//! page is in, so that finding one takes two loads and no lock (`table`; compare vmcache, Leis et
+//! al., SIGMOD 2023). Every frame has a *latch* for readers and one writer. Whoever holds it also
+//! pins the page: a frame is given to another page only under its exclusive latch, which is tried
+//! and not waited for. After latching, the frame's page number is compared with the one wanted; if
+//! it was given away in between, the search begins anew.
+//!
+//! A page that is not there is read into a free frame, or into that of a victim that `replacement`
+//! names. Pages that were changed go to disk in batches (`write`), which the background writer
+//! does ahead of need.
+//!
+//! # Rules
+//! 1. A page is changed only under its exclusive latch and only by a logged change
+//!    ([`Exclusive::apply`]).
+//! 2. Before a change is logged the frame gets a recovery LSN that is not above the record's
+//!    ([`Exclusive::announce`]), so that a checkpoint that looks at the frame cannot miss it.
+//! 3. A page goes to disk only when the log is durable up to the page's LSN.
+//! 4. Between the copy of a page for writing and the end of that write the frame is *being
+//!    written*: nobody else writes it, and it is not given away.
+//! 5. No latch is held while the writes of a batch are made, and no latch is waited for by who
+//!    looks for a victim. So a thread may read a page while it holds latches on others.
+//!
+//! # Limits
+//! * The pin and the latch are one. A cursor that wants to rest on a page without its latch
+//!   remembers page and LSN and looks again; what it costs is a search when the page has changed.
+//! * The table takes four bytes for each page of the file, whatever the size of the pool.
+
+mod counters;
+mod doublewrite;
+mod frame;
+mod replacement;
+mod table;
+mod write;
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use thiserror::Error;
+
+use crate::disk::File;
+use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, TreeId};
+use crate::wal::{Log, LogError, Lsn};
+
+pub use counters::{IoCounters, IoCounts};
+pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
+use frame::Frame;
+use replacement::Replacement;
+use table::Table;
+
+/// Fewer frames than this do not hold what a few threads need at once.
+pub(crate) const FRAMES_MIN: usize = 64;
+
+/// Loads of pages whose numbers differ in so many low bits go on at the same time.
+const LOADING: usize = 64;
+
+/// How often a victim is looked for before the pool is said to be full.
+const ATTEMPTS: usize = 100_000;
+
+/// Why a page cannot be had.
+#[derive(Debug, Error)]
+pub enum BufferError {
+    /// The page on disk is damaged.
+    #[error("page {page} of {file} is damaged: {fault}; restore the store from a backup")]
+    Damaged {
+        /// The file.
+        file: &'static str,
+        /// The page.
+        page: PageId,
+        /// What is wrong with it.
+        fault: PageFault,
+    },
+    /// The system cannot read or write.
+    #[error("cannot {action} page {page} of {file}: {source}")]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// The file.
+        file: &'static str,
+        /// The first page concerned.
+        page: PageId,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The page has a change that is not in the log.
+    #[error(
+        "page {page} of {file} was changed by log record {lsn}, and the log ends before it: the \
+         log has lost its end; restore the store from a backup"
+    )]
+    Ahead {
+        /// The file.
+        file: &'static str,
+        /// The page.
+        page: PageId,
+        /// The record that changed it last.
+        lsn: Lsn,
+    },
+    /// A write failed before, and what is on disk is not known: the store must be opened again.
+    #[error("a write failed earlier; close the store and open it again")]
+    Stopped,
+    /// Every frame is in use.
+    #[error("all {0} frames of the buffer are in use at once; give it more")]
+    Full(usize),
+    /// The log is not to be had.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log does not belong to the page.
+    #[error("page {page}: {source}")]
+    Change {
+        /// The page.
+        page: PageId,
+        /// What does not fit.
+        source: ChangeFault,
+    },
+}
+
+/// A logged change does not fit its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ChangeFault(&'static str);
+
+impl From<ChangeError> for ChangeFault {
+    fn from(error: ChangeError) -> Self {
+        ChangeFault(error.0)
+    }
+}
+
+/// The name of the file of pages.
+pub(crate) const PAGES: &str = "data.pages";
+
+/// A page that was changed and is not on disk as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dirty {
+    pub(crate) page: PageId,
+    /// No record before this one has changed it since it was last written.
+    pub(crate) since: Lsn,
+}
+
+/// The pool.
+pub(crate) struct Pool {
+    page_size: PageSize,
+    file: Arc<dyn File>,
+    log: Arc<Log>,
+    frames: Box<[Frame]>,
+    table: Table,
+    replacement: Mutex<Replacement>,
+    loading: [Mutex<()>; LOADING],
+    doublewrite: Mutex<DoubleWrite>,
+    /// How far the file has been lengthened, in pages.
+    file_pages: Mutex<u64>,
+    /// A write failed: nothing is written any more.
+    is_stopped: AtomicBool,
+    counters: RwLock<HashMap<TreeId, Arc<IoCounters>>>,
+}
+
+impl Pool {
+    /// A pool of `frames` frames that may grow to `frames_max`.
+    ///
+    /// # Errors
+    /// The length of the file cannot be read.
+    pub(crate) fn new(
+        page_size: PageSize,
+        frames: usize,
+        frames_max: usize,
+        file: Arc<dyn File>,
+        doublewrite: DoubleWrite,
+        log: Arc<Log>,
+    ) -> io::Result<Pool> {
+        let frames = frames.max(FRAMES_MIN);
+        let file_pages = file.len()? / page_size.bytes() as u64;
+        let pool = Pool {
+            page_size,
+            file,
+            log,
+            frames: (0..frames_max.max(frames)).map(|_| Frame::new()).collect(),
+            table: Table::new(),
+            replacement: Mutex::new(Replacement::new()),
+            loading: [const { Mutex::new(()) }; LOADING],
+            doublewrite: Mutex::new(doublewrite),
+            file_pages: Mutex::new(file_pages),
+            is_stopped: AtomicBool::new(false),
+            counters: RwLock::new(HashMap::new()),
+        };
+        pool.grow(frames);
+        Ok(pool)
+    }
+
+    pub(crate) fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// How many frames there are.
+    pub(crate) fn frames(&self) -> usize {
+        self.replacement.lock().frames()
+    }
+
+    /// The counters of a tree, made when they are first asked for.
+    pub(crate) fn counters(&self, tree: TreeId) -> Arc<IoCounters> {
+        if let Some(counters) = self.counters.read().get(&tree) {
+            return Arc::clone(counters);
+        }
+        Arc::clone(self.counters.write().entry(tree).or_default())
+    }
+
+    /// The page to be read, whoever else reads it.
+    ///
+    /// # Errors
+    /// It is not in memory and cannot be read, or there is no room for it.
+    pub(crate) fn read(
+        &self,
+        id: PageId,
+        counters: &IoCounters,
+    ) -> Result<Shared<'_>, BufferError> {
+        counters.count_logical_read();
+        loop {
+            if let Some(frame) = self.find(id) {
+                frame.lock_shared();
+                if frame.page() == id {
+                    frame.touch();
+                    return Ok(Shared { frame, size: self.page_size.bytes() });
+                }
+                frame.unlock_shared();
+            }
+            self.load(id, counters, Content::OnDisk)?;
+        }
+    }
+
+    /// The page to be changed, by nobody else.
+    ///
+    /// # Errors
+    /// It is not in memory and cannot be read, or there is no room for it.
+    pub(crate) fn write(
+        &self,
+        id: PageId,
+        counters: &IoCounters,
+    ) -> Result<Exclusive<'_>, BufferError> {
+        self.exclusive(id, counters, Content::OnDisk)
+    }
+
+    /// A page that is to be formatted, so that it is not read from disk.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn write_new(
+        &self,
+        id: PageId,
+        counters: &IoCounters,
+    ) -> Result<Exclusive<'_>, BufferError> {
+        self.exclusive(id, counters, Content::New)
+    }
+
+    fn exclusive(
+        &self,
+        id: PageId,
+        counters: &IoCounters,
+        content: Content,
+    ) -> Result<Exclusive<'_>, BufferError> {
+        counters.count_logical_read();
+        loop {
+            if let Some(frame) = self.find(id) {
+                frame.lock_exclusive();
+                if frame.page() == id {
+                    frame.touch();
+                    return Ok(Exclusive { frame, id, pool: self });
+                }
+                frame.unlock_exclusive();
+            }
+            self.load(id, counters, content)?;
+        }
+    }
+
+    fn find(&self, id: PageId) -> Option<&Frame> {
+        self.table.get(id).and_then(|index| self.frames.get(index))
+    }
+
+    /// Brings a page into a frame, unless somebody else does.
+    fn load(&self, id: PageId, counters: &IoCounters, content: Content) -> Result<(), BufferError> {
+        let shard = usize::try_from(id.0).unwrap_or_default() % LOADING;
+        let _loading = self.loading[shard].lock();
+        if self.table.get(id).is_some() {
+            return Ok(());
+        }
+        let index = self.take_frame()?;
+        let frame = &self.frames[index];
+        let filled = match content {
+            Content::New => {
+                frame.bytes_mut(self.page_size.bytes()).fill(0);
+                Ok(())
+            }
+            Content::OnDisk => {
+                counters.count_physical_read();
+                self.read_from_disk(id, frame.bytes_mut(self.page_size.bytes()))
+            }
+        };
+        let entered = filled.and_then(|()| self.enter(id, index));
+        let mut replacement = self.replacement.lock();
+        match entered {
+            Ok(()) => replacement.insert(index, id),
+            Err(_) => replacement.give_back(index),
+        }
+        frame.unlock_exclusive();
+        entered
+    }
+
+    fn enter(&self, id: PageId, index: usize) -> Result<(), BufferError> {
+        if self.table.set(id, index) {
+            self.frames[index].set_page(id);
+            return Ok(());
+        }
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "there cannot be so many pages");
+        Err(BufferError::Io { action: "address", file: PAGES, page: id, source })
+    }
+
+    /// What lies beyond the end of the file was allocated and never written.
+    fn read_from_disk(&self, id: PageId, bytes: &mut [u8]) -> Result<(), BufferError> {
+        let offset = id.0.saturating_mul(bytes.len() as u64);
+        match self.file.read_at(bytes, offset) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let len = self.file.len().unwrap_or_default();
+                if offset < len {
+                    let fault = PageFault::Malformed("the file ends within it");
+                    return Err(BufferError::Damaged { file: PAGES, page: id, fault });
+                }
+                bytes.fill(0);
+            }
+            Err(source) => {
+                return Err(BufferError::Io { action: "read", file: PAGES, page: id, source });
+            }
+        }
+        page::verify(bytes, id).map_err(|fault| BufferError::Damaged {
+            file: PAGES,
+            page: id,
+            fault,
+        })?;
+        // A page is written after the records that changed it were made durable.
+        match page::lsn(bytes) {
+            lsn if lsn < self.log.end() => Ok(()),
+            lsn => Err(BufferError::Ahead { file: PAGES, page: id, lsn }),
+        }
+    }
+
+    /// A frame without a page, with its exclusive latch.
+    fn take_frame(&self) -> Result<usize, BufferError> {
+        for attempt in 0..ATTEMPTS {
+            let candidate = self.replacement.lock().candidate(&self.frames);
+            let Some(index) = candidate else {
+                std::thread::yield_now();
+                continue;
+            };
+            let frame = &self.frames[index];
+            if !frame.try_lock_exclusive() {
+                self.replacement.lock().keep(index);
+                continue;
+            }
+            if !frame.is_dirty() && !frame.is_being_written() {
+                self.vacate(frame);
+                return Ok(index);
+            }
+            frame.unlock_exclusive();
+            self.replacement.lock().keep(index);
+            if attempt % 2 == 0 || !frame.is_being_written() {
+                self.write_cold(index)?;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        Err(BufferError::Full(self.frames()))
+    }
+
+    /// Takes the page out of a frame whose exclusive latch is held.
+    fn vacate(&self, frame: &Frame) {
+        let page = frame.page();
+        if !page.is_none() {
+            self.table.clear(page);
+            self.replacement.lock().forget(page);
+            frame.set_page(PageId::NONE);
+        }
+    }
+
+    /// Gives the pool another number of frames, at least [`FRAMES_MIN`] and at most what it was
+    /// made for. Pages in frames that go are written first.
+    ///
+    /// # Errors
+    /// A page cannot be written; the pool has then lost some frames and not all.
+    pub(crate) fn resize(&self, frames: usize) -> Result<(), BufferError> {
+        let wanted = frames.clamp(FRAMES_MIN, self.frames.len());
+        let now = self.frames();
+        if wanted >= now {
+            self.grow(wanted);
+            return Ok(());
+        }
+        self.replacement.lock().shrink(wanted);
+        for frame in &self.frames[wanted..now] {
+            loop {
+                self.write_frames(&[frame])?;
+                frame.lock_exclusive();
+                if !frame.is_dirty() && !frame.is_being_written() {
+                    break;
+                }
+                frame.unlock_exclusive();
+                std::thread::yield_now();
+            }
+            self.vacate(frame);
+            frame.free_memory(self.page_size.bytes());
+            frame.unlock_exclusive();
+        }
+        Ok(())
+    }
+
+    fn grow(&self, frames: usize) {
+        let now = self.frames();
+        for frame in &self.frames[now..frames.max(now)] {
+            frame.lock_exclusive();
+            frame.allocate_memory(self.page_size.bytes());
+            frame.unlock_exclusive();
+        }
+        self.replacement.lock().grow(frames);
+    }
+
+    /// The pages that were changed and not written, for a checkpoint.
+    pub(crate) fn dirty(&self) -> Vec<Dirty> {
+        let dirty = |frame: &Frame| {
+            let since = frame.since()?;
+            // The frame cannot be given away while it is dirty, so the two belong together unless
+            // it was written in between, which does not hurt.
+            Some(Dirty { page: frame.page(), since })
+        };
+        self.frames.iter().filter_map(dirty).filter(|dirty| !dirty.page.is_none()).collect()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for frame in &self.frames {
+            frame.free_memory(self.page_size.bytes());
+        }
+    }
+}
+
+/// What a page that is not in memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    OnDisk,
+    /// Nothing that matters.
+    New,
+}
+
+/// A page that may be read.
+pub(crate) struct Shared<'p> {
+    frame: &'p Frame,
+    size: usize,
+}
+
+impl Deref for Shared<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.frame.bytes(self.size)
+    }
+}
+
+impl Drop for Shared<'_> {
+    fn drop(&mut self) {
+        self.frame.unlock_shared();
+    }
+}
+
+/// A page that may be read, and changed by logged changes.
+pub(crate) struct Exclusive<'p> {
+    frame: &'p Frame,
+    id: PageId,
+    pool: &'p Pool,
+}
+
+impl Exclusive<'_> {
+    pub(crate) fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// Says, before it is logged, that a change will come; `end` is where the log ends now.
+    pub(crate) fn announce(&mut self, end: Lsn) {
+        self.frame.set_dirty_since(end);
+    }
+
+    /// Makes changes that were logged as the record `lsn`.
+    ///
+    /// # Errors
+    /// A change does not fit. The page in memory is then wrong, and the pool writes nothing any
+    /// more.
+    pub(crate) fn apply(&mut self, changes: &[Change<'_>], lsn: Lsn) -> Result<(), BufferError> {
+        self.frame.set_dirty_since(lsn);
+        let bytes = self.frame.bytes_mut(self.pool.page_size.bytes());
+        for change in changes {
+            if let Err(error) = change.apply(bytes, self.id) {
+                self.pool.is_stopped.store(true, Ordering::Relaxed);
+                return Err(BufferError::Change { page: self.id, source: error.into() });
+            }
+        }
+        page::set_lsn(bytes, lsn);
+        Ok(())
+    }
+}
+
+impl Deref for Exclusive<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.frame.bytes(self.pool.page_size.bytes())
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        self.frame.unlock_exclusive();
+    }
+}

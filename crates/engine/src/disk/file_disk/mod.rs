@@ -1,0 +1,296 @@
+//! The files of one directory of this machine.
+//!
+//! # Mechanism
+//! * **One store, one process.** The file `lock` in the directory is locked with `flock` while the
+//!   disk, or a file it gave out, is alive. The system lets go of the lock when the process ends,
+//!   however it ends, so there is nothing to clean up after a crash. `flock` locks belong to the
+//!   open file and not to the process, unlike those of `fcntl`: the same process cannot open a
+//!   directory twice either, and closing another descriptor of the file does not release it.
+//! * **Sync.** [`File::sync`] is `fdatasync`: the bytes, and the length when it changed, but no
+//!   times. [`Disk::sync_directory`] is `fsync` of a descriptor that is held from the beginning,
+//!   because Linux reports an error of writing back to those descriptors only that were open then.
+//! * **Direct I/O.** In [`IoMode::Direct`] the files whose names end in `.pages` are opened with
+//!   `O_DIRECT`: they bypass the page cache, so that the buffer pool is the only cache there is.
+//!   The log is not: it is written in pieces that no alignment fits, and read once, at recovery.
+//! * **Retries.** A call that a signal interrupted is made again, and a short one is continued.
+//!   Nothing else is tried again: an error of a disk is for the store to judge.
+//!
+//! # Example
+//! A page file in direct mode, page size 8 KiB. The pool writes page 3 from a frame at a multiple
+//! of 4096: one `pwrite` of 8,192 bytes at 24,576 goes straight to the device. A test reads 100
+//! bytes at 5,000: the block from 4,096 to 8,192 is read into a bounce buffer and 100 bytes are
+//! copied.
+//!
+//! # Where this leaves the literature
+//! * `SQLite` keeps processes apart with `fcntl` locks, PostgreSQL with a file that holds the
+//!   number of the process. `fcntl` locks vanish when any descriptor of the file is closed, and a
+//!   number may be somebody else's after a restart. `flock` has neither trouble on a local file
+//!   system.
+//! * PostgreSQL takes a failed `fsync` for the end of the process. Here it is an error; the rule
+//!   that nothing is written afterwards is kept above, where the log is.
+//!
+//! # Limits
+//! * On NFS `flock` guards against other machines only if the server does locking.
+//! * Who removes `lock` by hand while a store is open lets a second one in.
+//! * A part of a block that is written directly costs a read and a write of the block, while no
+//!   other thread writes to the file. While it lasts, the file may appear up to 4,095 bytes longer.
+
+mod direct;
+
+use std::fmt::Display;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{Disk, File, LOCK, Open, check_name};
+use direct::DirectFile;
+
+/// How files of pages are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// Through the page cache of the system, like every other file.
+    Buffered,
+    /// Past it (`O_DIRECT`), so that a small buffer pool is really small. Concerns the files whose
+    /// names end in `.pages`.
+    Direct,
+}
+
+/// What the names of files end in that direct I/O is for.
+const PAGES: &str = ".pages";
+
+/// A directory of this machine, kept to this process.
+#[derive(Debug)]
+pub struct FileDisk {
+    directory: Arc<Directory>,
+    mode: IoMode,
+}
+
+/// Files hold it too, so that the lock outlives the disk if they do.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    handle: fs::File,
+    _lock: fs::File,
+}
+
+impl FileDisk {
+    /// Opens a directory that is there.
+    ///
+    /// # Errors
+    /// `ResourceBusy` when a store is open there already, in this process or another; `Unsupported`
+    /// when direct I/O is asked for and the file system has none; or what the system says.
+    pub fn open(directory: &Path, mode: IoMode) -> io::Result<FileDisk> {
+        let explain = |error| cannot("open the directory", directory, &error);
+        let path = directory.canonicalize().map_err(explain)?;
+        let handle = fs::File::open(&path).map_err(explain)?;
+        let lock = lock(&path)?;
+        if mode == IoMode::Direct {
+            // Opening is the test, and the lock is a file that is there.
+            open_file(&path.join(LOCK), Open::Existing, true)?;
+        }
+        let directory = Arc::new(Directory { path, handle, _lock: lock });
+        Ok(FileDisk { directory, mode })
+    }
+
+    /// Makes a directory, or takes one that holds no files.
+    ///
+    /// # Errors
+    /// Those of [`FileDisk::open`]; `DirectoryNotEmpty` when there are files; `NotFound` when the
+    /// directory above is missing.
+    pub fn create(directory: &Path, mode: IoMode) -> io::Result<FileDisk> {
+        match fs::create_dir(directory) {
+            Ok(()) => sync_parent(directory)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot("make the directory", directory, &error)),
+        }
+        let disk = FileDisk::open(directory, mode)?;
+        if disk.list()?.is_empty() {
+            return Ok(disk);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::DirectoryNotEmpty,
+            format!("{} holds files already: choose an empty directory", directory.display()),
+        ))
+    }
+
+    fn path(&self, name: &str) -> io::Result<PathBuf> {
+        check_name(name)?;
+        Ok(self.directory.path.join(name))
+    }
+}
+
+impl Disk for FileDisk {
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
+        let path = self.path(name)?;
+        let is_direct = self.mode == IoMode::Direct && name.ends_with(PAGES);
+        let file = open_file(&path, how, is_direct)?;
+        let handle =
+            if is_direct { Handle::Direct(DirectFile::new(file)) } else { Handle::Buffered(file) };
+        Ok(Arc::new(OpenFile { handle, path, _directory: Arc::clone(&self.directory) }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let path = &self.directory.path;
+        let explain = |error| cannot("list", path, &error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path).map_err(explain)? {
+            let entry = entry.map_err(explain)?;
+            if !entry.file_type().map_err(explain)?.is_file() {
+                continue;
+            }
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry.file_name().into_string().ok().filter(|name| name != LOCK));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.path(name)?;
+        fs::remove_file(&path).map_err(|error| cannot("remove", &path, &error))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (path, target) = (self.path(from)?, self.path(to)?);
+        fs::rename(&path, target)
+            .map_err(|error| cannot(format_args!("rename to {to:?} the file"), &path, &error))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let Directory { handle, path, .. } = &*self.directory;
+        handle.sync_all().map_err(|error| cannot("sync the directory", path, &error))
+    }
+}
+
+/// A file that a [`FileDisk`] gave out.
+struct OpenFile {
+    handle: Handle,
+    path: PathBuf,
+    _directory: Arc<Directory>,
+}
+
+enum Handle {
+    Buffered(fs::File),
+    Direct(DirectFile),
+}
+
+impl OpenFile {
+    fn file(&self) -> &fs::File {
+        match &self.handle {
+            Handle::Buffered(file) => file,
+            Handle::Direct(direct) => direct.file(),
+        }
+    }
+
+    /// The error of a transfer: which one it was, and what may be done about it.
+    fn cannot(&self, verb: &str, len: usize, offset: u64, error: &io::Error) -> io::Error {
+        let is_direct = matches!(self.handle, Handle::Direct(_));
+        if is_direct && error.kind() == io::ErrorKind::InvalidInput {
+            return refused(&self.path);
+        }
+        cannot(format_args!("{verb} {len} bytes at offset {offset} of"), &self.path, error)
+    }
+}
+
+impl File for OpenFile {
+    fn len(&self) -> io::Result<u64> {
+        let metadata = self.file().metadata();
+        metadata
+            .map(|metadata| metadata.len())
+            .map_err(|error| cannot("read the length of", &self.path, &error))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let len = buffer.len();
+        let read = match &self.handle {
+            Handle::Buffered(file) => file.read_exact_at(buffer, offset),
+            Handle::Direct(direct) => direct.read(buffer, offset),
+        };
+        read.map_err(|error| self.cannot("read", len, offset, &error))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let written = match &self.handle {
+            Handle::Buffered(file) => file.write_all_at(bytes, offset),
+            Handle::Direct(direct) => direct.write(bytes, offset),
+        };
+        written.map_err(|error| self.cannot("write", bytes.len(), offset, &error))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file().sync_data().map_err(|error| cannot("sync", &self.path, &error))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let set = match &self.handle {
+            Handle::Buffered(file) => file.set_len(len),
+            Handle::Direct(direct) => direct.set_len(len),
+        };
+        set.map_err(|error| cannot(format_args!("set to {len} the length of"), &self.path, &error))
+    }
+}
+
+/// Opens for reading and writing. Links are not followed, because [`Disk::list`] does not show
+/// them.
+fn open_file(path: &Path, how: Open, is_direct: bool) -> io::Result<fs::File> {
+    let direct = if is_direct { OFlags::DIRECT } else { OFlags::empty() };
+    let flags = (OFlags::NOFOLLOW | direct).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(how == Open::New).custom_flags(flags);
+    options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput if is_direct => refused(path),
+        _ => cannot("open", path, &error),
+    })
+}
+
+/// Takes the lock of a directory.
+fn lock(directory: &Path) -> io::Result<fs::File> {
+    let path = directory.join(LOCK);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(&path).map_err(|error| cannot("open", &path, &error))?;
+    match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!(
+                "the store in {} is open already: close it, or stop the process that has it open \
+                 (fuser {} says which one), or choose another directory",
+                directory.display(),
+                path.display()
+            ),
+        )),
+        Err(errno) => Err(cannot("lock", &path, &errno.into())),
+    }
+}
+
+/// Makes the name of a new directory durable.
+fn sync_parent(directory: &Path) -> io::Result<()> {
+    // The parent of `store` is the empty path.
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let synced = fs::File::open(parent).and_then(|parent| parent.sync_all());
+    synced.map_err(|error| cannot("sync the directory", parent, &error))
+}
+
+/// What could not be done with which file, and why; of the same kind.
+fn cannot(verb: impl Display, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
+}
+
+/// The error of a file system without direct I/O.
+fn refused(path: &Path) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "the file system refuses direct I/O (O_DIRECT, aligned to 4096 bytes) on {}: use \
+             buffered I/O, or another file system",
+            path.display()
+        ),
+    )
+}

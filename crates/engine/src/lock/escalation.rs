@@ -1,0 +1,113 @@
+//! Lock escalation: one lock on a whole in place of many on its parts.
+//!
+//! # Mechanism
+//! Which resource contains which, from how many locks on the parts on a whole is locked at once,
+//! and which mode on the whole stands for one on all parts is the client's to say, in an
+//! [`Escalation`]. The locker counts the locks it holds below each resource that it holds itself.
+//! Before it asks for one more than allowed, it asks for the whole, in the mode that covers all its
+//! locks on the parts and the new one. If that is granted, the locks on the parts are given back.
+//!
+//! A part of what is locked so needs no lock: its request is answered at once and leaves no trace.
+//!
+//! # Example
+//! At most 1,000 keys of a tree, S and X cover themselves:
+//!
+//! ```text
+//! holds IX(tree), X on 1,000 keys    asks for X(key 1,001)
+//! nobody else in the tree            X(tree) is granted, the keys are given back; holds X(tree)
+//! a reader holds IS(tree)            X(tree) is refused; X(key 1,001) as ever; again at 2,000
+//! ```
+//!
+//! # Where this leaves the literature
+//! * **Waiting.** Two that escalate in one tree and wait for it wait for each other's intention: a
+//!   deadlock made of thrift. So an escalation is tried and never waits, and is tried again as many
+//!   locks later. SQL Server does the same.
+//! * **Threshold.** That of the study of XML locking depends on the level in the document (Section
+//!   2.3, the equation of the threshold). So here it is given with the parent.
+
+use std::sync::Arc;
+
+use super::LockError;
+use super::bucket::IfBusy;
+use super::locker::{Asked, Locker};
+use super::manager::Resource;
+use super::modes::Mode;
+
+/// What the parent of a resource is, if any.
+pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;
+
+/// What escalates to what, see the [module](self).
+pub struct Escalation<R> {
+    /// The resource that contains one; `None` where nothing escalates any further. Going from
+    /// parent to parent must end.
+    pub parent: ParentOf<R>,
+    /// The mode on the parent that covers a mode on every part.
+    pub covering: Box<dyn Fn(Mode) -> Mode + Send + Sync>,
+}
+
+/// A resource that contains others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent<R> {
+    /// The resource.
+    pub resource: R,
+    /// Locks that one locker may hold on its parts before the whole is locked.
+    pub parts_max: u32,
+}
+
+impl<R: Resource> Locker<R> {
+    /// Whether a lock on something larger makes this one needless, perhaps one taken right now.
+    pub(super) fn is_covered(&mut self, resource: &R, mode: Mode) -> Result<bool, LockError> {
+        let Some(escalation) = self.manager.escalation() else { return Ok(false) };
+        if self.is_below(escalation, resource, mode) {
+            return Ok(true);
+        }
+        match (escalation.parent)(resource) {
+            Some(parent) if self.is_due(&parent) && self.held(resource).is_none() => {
+                self.escalate(&parent.resource, mode)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether something that contains `resource` is held in a mode that covers `mode`.
+    fn is_below(&self, escalation: &Escalation<R>, resource: &R, mode: Mode) -> bool {
+        let mut mode = mode;
+        let mut above = (escalation.parent)(resource);
+        while let Some(parent) = above {
+            mode = (escalation.covering)(mode);
+            let held = self.held(&parent.resource);
+            if held.is_some_and(|held| self.manager.modes().covers(held, mode)) {
+                return true;
+            }
+            above = (escalation.parent)(&parent.resource);
+        }
+        false
+    }
+
+    fn is_due(&self, parent: &Parent<R>) -> bool {
+        let parts = self.parts_of(&parent.resource);
+        parts > 0 && parts.is_multiple_of(parent.parts_max.max(1))
+    }
+
+    /// Tries to lock `whole` for all its parts that are held, and for one in `mode`.
+    fn escalate(&mut self, whole: &R, mode: Mode) -> Result<bool, LockError> {
+        let manager = Arc::clone(&self.manager);
+        let Some(escalation) = manager.escalation() else { return Ok(false) };
+        let mut strong = (escalation.covering)(mode);
+        let mut parts = Vec::new();
+        for (resource, mode) in self.locks() {
+            if (escalation.parent)(resource).is_some_and(|parent| parent.resource == *whole) {
+                strong = manager.modes().convert(strong, (escalation.covering)(mode));
+                parts.push(resource.clone());
+            }
+        }
+        if !matches!(self.ask(whole, strong, IfBusy::Refuse)?, Asked::Granted) {
+            return Ok(false);
+        }
+        for part in parts {
+            self.unlock(&part);
+        }
+        manager.counters().escalated();
+        Ok(true)
+    }
+}

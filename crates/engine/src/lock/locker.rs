@@ -1,0 +1,323 @@
+//! The handle of one transaction.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::LockError;
+use super::bucket::{Answer, Ask, IfBusy};
+use super::hash_slab::{HashSlab, hash_of};
+use super::locker_state::{LockerId, LockerState, Outcome, Place, Woken};
+use super::manager::{LockManager, Resource};
+use super::modes::Mode;
+use super::settings::{Priorities, Wait};
+
+/// One transaction's locks. They are given back by [`release_all`](Locker::release_all), or when
+/// this is dropped.
+///
+/// It knows what it holds, so that a second request for the same costs no visit to the shared
+/// table. After an error it still holds everything it held before: the transaction rolls back
+/// first, and releases then.
+pub struct Locker<R: Resource> {
+    pub(super) manager: Arc<LockManager<R>>,
+    pub(super) state: Arc<LockerState>,
+    pub(super) held: HashSlab<R, Held>,
+    /// Who waited for what this one gives up; kept for its memory.
+    woken: Woken,
+    is_preempted: bool,
+}
+
+/// One lock that is held.
+pub(super) struct Held {
+    pub(super) mode: Mode,
+    /// In the bucket that the resource's hash leads to.
+    pub(super) request: u32,
+    /// Locks held on parts of it, where there is an escalation.
+    parts: u32,
+}
+
+/// What came of a request.
+pub(super) enum Asked {
+    Granted,
+    Waiting(Pending),
+    Refused,
+}
+
+/// A request that waits.
+pub(super) struct Pending {
+    hash: u64,
+    place: Place,
+    /// The mode held when it is granted.
+    mode: Mode,
+    /// For a conversion, what is held already.
+    held: Option<u32>,
+}
+
+impl<R: Resource> Locker<R> {
+    pub(super) fn new(manager: Arc<LockManager<R>>, state: LockerState) -> Locker<R> {
+        let state = Arc::new(state);
+        let (held, woken) = (HashSlab::new(), Woken::default());
+        Locker { manager, state, held, woken, is_preempted: false }
+    }
+
+    /// Who this is in [queues](LockManager::queue).
+    #[must_use]
+    pub fn id(&self) -> LockerId {
+        self.state.id
+    }
+
+    /// Locks `resource` in `mode`, or in what the two make together if it is held already; waits if
+    /// others are in the way.
+    ///
+    /// # Errors
+    /// See [`LockError`]; what was held is held still.
+    ///
+    /// # Panics
+    /// If `mode` is of another [`ModeTable`](super::ModeTable), as far as that can be seen.
+    pub fn lock(&mut self, resource: &R, mode: Mode, wait: Wait) -> Result<(), LockError> {
+        match self.ask(resource, mode, IfBusy::Queue)? {
+            Asked::Granted => Ok(()),
+            Asked::Waiting(pending) => self.wait(resource, &pending, wait),
+            Asked::Refused => Err(LockError::TimedOut),
+        }
+    }
+
+    /// Like [`lock`](Locker::lock), but says `false` instead of waiting.
+    ///
+    /// # Errors
+    /// [`LockError::Preempted`], if this locker was.
+    ///
+    /// # Panics
+    /// As [`lock`](Locker::lock).
+    pub fn try_lock(&mut self, resource: &R, mode: Mode) -> Result<bool, LockError> {
+        let asked = self.ask(resource, mode, IfBusy::Refuse)?;
+        Ok(matches!(asked, Asked::Granted))
+    }
+
+    /// Waits until `resource` could be held in `mode`, and leaves what is held of it as it was: a
+    /// lock of instant duration, with which an insert asks for the gap it goes into (Mohan,
+    /// ARIES/KVL, VLDB 1990).
+    ///
+    /// # Errors
+    /// As [`lock`](Locker::lock).
+    ///
+    /// # Panics
+    /// As [`lock`](Locker::lock).
+    pub fn lock_instant(&mut self, resource: &R, mode: Mode, wait: Wait) -> Result<(), LockError> {
+        let before = self.held(resource);
+        self.lock(resource, mode, wait)?;
+        match before {
+            None => {
+                self.unlock(resource);
+            }
+            Some(before) => self.weaken(resource, before),
+        }
+        Ok(())
+    }
+
+    /// Gives one lock back before the end, and says whether there was one. What was held of the
+    /// resource for other reasons is gone as well.
+    pub fn unlock(&mut self, resource: &R) -> bool {
+        let hash = hash_of(resource);
+        let Some(at) = self.held.find(hash, resource) else { return false };
+        let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
+        bucket.release(self.manager.rules(), self.held[at].request, &mut self.woken);
+        drop(bucket);
+        self.woken.wake();
+        self.held.remove(at);
+        self.count_part(resource, |parts| parts.saturating_sub(1));
+        true
+    }
+
+    /// Gives all locks back, the last taken first. The locker is as new, but keeps its age.
+    pub fn release_all(&mut self) {
+        for (hash, _, held) in self.held.iter() {
+            let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
+            bucket.release(self.manager.rules(), held.request, &mut self.woken);
+            drop(bucket);
+            self.woken.wake();
+        }
+        self.held.clear();
+        self.is_preempted = false;
+    }
+
+    /// The mode in which this locker holds `resource`.
+    #[must_use]
+    pub fn held(&self, resource: &R) -> Option<Mode> {
+        self.held.find(hash_of(resource), resource).map(|at| self.held[at].mode)
+    }
+
+    /// All locks held, the last taken first unless some were given back early.
+    pub fn locks(&self) -> impl Iterator<Item = (&R, Mode)> {
+        self.held.iter().map(|(_, resource, held)| (resource, held.mode))
+    }
+
+    /// Locks held.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether a higher priority was given way to: every further request fails until all locks are
+    /// released.
+    #[must_use]
+    pub fn is_preempted(&self) -> bool {
+        self.is_preempted
+    }
+
+    /// Locks held on parts of `resource`.
+    pub(super) fn parts_of(&self, resource: &R) -> u32 {
+        self.held.find(hash_of(resource), resource).map_or(0, |at| self.held[at].parts)
+    }
+
+    /// Asks without waiting.
+    pub(super) fn ask(
+        &mut self,
+        resource: &R,
+        mode: Mode,
+        if_busy: IfBusy,
+    ) -> Result<Asked, LockError> {
+        assert!(self.manager.modes().knows(mode), "{mode:?} is of another table");
+        if self.is_preempted {
+            return Err(LockError::Preempted);
+        }
+        let hash = hash_of(resource);
+        let held = self.held.find(hash, resource);
+        let before = held.map(|at| self.held[at].mode);
+        let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
+        if before == Some(mode) || self.is_covered(resource, mode)? {
+            return Ok(Asked::Granted);
+        }
+        let number = self.manager.bucket_of(hash);
+        let mut bucket = self.manager.latch(number);
+        let rules = self.manager.rules();
+        let answer = match held {
+            None => bucket.ask(rules, &Ask { hash, resource, mode, locker: &self.state, if_busy }),
+            Some(at) => bucket.strengthen(rules, self.held[at].request, mode, if_busy),
+        };
+        drop(bucket);
+        let (request, is_granted) = match answer {
+            Answer::Granted(request) => (request, true),
+            Answer::Waiting(request) => (request, false),
+            Answer::Refused => return Ok(Asked::Refused),
+        };
+        let pending = Pending { hash, place: Place { bucket: number, request }, mode, held };
+        if is_granted {
+            self.keep(resource, &pending);
+            return Ok(Asked::Granted);
+        }
+        Ok(Asked::Waiting(pending))
+    }
+
+    /// Writes down what was granted.
+    fn keep(&mut self, resource: &R, granted: &Pending) {
+        let Pending { hash, place, mode, held } = *granted;
+        if let Some(at) = held {
+            self.held[at].mode = mode;
+            return;
+        }
+        let held = Held { mode, request: place.request, parts: 0 };
+        self.held.insert(hash, resource.clone(), held);
+        self.count_part(resource, |parts| parts + 1);
+    }
+
+    /// Counts a lock on `resource` at what contains it.
+    fn count_part(&mut self, resource: &R, count: impl Fn(u32) -> u32) {
+        let Some(escalation) = self.manager.escalation() else { return };
+        let Some(parent) = (escalation.parent)(resource) else { return };
+        if let Some(at) = self.held.find(hash_of(&parent.resource), &parent.resource) {
+            self.held[at].parts = count(self.held[at].parts);
+        }
+    }
+
+    fn weaken(&mut self, resource: &R, mode: Mode) {
+        let hash = hash_of(resource);
+        let Some(at) = self.held.find(hash, resource) else { return };
+        if self.held[at].mode == mode {
+            return;
+        }
+        self.held[at].mode = mode;
+        let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
+        bucket.weaken(self.manager.rules(), self.held[at].request, mode, &mut self.woken);
+        drop(bucket);
+        self.woken.wake();
+    }
+
+    /// Waits for a request that is in its queue.
+    fn wait(&mut self, resource: &R, pending: &Pending, wait: Wait) -> Result<(), LockError> {
+        let began = Instant::now();
+        let locks = self.held.len();
+        self.state.set_locks(locks);
+        if self.manager.settings().priorities == Priorities::PreemptOnWait {
+            self.preempt(pending.place);
+        }
+        if self.manager.settings().check_on_block {
+            self.manager.break_deadlocks_from(self.state.id, pending.place);
+        }
+        self.manager.counters().begin_wait(locks);
+        let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
+        self.manager.counters().end_wait(locks, began.elapsed(), outcome);
+        match outcome {
+            Outcome::Granted => {
+                self.keep(resource, pending);
+                Ok(())
+            }
+            Outcome::Deadlock => Err(LockError::Deadlock),
+            Outcome::Preempted => {
+                self.is_preempted = true;
+                Err(LockError::Preempted)
+            }
+            Outcome::TimedOut | Outcome::Waiting => Err(LockError::TimedOut),
+        }
+    }
+
+    /// Sleeps until the wait at `place` has an end, at the latest the one this makes of it.
+    fn sleep(&mut self, place: Place, began: Instant, at_most: Option<Duration>) -> Outcome {
+        // A time too far away to be written down is none.
+        let deadline = at_most.and_then(|at_most| began.checked_add(at_most));
+        loop {
+            let outcome = self.state.outcome();
+            if outcome != Outcome::Waiting {
+                return outcome;
+            }
+            let Some(deadline) = deadline else {
+                thread::park();
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.give_up(place);
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Takes the request out of its queue, unless somebody was faster.
+    fn give_up(&mut self, place: Place) -> Outcome {
+        let mut bucket = self.manager.latch(place.bucket);
+        if self.state.outcome() == Outcome::Waiting {
+            let rules = self.manager.rules();
+            bucket.dismiss(rules, place.request, Outcome::TimedOut, &mut self.woken);
+        }
+        drop(bucket);
+        self.woken.wake();
+        self.state.outcome()
+    }
+}
+
+impl<R: Resource> Drop for Locker<R> {
+    fn drop(&mut self) {
+        self.release_all();
+    }
+}
+
+impl<R: Resource> Debug for Locker<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Locker")
+            .field("id", &self.state.id)
+            .field("locks", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,500 @@
+//! Lock modes as data: which may be held side by side, and what two of them make together.
+//!
+//! # Mechanism
+//! A [`ModeTable`] is two square tables with the same modes in the same order.
+//!
+//! * **Compatibility**: the row is the mode asked for, the column one that somebody else holds. It
+//!   need not be symmetric. U is asked for beside S and granted; S is asked for beside U and waits,
+//!   so that the reader who means to write sees the other readers go and no new one come.
+//! * **Conversion**: the row is the mode asked for, the column the one held already, the cell the
+//!   mode held afterwards.
+//!
+//! Each row of compatibility becomes a set of modes in one machine word, and so does what a group
+//! of lockers holds. Whether a request goes with the group is then one AND.
+//!
+//! # Laws
+//! A table is checked when it is read, because a wrong cell is a lost update much later.
+//!
+//! 1. A mode over itself is that mode.
+//! 2. What a conversion gives keeps out at least what either part keeps out.
+//! 3. It waits for at least what either part waits for.
+//! 4. Asking for a part again changes nothing more.
+//!
+//! Laws 2 and 3 are one law where compatibility is symmetric. Laws 1 and 4 make "equal or weaker"
+//! decidable by conversion alone: a mode covers another when the other over it changes nothing. No
+//! law asks for commutativity or associativity: a group is a set, never folded into one mode.
+//!
+//! # Where this leaves the literature
+//! * **U and an intention to write.** U keeps new readers out, and SIX lets them begin. A table
+//!   that leaves SIX as it is when U is asked for over it breaks law 2. So U and SIX make X here,
+//!   and so do U and IX; `BrackitDB`'s table for the same modes agrees.
+//! * **taDOM.** The published conversions of taDOM3+ give R where R is asked for over U: they
+//!   downgrade, which lets a second U in. Law 2 refuses such a table; the supremum, without the
+//!   downgrades, is read. In the test it is twenty modes.
+//! * **Conversions with side conditions** (taDOM2: convert, and lock the children as well) need
+//!   nothing here: the client sees what it holds and what the table makes of it before it asks.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Modes that a table may have, so that a set of them is one machine word.
+pub const MODES_MAX: usize = 32;
+
+/// A lock mode: a row of a [`ModeTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mode(u8);
+
+impl Mode {
+    /// The mode in row `row` of any table, counted from 0; `row` is below [`MODES_MAX`].
+    pub(super) const fn in_row(row: u8) -> Mode {
+        assert!((row as usize) < MODES_MAX);
+        Mode(row)
+    }
+
+    /// Always below [`MODES_MAX`]; the remainder lets the compiler see it.
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0) % MODES_MAX
+    }
+}
+
+/// A set of modes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ModeSet(u32);
+
+impl ModeSet {
+    pub(super) const EMPTY: ModeSet = ModeSet(0);
+    const ALL: ModeSet = ModeSet(u32::MAX);
+
+    pub(super) fn of(mode: Mode) -> ModeSet {
+        ModeSet(1 << mode.index())
+    }
+
+    pub(super) fn with(self, mode: Mode) -> ModeSet {
+        self.or(ModeSet::of(mode))
+    }
+
+    pub(super) fn without(self, mode: Mode) -> ModeSet {
+        ModeSet(self.0 & !ModeSet::of(mode).0)
+    }
+
+    pub(super) fn contains(self, mode: Mode) -> bool {
+        self.intersects(ModeSet::of(mode))
+    }
+
+    pub(super) fn intersects(self, other: ModeSet) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn or(self, other: ModeSet) -> ModeSet {
+        ModeSet(self.0 | other.0)
+    }
+
+    fn includes(self, other: ModeSet) -> bool {
+        other.0 & !self.0 == 0
+    }
+}
+
+impl fmt::Debug for ModeSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#b}", self.0)
+    }
+}
+
+/// Why two tables are no [`ModeTable`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ModeTableError {
+    /// No mode, or more than fit a set.
+    #[error("the {table} table names {modes} modes; give 1 to 32")]
+    Size {
+        /// `compatibility` or `conversion`.
+        table: &'static str,
+        /// Modes in its first line.
+        modes: usize,
+    },
+    /// A mode is named twice.
+    #[error("the {table} table names {name} twice")]
+    Duplicate {
+        /// `compatibility` or `conversion`.
+        table: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The rows are not the columns.
+    #[error("the rows of the {table} table are {rows}; give those of its first line: {columns}")]
+    Rows {
+        /// `compatibility` or `conversion`.
+        table: &'static str,
+        /// The names that begin the rows.
+        rows: String,
+        /// The names in the first line.
+        columns: String,
+    },
+    /// A row is too short or too long.
+    #[error("row {row} of the {table} table has {cells} cells; give one for each mode")]
+    Cells {
+        /// `compatibility` or `conversion`.
+        table: &'static str,
+        /// The name that begins the row.
+        row: String,
+        /// Cells after it.
+        cells: usize,
+    },
+    /// The two tables are about different modes.
+    #[error("compatibility is about {compatibility}, conversion about {conversion}; name the same")]
+    OtherModes {
+        /// The names in one table.
+        compatibility: String,
+        /// The names in the other.
+        conversion: String,
+    },
+    /// A cell of the compatibility table is neither `+` nor `-`.
+    #[error("{requested} beside {held} is {cell:?}; write + to grant or - to wait")]
+    Compatibility {
+        /// The row.
+        requested: String,
+        /// The column.
+        held: String,
+        /// What stands there.
+        cell: String,
+    },
+    /// A cell of the conversion table is no mode.
+    #[error("{requested} over {held} gives {cell:?}, which is none of the modes")]
+    Conversion {
+        /// The row.
+        requested: String,
+        /// The column.
+        held: String,
+        /// What stands there.
+        cell: String,
+    },
+    /// Law 1 or 4: asking again for what is held would change it.
+    #[error("{conversion}, but asking for {again} again gives another mode")]
+    Unstable {
+        /// The cell.
+        conversion: Conversion,
+        /// The part that is asked for again.
+        again: String,
+    },
+    /// Law 2: a conversion lets somebody in whom a part of it kept out.
+    #[error("{conversion}, which lets {other} in; {part} does not")]
+    LetsIn {
+        /// The cell.
+        conversion: Conversion,
+        /// The part that is stronger.
+        part: String,
+        /// The mode let in.
+        other: String,
+    },
+    /// Law 3: a conversion goes beside somebody for whom a part of it waits.
+    #[error("{conversion}, which goes beside {other}; {part} waits for it")]
+    GoesBeside {
+        /// The cell.
+        conversion: Conversion,
+        /// The part that is stronger.
+        part: String,
+        /// The mode it goes beside.
+        other: String,
+    },
+}
+
+/// A cell of a conversion table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    /// The row.
+    pub requested: String,
+    /// The column.
+    pub held: String,
+    /// The mode held afterwards.
+    pub result: String,
+}
+
+impl fmt::Display for Conversion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} over {} gives {}", self.requested, self.held, self.result)
+    }
+}
+
+/// The modes of a lock protocol, see the [module](self).
+#[derive(Clone, Debug)]
+pub struct ModeTable {
+    names: Vec<String>,
+    /// For each mode asked for: those that it waits for when somebody else holds them.
+    conflicts: [ModeSet; MODES_MAX],
+    /// For each mode: those that it cannot be beside, whichever was there first.
+    clashes: [ModeSet; MODES_MAX],
+    /// `conversions[held][requested]`.
+    conversions: [[Mode; MODES_MAX]; MODES_MAX],
+}
+
+impl ModeTable {
+    /// Reads the two tables of the [module](self) and checks its laws.
+    ///
+    /// Words are separated by blanks. The first line names the modes; each further line is a row
+    /// and begins with its name. Empty lines are skipped.
+    ///
+    /// ```
+    /// use tidegate_engine::lock::ModeTable;
+    ///
+    /// let compatibility = "
+    ///     S X
+    ///   S + -
+    ///   X - -
+    /// ";
+    /// let conversion = "
+    ///     S X
+    ///   S S X
+    ///   X X X
+    /// ";
+    /// let table = ModeTable::parse(compatibility, conversion)?;
+    /// let (s, x) = (table.mode("S").unwrap(), table.mode("X").unwrap());
+    /// assert!(table.is_compatible(s, s) && !table.is_compatible(s, x));
+    /// assert_eq!(table.convert(s, x), x);
+    /// # Ok::<(), tidegate_engine::lock::ModeTableError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(compatibility: &str, conversion: &str) -> Result<ModeTable, ModeTableError> {
+        let compatibility = Grid::read("compatibility", compatibility)?;
+        let conversion = Grid::read("conversion", conversion)?;
+        if compatibility.names != conversion.names {
+            return Err(ModeTableError::OtherModes {
+                compatibility: compatibility.names.join(" "),
+                conversion: conversion.names.join(" "),
+            });
+        }
+        let mut table = ModeTable::unread(&compatibility.names);
+        table.read_compatibility(&compatibility)?;
+        table.read_conversions(&conversion)?;
+        table.check()?;
+        Ok(table)
+    }
+
+    fn unread(names: &[&str]) -> ModeTable {
+        ModeTable {
+            names: names.iter().map(ToString::to_string).collect(),
+            conflicts: [ModeSet::ALL; MODES_MAX],
+            clashes: [ModeSet::ALL; MODES_MAX],
+            conversions: [[Mode(0); MODES_MAX]; MODES_MAX],
+        }
+    }
+
+    fn read_compatibility(&mut self, grid: &Grid<'_>) -> Result<(), ModeTableError> {
+        for (requested, held, cell) in grid.cells() {
+            match cell {
+                "+" => {
+                    let conflicts = &mut self.conflicts[requested.index()];
+                    *conflicts = conflicts.without(held);
+                }
+                "-" => {}
+                _ => {
+                    return Err(ModeTableError::Compatibility {
+                        requested: self.named(requested),
+                        held: self.named(held),
+                        cell: cell.into(),
+                    });
+                }
+            }
+        }
+        for mode in self.modes() {
+            self.clashes[mode.index()] = self.conflicts[mode.index()].or(self.kept_out_by(mode));
+        }
+        Ok(())
+    }
+
+    fn read_conversions(&mut self, grid: &Grid<'_>) -> Result<(), ModeTableError> {
+        for (requested, held, cell) in grid.cells() {
+            let result = self.mode(cell).ok_or_else(|| ModeTableError::Conversion {
+                requested: self.named(requested),
+                held: self.named(held),
+                cell: cell.into(),
+            })?;
+            self.conversions[held.index()][requested.index()] = result;
+        }
+        Ok(())
+    }
+
+    /// Tries the laws of the [module](self).
+    fn check(&self) -> Result<(), ModeTableError> {
+        let cells = || self.modes().flat_map(|held| self.modes().map(move |mode| (held, mode)));
+        for (held, requested) in cells() {
+            self.check_strength(held, requested, held)?;
+            self.check_strength(held, requested, requested)?;
+        }
+        for (held, requested) in cells() {
+            self.check_stability(held, requested)?;
+        }
+        Ok(())
+    }
+
+    /// Laws 2 and 3 for `requested` over `held`; `part` is either of them.
+    fn check_strength(
+        &self,
+        held: Mode,
+        requested: Mode,
+        part: Mode,
+    ) -> Result<(), ModeTableError> {
+        let result = self.convert(held, requested);
+        for other in self.modes() {
+            let conversion = || self.conversion(held, requested);
+            let names = || (conversion(), self.named(part), self.named(other));
+            if self.is_compatible(other, result) && !self.is_compatible(other, part) {
+                let (conversion, part, other) = names();
+                return Err(ModeTableError::LetsIn { conversion, part, other });
+            }
+            if self.is_compatible(result, other) && !self.is_compatible(part, other) {
+                let (conversion, part, other) = names();
+                return Err(ModeTableError::GoesBeside { conversion, part, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// Laws 1 and 4 for `requested` over `held`.
+    fn check_stability(&self, held: Mode, requested: Mode) -> Result<(), ModeTableError> {
+        let result = self.convert(held, requested);
+        let is_itself = held != requested || result == held;
+        let mut parts = [held, requested].into_iter();
+        match parts.find(|part| !is_itself || !self.covers(result, *part)) {
+            None => Ok(()),
+            Some(part) => {
+                let again = self.named(part);
+                Err(ModeTableError::Unstable {
+                    conversion: self.conversion(held, requested),
+                    again,
+                })
+            }
+        }
+    }
+
+    fn conversion(&self, held: Mode, requested: Mode) -> Conversion {
+        let result = self.named(self.convert(held, requested));
+        Conversion { requested: self.named(requested), held: self.named(held), result }
+    }
+
+    /// All modes, in the order of the table.
+    pub fn modes(&self) -> impl Iterator<Item = Mode> + use<> {
+        let count = u8::try_from(self.names.len()).unwrap_or(u8::MAX);
+        (0..count).map(Mode)
+    }
+
+    /// The mode of this name.
+    #[must_use]
+    pub fn mode(&self, name: &str) -> Option<Mode> {
+        self.modes().zip(&self.names).find(|(_, known)| *known == name).map(|(mode, _)| mode)
+    }
+
+    /// The name of a mode; `?` for one of another table.
+    #[must_use]
+    pub fn name(&self, mode: Mode) -> &str {
+        self.names.get(mode.index()).map_or("?", String::as_str)
+    }
+
+    /// How many modes there are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a table has at least one mode")]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether `mode` is a row of this table; one of another table may seem so.
+    pub(super) fn knows(&self, mode: Mode) -> bool {
+        mode.index() < self.names.len()
+    }
+
+    /// Whether `requested` is granted while somebody else holds `held`.
+    #[must_use]
+    pub fn is_compatible(&self, requested: Mode, held: Mode) -> bool {
+        !self.conflicts(requested).contains(held)
+    }
+
+    /// The mode held after `requested` is granted to whom holds `held`.
+    #[must_use]
+    pub fn convert(&self, held: Mode, requested: Mode) -> Mode {
+        self.conversions[held.index()][requested.index()]
+    }
+
+    /// Whether `held` is as strong as `requested` or stronger: nothing is to be asked for.
+    #[must_use]
+    pub fn covers(&self, held: Mode, requested: Mode) -> bool {
+        self.convert(held, requested) == held
+    }
+
+    /// What a request for `requested` waits for when somebody else holds it.
+    pub(super) fn conflicts(&self, requested: Mode) -> ModeSet {
+        self.conflicts[requested.index()]
+    }
+
+    /// What `mode` cannot be beside, whichever was there first.
+    pub(super) fn clashes(&self, mode: Mode) -> ModeSet {
+        self.clashes[mode.index()]
+    }
+
+    /// Whether a new request for `requested` that is queued behind one for `ahead` waits for it,
+    /// and for nobody else for whom that one does not wait.
+    pub(super) fn waits_only_behind(&self, requested: Mode, ahead: Mode) -> bool {
+        self.clashes(requested).contains(ahead)
+            && self.clashes(ahead).includes(self.clashes(requested))
+            && self.conflicts(ahead).includes(self.conflicts(requested))
+    }
+
+    /// The modes that wait when they are asked for beside `held`.
+    fn kept_out_by(&self, held: Mode) -> ModeSet {
+        let waiting = self.modes().filter(|requested| !self.is_compatible(*requested, held));
+        waiting.fold(ModeSet::EMPTY, ModeSet::with)
+    }
+
+    fn named(&self, mode: Mode) -> String {
+        self.name(mode).to_owned()
+    }
+}
+
+/// A square table as written.
+struct Grid<'a> {
+    names: Vec<&'a str>,
+    rows: Vec<Vec<&'a str>>,
+}
+
+impl<'a> Grid<'a> {
+    fn read(table: &'static str, text: &'a str) -> Result<Grid<'a>, ModeTableError> {
+        let mut lines = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<&str>>())
+            .filter(|words| !words.is_empty());
+        let names = lines.next().unwrap_or_default();
+        if names.is_empty() || names.len() > MODES_MAX {
+            return Err(ModeTableError::Size { table, modes: names.len() });
+        }
+        let twice = (1..names.len()).find(|&at| names[..at].contains(&names[at]));
+        if let Some(at) = twice {
+            return Err(ModeTableError::Duplicate { table, name: names[at].into() });
+        }
+        let mut rows: Vec<Vec<&str>> = lines.collect();
+        let row_names: Vec<&str> = rows.iter_mut().map(|row| row.remove(0)).collect();
+        if row_names != names {
+            let (rows, columns) = (row_names.join(" "), names.join(" "));
+            return Err(ModeTableError::Rows { table, rows, columns });
+        }
+        for (name, row) in names.iter().zip(&rows) {
+            if row.len() != names.len() {
+                let (row, cells) = ((*name).to_owned(), row.len());
+                return Err(ModeTableError::Cells { table, row, cells });
+            }
+        }
+        Ok(Grid { names, rows })
+    }
+
+    /// Row, column and text of each cell.
+    fn cells(&self) -> impl Iterator<Item = (Mode, Mode, &'a str)> {
+        let numbered = (0..).map(Mode).zip(&self.rows);
+        numbered.flat_map(|(row, cells)| {
+            let columns = (0..).map(Mode);
+            columns.zip(cells).map(move |(column, cell)| (row, column, *cell))
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "modes_tests.rs"]
+mod tests;

@@ -1,0 +1,554 @@
+//! Nodes of a B+tree: sorted keys and values in a slotted page.
+//!
+//! # Layout
+//! After the [page header](super) come 40 bytes of a node's own, then the slots in the order of
+//! keys, growing upward. Entries grow downward from the fences at the end:
+//!
+//! ```text
+//! | header | node header | slot 0 | slot 1 | ... free ... | entry 1 | entry 0 | high | low |
+//! ```
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 24–27 | the tree |
+//! | 28–29 | number of slots |
+//! | 30–31 | length of the prefix that all keys of the node share |
+//! | 32–35 | where the lowest entry begins |
+//! | 36–39 | bytes of removed entries above that |
+//! | 40–47 | right sibling of a leaf, 0 when there is none |
+//! | 48–55 | zero |
+//! | 56–57 | slot of the last insert, 65535 when there is none |
+//! | 58–59 | how many inserts before it were neighbours: above 0 ascending, below 0 descending |
+//! | 60–61 | length of the low fence |
+//! | 62–63 | length of the high fence, 65535 when there is none |
+//!
+//! A slot has ten bytes: the first four bytes of the key's rest (big-endian, so that they compare
+//! as numbers), where the entry begins, the length of the key's rest, the length of the value.
+//!
+//! # Fences and prefix
+//! The fences are the keys between which all keys of the node lie: low ≤ key < high. What both
+//! begin with, all keys in between begin with, so it is stored once, in the low fence, and a slot
+//! has only the rest (Graefe, "Write-optimized B-trees", VLDB 2004; Bayer and Unterauer, "Prefix
+//! B-trees", TODS 1977). Fences change only when the node is split or merged, and so does the
+//! prefix.
+//!
+//! # Inner nodes
+//! An inner node has an entry for every child: the lowest key the child may have, and the child's
+//! page number as value. The first one's key is the node's own low fence. A key belongs to the last
+//! entry that is not above it.
+
+use super::{
+    HEADER_BYTES, Kind, PageId, TreeId, format, get_u16, get_u32, get_u64, level, put_u16, put_u32,
+    put_u64,
+};
+
+const TREE_AT: usize = 24;
+const COUNT_AT: usize = 28;
+const PREFIX_AT: usize = 30;
+const HEAP_AT: usize = 32;
+const GARBAGE_AT: usize = 36;
+const RIGHT_AT: usize = 40;
+const LAST_AT: usize = 56;
+const RUN_AT: usize = 58;
+const LOW_LEN_AT: usize = 60;
+const HIGH_LEN_AT: usize = 62;
+const SLOTS_AT: usize = 64;
+const _: () = assert!(TREE_AT == HEADER_BYTES && HIGH_LEN_AT + 2 == SLOTS_AT);
+
+/// Bytes of a slot: what an entry costs beside its key and value.
+pub(crate) const SLOT_BYTES: usize = 10;
+
+const NO_SLOT: u16 = u16::MAX;
+const NO_FENCE: u16 = u16::MAX;
+
+/// The keys between which all keys of a node lie: low ≤ key < high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fences<'a> {
+    pub(crate) low: &'a [u8],
+    /// `None`: no end.
+    pub(crate) high: Option<&'a [u8]>,
+}
+
+impl Fences<'_> {
+    /// How many bytes all keys in between share.
+    pub(crate) fn prefix_len(&self) -> usize {
+        let high = self.high.unwrap_or_default();
+        self.low.iter().zip(high).take_while(|(low, high)| low == high).count()
+    }
+
+    fn bytes(&self) -> usize {
+        self.low.len() + self.high.map_or(0, <[u8]>::len)
+    }
+
+    /// Bytes that a node with these fences has for slots and entries.
+    pub(crate) fn room(&self, page_bytes: usize) -> usize {
+        page_bytes.min(usize::from(u16::MAX)) - SLOTS_AT - self.bytes()
+    }
+}
+
+/// There is no room for the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// A node to be read. The bytes were [checked](Node::check) when they came from disk.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    page: &'a [u8],
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    head: u32,
+    offset: usize,
+    key_len: usize,
+    value_len: usize,
+}
+
+/// Where the fences end. The last byte of the largest page is not used, so that every place in a
+/// page is below 65,536.
+fn end(page: &[u8]) -> usize {
+    page.len().min(usize::from(u16::MAX))
+}
+
+/// The first four bytes of a key's rest, as a number that compares like them.
+fn head(rest: &[u8]) -> u32 {
+    let mut head = [0; 4];
+    let len = rest.len().min(4);
+    head[..len].copy_from_slice(&rest[..len]);
+    u32::from_be_bytes(head)
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn new(page: &'a [u8]) -> Node<'a> {
+        Node { page }
+    }
+
+    pub(crate) fn level(self) -> u8 {
+        level(self.page)
+    }
+
+    pub(crate) fn is_leaf(self) -> bool {
+        self.level() == 0
+    }
+
+    pub(crate) fn tree(self) -> TreeId {
+        TreeId(get_u32(self.page, TREE_AT))
+    }
+
+    pub(crate) fn count(self) -> usize {
+        usize::from(get_u16(self.page, COUNT_AT))
+    }
+
+    /// The leaf with the next higher keys, if there is one.
+    pub(crate) fn right(self) -> Option<PageId> {
+        let right = PageId(get_u64(self.page, RIGHT_AT));
+        (!right.is_none()).then_some(right)
+    }
+
+    /// The slot of the last insert, if the node has changed otherwise only in values since.
+    pub(crate) fn last_insert(self) -> Option<usize> {
+        let slot = get_u16(self.page, LAST_AT);
+        (slot != NO_SLOT).then_some(usize::from(slot))
+    }
+
+    /// How many inserts before the last were next to each other: above 0 ascending, below 0
+    /// descending.
+    pub(crate) fn run(self) -> i16 {
+        get_u16(self.page, RUN_AT).cast_signed()
+    }
+
+    pub(crate) fn fences(self) -> Fences<'a> {
+        let end = end(self.page);
+        let low_at = end - usize::from(get_u16(self.page, LOW_LEN_AT));
+        let high_len = get_u16(self.page, HIGH_LEN_AT);
+        let high =
+            (high_len != NO_FENCE).then(|| &self.page[low_at - usize::from(high_len)..low_at]);
+        Fences { low: &self.page[low_at..end], high }
+    }
+
+    /// What all keys of the node begin with.
+    pub(crate) fn prefix(self) -> &'a [u8] {
+        let low_at = end(self.page) - usize::from(get_u16(self.page, LOW_LEN_AT));
+        &self.page[low_at..low_at + self.prefix_len()]
+    }
+
+    fn prefix_len(self) -> usize {
+        usize::from(get_u16(self.page, PREFIX_AT))
+    }
+
+    /// Whether `key` lies between the fences.
+    pub(crate) fn covers(self, key: &[u8]) -> bool {
+        let Fences { low, high } = self.fences();
+        low <= key && high.is_none_or(|high| key < high)
+    }
+
+    fn heap_start(self) -> usize {
+        get_u32(self.page, HEAP_AT) as usize
+    }
+
+    fn heap_end(self) -> usize {
+        let Fences { low, high } = self.fences();
+        end(self.page) - low.len() - high.map_or(0, <[u8]>::len)
+    }
+
+    /// Bytes free for slots and entries, in one piece or not.
+    pub(crate) fn free(self) -> usize {
+        self.contiguous() + get_u32(self.page, GARBAGE_AT) as usize
+    }
+
+    fn contiguous(self) -> usize {
+        self.heap_start() - SLOTS_AT - self.count() * SLOT_BYTES
+    }
+
+    /// Bytes of slots and entries.
+    pub(crate) fn used(self) -> usize {
+        self.fences().room(self.page.len()) - self.free()
+    }
+
+    /// Share of the room for slots and entries that is used.
+    pub(crate) fn fill(self) -> f64 {
+        self.used() as f64 / self.fences().room(self.page.len()) as f64
+    }
+
+    fn slot(self, slot: usize) -> Slot {
+        let at = SLOTS_AT + slot * SLOT_BYTES;
+        Slot {
+            head: get_u32(self.page, at),
+            offset: usize::from(get_u16(self.page, at + 4)),
+            key_len: usize::from(get_u16(self.page, at + 6)),
+            value_len: usize::from(get_u16(self.page, at + 8)),
+        }
+    }
+
+    /// A key without the node's prefix.
+    pub(crate) fn rest(self, slot: usize) -> &'a [u8] {
+        let Slot { offset, key_len, .. } = self.slot(slot);
+        &self.page[offset..offset + key_len]
+    }
+
+    pub(crate) fn value(self, slot: usize) -> &'a [u8] {
+        let Slot { offset, key_len, value_len, .. } = self.slot(slot);
+        &self.page[offset + key_len..offset + key_len + value_len]
+    }
+
+    /// Bytes of an entry with its slot.
+    pub(crate) fn entry_bytes(self, slot: usize) -> usize {
+        let Slot { key_len, value_len, .. } = self.slot(slot);
+        SLOT_BYTES + key_len + value_len
+    }
+
+    /// Writes a whole key into `key`.
+    pub(crate) fn copy_key(self, slot: usize, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix());
+        key.extend_from_slice(self.rest(slot));
+    }
+
+    /// A whole key.
+    pub(crate) fn key(self, slot: usize) -> Vec<u8> {
+        [self.prefix(), self.rest(slot)].concat()
+    }
+
+    /// The child that an entry of an inner node points to.
+    pub(crate) fn child(self, slot: usize) -> PageId {
+        PageId(get_u64(self.value(slot), 0))
+    }
+
+    /// The slot of `key`, or the one that it would have. The key lies between the fences.
+    pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
+        self.search_rest(key.get(self.prefix_len()..).unwrap_or_default())
+    }
+
+    fn search_rest(self, rest: &[u8]) -> Result<usize, usize> {
+        let wanted = head(rest);
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let slot = self.slot(middle);
+            let ordering = slot
+                .head
+                .cmp(&wanted)
+                .then_with(|| self.page[slot.offset..slot.offset + slot.key_len].cmp(rest));
+            match ordering {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// The slot of an inner node's child for `key`.
+    pub(crate) fn child_slot(self, key: &[u8]) -> usize {
+        match self.search(key) {
+            Ok(slot) => slot,
+            // The first key is the low fence, so nothing is below it.
+            Err(slot) => slot.saturating_sub(1),
+        }
+    }
+
+    /// Whether an entry has room, with its slot.
+    pub(crate) fn has_room(self, key_len: usize, value_len: usize) -> bool {
+        let rest_len = key_len.saturating_sub(self.prefix_len());
+        SLOT_BYTES + rest_len + value_len <= self.free()
+    }
+
+    /// Whether everything is where it may be: afterwards no other method goes out of bounds, and
+    /// keys are in order and between the fences.
+    pub(crate) fn check(self) -> Result<(), &'static str> {
+        self.check_bounds()?;
+        let Fences { low, high } = self.fences();
+        if high.is_some_and(|high| high <= low) {
+            return Err("its fences are out of order");
+        }
+        let prefix_len = self.fences().prefix_len();
+        if self.prefix_len() > prefix_len {
+            return Err("its prefix is longer than what the fences share");
+        }
+        let rests = (0..self.count()).map(|slot| self.rest(slot));
+        if !rests.is_sorted_by(|one, other| one < other) {
+            return Err("its keys are out of order");
+        }
+        if (0..self.count()).any(|slot| self.slot(slot).head != head(self.rest(slot))) {
+            return Err("a slot's head is not its key's");
+        }
+        match self.count() {
+            0 => Ok(()),
+            count if self.covers(&self.key(0)) && self.covers(&self.key(count - 1)) => Ok(()),
+            _ => Err("a key lies outside the fences"),
+        }
+    }
+
+    fn check_bounds(self) -> Result<(), &'static str> {
+        let bytes = end(self.page);
+        let low = usize::from(get_u16(self.page, LOW_LEN_AT));
+        let high = match get_u16(self.page, HIGH_LEN_AT) {
+            NO_FENCE => 0,
+            len => usize::from(len),
+        };
+        let slots_end = SLOTS_AT + self.count() * SLOT_BYTES;
+        if low + high + slots_end > bytes || self.prefix_len() > low {
+            return Err("its fences do not fit into it");
+        }
+        let (heap_start, heap_end) = (self.heap_start(), bytes - low - high);
+        if heap_start < slots_end || heap_start > heap_end {
+            return Err("its slots and its entries overlap");
+        }
+        let mut entries = 0;
+        for slot in 0..self.count() {
+            let Slot { offset, key_len, value_len, .. } = self.slot(slot);
+            if offset < heap_start || offset + key_len + value_len > heap_end {
+                return Err("an entry lies outside its place");
+            }
+            if !self.is_leaf() && value_len != 8 {
+                return Err("a child has no page number");
+            }
+            entries += key_len + value_len;
+        }
+        if entries + get_u32(self.page, GARBAGE_AT) as usize != heap_end - heap_start {
+            return Err("its entries do not add up");
+        }
+        Ok(())
+    }
+}
+
+/// A node to be changed.
+pub(crate) struct NodeMut<'a> {
+    page: &'a mut [u8],
+}
+
+impl<'a> NodeMut<'a> {
+    pub(crate) fn new(page: &'a mut [u8]) -> NodeMut<'a> {
+        NodeMut { page }
+    }
+
+    pub(crate) fn as_node(&self) -> Node<'_> {
+        Node::new(self.page)
+    }
+
+    /// Makes the page an empty node.
+    pub(crate) fn format(
+        &mut self,
+        id: PageId,
+        tree: TreeId,
+        level: u8,
+        fences: &Fences<'_>,
+        right: PageId,
+    ) {
+        format(self.page, id, Kind::Node, level);
+        put_u32(self.page, TREE_AT, tree.0);
+        self.set_right(right);
+        self.write_fences(fences);
+        self.forget_inserts();
+    }
+
+    fn write_fences(&mut self, fences: &Fences<'_>) {
+        let end = end(self.page);
+        let low_at = end - fences.low.len();
+        self.page[low_at..end].copy_from_slice(fences.low);
+        let high_at = low_at - fences.high.map_or(0, <[u8]>::len);
+        self.page[high_at..low_at].copy_from_slice(fences.high.unwrap_or_default());
+        put_u16(self.page, LOW_LEN_AT, short(fences.low.len()));
+        put_u16(self.page, HIGH_LEN_AT, fences.high.map_or(NO_FENCE, |high| short(high.len())));
+        put_u16(self.page, PREFIX_AT, short(fences.prefix_len()));
+        put_u32(self.page, HEAP_AT, long(high_at));
+    }
+
+    pub(crate) fn set_right(&mut self, right: PageId) {
+        put_u64(self.page, RIGHT_AT, right.0);
+    }
+
+    fn forget_inserts(&mut self) {
+        put_u16(self.page, LAST_AT, NO_SLOT);
+        put_u16(self.page, RUN_AT, 0);
+    }
+
+    /// Says where the last insert was and how long the run of neighbours before it is.
+    pub(crate) fn set_last_insert(&mut self, slot: usize, run: i16) {
+        put_u16(self.page, LAST_AT, short(slot));
+        put_u16(self.page, RUN_AT, run.cast_unsigned());
+    }
+
+    /// Puts an entry at `slot`; `rest` is the key without the node's prefix.
+    pub(crate) fn insert(&mut self, slot: usize, rest: &[u8], value: &[u8]) -> Result<(), Full> {
+        let bytes = rest.len() + value.len();
+        self.make_room(SLOT_BYTES + bytes)?;
+        let count = self.as_node().count();
+        let (at, end) = (SLOTS_AT + slot * SLOT_BYTES, SLOTS_AT + count * SLOT_BYTES);
+        self.page.copy_within(at..end, at + SLOT_BYTES);
+        put_u16(self.page, COUNT_AT, short(count + 1));
+        let offset = self.place(rest, value);
+        self.write_slot(slot, rest, offset, value.len());
+        Ok(())
+    }
+
+    /// Counts an insert at `slot` for the split policy that looks for runs of neighbours
+    /// (structural-deterioration study, section 4).
+    pub(crate) fn note_insert(&mut self, slot: usize) {
+        let node = self.as_node();
+        let run = node.run();
+        let run = match node.last_insert() {
+            Some(last) if slot == last + 1 => run.max(0).saturating_add(1),
+            Some(last) if slot == last => run.min(0).saturating_sub(1),
+            _ => 0,
+        };
+        self.set_last_insert(slot, run);
+    }
+
+    /// Gives the entry at `slot` another value.
+    pub(crate) fn replace(&mut self, slot: usize, value: &[u8]) -> Result<(), Full> {
+        let old = self.as_node().slot(slot);
+        if old.value_len == value.len() {
+            let at = old.offset + old.key_len;
+            self.page[at..at + value.len()].copy_from_slice(value);
+            return Ok(());
+        }
+        if old.key_len + value.len() > self.as_node().free() + old.key_len + old.value_len {
+            return Err(Full);
+        }
+        let rest = self.as_node().rest(slot).to_vec();
+        let (last, run) = (get_u16(self.page, LAST_AT), get_u16(self.page, RUN_AT));
+        self.remove(slot);
+        let done = self.insert(slot, &rest, value);
+        put_u16(self.page, LAST_AT, last);
+        put_u16(self.page, RUN_AT, run);
+        done
+    }
+
+    /// Takes the entry at `slot` out.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        let node = self.as_node();
+        let (count, old) = (node.count(), node.slot(slot));
+        let garbage = get_u32(self.page, GARBAGE_AT) as usize + old.key_len + old.value_len;
+        let (at, end) = (SLOTS_AT + slot * SLOT_BYTES, SLOTS_AT + count * SLOT_BYTES);
+        self.page.copy_within(at + SLOT_BYTES..end, at);
+        put_u16(self.page, COUNT_AT, short(count - 1));
+        put_u32(self.page, GARBAGE_AT, long(garbage));
+        self.forget_inserts();
+        if count == 1 {
+            self.compact();
+        }
+    }
+
+    /// Makes the node one of `fences` that keeps only `slots` of its entries.
+    pub(crate) fn narrow(&mut self, slots: std::ops::Range<usize>, fences: &Fences<'_>) {
+        let old = self.page.to_vec();
+        let old = Node::new(&old);
+        self.clear();
+        self.write_fences(fences);
+        let (first, end) = (slots.start, slots.end);
+        self.take(old, slots);
+        if let Some(last) = old.last_insert().filter(|&last| (first..end).contains(&last)) {
+            self.set_last_insert(last - first, old.run());
+        }
+    }
+
+    /// Appends entries of another node, whose keys are above all here.
+    pub(crate) fn take(&mut self, from: Node<'_>, slots: std::ops::Range<usize>) {
+        let mut key = Vec::new();
+        for slot in slots {
+            from.copy_key(slot, &mut key);
+            let rest = key.get(self.as_node().prefix_len()..).unwrap_or_default();
+            // What does not fit was split wrongly; `check` tells before the page is written.
+            let _ = self.insert(self.as_node().count(), rest, from.value(slot));
+        }
+    }
+
+    fn clear(&mut self) {
+        put_u16(self.page, COUNT_AT, 0);
+        put_u32(self.page, GARBAGE_AT, 0);
+        self.forget_inserts();
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Result<(), Full> {
+        if bytes <= self.as_node().contiguous() {
+            return Ok(());
+        }
+        if bytes > self.as_node().free() {
+            return Err(Full);
+        }
+        self.compact();
+        Ok(())
+    }
+
+    /// Moves all entries to the end, so that what is free is in one piece.
+    fn compact(&mut self) {
+        let old = self.page.to_vec();
+        let old = Node::new(&old);
+        put_u32(self.page, HEAP_AT, long(old.heap_end()));
+        put_u32(self.page, GARBAGE_AT, 0);
+        for slot in 0..old.count() {
+            let offset = self.place(old.rest(slot), old.value(slot));
+            put_u16(self.page, SLOTS_AT + slot * SLOT_BYTES + 4, short(offset));
+        }
+    }
+
+    /// Writes an entry below the others and returns where.
+    fn place(&mut self, rest: &[u8], value: &[u8]) -> usize {
+        let offset = self.as_node().heap_start() - rest.len() - value.len();
+        let value_at = offset + rest.len();
+        self.page[offset..value_at].copy_from_slice(rest);
+        self.page[value_at..value_at + value.len()].copy_from_slice(value);
+        put_u32(self.page, HEAP_AT, long(offset));
+        offset
+    }
+
+    fn write_slot(&mut self, slot: usize, rest: &[u8], offset: usize, value_len: usize) {
+        let at = SLOTS_AT + slot * SLOT_BYTES;
+        put_u32(self.page, at, head(rest));
+        put_u16(self.page, at + 4, short(offset));
+        put_u16(self.page, at + 6, short(rest.len()));
+        put_u16(self.page, at + 8, short(value_len));
+    }
+}
+
+/// A length or place within a page.
+#[expect(clippy::cast_possible_truncation, reason = "a page has at most 65,536 bytes")]
+fn short(number: usize) -> u16 {
+    number as u16
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a page has at most 65,536 bytes")]
+fn long(number: usize) -> u32 {
+    number as u32
+}

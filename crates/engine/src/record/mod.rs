@@ -1,0 +1,356 @@
+//! Log records: what the log means to the store.
+//!
+//! # Records
+//! | kind | what it says |
+//! | --- | --- |
+//! | update | a transaction changed a page; how to make the change again, and how to undo it |
+//! | compensation | an undo changed a page; where the undo of the transaction goes on |
+//! | structure | pages changed in a way that no transaction will undo, such as a split |
+//! | commit | a transaction is done |
+//! | end | a transaction that was rolled back is done |
+//! | checkpoint | which pages and transactions were under way |
+//!
+//! Changes of several pages that must happen together are in one record. A record is in the log
+//! wholly or not at all, so they happen wholly or not at all, and need no undo: this is what ARIES
+//! does with nested top actions and dummy compensation records (Mohan et al., TODS 1992, section
+//! 9), with less.
+//!
+//! Redo names a page and what to do to it; undo names a key of a tree, because by then a split may
+//! have moved the entry to another page. All numbers are little-endian; `docs/wal.md` has the
+//! bytes.
+
+mod mini;
+
+use thiserror::Error;
+
+use crate::page::{Change, ChangeError, PageId, Reader, TreeId, put_short_bytes};
+use crate::wal::Lsn;
+
+pub(crate) use mini::{MiniTransaction, log_change};
+
+/// The number of a transaction, never used twice in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxnId(pub u64);
+
+/// How to take a change back: what to do to a key of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undo<'a> {
+    /// The key was inserted: take it out.
+    Remove { tree: TreeId, key: &'a [u8] },
+    /// The key was taken out: insert it.
+    Insert { tree: TreeId, key: &'a [u8], value: &'a [u8] },
+    /// The key's value was another.
+    Replace { tree: TreeId, key: &'a [u8], value: &'a [u8] },
+}
+
+/// Why pages are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause<'a> {
+    /// A transaction does something.
+    Update { transaction: TxnId, previous: Lsn, undo: Undo<'a> },
+    /// A transaction is rolled back; the next record to undo is `undo_next`.
+    Compensation { transaction: TxnId, undo_next: Lsn },
+    /// The tree or the file needs it.
+    Structure,
+}
+
+/// A transaction that was under way at a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Active {
+    pub(crate) transaction: TxnId,
+    /// Its last record then.
+    pub(crate) last: Lsn,
+}
+
+/// What was under way at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CheckpointTables {
+    /// Records from here on may be missing in the tables.
+    pub(crate) begin: Lsn,
+    /// A number that no transaction has had.
+    pub(crate) next_transaction: u64,
+    /// Pages changed and not written, with the LSN from which on records may be missing in them.
+    pub(crate) dirty: Vec<(PageId, Lsn)>,
+    /// Transactions that had changed something and were not done.
+    pub(crate) active: Vec<Active>,
+}
+
+/// A record, read from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// Pages changed.
+    Pages { cause: Cause<'a>, pages: Pages<'a> },
+    /// A transaction is done.
+    Commit { transaction: TxnId },
+    /// A transaction was rolled back and is done.
+    End { transaction: TxnId },
+    /// What was under way.
+    Checkpoint(CheckpointTables),
+}
+
+/// Bytes that hold no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(crate) struct BadRecord(pub(crate) &'static str);
+
+impl From<ChangeError> for BadRecord {
+    fn from(error: ChangeError) -> Self {
+        BadRecord(error.0)
+    }
+}
+
+impl From<crate::page::Short> for BadRecord {
+    fn from(_: crate::page::Short) -> Self {
+        BadRecord("the record ends too early")
+    }
+}
+
+const UPDATE: u8 = 1;
+const COMPENSATION: u8 = 2;
+const STRUCTURE: u8 = 3;
+const COMMIT: u8 = 4;
+const END: u8 = 5;
+const CHECKPOINT: u8 = 6;
+
+const UNDO_REMOVE: u8 = 1;
+const UNDO_INSERT: u8 = 2;
+const UNDO_REPLACE: u8 = 3;
+
+impl<'a> Undo<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, tree, key, value): (_, _, _, &[u8]) = match *self {
+            Undo::Remove { tree, key } => (UNDO_REMOVE, tree, key, &[]),
+            Undo::Insert { tree, key, value } => (UNDO_INSERT, tree, key, value),
+            Undo::Replace { tree, key, value } => (UNDO_REPLACE, tree, key, value),
+        };
+        out.push(kind);
+        out.extend_from_slice(&tree.0.to_le_bytes());
+        put_short_bytes(out, key);
+        put_short_bytes(out, value);
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Result<Undo<'a>, BadRecord> {
+        let kind = reader.u8()?;
+        let tree = TreeId(reader.u32()?);
+        let (key, value) = (reader.short_bytes()?, reader.short_bytes()?);
+        match kind {
+            UNDO_REMOVE => Ok(Undo::Remove { tree, key }),
+            UNDO_INSERT => Ok(Undo::Insert { tree, key, value }),
+            UNDO_REPLACE => Ok(Undo::Replace { tree, key, value }),
+            _ => Err(BadRecord("the kind of an undo is not known")),
+        }
+    }
+}
+
+impl<'a> Cause<'a> {
+    /// The transaction that it is done for.
+    pub(crate) fn transaction(&self) -> Option<TxnId> {
+        match *self {
+            Cause::Update { transaction, .. } | Cause::Compensation { transaction, .. } => {
+                Some(transaction)
+            }
+            Cause::Structure => None,
+        }
+    }
+
+    /// Begins a record; the pages follow.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Cause::Update { transaction, previous, undo } => {
+                out.push(UPDATE);
+                put_u64(out, transaction.0);
+                put_u64(out, previous.0);
+                undo.encode(out);
+            }
+            Cause::Compensation { transaction, undo_next } => {
+                out.push(COMPENSATION);
+                put_u64(out, transaction.0);
+                put_u64(out, undo_next.0);
+            }
+            Cause::Structure => out.push(STRUCTURE),
+        }
+    }
+
+    fn decode(kind: u8, reader: &mut Reader<'a>) -> Result<Cause<'a>, BadRecord> {
+        match kind {
+            UPDATE => Ok(Cause::Update {
+                transaction: TxnId(reader.u64()?),
+                previous: Lsn(reader.u64()?),
+                undo: Undo::decode(reader)?,
+            }),
+            COMPENSATION => Ok(Cause::Compensation {
+                transaction: TxnId(reader.u64()?),
+                undo_next: Lsn(reader.u64()?),
+            }),
+            STRUCTURE => Ok(Cause::Structure),
+            _ => Err(BadRecord("the kind of the record is not known")),
+        }
+    }
+}
+
+fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Pages and their changes, not yet taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages<'a> {
+    bytes: &'a [u8],
+}
+
+/// Writes what was done to one page; any number of these follow one another.
+pub(super) fn encode_page(out: &mut Vec<u8>, page: PageId, changes: &[Change<'_>]) {
+    put_u64(out, page.0);
+    out.push(u8::try_from(changes.len()).unwrap_or(u8::MAX));
+    for change in changes {
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        change.encode(out);
+        let len = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
+        out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+impl<'a> Pages<'a> {
+    /// Each page with its changes.
+    ///
+    /// # Errors
+    /// The bytes hold none.
+    pub(crate) fn decode(self) -> Result<Vec<(PageId, Vec<Change<'a>>)>, BadRecord> {
+        let mut reader = Reader::new(self.bytes);
+        let mut pages = Vec::new();
+        while !reader.is_empty() {
+            let (page, count) = (PageId(reader.u64()?), reader.u8()?);
+            let mut changes = Vec::with_capacity(usize::from(count));
+            for _ in 0..count {
+                let len = reader.u32()? as usize;
+                changes.push(Change::decode(reader.take(len)?)?);
+            }
+            pages.push((page, changes));
+        }
+        Ok(pages)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// A record without pages.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Pages { cause, pages } => {
+                cause.encode(out);
+                out.extend_from_slice(pages.bytes);
+            }
+            Record::Commit { transaction } => {
+                out.push(COMMIT);
+                put_u64(out, transaction.0);
+            }
+            Record::End { transaction } => {
+                out.push(END);
+                put_u64(out, transaction.0);
+            }
+            Record::Checkpoint(tables) => {
+                out.push(CHECKPOINT);
+                put_u64(out, tables.begin.0);
+                put_u64(out, tables.next_transaction);
+                put_u64(out, tables.dirty.len() as u64);
+                for (page, since) in &tables.dirty {
+                    put_u64(out, page.0);
+                    put_u64(out, since.0);
+                }
+                for active in &tables.active {
+                    put_u64(out, active.transaction.0);
+                    put_u64(out, active.last.0);
+                }
+            }
+        }
+    }
+
+    /// The record that `bytes` are.
+    ///
+    /// # Errors
+    /// They are none.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Record<'a>, BadRecord> {
+        let mut reader = Reader::new(bytes);
+        let record = match reader.u8()? {
+            COMMIT => Record::Commit { transaction: TxnId(reader.u64()?) },
+            END => Record::End { transaction: TxnId(reader.u64()?) },
+            CHECKPOINT => Record::Checkpoint(decode_checkpoint(&mut reader)?),
+            kind => {
+                let cause = Cause::decode(kind, &mut reader)?;
+                Record::Pages { cause, pages: Pages { bytes: reader.rest() } }
+            }
+        };
+        if reader.is_empty() { Ok(record) } else { Err(BadRecord("the record is too long")) }
+    }
+}
+
+fn decode_checkpoint(reader: &mut Reader<'_>) -> Result<CheckpointTables, BadRecord> {
+    let mut tables = CheckpointTables {
+        begin: Lsn(reader.u64()?),
+        next_transaction: reader.u64()?,
+        ..CheckpointTables::default()
+    };
+    for _ in 0..reader.u64()? {
+        tables.dirty.push((PageId(reader.u64()?), Lsn(reader.u64()?)));
+    }
+    while !reader.is_empty() {
+        let (transaction, last) = (TxnId(reader.u64()?), Lsn(reader.u64()?));
+        tables.active.push(Active { transaction, last });
+    }
+    Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_is_read_as_it_was_written() {
+        let (tree, key, value) = (TreeId(3), b"key".as_slice(), b"value".as_slice());
+        let transaction = TxnId(7);
+        let mut pages = Vec::new();
+        let changes = [Change::Remove { slot: 1 }, Change::Free];
+        encode_page(&mut pages, PageId(5), &changes);
+        encode_page(&mut pages, PageId(6), &[]);
+        let causes = [
+            Cause::Structure,
+            Cause::Compensation { transaction, undo_next: Lsn(8) },
+            Cause::Update { transaction, previous: Lsn(9), undo: Undo::Remove { tree, key } },
+            Cause::Update {
+                transaction,
+                previous: Lsn(9),
+                undo: Undo::Insert { tree, key, value },
+            },
+            Cause::Update {
+                transaction,
+                previous: Lsn::ZERO,
+                undo: Undo::Replace { tree, key, value },
+            },
+        ];
+        let with_pages =
+            causes.map(|cause| Record::Pages { cause, pages: Pages { bytes: &pages } });
+        let others = [
+            Record::Commit { transaction },
+            Record::End { transaction },
+            Record::Checkpoint(CheckpointTables {
+                begin: Lsn(1),
+                next_transaction: 2,
+                dirty: vec![(PageId(3), Lsn(4)), (PageId(5), Lsn(6))],
+                active: vec![Active { transaction, last: Lsn(10) }],
+            }),
+        ];
+        for record in with_pages.iter().chain(&others) {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&bytes).as_ref(), Ok(record));
+            for short in 0..bytes.len() {
+                // Cut anywhere it is another record or none, and never a panic.
+                if let Ok(Record::Pages { pages, .. }) = Record::decode(&bytes[..short]) {
+                    let _ = pages.decode();
+                }
+            }
+        }
+        let decoded = Pages { bytes: &pages }.decode().unwrap();
+        assert_eq!(decoded, [(PageId(5), changes.to_vec()), (PageId(6), vec![])]);
+    }
+}

@@ -1,0 +1,251 @@
+//! The server: one queue of requests, and as many workers as the gate lets in.
+//!
+//! # Mechanism
+//! The architecture is worker-per-request (auto-tuning study, chapter 2): a request is a whole
+//! transaction, a procedure registered by name. [`Server::call`] asks the gate for a permit. With
+//! one the request is ready, and a worker takes it; without, it waits in the gate's queue, higher
+//! class first, until a permit comes back. So the multiprogramming level is the limit of the gate,
+//! and any [`Controller`] may set it.
+//!
+//! A worker runs the procedure in a transaction and commits it. If a conflict ends it, it is run
+//! again under the same permit: what has started is never queued again. There are at most as many
+//! workers as the limit ever was; one that has had nothing to do for a while goes, so that after a
+//! lowered limit the pool shrinks.
+//!
+//! # Example
+//! Limit 1. A and B call at once. A gets the permit, B a ticket. A's worker commits, answers, and
+//! gives the permit back, which wakes B's ticket: B is ready, and the same worker takes it.
+//!
+//! # Limits
+//! A worker that waits for a lock keeps its thread. That is what the study's server does, and why
+//! its pool must not be too small.
+
+mod pool;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use thiserror::Error;
+use tidegate_control::{Controller, IntervalRule, SplitMix64};
+use tidegate_gate::{Admission, Class, Gate, Governor, Limits, QueueFull, Request, Snapshot};
+
+use crate::store::{Store, StoreError};
+use crate::txn::{Transaction, TxnError, TxnOptions};
+
+pub use tidegate_gate::Adjustment;
+
+use pool::{Job, Pool};
+
+/// A transaction as a whole: reads and writes, and answers with some bytes.
+pub type Procedure =
+    Box<dyn Fn(&mut Transaction, &[u8]) -> Result<Vec<u8>, TxnError> + Send + Sync>;
+
+/// How a server runs.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOptions {
+    /// How transactions run.
+    pub transactions: TxnOptions,
+    /// Requests that may wait at once.
+    pub waiting_max: usize,
+    /// How long a request waits for a permit; `None` for as long as it takes.
+    pub queue_timeout: Option<Duration>,
+    /// How often a transaction is run again after a conflict.
+    pub retries_max: u32,
+    /// How long a control interval lasts.
+    pub interval: IntervalRule,
+    /// Where the controller's draws begin.
+    pub seed: u64,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            transactions: TxnOptions::default(),
+            waiting_max: 10_000,
+            queue_timeout: None,
+            retries_max: 1_000,
+            interval: IntervalRule::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// No procedure has that name.
+    #[error("there is no procedure {0}; register it before the server is started")]
+    NoProcedure(String),
+    /// Too many wait already.
+    #[error("{0} requests wait already; call again later")]
+    Full(usize),
+    /// It waited too long for a permit.
+    #[error("the request waited longer than the queue timeout; call again later")]
+    Expired,
+    /// The transaction failed.
+    #[error(transparent)]
+    Failed(#[from] TxnError),
+    /// The procedure panicked; its transaction was rolled back.
+    #[error("the procedure panicked")]
+    Panicked,
+    /// The server is being stopped.
+    #[error("the server is being stopped")]
+    Stopped,
+}
+
+/// What a worker answers.
+pub(super) type Answer = Result<Vec<u8>, CallError>;
+
+/// What all threads of a server share.
+pub(super) struct Shared {
+    store: Arc<Store>,
+    procedures: HashMap<String, Arc<Procedure>>,
+    options: ServerOptions,
+    gate: Gate,
+    pool: Pool,
+    stop: Mutex<bool>,
+    bell: Condvar,
+}
+
+/// A server. Dropped, it lets what has started end and refuses the rest.
+pub struct Server {
+    shared: Arc<Shared>,
+    governor: Option<JoinHandle<()>>,
+}
+
+/// Told of every decision of the controller, on the governor's thread.
+pub type Observer = Box<dyn FnMut(&Adjustment) + Send>;
+
+/// How often deadlines and the end of an interval are looked for.
+const TICK: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// Starts a server whose limit `controller` sets.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(
+        store: Arc<Store>,
+        procedures: impl IntoIterator<Item = (String, Procedure)>,
+        controller: Box<dyn Controller>,
+        options: ServerOptions,
+        observer: Observer,
+    ) -> Result<Server, StoreError> {
+        let limits = Limits { mpl: controller.start(), waiting_max: options.waiting_max };
+        let gate = Gate::new(limits, Instant::now());
+        let draws = SplitMix64::new(options.seed);
+        let governor = Governor::new(gate.clone(), controller, options.interval, draws);
+        let procedures = procedures.into_iter().map(|(name, code)| (name, Arc::new(code)));
+        let shared = Arc::new(Shared {
+            store,
+            procedures: procedures.collect(),
+            options,
+            gate,
+            pool: Pool::new(),
+            stop: Mutex::new(false),
+            bell: Condvar::new(),
+        });
+        let governed = Arc::clone(&shared);
+        let governor = std::thread::Builder::new()
+            .name("tidegate-governor".into())
+            .spawn(move || govern(&governed, governor, observer))
+            .map_err(|source| StoreError::Io { action: "start the governor", source })?;
+        Ok(Server { shared, governor: Some(governor) })
+    }
+
+    /// Runs a procedure as a transaction and waits for its answer.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn call(&self, procedure: &str, arguments: &[u8], class: Class) -> Answer {
+        let Some(code) = self.shared.procedures.get(procedure) else {
+            return Err(CallError::NoProcedure(procedure.to_owned()));
+        };
+        let (answer, answered) = mpsc::sync_channel(1);
+        let job = Job::new(Arc::clone(code), arguments.to_vec(), answer);
+        self.submit(job, class)?;
+        answered.recv().unwrap_or(Err(CallError::Stopped))
+    }
+
+    fn submit(&self, job: Job, class: Class) -> Result<(), CallError> {
+        let shared = &self.shared;
+        let token = shared.pool.arrive(job);
+        let now = Instant::now();
+        let weak = Arc::downgrade(shared);
+        let waker: tidegate_gate::Waker = Arc::new(move |token| {
+            if let Some(shared) = weak.upgrade() {
+                shared.pool.wake(&shared, token);
+            }
+        });
+        let deadline = shared.options.queue_timeout.map(|timeout| now + timeout);
+        let request = Request { class, deadline, token, waker: &waker };
+        match shared.gate.request(&request, now) {
+            Admission::Granted(permit) => shared.pool.granted(shared, token, permit),
+            Admission::Queued(ticket) => shared.pool.queued(shared, token, ticket),
+            Admission::Refused(QueueFull { waiting }) => {
+                shared.pool.forget(token);
+                return Err(CallError::Full(waiting));
+            }
+        }
+        Ok(())
+    }
+
+    /// The gate's state at this moment.
+    #[must_use]
+    pub fn gate(&self) -> Snapshot {
+        self.shared.gate.snapshot()
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.shared.pool.workers()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        *self.shared.stop.lock() = true;
+        self.shared.bell.notify_all();
+        if let Some(governor) = self.governor.take()
+            && governor.join().is_err()
+        {
+            tracing::error!("the governor panicked");
+        }
+        self.shared.pool.stop();
+    }
+}
+
+/// Ends control intervals and lets deadlines pass, until the server is stopped.
+fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
+    let mut stop = shared.stop.lock();
+    while !*stop {
+        shared.bell.wait_for(&mut stop, TICK);
+        let now = Instant::now();
+        shared.gate.expire(now);
+        if let Some(adjustment) = governor.tick(now) {
+            observer(&adjustment);
+        }
+    }
+}
+
+impl Shared {
+    /// Runs a job to its end, again after each conflict.
+    fn run(&self, code: &Procedure, arguments: &[u8]) -> Answer {
+        for attempt in 0.. {
+            let mut transaction = self.store.begin(self.options.transactions);
+            let done = code(&mut transaction, arguments)
+                .and_then(|answer| transaction.commit().map(|()| answer));
+            match done {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_retryable() && attempt < self.options.retries_max => {}
+                Err(error) => return Err(CallError::Failed(error)),
+            }
+        }
+        Err(CallError::Stopped)
+    }
+}

@@ -1,0 +1,47 @@
+//! Checkpoints: where recovery may begin.
+//!
+//! A checkpoint is *fuzzy*: others go on meanwhile. It notes where the log ends, then which pages
+//! are changed and not written and which transactions are under way, and logs these tables. When
+//! they are durable the head is told. Recovery reads the tables and then all records from the noted
+//! place on, so that what happened while the tables were made is not missed.
+
+use crate::record::{CheckpointTables, Record};
+use crate::wal::Lsn;
+
+use super::head::Checkpoint;
+use super::{Core, StoreError};
+
+impl Core {
+    /// Takes a checkpoint and gives up the log before what is still needed.
+    pub(super) fn checkpoint(&self) -> Result<(), StoreError> {
+        // One at a time, or an older one could be taken for the latest.
+        let mut head = self.head.lock();
+        let begin = self.log.end();
+        let (active, first) = self.transactions.active();
+        let tables = CheckpointTables {
+            begin,
+            next_transaction: self.transactions.next(),
+            dirty: self.pool.dirty().iter().map(|dirty| (dirty.page, dirty.since)).collect(),
+            active,
+        };
+        let oldest = tables.dirty.iter().map(|&(_, since)| since).chain(first).min();
+        let needed = oldest.map_or(begin, |oldest| oldest.min(begin));
+        let record = Record::Checkpoint(tables);
+        let record = self.log.append_with(1024, |out| record.encode(out))?;
+        self.log.force(record)?;
+        head.set_checkpoint(Checkpoint { record, needed })?;
+        drop(head);
+        self.log.truncate_before(needed)?;
+        Ok(())
+    }
+
+    /// Writes every changed page, so that the next checkpoint needs little of the log.
+    pub(super) fn write_back(&self) -> Result<(), StoreError> {
+        Ok(self.pool.write_all()?)
+    }
+
+    /// Where the log ends.
+    pub(super) fn log_end(&self) -> Lsn {
+        self.log.end()
+    }
+}

@@ -1,0 +1,156 @@
+//! Pages given out and taken back.
+
+use parking_lot::Mutex;
+
+use crate::buffer::{BufferError, Exclusive, IoCounters, Pool};
+use crate::page::{self, Change, Kind, PageId, SpaceMap, map_page_of, pages_per_map};
+use crate::record::MiniTransaction;
+
+/// Who gives out pages. Map pages are latched after all others, one at a time, so that nobody who
+/// holds one waits for another page.
+pub(crate) struct Space {
+    /// No page below is free, as far as is known.
+    lowest_free: Mutex<PageId>,
+    counters: IoCounters,
+}
+
+/// A page about to be given out: its map page is latched until the mini-transaction is over.
+pub(crate) struct Reserved<'p> {
+    pub(crate) page: Exclusive<'p>,
+    map: Exclusive<'p>,
+    bit: usize,
+}
+
+impl Space {
+    pub(crate) fn new() -> Space {
+        Space { lowest_free: Mutex::new(PageId(2)), counters: IoCounters::default() }
+    }
+
+    /// A page that nobody uses, to be formatted, and its map page.
+    ///
+    /// # Errors
+    /// A map page cannot be read, or the pool is full.
+    pub(crate) fn reserve<'p>(&self, pool: &'p Pool) -> Result<Reserved<'p>, BufferError> {
+        let size = pool.page_size().bytes();
+        let lowest = *self.lowest_free.lock();
+        let mut from = lowest;
+        loop {
+            let (map_id, bit) = map_page_of(from, size);
+            let map = pool.write(map_id, &self.counters)?;
+            let group = from.0 / pages_per_map(size);
+            let Some(bit) = first_free(&map, bit, group) else {
+                from = PageId((group + 1) * pages_per_map(size) + 1);
+                continue;
+            };
+            let id = PageId(group * pages_per_map(size) + bit as u64);
+            let mut lowest_free = self.lowest_free.lock();
+            // A lower page that was given back meanwhile is not forgotten.
+            if *lowest_free == lowest {
+                *lowest_free = PageId(id.0 + 1);
+            }
+            drop(lowest_free);
+            let page = pool.write_new(id, &self.counters)?;
+            return Ok(Reserved { page, map, bit });
+        }
+    }
+
+    /// Gives back `page` as a part of `mini`.
+    ///
+    /// # Errors
+    /// The map page cannot be read, or the pool is full.
+    pub(crate) fn free<'p>(
+        &self,
+        pool: &'p Pool,
+        page: Exclusive<'p>,
+        mini: &mut MiniTransaction<'p, '_>,
+    ) -> Result<(), BufferError> {
+        let (map_id, bit) = map_page_of(page.id(), pool.page_size().bytes());
+        let map = pool.write(map_id, &self.counters)?;
+        let mut lowest_free = self.lowest_free.lock();
+        *lowest_free = page.id().min(*lowest_free);
+        drop(lowest_free);
+        mini.change(page, vec![Change::Free]);
+        mini.change(map, vec![mark(bit, false)]);
+        Ok(())
+    }
+
+    /// How many pages are in use, of how many there are, when nobody changes that meanwhile.
+    ///
+    /// # Errors
+    /// A map page cannot be read.
+    pub(crate) fn used(&self, pool: &Pool) -> Result<u64, BufferError> {
+        let size = pool.page_size().bytes();
+        let mut used = 0;
+        for group in 0.. {
+            let (map, _) = map_page_of(PageId(group * pages_per_map(size)), size);
+            let map = pool.read(map, &self.counters)?;
+            if page::kind(&map) != Kind::SpaceMap {
+                break;
+            }
+            used += SpaceMap::new(&map).used();
+        }
+        Ok(used)
+    }
+
+    /// How many pages in use are map pages, and page 0.
+    ///
+    /// # Errors
+    /// A map page cannot be read.
+    pub(crate) fn own(&self, pool: &Pool) -> Result<u64, BufferError> {
+        let size = pool.page_size().bytes();
+        for group in 0.. {
+            let (map, _) = map_page_of(PageId(group * pages_per_map(size)), size);
+            if page::kind(&pool.read(map, &self.counters)?) != Kind::SpaceMap {
+                // The first group has page 0 beside its map.
+                return Ok(if group == 0 { 0 } else { group + 1 });
+            }
+        }
+        Ok(0)
+    }
+
+    /// Whether the map says that `page` is in use.
+    ///
+    /// # Errors
+    /// The map page cannot be read.
+    pub(crate) fn is_used(&self, pool: &Pool, page: PageId) -> Result<bool, BufferError> {
+        let (map, bit) = map_page_of(page, pool.page_size().bytes());
+        let map = pool.read(map, &self.counters)?;
+        Ok(page::kind(&map) == Kind::SpaceMap && SpaceMap::new(&map).is_used(bit))
+    }
+}
+
+/// The first free bit of a map page that is not the map's own; a map not yet formatted is empty.
+fn first_free(map: &[u8], from: usize, group: u64) -> Option<usize> {
+    let first = if group == 0 { 2 } else { 1 };
+    if page::kind(map) == Kind::SpaceMap {
+        SpaceMap::new(map).first_free(from.max(first))
+    } else {
+        Some(from.max(first))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a page has at most 524,288 bits")]
+fn mark(bit: usize, is_used: bool) -> Change<'static> {
+    Change::Mark { bit: bit as u32, is_used }
+}
+
+impl<'p> Reserved<'p> {
+    pub(crate) fn id(&self) -> PageId {
+        self.page.id()
+    }
+
+    /// Puts the page to use as a part of `mini`; `changes` format it.
+    pub(crate) fn give_out<'c>(self, changes: Vec<Change<'c>>, mini: &mut MiniTransaction<'p, 'c>) {
+        let mut marks = Vec::with_capacity(4);
+        if page::kind(&self.map) != Kind::SpaceMap {
+            marks.push(Change::FormatMap);
+            marks.push(mark(0, true));
+            if self.map.id() == PageId(1) {
+                marks.push(mark(1, true));
+            }
+        }
+        marks.push(mark(self.bit, true));
+        mini.change(self.page, changes);
+        mini.change(self.map, marks);
+    }
+}

@@ -1,0 +1,117 @@
+//! Taking changes back: the same way when a transaction rolls back and in recovery.
+
+use crate::btree::{Need, Tree};
+use crate::page::Node;
+use crate::record::{Cause, Record, Undo};
+use crate::wal::Lsn;
+
+use super::recovery::{decode, next_to_undo};
+use super::transactions::TxnState;
+use super::{Core, StoreError};
+
+impl Core {
+    /// Takes back what the record `lsn` of a transaction did; the record to go on with, or zero.
+    pub(super) fn undo_record(&self, state: &TxnState, lsn: Lsn) -> Result<Lsn, StoreError> {
+        let payload = self.log.read(lsn)?;
+        let Record::Pages { cause, .. } = decode(&payload, lsn)? else {
+            return Err(StoreError::Record { lsn, what: "it belongs to no chain of undos" });
+        };
+        let undo_next = next_to_undo(&cause);
+        if let Cause::Update { undo, .. } = cause {
+            self.take_back(state, &undo, undo_next)?;
+        }
+        Ok(undo_next)
+    }
+
+    fn take_back(
+        &self,
+        state: &TxnState,
+        undo: &Undo<'_>,
+        undo_next: Lsn,
+    ) -> Result<(), StoreError> {
+        let (Undo::Remove { tree: id, key }
+        | Undo::Insert { tree: id, key, .. }
+        | Undo::Replace { tree: id, key, .. }) = *undo;
+        let Some(entry) = self.catalog.numbered(id) else {
+            return Err(StoreError::NoSuchTree { number: id.0 });
+        };
+        let (pool, log, space) = (&self.pool, &self.log, &self.space);
+        let tree = Tree { pool, log, space, entry: &entry };
+        let cause = Cause::Compensation { transaction: state.id, undo_next };
+        match *undo {
+            Undo::Remove { .. } => take_out(tree, key, state, &cause),
+            Undo::Insert { value, .. } | Undo::Replace { value, .. } => {
+                put_back(tree, key, value, state, &cause)
+            }
+        }
+    }
+
+    /// Rolls a transaction back to the record `until`, which stays; to its beginning if that is
+    /// zero.
+    pub(crate) fn roll_back(&self, state: &TxnState, until: Lsn) -> Result<(), StoreError> {
+        let mut lsn = state.last();
+        while lsn > until {
+            lsn = self.undo_record(state, lsn)?;
+        }
+        Ok(())
+    }
+
+    /// A transaction is rolled back and done.
+    pub(crate) fn end(&self, state: &TxnState) -> Result<(), StoreError> {
+        let record = Record::End { transaction: state.id };
+        state.log_end(|| self.log.append_with(16, |out| record.encode(out)))?;
+        self.transactions.leave(state.id);
+        Ok(())
+    }
+
+    /// A transaction is done; its last record, which may not be durable yet.
+    pub(crate) fn commit(&self, state: &TxnState) -> Result<Lsn, StoreError> {
+        let record = Record::Commit { transaction: state.id };
+        let lsn = state.log_end(|| self.log.append_with(16, |out| record.encode(out)))?;
+        self.transactions.leave(state.id);
+        Ok(lsn)
+    }
+}
+
+fn take_out(
+    tree: Tree<'_>,
+    key: &[u8],
+    state: &TxnState,
+    cause: &Cause<'_>,
+) -> Result<(), StoreError> {
+    let mut leaf = tree.leaf_to_change(key)?;
+    let Ok(slot) = Node::new(&leaf).search(key) else {
+        return Err(StoreError::Undo { transaction: state.id, what: "its key is not there" });
+    };
+    state.log(|| tree.remove(&mut leaf, slot, cause))?;
+    let is_spare = tree.is_spare(Node::new(&leaf));
+    drop(leaf);
+    if is_spare {
+        tree.tidy(key)?;
+    }
+    Ok(())
+}
+
+fn put_back(
+    tree: Tree<'_>,
+    key: &[u8],
+    value: &[u8],
+    state: &TxnState,
+    cause: &Cause<'_>,
+) -> Result<(), StoreError> {
+    let need = Need { key, value_len: value.len() };
+    loop {
+        let mut leaf = tree.leaf_to_change(key)?;
+        if !need.fits(Node::new(&leaf)) {
+            drop(leaf);
+            tree.make_room(&need)?;
+            continue;
+        }
+        let place = Node::new(&leaf).search(key);
+        match place {
+            Ok(slot) => state.log(|| tree.replace(&mut leaf, slot, value, cause))?,
+            Err(slot) => state.log(|| tree.insert(&mut leaf, slot, key, value, cause))?,
+        };
+        return Ok(());
+    }
+}

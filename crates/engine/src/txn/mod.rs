@@ -1,0 +1,582 @@
+//! Transactions: changes that happen together, apart from those of others.
+//!
+//! # Mechanism
+//! Strict two-phase locking on keys and the gaps between them (`modes`). A lock is tried for while
+//! the leaf is latched; if it is not to be had, the latch is let go, the lock waited for, and the
+//! search begun anew, because the leaf may be another by then. So nobody waits for a lock while it
+//! holds a latch.
+//!
+//! | isolation | reads lock | what may be seen |
+//! | --- | --- | --- |
+//! | read uncommitted | nothing | what will be rolled back |
+//! | read committed | for a moment | another value the second time |
+//! | repeatable read | to the end, not the gaps | new keys the second time |
+//! | serializable | to the end, and the gaps | nothing of others |
+//!
+//! # After an error
+//! A transaction that is chosen as the victim of a deadlock, waits too long or is preempted has to
+//! be rolled back; everything else it asks for fails with the same error. What was wrong with a
+//! request itself, such as a key that is there already, changes nothing.
+
+mod cursor;
+mod modes;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::btree::{Need, Tree, TreeEntry};
+use crate::buffer::BufferError;
+use crate::lock::multi_granularity::{IS, IX, S, X};
+use crate::lock::{LockError, LockManager, Locker, Mode, Priority, Wait};
+use crate::page::{Node, TreeId};
+use crate::record::{Cause, TxnId, Undo};
+use crate::store::{Core, Store, StoreError, TreeHandle, TxnState};
+use crate::wal::Lsn;
+
+pub use cursor::{Cursor, Direction, Entry};
+pub(crate) use modes::{RangeModes, mode_table};
+
+/// What can be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lockable {
+    /// All trees.
+    Store,
+    /// A tree.
+    Tree(TreeId),
+    /// A key of a tree, by a hash of it, and the gap below: two keys with one hash are locked
+    /// together.
+    Key(TreeId, u64),
+    /// The gap above the last key of a tree.
+    End(TreeId),
+    /// What a client of the engine makes of it: a space of its own, and a number in it.
+    Client(u32, u64),
+}
+
+/// How far a transaction is apart from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Sees what others have not committed.
+    ReadUncommitted,
+    /// Sees what is committed, each time anew.
+    ReadCommitted,
+    /// What it has seen stays, but keys may be added.
+    RepeatableRead,
+    /// As if it ran alone.
+    #[default]
+    Serializable,
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is durable.
+    #[default]
+    Synced,
+    /// At once; it is durable within `LogSettings::lazy_sync`.
+    Lazy,
+}
+
+/// How a transaction runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TxnOptions {
+    /// How far it is apart from others.
+    pub isolation: Isolation,
+    /// When its commit returns.
+    pub durability: Durability,
+    /// Its priority in the queues of locks.
+    pub priority: Priority,
+}
+
+/// Why a transaction cannot do what it was asked.
+#[derive(Debug, Error)]
+pub enum TxnError {
+    /// It has to be rolled back, and may be run again.
+    #[error("{0}; roll the transaction back and run it again")]
+    Conflict(#[from] LockError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The key is there already.
+    #[error("the key is there already")]
+    KeyExists,
+    /// The key or the entry is too long.
+    #[error("{what} has {len} bytes, and {max} is the most in pages of this size")]
+    TooLong {
+        /// Which of the two.
+        what: &'static str,
+        /// Its length.
+        len: usize,
+        /// What is possible.
+        max: usize,
+    },
+    /// The tree belongs to another store.
+    #[error("the tree is one of another store")]
+    OtherStore,
+}
+
+impl From<BufferError> for TxnError {
+    fn from(error: BufferError) -> Self {
+        TxnError::Store(error.into())
+    }
+}
+
+impl TxnError {
+    /// Whether the same transaction, run again, may succeed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, TxnError::Conflict(_))
+    }
+}
+
+/// A place to roll back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(Lsn);
+
+/// A transaction. One that is dropped is rolled back.
+pub struct Transaction {
+    core: Arc<Core>,
+    locker: Locker<Lockable>,
+    id: TxnId,
+    /// From its first record on.
+    state: Option<Arc<TxnState>>,
+    options: TxnOptions,
+    /// The conflict after which there is only rollback.
+    conflict: Option<LockError>,
+}
+
+/// A hash of a key that differs in all bits where a key differs in one.
+fn hash_key(key: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = key.len() as u64;
+    let mut chunks = key.chunks_exact(8);
+    let mut mix = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(MULTIPLIER);
+        hash ^= hash >> 29;
+    };
+    for chunk in &mut chunks {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        mix(u64::from_le_bytes(word));
+    }
+    let mut word = [0; 8];
+    word[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    mix(u64::from_le_bytes(word));
+    mix(0);
+    hash
+}
+
+impl Store {
+    /// Begins a transaction.
+    #[must_use]
+    pub fn begin(&self, options: TxnOptions) -> Transaction {
+        let core = Arc::clone(&self.core);
+        Transaction {
+            locker: core.locks.locker(options.priority),
+            id: core.transactions.next_id(),
+            core,
+            state: None,
+            options,
+            conflict: None,
+        }
+    }
+
+    /// The locks of all transactions.
+    #[must_use]
+    pub fn locks(&self) -> &Arc<LockManager<Lockable>> {
+        &self.core.locks
+    }
+}
+
+/// What a search must hold before what it has found is sure.
+enum Found {
+    /// It is there, in this slot.
+    Here(usize),
+    /// It would be in this slot; the next key there is.
+    Before(usize, Lockable),
+}
+
+impl Transaction {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn get(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        self.check(tree)?;
+        let entry = tree.entry();
+        match self.options.isolation {
+            Isolation::ReadUncommitted => return self.peek(entry, key),
+            Isolation::ReadCommitted => {
+                let resource = Lockable::Key(entry.id, hash_key(key));
+                self.lock_parents(entry.id, IS)?;
+                let was_held = self.locker.held(&resource).is_some();
+                if !self.covers_keys(entry.id, S) {
+                    self.lock(&resource, S)?;
+                }
+                let value = self.peek(entry, key);
+                if !was_held {
+                    self.locker.unlock(&resource);
+                }
+                return value;
+            }
+            Isolation::RepeatableRead | Isolation::Serializable => {}
+        }
+        self.lock_parents(entry.id, IS)?;
+        if !self.covers_keys(entry.id, S) {
+            self.lock(&Lockable::Key(entry.id, hash_key(key)), S)?;
+        }
+        let value = self.peek(entry, key)?;
+        if value.is_none()
+            && self.options.isolation == Isolation::Serializable
+            && !self.covers_keys(entry.id, S)
+        {
+            return self.get_absent(entry, key);
+        }
+        Ok(value)
+    }
+
+    /// The value of a key as it is, whoever has put it there.
+    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        let leaf = self.core.on(entry).leaf(key)?;
+        let node = Node::new(&leaf);
+        Ok(node.search(key).ok().map(|slot| node.value(slot).to_vec()))
+    }
+
+    /// A key that was not there: sees to it that it is not put there.
+    fn get_absent(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        loop {
+            let core = Arc::clone(&self.core);
+            let tree = core.on(entry);
+            let leaf = tree.leaf(key)?;
+            let next = match find(tree, &leaf, key)? {
+                Found::Here(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
+                Found::Before(_, next) => next,
+            };
+            let rs = self.core.range_modes.rs;
+            if self.try_lock(&next, rs)? {
+                return Ok(None);
+            }
+            drop(leaf);
+            self.lock(&next, rs)?;
+        }
+    }
+
+    /// Adds a key that is not there.
+    ///
+    /// # Errors
+    /// [`TxnError::KeyExists`], or another of [`TxnError`].
+    pub fn insert(&mut self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        if self.put_if(tree, key, value, |exists| !exists)? {
+            Ok(())
+        } else {
+            Err(TxnError::KeyExists)
+        }
+    }
+
+    /// Gives a key a value, whether it is there or not.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn put(&mut self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        self.put_if(tree, key, value, |_| true).map(|_| ())
+    }
+
+    /// Gives a key that is there another value; whether it was there.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn update(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, TxnError> {
+        self.put_if(tree, key, value, |exists| exists)
+    }
+
+    fn put_if(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        value: &[u8],
+        may: impl Fn(bool) -> bool,
+    ) -> Result<bool, TxnError> {
+        self.check(tree)?;
+        self.check_lengths(key, value)?;
+        let entry = tree.entry();
+        self.lock_to_write(entry.id, key)?;
+        let core = Arc::clone(&self.core);
+        let tree = core.on(entry);
+        let need = Need { key, value_len: value.len() };
+        loop {
+            let mut leaf = tree.leaf_to_change(key)?;
+            let found = find(tree, &leaf, key)?;
+            if !may(matches!(found, Found::Here(_))) {
+                return Ok(false);
+            }
+            if !need.fits(Node::new(&leaf)) {
+                drop(leaf);
+                tree.make_room(&need)?;
+                continue;
+            }
+            match found {
+                Found::Here(slot) => {
+                    let old = Node::new(&leaf).value(slot).to_vec();
+                    let undo = Undo::Replace { tree: entry.id, key, value: &old };
+                    self.log(undo, |cause| tree.replace(&mut leaf, slot, value, cause))?;
+                }
+                Found::Before(slot, next) => {
+                    let held = self.locker.held(&next);
+                    if let Some(busy) = self.busy_gap(entry.id, key, &next)? {
+                        drop(leaf);
+                        let (resource, mode) = busy;
+                        self.lock_for_a_moment(&resource, mode)?;
+                        continue;
+                    }
+                    let undo = Undo::Remove { tree: entry.id, key };
+                    self.log(undo, |cause| tree.insert(&mut leaf, slot, key, value, cause))?;
+                    drop(leaf);
+                    if held.is_none() {
+                        self.locker.unlock(&next);
+                    }
+                }
+            }
+            return Ok(true);
+        }
+    }
+
+    /// Locks what an insert of `key` into the gap below `next` needs beside the key; what it would
+    /// have to wait for. If this transaction has read the gap, the lower part of it will be the new
+    /// key's and has to stay read.
+    fn busy_gap(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        next: &Lockable,
+    ) -> Result<Option<(Lockable, Mode)>, TxnError> {
+        if self.covers_keys(tree, X) {
+            return Ok(None);
+        }
+        let RangeModes { rs, ri } = self.core.range_modes;
+        let held = self.locker.held(next);
+        if held.is_some_and(|held| self.core.locks.modes().covers(held, rs)) {
+            let own = Lockable::Key(tree, hash_key(key));
+            if !self.try_lock(&own, rs)? {
+                return Ok(Some((own, rs)));
+            }
+        }
+        Ok(if self.try_lock(next, ri)? { None } else { Some((*next, ri)) })
+    }
+
+    /// Takes a key out; whether it was there.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn remove(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
+        self.check(tree)?;
+        let entry = tree.entry();
+        self.lock_to_write(entry.id, key)?;
+        let core = Arc::clone(&self.core);
+        let tree = core.on(entry);
+        loop {
+            let mut leaf = tree.leaf_to_change(key)?;
+            let Found::Here(slot) = find(tree, &leaf, key)? else {
+                return Ok(false);
+            };
+            let next = next_key(tree, &leaf, slot + 1)?;
+            let ri = self.core.range_modes.ri;
+            if !self.covers_keys(entry.id, X) && !self.try_lock(&next, ri)? {
+                drop(leaf);
+                self.lock(&next, ri)?;
+                continue;
+            }
+            let old = Node::new(&leaf).value(slot).to_vec();
+            let undo = Undo::Insert { tree: entry.id, key, value: &old };
+            self.log(undo, |cause| tree.remove(&mut leaf, slot, cause))?;
+            let is_spare = tree.is_spare(Node::new(&leaf));
+            drop(leaf);
+            if is_spare {
+                tree.tidy(key)?;
+            }
+            return Ok(true);
+        }
+    }
+
+    /// Locks something until the end.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`].
+    pub fn lock(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        let locked = self.locker.lock(resource, mode, Wait::AsSet);
+        self.note(locked)
+    }
+
+    fn try_lock(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
+        let tried = self.locker.try_lock(resource, mode);
+        self.note(tried)
+    }
+
+    fn lock_for_a_moment(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        let locked = self.locker.lock_instant(resource, mode, Wait::AsSet);
+        self.note(locked)
+    }
+
+    fn note<T>(&mut self, result: Result<T, LockError>) -> Result<T, TxnError> {
+        result.map_err(|conflict| {
+            self.conflict = Some(conflict);
+            TxnError::Conflict(conflict)
+        })
+    }
+
+    fn lock_to_write(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
+        self.lock_parents(tree, IX)?;
+        if self.covers_keys(tree, X) {
+            return Ok(());
+        }
+        self.lock(&Lockable::Key(tree, hash_key(key)), X)
+    }
+
+    fn lock_parents(&mut self, tree: TreeId, mode: Mode) -> Result<(), TxnError> {
+        self.lock(&Lockable::Store, mode)?;
+        self.lock(&Lockable::Tree(tree), mode)
+    }
+
+    /// Whether a lock on the tree or the store makes locks on keys needless.
+    fn covers_keys(&self, tree: TreeId, mode: Mode) -> bool {
+        let covers = |resource| {
+            self.locker
+                .held(&resource)
+                .is_some_and(|held| self.core.locks.modes().covers(held, mode))
+        };
+        covers(Lockable::Tree(tree)) || covers(Lockable::Store)
+    }
+
+    fn check(&self, tree: &TreeHandle) -> Result<(), TxnError> {
+        if !tree.is_of(&self.core) {
+            return Err(TxnError::OtherStore);
+        }
+        self.check_conflict()
+    }
+
+    fn check_conflict(&self) -> Result<(), TxnError> {
+        self.conflict.map_or(Ok(()), |conflict| Err(TxnError::Conflict(conflict)))
+    }
+
+    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+        let size = self.core.pool.page_size();
+        let too_long = |what, len, max| Err(TxnError::TooLong { what, len, max });
+        if key.len() > size.key_max() {
+            return too_long("the key", key.len(), size.key_max());
+        }
+        let len = key.len() + value.len();
+        if len > size.entry_max() {
+            return too_long("the entry", len, size.entry_max());
+        }
+        Ok(())
+    }
+
+    /// Logs a change that `make` makes.
+    fn log(
+        &mut self,
+        undo: Undo<'_>,
+        make: impl FnOnce(&Cause<'_>) -> Result<Lsn, BufferError>,
+    ) -> Result<(), TxnError> {
+        let core = &self.core;
+        let state = self.state.get_or_insert_with(|| core.transactions.enter(self.id, &core.log));
+        let cause = Cause::Update { transaction: self.id, previous: state.last(), undo };
+        state.log(|| make(&cause))?;
+        Ok(())
+    }
+
+    /// A place to roll back to.
+    #[must_use]
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.state.as_ref().map_or(Lsn::ZERO, |state| state.last()))
+    }
+
+    /// Takes back what was done since. Locks are kept.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
+        if let Some(state) = &self.state {
+            self.core.roll_back(state, savepoint.0)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what was done last, and lets others see it.
+    ///
+    /// # Errors
+    /// There was a conflict: the transaction is rolled back. Or the store failed: whether it is
+    /// done is known when the store was opened again.
+    pub fn commit(mut self) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        let Some(state) = self.state.take() else {
+            return Ok(());
+        };
+        let lsn = self.core.commit(&state)?;
+        match self.options.durability {
+            Durability::Synced => self.core.log.force(lsn).map_err(StoreError::from)?,
+            Durability::Lazy => self.core.log.force_soon().map_err(StoreError::from)?,
+        }
+        Ok(())
+    }
+
+    /// Takes everything back.
+    ///
+    /// # Errors
+    /// The store failed. The next opening takes it back.
+    pub fn roll_back(mut self) -> Result<(), TxnError> {
+        self.undo_all()
+    }
+
+    fn undo_all(&mut self) -> Result<(), TxnError> {
+        if let Some(state) = self.state.take() {
+            self.core.roll_back(&state, Lsn::ZERO)?;
+            self.core.end(&state)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Err(error) = self.undo_all() {
+            tracing::error!("transaction {} is not rolled back: {error}", self.id.0);
+        }
+    }
+}
+
+/// Where a key is, or would be, in the leaf for it.
+fn find(tree: Tree<'_>, leaf: &[u8], key: &[u8]) -> Result<Found, BufferError> {
+    match Node::new(leaf).search(key) {
+        Ok(slot) => Ok(Found::Here(slot)),
+        Err(slot) => Ok(Found::Before(slot, next_key(tree, leaf, slot)?)),
+    }
+}
+
+/// The key at a slot of a leaf or, behind its last, the first of the leaves after it.
+fn next_key(tree: Tree<'_>, leaf: &[u8], slot: usize) -> Result<Lockable, BufferError> {
+    let id = tree.entry.id;
+    let node = Node::new(leaf);
+    if slot < node.count() {
+        return Ok(Lockable::Key(id, hash_key(&node.key(slot))));
+    }
+    let mut right = tree.leaf_after(leaf)?;
+    while let Some(leaf) = right {
+        let node = Node::new(&leaf);
+        if node.count() > 0 {
+            return Ok(Lockable::Key(id, hash_key(&node.key(0))));
+        }
+        right = tree.leaf_after(&leaf)?;
+    }
+    Ok(Lockable::End(id))
+}

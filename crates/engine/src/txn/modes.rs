@@ -1,0 +1,136 @@
+//! Lock modes of keys and of the gaps between them.
+//!
+//! A lock on a key may also say something of the *gap* below it, up to the next lower key there is
+//! (key-range locking; Lomet, "Key range locking strategies for improved concurrency", VLDB 1993).
+//! A mode is a pair: nothing, S, U or X on the key, and nothing, S, I or both on the gap. S on the
+//! gap says that nothing may appear in it or vanish from it; I, that something will. Two that put
+//! different keys into one gap do not disturb each other: I goes with I.
+//!
+//! RSS is S on both, RI is I on the gap alone, RB is both on the gap.
+//!
+//! | who | key it is about | next key |
+//! | --- | --- | --- |
+//! | reads a key | S | |
+//! | reads a key that is not there, serializably | | RSS |
+//! | scans, serializably | RSS | RSS after the last |
+//! | inserts a key | X | RI for a moment |
+//! | removes a key | X | RI until the end |
+//!
+//! The modes of [multi-granularity locking](crate::lock) come first, so that one table serves keys
+//! and what contains them: a pair of those modes, or none, with what is said of the gap.
+
+use crate::lock::multi_granularity::X;
+use crate::lock::{Mode, ModeTable, ModeTableError};
+
+/// The modes of a key that say something of the gap below it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RangeModes {
+    /// S on both.
+    pub(crate) rs: Mode,
+    /// I on the gap alone.
+    pub(crate) ri: Mode,
+}
+
+/// A mode: one of multi-granularity locking or none, and what it says of the gap, as bits: 1 for S,
+/// 2 for I.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pair {
+    key: Option<Mode>,
+    gap: u8,
+}
+
+/// Words for what is said of the gap.
+const GAPS: [&str; 4] = ["", "RS", "RI", "RB"];
+
+impl Pair {
+    fn name(self, coarse: &ModeTable) -> String {
+        let key = self.key.map_or("", |key| coarse.name(key));
+        format!("{}{key}", GAPS[usize::from(self.gap)])
+    }
+
+    fn is_compatible(requested: Pair, held: Pair, coarse: &ModeTable) -> bool {
+        let key = match (requested.key, held.key) {
+            (Some(requested), Some(held)) => coarse.is_compatible(requested, held),
+            _ => true,
+        };
+        let gap = requested.gap == 0 || held.gap == 0 || (requested.gap | held.gap) != 3;
+        key && gap
+    }
+
+    /// What the two make together.
+    fn over(self, held: Pair, coarse: &ModeTable) -> Pair {
+        let key = match (self.key, held.key) {
+            (Some(requested), Some(held)) => Some(coarse.convert(held, requested)),
+            (one, other) => one.or(other),
+        };
+        Pair { key, gap: self.gap | held.gap }
+    }
+}
+
+/// All pairs, those without a gap first and in the order of `coarse`.
+fn pairs(coarse: &ModeTable) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> =
+        coarse.modes().map(|mode| Pair { key: Some(mode), gap: 0 }).collect();
+    for gap in 1..=3 {
+        pairs.push(Pair { key: None, gap });
+        pairs.extend(coarse.modes().map(|mode| Pair { key: Some(mode), gap }));
+    }
+    pairs
+}
+
+/// The table that the engine locks by, and its range modes.
+pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
+    let coarse = ModeTable::multi_granularity();
+    let pairs = pairs(&coarse);
+    let names: Vec<String> = pairs.iter().map(|pair| pair.name(&coarse)).collect();
+    let grid = |cell: &dyn Fn(Pair, Pair) -> String| {
+        let mut text = names.join(" ") + "\n";
+        for (name, &row) in names.iter().zip(&pairs) {
+            let cells: Vec<String> = pairs.iter().map(|&column| cell(row, column)).collect();
+            text += name;
+            text += " ";
+            text += &cells.join(" ");
+            text += "\n";
+        }
+        text
+    };
+    let compatibility = grid(&|requested, held| {
+        let sign = if Pair::is_compatible(requested, held, &coarse) { "+" } else { "-" };
+        sign.to_owned()
+    });
+    let conversion = grid(&|requested, held| requested.over(held, &coarse).name(&coarse));
+    let table = ModeTable::parse(&compatibility, &conversion)?;
+    let mode = |name| table.mode(name).unwrap_or(X);
+    let modes = RangeModes { rs: mode("RSS"), ri: mode("RI") };
+    Ok((table, modes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_obeys_its_laws_and_says_what_the_module_says() {
+        let (table, RangeModes { rs, ri }) = mode_table().unwrap();
+        assert_eq!(table.len(), 27);
+        let mode = |name| table.mode(name).unwrap();
+        let (s, x) = (mode("S"), mode("X"));
+        for (requested, held, expected) in [
+            (ri, ri, true),
+            (ri, rs, false),
+            (rs, ri, false),
+            (rs, rs, true),
+            (rs, s, true),
+            (rs, x, false),
+            (ri, x, true),
+            (x, ri, true),
+            (x, s, false),
+        ] {
+            let names = (table.name(requested), table.name(held));
+            assert_eq!(table.is_compatible(requested, held), expected, "{names:?}");
+        }
+        assert_eq!(table.name(table.convert(rs, ri)), "RBS");
+        assert_eq!(table.name(table.convert(x, ri)), "RIX");
+        assert_eq!(table.convert(s, rs), rs);
+    }
+}

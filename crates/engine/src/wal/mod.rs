@@ -1,0 +1,464 @@
+//! The write-ahead log: records appended, forced, read back and given up.
+//!
+//! What a record means is its writer's affair. The log keeps byte strings in order, tells when they
+//! are durable, and after a crash finds exactly those that survived without a hole.
+//!
+//! # Positions and files
+//! The log is one endless string of bytes, cut into segments of equal length, each a file that is
+//! named by the position of its first byte. An [`Lsn`] is such a position. It says where a record
+//! is without any index: LSN / segment length is the file, the remainder is the offset in it. A
+//! segment begins with a header of one sector, see [`SEGMENT_HEADER`] for its bytes. Records
+//! follow, see [`RECORD_HEADER`], each beginning at a multiple of 8 and none going over the end of
+//! its segment. There are three kinds: what was appended; **turns**, after which the log goes on in
+//! the next segment because the next record did not fit; and **marks**, of which more below.
+//!
+//! An example: segments of 8,192 bytes, and three payloads of 3,000 bytes, without marks.
+//!
+//! ```text
+//! log-0000000000000000.wal                          log-0000000000002000.wal
+//! 0        512      3,528    6,544  6,560   8,192   8,192    8,704   11,720  16,384
+//! | header | record | record | turn | unused |      | header | record | zeros |
+//! ```
+//!
+//! Each record takes 16 + 3,000 bytes, which is a multiple of 8. The third would end at 9,560, so
+//! it goes to the next segment, whose first record is at 8,192 + 512 = 8,704.
+//!
+//! # Appending and forcing
+//! [`Log::append`] copies the record into a buffer, under one mutex: about as long as a copy takes,
+//! since most of the checksum is computed before. [`Log::force`] returns when a record is durable.
+//! The first thread that needs it takes the whole buffer, writes it and syncs, while the others
+//! fill the next and wait; one sync serves all whose records were in the buffer (group commit). The
+//! next sync waits for those who were there the last time, if they come within the time of a sync:
+//! in closed loops of commits that doubles the group. When the buffer is full, appending waits for,
+//! or does, a write without a sync.
+//!
+//! # Opening: a torn end, or damage
+//! The checksum of a record covers its own LSN and the log's id, so nothing that was written for
+//! another place, when the file was another segment, passes for a record. The log ends where the
+//! first record does not check. Two things can be the reason, and they must not be confused:
+//!
+//! * The **end is torn**: a crash came before a sync, and the disk kept any part of what was not
+//!   synced, perhaps a later record and not an earlier one. No promise is broken, and the log
+//!   simply ends there.
+//! * A record that was durable is **damaged**. To end the log there would silently lose
+//!   transactions that were committed.
+//!
+//! A valid record after a bad one does not tell the two apart. What does is that the log itself
+//! says how much of it was durable, in two ways:
+//!
+//! * A **mark** goes with each write, at its end, and holds the position up to which the log was
+//!   durable when that write began. A bad record with a valid mark after it that vouches for it is
+//!   damage.
+//! * A **segment** is begun only after those before it are durable. A bad record in a segment that
+//!   is not the last is damage.
+//!
+//! An example: A, B and C were forced one by one. Each arrow is a sync.
+//!
+//! ```text
+//! 512                544       568                592       616
+//! | A |  -sync->     | B | mark: 544 | -sync->    | C | mark: 592 | -sync->
+//! ```
+//!
+//! * A bit of A flips. The mark after B vouches for everything before 544: [`LogError::Damaged`].
+//! * The crash comes during the second sync, and the disk has kept the mark but not B. The mark
+//!   vouches for A only: the end is torn, and the log ends at 544.
+//! * A bit of B flips. The mark after C vouches for it: damage.
+//! * A bit of C flips. This looks like the third sync never returned, and the log ends at 592.
+//!
+//! So what cannot be told is damage in the **last write** before a crash, which nothing later
+//! vouches for, and the loss of the last segment's rest as a whole. Two things narrow this down.
+//! [`Log::seal`], at a clean shutdown, leaves a mark that vouches for all, and [`Tail::is_sealed`]
+//! says that it was found. And the caller may know more: a page on the disk whose LSN is not before
+//! [`Tail::end`] proves that the log was longer, because it was forced before the page was written.
+//!
+//! A torn end is overwritten with zeros, and synced, before anything is appended. Else a record
+//! that survived beyond the hole would come back when the log has grown up to it. The rest of the
+//! last segment is searched for headers that say their own position; only those could come back, so
+//! where there is none nothing is changed, and a second open never changes anything.
+//!
+//! # Files that come and go
+//! [`Log::truncate_before`] gives up segments; up to four are kept and become later ones, which
+//! saves allocating their blocks. A file gets the name of a segment only when its header is
+//! durable, and the name of a spare is durable before the file is rewritten. So at any moment of a
+//! crash each segment's name has that segment's header, and a bad header is damage.
+//!
+//! # Failures
+//! After an error of a write or a sync the log is closed: nobody knows what reached the disk, and a
+//! second sync would report success for pages that the first has dropped ("fsyncgate", 2018). The
+//! caller that led gets the error, all others [`LogError::Failed`], until the store is opened
+//! again. A full disk is such an error: what was appended and not forced is lost, and nothing else.
+//!
+//! # Where this leaves the literature
+//! * **Group commit** (Gawlick & Kinkade, IEEE Database Engineering Bulletin, 1985) waits for a
+//!   group by a timer. Helland et al. (HPTS 1987) compute its best value from a load that is known;
+//!   `PostgreSQL` has the administrator set it (`commit_delay`, off by default). Here nothing is
+//!   set: the wait ends when as many threads have come as the last sync served or left waiting, is
+//!   never longer than a sync takes, and rests after it was in vain.
+//! * **Aether** (Johnson et al., VLDB 2010) lets threads copy into the buffer side by side, which
+//!   pays on tens of cores. One mutex is enough here: it is held for some tens of nanoseconds.
+//! * **`PostgreSQL`** lets a record go over the end of a page and of a segment, and has a header on
+//!   each page of 8 KiB. Here a record is in one segment, so that it can be read without being put
+//!   together; the longest is a little shorter than a segment. The pages' headers tell `PostgreSQL`
+//!   whether a page is of this time, which here each record tells by its LSN.
+//! * **ARIES** (Mohan et al., TODS 1992) takes the end of the log for given. Most systems end it at
+//!   the first bad record, so that damage in the middle drops all that follows without a word.
+//!   Marks are the difference, at 24 bytes for each write.
+//!
+//! # Limits
+//! * Records of the last write before a crash are not vouched for, see above.
+//! * A record is found to be damaged when it is read. What is before the position given to
+//!   [`Log::open`] is not looked at.
+//! * A process that dies with unsynced records and is started again finds them in the system's
+//!   memory. Opening syncs them. If a sync had failed before, that one may succeed without having
+//!   written anything; only a restart of the system is a safe way on from a failed disk.
+//! * The checksum has 32 bits: damage to a record goes unnoticed once in four thousand million
+//!   times.
+
+mod batch;
+mod commit;
+mod error;
+mod flusher;
+mod gather;
+mod layout;
+mod open;
+mod reader;
+mod record;
+mod scan;
+mod segment;
+mod state;
+mod waiters;
+mod writer;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::Disk;
+
+use commit::Core;
+use flusher::Flusher;
+use layout::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use record::Checksum;
+use segment::Segments;
+
+pub use error::LogError;
+pub use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER};
+pub use reader::LogReader;
+pub use record::{KIND_MARK, KIND_RECORD, KIND_SHIFT, KIND_TURN, RECORD_ALIGNMENT, RECORD_HEADER};
+
+/// A position in the log: the number of bytes before it since the log's beginning.
+///
+/// The LSN of a record is where it begins. A later record has a larger one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// No record: the first begins later.
+    pub const ZERO: Lsn = Lsn(0);
+
+    const fn plus(self, bytes: usize) -> Lsn {
+        Lsn(self.0 + bytes as u64)
+    }
+
+    /// Bytes from `earlier` to here.
+    fn since(self, earlier: Lsn) -> Option<usize> {
+        usize::try_from(self.0.checked_sub(earlier.0)?).ok()
+    }
+}
+
+impl fmt::Display for Lsn {
+    /// Hexadecimal, as in the names of the files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// Which log this is: a number that no other log has, so that files of two stores cannot be
+/// mistaken for each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogId(pub u64);
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// How a log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Which log it is. Another log's files are refused.
+    pub id: LogId,
+    /// Length of a segment in bytes: a multiple of 512 from 4 KiB to 1 GiB. It is chosen when the
+    /// log is created; an open log keeps the one it has.
+    pub segment_bytes: u64,
+    /// Appending waits for a write when more than this many bytes are not written. Two buffers of
+    /// this size are kept.
+    pub buffer_bytes: usize,
+    /// The time within which [`Log::force_soon`] makes records durable: the sync begins after half
+    /// of it.
+    pub lazy_sync: Duration,
+}
+
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings {
+            id: LogId(0),
+            segment_bytes: 16 << 20,
+            buffer_bytes: 8 << 20,
+            lazy_sync: Duration::from_millis(100),
+        }
+    }
+}
+
+impl LogSettings {
+    fn layout(&self) -> Result<Layout, LogError> {
+        Layout::new(self.segment_bytes).ok_or(LogError::Setting {
+            setting: "segment_bytes",
+            value: self.segment_bytes,
+            rule: "a multiple of 512 from 4096 to 1073741824",
+        })
+    }
+
+    fn check_buffer(&self) -> Result<(), LogError> {
+        let bytes = self.buffer_bytes as u64;
+        if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Ok(());
+        }
+        let rule = "from 4096 to 1073741824";
+        Err(LogError::Setting { setting: "buffer_bytes", value: bytes, rule })
+    }
+}
+
+/// What was found at the end of a log when it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// Where the log ends, and goes on.
+    pub end: Lsn,
+    /// The last record at or after the position opened from, if there is one.
+    pub last: Option<Lsn>,
+    /// Records at or after that position.
+    pub records: u64,
+    /// The log was sealed and nothing was written since: it surely ends here.
+    pub is_sealed: bool,
+    /// There were traces of a write after the end, which were erased.
+    pub is_torn: bool,
+}
+
+/// What a log has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes of these records, headers and padding included.
+    pub record_bytes: u64,
+    /// Times that a thread asked for something to be durable that was not yet.
+    pub forces: u64,
+    /// Syncs done for them.
+    pub syncs: u64,
+    /// Bytes written: records, marks, turns, and zeros ahead of them.
+    pub written_bytes: u64,
+}
+
+impl LogStatistics {
+    /// How many forces one sync served in the mean; 0 before the first.
+    #[must_use]
+    pub fn mean_group(&self) -> f64 {
+        if self.syncs == 0 { 0.0 } else { self.forces as f64 / self.syncs as f64 }
+    }
+}
+
+/// An open write-ahead log, which all threads use together.
+///
+/// * Records are in the order of their LSNs, and that is the order in which they were appended.
+/// * What is durable is always a prefix: if a record is, all before it are.
+/// * After an error of a write or a sync nothing is appended or forced any more.
+///
+/// When it is dropped, records that nobody forced or asked to be forced soon are lost.
+pub struct Log {
+    // Dropped first: its thread uses the core.
+    flusher: Flusher,
+    core: Arc<Core>,
+}
+
+thread_local! {
+    /// Where this thread's records are put together.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A thread does not keep more memory than this for its records.
+const SCRATCH_MAX: usize = 1 << 20;
+
+impl Log {
+    /// Makes a new log in a directory that has none.
+    ///
+    /// # Errors
+    /// [`LogError::Exists`] when there is a log, [`LogError::Setting`], or an error of the disk.
+    pub fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<Log, LogError> {
+        settings.check_buffer()?;
+        let segments = Segments::create(disk, settings.id, settings.layout()?)?;
+        let begin = segments.first_record();
+        Ok(Log::new(segments, &settings, begin, true))
+    }
+
+    /// Opens a log that is there, and finds its end: the first position at or after `from` at which
+    /// no record begins. What is after it is erased if it could be taken for records.
+    ///
+    /// `from` is a position that the caller knows to be durable, like that of its last checkpoint,
+    /// or what [`Log::end`] was at the time of something that is; [`Lsn::ZERO`] is the oldest
+    /// there is. What is before it is not looked at.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] or [`LogError::Missing`] when something that was durable is not there;
+    /// [`LogError::NewerVersion`] or [`LogError::OtherLog`] for files that this log cannot have
+    /// written; [`LogError::NoRecord`] when no record can begin at `from`; [`LogError::Setting`],
+    /// or an error of the disk.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        settings: LogSettings,
+        from: Lsn,
+    ) -> Result<(Log, Tail), LogError> {
+        settings.check_buffer()?;
+        let segments = Segments::open(disk, settings.id)?;
+        let tail = open::find_end(&segments, Checksum::of_log(settings.id), from)?;
+        Ok((Log::new(segments, &settings, tail.end, tail.is_sealed), tail))
+    }
+
+    fn new(segments: Segments, settings: &LogSettings, end: Lsn, is_sealed: bool) -> Log {
+        let core = Arc::new(Core::new(segments, settings, end, is_sealed));
+        Log { flusher: Flusher::new(settings.lazy_sync), core }
+    }
+
+    /// Adds a record at the end, in memory; returns its LSN. Waits for a write when the buffer is
+    /// full.
+    ///
+    /// # Errors
+    /// [`LogError::TooLong`] for a record that does not fit in a segment, [`LogError::Failed`], or
+    /// an error of the disk when the buffer had to be written.
+    pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
+        self.core.append(payload)
+    }
+
+    /// Adds a record whose payload `write` appends to an empty vector. The vector belongs to the
+    /// thread and is used again, so that nothing is allocated.
+    ///
+    /// It is not the log's buffer itself. There `write` would run in the log's critical section,
+    /// with the checksum of all it writes, it could change other records, and a panic in it would
+    /// leave half a record. A second copy of 200 bytes costs 8 ns.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_with(
+        &self,
+        length_hint: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Lsn, LogError> {
+        let mut payload = SCRATCH.take();
+        payload.clear();
+        payload.reserve(length_hint);
+        write(&mut payload);
+        let appended = self.core.append(&payload);
+        if payload.capacity() <= SCRATCH_MAX {
+            SCRATCH.set(payload);
+        }
+        appended
+    }
+
+    /// Where the log ends. The next record begins here or, when a mark or a turn comes between,
+    /// later.
+    #[must_use]
+    pub fn end(&self) -> Lsn {
+        self.core.end()
+    }
+
+    /// Where the oldest record begins that has not been given up.
+    #[must_use]
+    pub fn begin(&self) -> Lsn {
+        self.core.segments().first_record()
+    }
+
+    /// Everything that begins before this is durable.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        self.core.durable()
+    }
+
+    /// Returns when every record that begins before or at `up_to` is durable.
+    ///
+    /// # Errors
+    /// An error of the disk, which closes the log, or [`LogError::Failed`] when it is closed. What
+    /// is durable already is no error even then.
+    pub fn force(&self, up_to: Lsn) -> Result<(), LogError> {
+        self.core.force(up_to)
+    }
+
+    /// Returns when every record that begins before or at `up_to` is in its file, from where it
+    /// outlives the process but not the system.
+    ///
+    /// # Errors
+    /// As [`Log::force`].
+    pub fn write_out(&self, up_to: Lsn) -> Result<(), LogError> {
+        self.core.write_out(up_to)
+    }
+
+    /// Makes everything that was appended durable within [`LogSettings::lazy_sync`], and returns at
+    /// once. The sync begins after half of that time; the bound holds as long as syncs take no
+    /// longer than a quarter of it.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`]. A later failure is told to whom uses the log then.
+    pub fn force_soon(&self) -> Result<(), LogError> {
+        if self.core.has_failed() {
+            return self.core.check();
+        }
+        match self.flusher.ask(&self.core) {
+            Ok(()) => Ok(()),
+            // There is no thread to be had, so it is done here.
+            Err(_) => self.force(self.end()),
+        }
+    }
+
+    /// Forces everything and adds a mark that says so, for the next open to be sure that nothing is
+    /// missing. Meant for a shutdown, when nobody appends.
+    ///
+    /// # Errors
+    /// As [`Log::force`].
+    pub fn seal(&self) -> Result<(), LogError> {
+        self.core.seal()
+    }
+
+    /// The payload of one record, from the buffer or from its file.
+    ///
+    /// # Errors
+    /// [`LogError::NoRecord`] when no record begins at `lsn`, [`LogError::Truncated`] when it has
+    /// been given up, [`LogError::Damaged`] when it is not as it was written, or an error of the
+    /// disk.
+    pub fn read(&self, lsn: Lsn) -> Result<Vec<u8>, LogError> {
+        self.core.read(lsn)
+    }
+
+    /// The records from `from` on, in order, up to those appended before this call;
+    /// [`Lsn::ZERO`] is the oldest there is. Records that are still in memory are written out
+    /// first.
+    #[must_use]
+    pub fn reader(&self, from: Lsn) -> LogReader<'_> {
+        LogReader::new(&self.core, from)
+    }
+
+    /// Gives up what is before `lsn`, as far as whole segments go. The caller sees to it that
+    /// nobody needs it: neither a reader nor the next [`Log::open`].
+    ///
+    /// # Errors
+    /// An error of the disk. Some segments then stay until the log was opened again, and is
+    /// truncated again. The log is not closed.
+    pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.core.truncate_before(lsn)
+    }
+
+    /// What the log has done so far.
+    #[must_use]
+    pub fn statistics(&self) -> LogStatistics {
+        self.core.statistics()
+    }
+}

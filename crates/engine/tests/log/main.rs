@@ -1,0 +1,98 @@
+//! The write-ahead log on simulated disks.
+//!
+//! What is random comes from seeds, and a test that fails prints its own.
+
+mod crash;
+mod damage;
+mod files;
+mod model;
+mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
+use tidegate_engine::wal::{Log, LogError, LogId, LogSettings, Lsn, Tail};
+
+/// Small segments and buffers, so that little data goes over many ends.
+const SETTINGS: LogSettings = LogSettings {
+    id: LogId(0x1D),
+    segment_bytes: 4_096,
+    buffer_bytes: 4_096,
+    lazy_sync: Duration::from_millis(2),
+};
+
+/// Bytes that all records of a segment of [`SETTINGS`] have together.
+const SEGMENT_ROOM: usize = 4_096 - 512;
+
+fn new_disk(seed: u64) -> Arc<SimulatedDisk> {
+    Arc::new(SimulatedDisk::new(seed, Faults::default()))
+}
+
+fn create(disk: &Arc<SimulatedDisk>) -> Log {
+    Log::create(Arc::clone(disk) as Arc<dyn Disk>, SETTINGS).expect("a new log")
+}
+
+fn try_open(disk: &Arc<SimulatedDisk>, from: Lsn) -> Result<(Log, Tail), LogError> {
+    Log::open(Arc::clone(disk) as Arc<dyn Disk>, SETTINGS, from)
+}
+
+fn open(disk: &Arc<SimulatedDisk>, from: Lsn) -> (Log, Tail) {
+    try_open(disk, from).expect("a log that opens")
+}
+
+/// Everything from `from` on.
+fn records(log: &Log, from: Lsn) -> Vec<(Lsn, Vec<u8>)> {
+    log.reader(from).map(|record| record.expect("a record")).collect()
+}
+
+/// Appends the payloads and returns them with their positions.
+fn append_all(log: &Log, payloads: &[&[u8]]) -> Vec<(Lsn, Vec<u8>)> {
+    payloads.iter().map(|payload| (log.append(payload).expect("room"), payload.to_vec())).collect()
+}
+
+/// Names of the files of a kind.
+fn files(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
+    let names = disk.list().expect("a list");
+    names.into_iter().filter(|name| name.starts_with(prefix)).collect()
+}
+
+/// Draws from a seed (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `below` - 1.
+    fn below(&mut self, below: usize) -> usize {
+        usize::try_from(self.draw() % below as u64).expect("small")
+    }
+
+    fn one_of<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
+        if of.is_empty() { None } else { of.get(self.below(of.len())) }
+    }
+
+    /// A payload that begins with `number`, and else looks like many others.
+    fn payload(&mut self, number: u64) -> Vec<u8> {
+        const LENGTHS: [usize; 10] = [0, 8, 9, 40, 40, 40, 200, 500, 1_000, SEGMENT_ROOM - 16];
+        let length = LENGTHS[self.below(LENGTHS.len())];
+        let mut payload = number.to_le_bytes().to_vec();
+        payload.resize(length, 0x55);
+        payload
+    }
+}
+
+/// Runs `test` for each seed, and prints it, which is shown when the test fails.
+#[expect(clippy::print_stdout, reason = "a seed that fails must be known")]
+fn for_seeds(seeds: std::ops::Range<u64>, test: impl Fn(u64)) {
+    for seed in seeds {
+        println!("seed {seed}");
+        test(seed);
+    }
+}

@@ -1,0 +1,59 @@
+//! The store through its public API: against a model, across crashes, with several threads.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod crashes;
+mod cursors;
+mod isolation;
+mod model;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
+use tidegate_engine::wal::LogSettings;
+use tidegate_engine::{PageSize, StoreOptions};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The generator `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn bytes(&mut self, max: u64) -> Vec<u8> {
+        let len = self.below(max + 1);
+        (0..len).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
+    }
+}
+
+fn options() -> StoreOptions {
+    StoreOptions {
+        page_size: PageSize::new(4096).unwrap(),
+        buffer_bytes: 64 * 4096,
+        buffer_bytes_max: 64 * 4096,
+        log: LogSettings { segment_bytes: 256 << 10, ..LogSettings::default() },
+        background: false,
+        ..StoreOptions::default()
+    }
+}
+
+fn disk(seed: u64) -> Arc<SimulatedDisk> {
+    Arc::new(SimulatedDisk::new(seed, Faults::default()))
+}
+
+fn shared(disk: &Arc<SimulatedDisk>) -> Arc<dyn Disk> {
+    Arc::clone(disk) as Arc<dyn Disk>
+}

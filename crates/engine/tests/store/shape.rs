@@ -1,0 +1,140 @@
+//! What trees look like after inserts in different orders, under each split policy.
+
+use tidegate_engine::wal::LogId;
+use tidegate_engine::{Deletion, SplitPolicy, Store, TreeHandle, TxnOptions};
+
+use super::{Random, disk, options, shared};
+
+const POLICIES: [SplitPolicy; 3] =
+    [SplitPolicy::Half, SplitPolicy::MaxKey, SplitPolicy::Adaptive { fill_percent: 100 }];
+
+/// The mean fill of the leaves of a tree with these keys, put in in this order.
+fn fill(policy: SplitPolicy, keys: impl Iterator<Item = Vec<u8>>) -> f64 {
+    with_tree(policy, keys, |_, tree| {
+        let fills = tree.fills().unwrap();
+        fills.iter().map(|leaf| leaf.fill).sum::<f64>() / fills.len() as f64
+    })
+}
+
+fn with_tree<T>(
+    policy: SplitPolicy,
+    keys: impl Iterator<Item = Vec<u8>>,
+    look: impl FnOnce(&Store, &TreeHandle) -> T,
+) -> T {
+    let disk = disk(1);
+    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    tree.set_split_policy(policy).unwrap();
+    let mut transaction = store.begin(TxnOptions::default());
+    for (at, key) in keys.enumerate() {
+        transaction.insert(&tree, &key, &[7; 40]).unwrap();
+        if at % 1_000 == 999 {
+            transaction.commit().unwrap();
+            transaction = store.begin(TxnOptions::default());
+        }
+    }
+    transaction.commit().unwrap();
+    store.check().unwrap();
+    look(&store, &tree)
+}
+
+/// Orders of 16 warehouses with 10 districts each, as they come in: the structural-deterioration
+/// study's case, smaller.
+fn orders(count: u32) -> impl Iterator<Item = Vec<u8>> {
+    let mut random = Random(3);
+    let mut next = [0_u32; 160];
+    (0..count).map(move |_| {
+        let place = usize::try_from(random.below(160)).unwrap();
+        next[place] += 1;
+        let place = u32::try_from(place).unwrap();
+        [place.to_be_bytes(), next[place as usize].to_be_bytes()].concat()
+    })
+}
+
+#[test]
+fn sequences_at_many_places_leave_full_leaves_only_where_they_are_seen() {
+    let [half, max_key, adaptive] = POLICIES.map(|policy| fill(policy, orders(60_000)));
+    assert!((0.45..0.58).contains(&half), "{half}");
+    assert!((0.45..0.58).contains(&max_key), "{max_key}");
+    // 375 orders at each place are a little over six leaves, and the seventh is nearly empty.
+    assert!(adaptive > 0.72, "{adaptive}");
+}
+
+/// A leaf that was full is less so after its split: between its fences there is a longer prefix
+/// then, which its entries leave out. With keys of four bytes and values of 40 that is a twentieth.
+#[test]
+fn a_sequence_at_the_end_fills_leaves_as_each_policy_says() {
+    let ascending = || (0..20_000_u32).map(|key| key.to_be_bytes().to_vec());
+    let [half, max_key, adaptive] = POLICIES.map(|policy| fill(policy, ascending()));
+    assert!((0.45..0.55).contains(&half), "{half}");
+    assert!((0.86..0.95).contains(&max_key), "{max_key}");
+    assert!(adaptive > 0.93, "{adaptive}");
+    let eighty = fill(SplitPolicy::Adaptive { fill_percent: 80 }, ascending());
+    assert!((0.73..0.82).contains(&eighty), "{eighty}");
+}
+
+#[test]
+fn a_descending_sequence_is_seen_as_well() {
+    let descending = || (0..20_000_u32).rev().map(|key| key.to_be_bytes().to_vec());
+    let [half, _, adaptive] = POLICIES.map(|policy| fill(policy, descending()));
+    assert!((0.45..0.55).contains(&half), "{half}");
+    assert!(adaptive > 0.93, "{adaptive}");
+}
+
+#[test]
+fn random_inserts_leave_leaves_two_thirds_full() {
+    for policy in POLICIES {
+        let mut random = Random(5);
+        let keys = (0..20_000).map(|_| random.next().to_be_bytes().to_vec());
+        let fill = fill(policy, keys);
+        assert!(fill > 0.66, "{policy:?}: {fill}");
+    }
+}
+
+/// A full leaf, a gap, a full leaf; then keys fill the gap downward. If each were separated from
+/// the full leaf below by itself, each would get a leaf of its own (`MySQL` bug #67718).
+#[test]
+fn keys_between_a_full_leaf_and_its_neighbour_share_a_leaf() {
+    for policy in POLICIES {
+        let low = 0..5_000_u32;
+        let high = 100_000..105_000_u32;
+        let between = (5_000..25_000_u32).rev();
+        let keys = low.chain(high).chain(between).map(|key| key.to_be_bytes().to_vec());
+        let fill = fill(policy, keys);
+        assert!(fill > 0.45, "{policy:?}: {fill}");
+    }
+}
+
+#[test]
+fn what_is_removed_gives_its_pages_back() {
+    for deletion in [Deletion::FreeAtEmpty, Deletion::MergeAtHalf] {
+        let keys = || (0..10_000_u32).map(|key| key.to_be_bytes().to_vec());
+        with_tree(SplitPolicy::default(), keys(), |store, tree| {
+            tree.set_deletion(deletion).unwrap();
+            let before = store.check().unwrap()[0].1;
+            assert!(before.leaves > 100 && before.height > 1);
+            let mut transaction = store.begin(TxnOptions::default());
+            for key in keys() {
+                assert!(transaction.remove(tree, &key).unwrap());
+            }
+            transaction.commit().unwrap();
+            let after = store.check().unwrap()[0].1;
+            assert_eq!((after.leaves, after.inner_nodes, after.entries), (1, 0, 0));
+        });
+    }
+}
+
+#[test]
+fn settings_of_a_tree_last() {
+    let disk = disk(1);
+    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
+    for (at, policy) in POLICIES.into_iter().enumerate() {
+        store.create_tree(&format!("tree {at}")).unwrap().set_split_policy(policy).unwrap();
+    }
+    store.close().unwrap();
+    let store = Store::open(&shared(&disk), &options()).unwrap();
+    assert_eq!(store.trees(), ["tree 0", "tree 1", "tree 2"]);
+    for (at, policy) in POLICIES.into_iter().enumerate() {
+        assert_eq!(store.tree(&format!("tree {at}")).unwrap().split_policy(), policy);
+    }
+}
