@@ -10,7 +10,7 @@
 //!    first moment on. In a scenario with a switch all clients change the workload at once in the
 //!    middle.
 //! 3. **References.** The sweep's two best limits are measured again before the controllers, after
-//!    every third, and after the last, as long as a controller runs.
+//!    every sixth, and after the last, as long as a controller runs.
 //!
 //! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
 //! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
@@ -69,7 +69,7 @@ const LOG: &str = "proxy.log";
 const REFERENCES: usize = 2;
 
 /// So many controllers run between two rounds of references.
-const GROUP: usize = 3;
+const GROUP: usize = 6;
 
 /// What the benchmark runs.
 #[derive(Clone, Debug)]

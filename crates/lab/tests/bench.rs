@@ -74,9 +74,11 @@ fn a_cancelled_benchmark_ends() {
 fn the_plan_grows_with_what_is_asked_for() {
     let all = BenchOptions::new("tidegate".into(), "out".into(), "test".into());
     let longer = BenchOptions { run: all.run * 2, ..all.clone() };
-    // Every controller on four workloads and, twice as long, a switch: six times the run more.
+    // Every controller on four workloads and, twice as long, a switch: six times the run more. And
+    // two fixed limits of each, before the controllers and after every sixth, for as long.
     let more_s = longer.planned_s() - all.planned_s();
-    let runs = 6.0 * all.controllers.len() as f64;
+    let controllers = all.controllers.len();
+    let runs = 6.0 * (controllers + 2 * (1 + controllers.div_ceil(6))) as f64;
     assert!((more_s - runs * all.run.as_secs_f64()).abs() < 1e-6, "{more_s}");
     // A workload that was swept for itself is not swept again for the switch.
     let of = |scenarios: &[Scenario]| {
