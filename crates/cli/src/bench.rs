@@ -87,7 +87,7 @@ struct ControlArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     sweep_s: Option<Duration>,
 
-    /// Seconds of each controller, in a switch before it and after it [default: 18]
+    /// Seconds of each controller, in a switch before it and after it [default: 14]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     run_s: Option<Duration>,
 

@@ -123,7 +123,7 @@ impl BenchOptions {
             start: Mpl::at_least_one(64),
             rows: Rows::SMALL,
             sweep: Times { warmup: seconds(2), measured: seconds(4) },
-            run: seconds(18),
+            run: seconds(14),
             seed: 1,
             command,
         }
@@ -139,7 +139,7 @@ impl BenchOptions {
             limits: [1, 4, 16, 64].map(Mpl::at_least_one).to_vec(),
             clients: 64,
             sweep: Times { warmup: Duration::from_millis(500), measured: Duration::from_secs(1) },
-            run: Duration::from_secs(6),
+            run: Duration::from_secs(3),
             ..self
         }
     }
