@@ -41,18 +41,19 @@ type Setup = fn(&Table, u64) -> Box<dyn FnMut()>;
 
 fn main() {
     let table = LockManager::new(ModeTable::multi_granularity(), LockSettings::default());
-    let benchmarks: [(&str, Setup); 9] = [
+    let benchmarks: [(&str, Setup); 10] = [
         ("floor: two mutexes", floor),
         ("lock + unlock, one key", |table, thread| {
             one_resource(table, Resource::Key(1, thread), X)
         }),
-        ("lock + unlock, 4,096 keys", many_keys),
+        ("lock + unlock, 256 keys", |table, thread| keys(table, thread, 256)),
+        ("lock + unlock, 4,096 keys", |table, thread| keys(table, thread, 4_096)),
+        ("lock + unlock, new keys", |table, thread| keys(table, thread, 1 << 31)),
         ("lock again what is held", lock_again),
         ("lock + release_all, per key of 16", release_all),
         ("new locker, store, tree, 4 keys", new_locker),
         ("store, tree, 4 keys", same_locker),
         ("hot: IS on one resource", |table, _| one_resource(table, Resource::Tree(7), IS)),
-        ("hot: X on one resource, waiting", |table, _| one_resource(table, Resource::Tree(8), X)),
     ];
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -81,11 +82,12 @@ fn one_resource(table: &Table, resource: Resource, mode: Mode) -> Box<dyn FnMut(
     })
 }
 
-fn many_keys(table: &Table, thread: u64) -> Box<dyn FnMut()> {
+/// Keys of the thread's own, one after the other.
+fn keys(table: &Table, thread: u64, count: u64) -> Box<dyn FnMut()> {
     let mut locker = table.locker(Priority::default());
     let mut number = 0;
     Box::new(move || {
-        number = (number + 1) % 4_096;
+        number = (number + 1) % count;
         let key = Resource::Key(1, thread << 32 | number);
         lock(&mut locker, key, X);
         locker.unlock(black_box(&key));

@@ -123,6 +123,29 @@ fn segments_given_up_are_used_again_and_keep_nothing() {
     });
 }
 
+/// At whatever moment the power fails while a segment is used again.
+#[test]
+fn a_segment_never_has_the_header_of_another() {
+    let payload: &[u8] = &[1; 3_000];
+    for_seeds(0..200, |seed| {
+        let disk = new_disk(seed);
+        let log = create(&disk);
+        append_all(&log, &[payload; 3]);
+        log.force(log.end()).expect("a disk without faults");
+        let crash_after = Some(seed % 10);
+        disk.set_faults(Faults { crash_after, ..Faults::default() });
+        let _ = log.truncate_before(log.end());
+        let _ = log.append(payload).and_then(|lsn| log.force(lsn));
+        assert!(disk.is_off());
+        for (name, bytes) in disk.crash(Crash::Weak).image() {
+            if let Some(digits) = name.strip_prefix("log-") {
+                let first = u64::from_str_radix(&digits[..16], 16).expect("a name");
+                assert_eq!(bytes[24..32], first.to_le_bytes(), "{name}");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_was_given_up_is_not_read() {
     let disk = new_disk(1);
