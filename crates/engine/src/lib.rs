@@ -14,6 +14,49 @@
 //! | `txn` | transactions: what they lock, how they end |
 //! | `server` | procedures, workers, a gate |
 //! | `store` | the directory: files, catalog, checkpoints, recovery |
+//!
+//! # Example
+//! ```
+//! use std::ops::Bound;
+//! use std::sync::Arc;
+//!
+//! use tidegate_engine::disk::{Disk, FileDisk, IoMode};
+//! use tidegate_engine::wal::LogId;
+//! use tidegate_engine::{Direction, Store, StoreOptions, TxnOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let parent = tempfile::tempdir()?;
+//! # let path = parent.path().join("store");
+//! let disk: Arc<dyn Disk> = Arc::new(FileDisk::create(&path, IoMode::Buffered)?);
+//! let store = Store::create(&disk, LogId(42), &StoreOptions::default())?;
+//! let rows = store.create_tree("rows")?;
+//! let colour = |_: &[u8], value: &[u8], found_by: &mut dyn FnMut(&[u8])| found_by(value);
+//! let by_colour = store.create_index(&rows, "by colour", Box::new(colour))?;
+//!
+//! let mut writer = store.begin(TxnOptions::default());
+//! writer.insert(&rows, b"apple", b"red")?;
+//! writer.insert(&rows, b"cherry", b"red")?;
+//! writer.insert(&rows, b"plum", b"blue")?;
+//! writer.commit()?;
+//!
+//! let mut reader = store.begin(TxnOptions::default());
+//! let red = Bound::Included(&b"red"[..]);
+//! let mut cursor = reader.index_cursor(&by_colour, (red, red), Direction::Down)?;
+//! let mut fruits = Vec::new();
+//! while let Some((_, fruit)) = cursor.next(&mut reader)? {
+//!     fruits.push(fruit.to_vec());
+//! }
+//! assert_eq!(fruits, [&b"cherry"[..], b"apple"]);
+//! drop(reader);
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//! * A key has at most an eighth of a page, a key and its value at most a quarter; larger values
+//!   are the client's to divide.
+//! * A tree, once made, stays.
 
 mod btree;
 mod buffer;
@@ -30,9 +73,9 @@ pub use btree::{Deletion, LeafFill, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;
-pub use server::{Adjustment, CallError, Observer, Procedure, Server, ServerOptions};
+pub use server::{Adjustment, Answer, CallError, Observer, Procedure, Server, ServerOptions};
 pub use store::{FORMAT_VERSION, HeadError, Recovery, Store, StoreError, StoreOptions, TreeHandle};
 pub use txn::{
-    Cursor, Direction, Durability, Entry, Isolation, Lockable, Savepoint, Transaction, TxnError,
-    TxnOptions,
+    Cursor, Direction, Durability, Entry, IndexCursor, IndexHandle, Isolation, KeysOf, Lockable,
+    Savepoint, Transaction, TxnError, TxnOptions,
 };

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use tidegate_control::{Controller, Decision, Draw, IntervalRule, Observation, SplitMix64};
+use tidegate_control::{
+    Controller, Decision, Draw, IntervalRule, LockObservation, Observation, SplitMix64,
+};
 
 use crate::gate::Gate;
 
@@ -48,6 +50,16 @@ impl Governor {
     ///
     /// An interval in which nothing ran or waited is never over: it begins anew at each tick.
     pub fn tick(&mut self, now: Instant) -> Option<Adjustment> {
+        self.tick_with(now, || None)
+    }
+
+    /// Like [`tick`](Governor::tick), for a database whose lock manager can be asked: `locks` is,
+    /// at the end of an interval.
+    pub fn tick_with(
+        &mut self,
+        now: Instant,
+        locks: impl FnOnce() -> Option<LockObservation>,
+    ) -> Option<Adjustment> {
         if self.gate.skip_empty_interval(now) {
             return None;
         }
@@ -55,7 +67,7 @@ impl Governor {
         if !self.rule.is_over(elapsed, completions) {
             return None;
         }
-        let observation = self.gate.observe(now);
+        let observation = Observation { locks: locks(), ..self.gate.observe(now) };
         let draw = self.draws.next_draw();
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);

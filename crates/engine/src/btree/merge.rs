@@ -4,7 +4,7 @@ use super::Tree;
 use super::modify::put_entries;
 use super::policy::Deletion;
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Change, Fences, Node, PageId};
+use crate::page::{Budget, Change, Fences, Node, PageId};
 use crate::record::{Cause, MiniTransaction};
 
 impl<'s> Tree<'s> {
@@ -119,10 +119,12 @@ impl<'s> Tree<'s> {
 /// Whether one page holds the entries of both.
 fn fit_into_one(left: Node<'_>, right: Node<'_>, page_bytes: usize) -> bool {
     let fences = Fences { low: left.fences().low, high: right.fences().high };
-    let bytes = |node: Node<'_>| {
-        // The common prefix gets shorter, so the rests of the keys get longer.
-        let more = node.prefix().len() - fences.prefix_len().min(node.prefix().len());
-        node.used() + node.count() * more
-    };
-    bytes(left) + bytes(right) <= fences.room(page_bytes)
+    let mut budget = Budget::of_empty(fences.room(page_bytes));
+    let mut key = Vec::new();
+    [left, right].into_iter().all(|node| {
+        (0..node.count()).all(|slot| {
+            node.copy_key(slot, &mut key);
+            budget.take(&key[fences.prefix_len()..], node.value(slot).len())
+        })
+    })
 }

@@ -34,6 +34,7 @@
 //! * The root is latched, shared, by everybody who passes.
 
 mod inspect;
+mod load;
 mod merge;
 mod modify;
 mod policy;
@@ -58,6 +59,10 @@ pub(crate) struct TreeEntry {
     pub(crate) name: String,
     pub(crate) root: PageId,
     pub(crate) counters: Arc<IoCounters>,
+    /// The tree that this is an index of.
+    pub(crate) indexed: Option<TreeId>,
+    /// How many indexes of this tree there are.
+    indexes: AtomicU32,
     split: AtomicU32,
     deletion: AtomicU8,
 }
@@ -68,18 +73,30 @@ impl TreeEntry {
         name: &str,
         root: PageId,
         counters: Arc<IoCounters>,
+        indexed: Option<TreeId>,
     ) -> TreeEntry {
         let entry = TreeEntry {
             id,
             name: name.to_owned(),
             root,
             counters,
+            indexed,
+            indexes: AtomicU32::new(0),
             split: AtomicU32::new(0),
             deletion: AtomicU8::new(0),
         };
         entry.set_split_policy(SplitPolicy::default());
         entry.set_deletion(Deletion::default());
         entry
+    }
+
+    /// How many indexes of this tree there are.
+    pub(crate) fn indexes(&self) -> usize {
+        self.indexes.load(Ordering::Acquire) as usize
+    }
+
+    pub(crate) fn count_index(&self) {
+        self.indexes.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn split_policy(&self) -> SplitPolicy {

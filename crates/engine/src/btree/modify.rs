@@ -1,9 +1,11 @@
 //! Changes of a tree: entries put in, changed and taken out, nodes split, the root grown.
 
+use std::cmp::Ordering;
+
 use super::Tree;
-use super::policy::{FullNode, separator};
+use super::policy::{Cut, FullNode, separator};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Change, Entries, Fences, Node, PageId, SLOT_BYTES};
+use crate::page::{Change, Entries, Fences, Node, PageId};
 use crate::record::{Cause, MiniTransaction, log_change};
 use crate::wal::Lsn;
 
@@ -19,7 +21,7 @@ impl Need<'_> {
     pub(crate) fn fits(&self, leaf: Node<'_>) -> bool {
         match leaf.search(self.key) {
             Ok(slot) => self.value_len <= leaf.free() + leaf.value(slot).len(),
-            Err(_) => leaf.has_room(self.key.len(), self.value_len),
+            Err(_) => leaf.has_room(self.key, self.value_len),
         }
     }
 }
@@ -42,8 +44,8 @@ impl<'s> Tree<'s> {
         value: &[u8],
         cause: &Cause<'_>,
     ) -> Result<Lsn, BufferError> {
-        let rest = key.get(Node::new(leaf).prefix().len()..).unwrap_or_default();
-        let change = Change::Insert { slot: short(slot), rest, value };
+        let tail = Node::new(leaf).tail(key);
+        let change = Change::Insert { slot: short(slot), tail, value };
         log_change(self.log, cause, leaf, change)
     }
 
@@ -84,7 +86,7 @@ impl<'s> Tree<'s> {
     }
 
     /// One step towards room at `level`; whether there is room now.
-    fn split_at_level(&self, need: &Need<'_>, level: u8) -> Result<bool, BufferError> {
+    pub(super) fn split_at_level(&self, need: &Need<'_>, level: u8) -> Result<bool, BufferError> {
         let (root, root_level) = self.root()?;
         drop(root);
         if root_level <= level {
@@ -100,7 +102,7 @@ impl<'s> Tree<'s> {
             return Ok(true);
         }
         let split = self.plan(Node::new(&child), need);
-        if !node.has_room(split.separator.len(), 8) {
+        if !node.has_room(&split.separator, 8) {
             drop((child, parent));
             let need = Need { key: need.key, value_len: split.separator.len() };
             self.split_at_level(&need, level + 1)?;
@@ -110,8 +112,8 @@ impl<'s> Tree<'s> {
         Ok(false)
     }
 
-    /// Gives the root, if it is the node to be split, a child with all it has, so that the child
-    /// can be split; whether it need not.
+    /// Grows the root, if it is the node to be split, so that its child can be; whether it need
+    /// not.
     fn split_root(&self, need: &Need<'_>, level: u8) -> Result<bool, BufferError> {
         let root = self.write(self.entry.root)?;
         let node = Node::new(&root);
@@ -121,6 +123,14 @@ impl<'s> Tree<'s> {
         if has_room(node, need) {
             return Ok(true);
         }
+        self.grow_root(root)?;
+        Ok(false)
+    }
+
+    /// Gives the root a child with all it has, and nothing else.
+    pub(super) fn grow_root(&self, root: Exclusive<'s>) -> Result<(), BufferError> {
+        let node = Node::new(&root);
+        let level = node.level();
         let reserved = self.space.reserve(self.pool)?;
         let child_id = reserved.id().0.to_le_bytes();
         let mut entries = Vec::new();
@@ -129,11 +139,11 @@ impl<'s> Tree<'s> {
         let (tree, right) = (self.entry.id, PageId::NONE);
         let format = |level| Change::FormatNode { tree, level, fences, right };
         let mut mini = MiniTransaction::new();
-        let insert = Change::Insert { slot: 0, rest: b"", value: &child_id };
+        let insert = Change::Insert { slot: 0, tail: b"", value: &child_id };
         mini.change(root, vec![format(level + 1), insert]);
         reserved.give_out(vec![format(level), Change::Append { entries: &entries }], &mut mini);
         mini.commit(self.log, &Cause::Structure)?;
-        Ok(false)
+        Ok(())
     }
 
     fn plan(&self, node: Node<'_>, need: &Need<'_>) -> Plan {
@@ -141,15 +151,14 @@ impl<'s> Tree<'s> {
     }
 
     fn plan_leaf(&self, node: Node<'_>, need: &Need<'_>) -> Plan {
-        let mut sizes: Vec<usize> = (0..node.count()).map(|slot| node.entry_bytes(slot)).collect();
+        let (mut sizes, size) = node.sizes_with(need.key, need.value_len);
         let (slot, is_new) = match node.search(need.key) {
             Ok(slot) => {
-                sizes[slot] += need.value_len.saturating_sub(node.value(slot).len());
+                sizes[slot] = sizes[slot].max(size);
                 (slot, false)
             }
             Err(slot) => {
-                let rest = need.key.len() - node.prefix().len().min(need.key.len());
-                sizes.insert(slot, SLOT_BYTES + rest + need.value_len);
+                sizes.insert(slot, size);
                 (slot, true)
             }
         };
@@ -163,17 +172,19 @@ impl<'s> Tree<'s> {
         };
         let cut = full.cut(self.entry.split_policy());
         let key_at = |at: usize| match (is_new, at.cmp(&slot)) {
-            (false, _) | (true, std::cmp::Ordering::Less) => node.key(at),
-            (true, std::cmp::Ordering::Equal) => need.key.to_vec(),
-            (true, std::cmp::Ordering::Greater) => node.key(at - 1),
+            (false, _) | (true, Ordering::Less) => node.key(at),
+            (true, Ordering::Equal) => need.key.to_vec(),
+            (true, Ordering::Greater) => node.key(at - 1),
         };
-        let separator = separator(&key_at(cut.left - 1), &key_at(cut.left), cut.trend);
-        let left = if is_new && slot < cut.left { cut.left - 1 } else { cut.left };
-        Plan { left, separator }
+        let mut plan = plan_near(node, &full.sizes, cut, key_at);
+        if is_new && slot < plan.left {
+            plan.left -= 1;
+        }
+        plan
     }
 
     /// Splits `child`; its new sibling gets the entry `slot` of the parent.
-    fn split(
+    pub(super) fn split(
         &self,
         parent: Exclusive<'s>,
         slot: usize,
@@ -197,11 +208,11 @@ impl<'s> Tree<'s> {
             fences: right,
             right: node.right().unwrap_or(PageId::NONE),
         };
-        let rest = plan.separator.get(Node::new(&parent).prefix().len()..).unwrap_or_default();
+        let tail = Node::new(&parent).tail(&plan.separator);
         let narrow = Change::Narrow { from: 0, to: short(plan.left), fences: left };
         let link = (level == 0).then_some(Change::Link { right: new_id });
         let mut mini = MiniTransaction::new();
-        mini.change(parent, vec![Change::Insert { slot: short(slot), rest, value: &pointer }]);
+        mini.change(parent, vec![Change::Insert { slot: short(slot), tail, value: &pointer }]);
         mini.change(child, [narrow].into_iter().chain(link).collect());
         reserved.give_out(vec![format, Change::Append { entries: &entries }], &mut mini);
         mini.commit(self.log, &Cause::Structure)?;
@@ -210,15 +221,44 @@ impl<'s> Tree<'s> {
 }
 
 /// How a node is split.
-struct Plan {
+pub(super) struct Plan {
     /// How many of its entries stay.
-    left: usize,
-    separator: Vec<u8>,
+    pub(super) left: usize,
+    pub(super) separator: Vec<u8>,
+}
+
+/// The split at `cut`, or next to it where a side would not fit between its new fences: they may be
+/// longer than the old ones. `sizes` are the bytes of the entries, `key_at` are their keys.
+pub(super) fn plan_near(
+    node: Node<'_>,
+    sizes: &[usize],
+    cut: Cut,
+    key_at: impl Fn(usize) -> Vec<u8>,
+) -> Plan {
+    let Fences { low, high } = node.fences();
+    let fits = |fences: &Fences<'_>, sizes: &[usize]| {
+        sizes.iter().sum::<usize>() <= fences.room(node.page_bytes())
+    };
+    let at = |left: usize| {
+        let separator = separator(&key_at(left - 1), &key_at(left), cut.trend);
+        let fits_left = fits(&Fences { low, high: Some(&separator) }, &sizes[..left]);
+        let fits_right = fits(&Fences { low: &separator, high }, &sizes[left..]);
+        (Plan { left, separator }, fits_left, fits_right)
+    };
+    let (mut plan, mut fits_left, mut fits_right) = at(cut.left);
+    while !fits_left && plan.left > 1 {
+        (plan, fits_left, _) = at(plan.left - 1);
+        fits_right = true;
+    }
+    while !fits_right && plan.left + 1 < sizes.len() {
+        (plan, _, fits_right) = at(plan.left + 1);
+    }
+    plan
 }
 
 /// Whether a leaf has room for an entry, or an inner node for a separator of `value_len` bytes.
 fn has_room(node: Node<'_>, need: &Need<'_>) -> bool {
-    if node.is_leaf() { need.fits(node) } else { node.has_room(need.value_len, 8) }
+    if node.is_leaf() { need.fits(node) } else { node.has_room_for_any(need.value_len, 8) }
 }
 
 /// Splits an inner node where its entries are: after the last but one when the last was put in at

@@ -27,10 +27,6 @@
 //! So keys that come later, between the two, go to the node that has room. `MySQL` splits such that
 //! they go to the full one, and every one of them gets a page of its own (bug #67718).
 //!
-//! # Limits
-//! A leaf that is full when it is split is a little less so afterwards: its fences are closer,
-//! their common prefix is longer, and its entries leave that out.
-//!
 //! # Where this leaves the study
 //! It takes one pair of neighbours for a sequence. Among random inserts into a node of 38 entries
 //! every 20th makes such a pair, and each would cost a lopsided split; two pairs in a row are one

@@ -1,14 +1,12 @@
 //! A frame: the memory of one page, its latch and what is known of it.
 #![expect(unsafe_code, reason = "a page's memory is shared between threads under a latch")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::RawRwLock as _;
 
-use crate::disk::ALIGNMENT;
+use super::arena::give_back;
 use crate::page::PageId;
 use crate::wal::Lsn;
 
@@ -25,23 +23,21 @@ pub(super) struct Frame {
     page: AtomicU64,
     /// The recovery LSN of a page that was changed; 0 of one that was not.
     since: AtomicU64,
-    /// A page's bytes, valid for as many as the pool's pages have; null without memory.
+    /// A page's bytes, valid for as many as the pool's pages have, as long as the pool lives.
     memory: AtomicPtr<u8>,
 }
 
-fn layout(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size, ALIGNMENT).ok()
-}
-
 impl Frame {
-    pub(super) fn new() -> Frame {
+    /// A frame over memory that is valid for a page's bytes as long as the frame is used, and that
+    /// nobody else uses.
+    pub(super) fn new(memory: *mut u8) -> Frame {
         Frame {
             latch: RawRwLock::INIT,
             uses: AtomicU8::new(0),
             is_being_written: AtomicBool::new(false),
             page: AtomicU64::new(PageId::NONE.0),
             since: AtomicU64::new(0),
-            memory: AtomicPtr::new(ptr::null_mut()),
+            memory: AtomicPtr::new(memory),
         }
     }
 
@@ -136,32 +132,16 @@ impl Frame {
         self.is_being_written.load(Ordering::Acquire)
     }
 
-    /// Under the exclusive latch, when there is none.
-    pub(super) fn allocate_memory(&self, size: usize) {
-        let Some(layout) = layout(size) else { return };
-        // SAFETY: a page is larger than 0.
-        let memory = unsafe { alloc_zeroed(layout) };
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
-        self.memory.store(memory, Ordering::Release);
-    }
-
-    /// Under the exclusive latch, or by the last owner.
-    pub(super) fn free_memory(&self, size: usize) {
-        let memory = self.memory.swap(ptr::null_mut(), Ordering::AcqRel);
-        if let (false, Some(layout)) = (memory.is_null(), layout(size)) {
-            // SAFETY: `allocate_memory` made it with the same layout, and nobody else sees it.
-            unsafe { dealloc(memory, layout) }
-        }
+    /// Gives the memory of a page that is not there back to the system. Under the exclusive latch.
+    pub(super) fn give_back_memory(&self, size: usize) {
+        // SAFETY: the pool made the frame over memory of its arena, and the exclusive latch keeps
+        // everybody else away from it.
+        unsafe { give_back(self.memory.load(Ordering::Relaxed), size) }
     }
 
     /// The page's bytes. Under a latch.
     pub(super) fn bytes(&self, size: usize) -> &[u8] {
-        let memory = self.memory.load(Ordering::Acquire);
-        if memory.is_null() {
-            return &[];
-        }
+        let memory = self.memory.load(Ordering::Relaxed);
         // SAFETY: the memory holds `size` bytes, all written; the caller has a latch, so nobody
         // changes them while the guard, and with it this borrow, lives.
         unsafe { std::slice::from_raw_parts(memory, size) }
@@ -170,10 +150,7 @@ impl Frame {
     /// The page's bytes to be changed. Under the exclusive latch, one borrow at a time.
     #[expect(clippy::mut_from_ref, reason = "the exclusive latch makes the borrow exclusive")]
     pub(super) fn bytes_mut(&self, size: usize) -> &mut [u8] {
-        let memory = self.memory.load(Ordering::Acquire);
-        if memory.is_null() {
-            return &mut [];
-        }
+        let memory = self.memory.load(Ordering::Relaxed);
         // SAFETY: the memory holds `size` bytes, all written; the caller has the exclusive latch,
         // so nobody else sees them.
         unsafe { std::slice::from_raw_parts_mut(memory, size) }

@@ -28,6 +28,7 @@
 //!   remembers page and LSN and looks again; what it costs is a search when the page has changed.
 //! * The table takes four bytes for each page of the file, whatever the size of the pool.
 
+mod arena;
 mod counters;
 mod doublewrite;
 mod frame;
@@ -50,6 +51,7 @@ use crate::wal::{Log, LogError, Lsn};
 
 pub use counters::{IoCounters, IoCounts};
 pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
+use arena::Arena;
 use frame::Frame;
 use replacement::Replacement;
 use table::Table;
@@ -148,6 +150,8 @@ pub(crate) struct Pool {
     file: Arc<dyn File>,
     log: Arc<Log>,
     frames: Box<[Frame]>,
+    /// What the frames' memory is part of.
+    _arena: Arena,
     table: Table,
     replacement: Mutex<Replacement>,
     loading: [Mutex<()>; LOADING],
@@ -163,7 +167,7 @@ impl Pool {
     /// A pool of `frames` frames that may grow to `frames_max`.
     ///
     /// # Errors
-    /// The length of the file cannot be read.
+    /// The length of the file cannot be read, or there is no room for the frames.
     pub(crate) fn new(
         page_size: PageSize,
         frames: usize,
@@ -174,11 +178,15 @@ impl Pool {
     ) -> io::Result<Pool> {
         let frames = frames.max(FRAMES_MIN);
         let file_pages = file.len()? / page_size.bytes() as u64;
+        let frames_max = frames_max.max(frames);
+        let arena = Arena::new(frames_max.saturating_mul(page_size.bytes()))?;
+        let memory = |index: usize| arena.start().wrapping_add(index * page_size.bytes());
         let pool = Pool {
             page_size,
             file,
             log,
-            frames: (0..frames_max.max(frames)).map(|_| Frame::new()).collect(),
+            frames: (0..frames_max).map(|index| Frame::new(memory(index))).collect(),
+            _arena: arena,
             table: Table::new(),
             replacement: Mutex::new(Replacement::new()),
             loading: [const { Mutex::new(()) }; LOADING],
@@ -187,7 +195,7 @@ impl Pool {
             is_stopped: AtomicBool::new(false),
             counters: RwLock::new(HashMap::new()),
         };
-        pool.grow(frames);
+        pool.replacement.lock().grow(frames);
         Ok(pool)
     }
 
@@ -393,7 +401,7 @@ impl Pool {
         let wanted = frames.clamp(FRAMES_MIN, self.frames.len());
         let now = self.frames();
         if wanted >= now {
-            self.grow(wanted);
+            self.replacement.lock().grow(wanted);
             return Ok(());
         }
         self.replacement.lock().shrink(wanted);
@@ -408,20 +416,10 @@ impl Pool {
                 std::thread::yield_now();
             }
             self.vacate(frame);
-            frame.free_memory(self.page_size.bytes());
+            frame.give_back_memory(self.page_size.bytes());
             frame.unlock_exclusive();
         }
         Ok(())
-    }
-
-    fn grow(&self, frames: usize) {
-        let now = self.frames();
-        for frame in &self.frames[now..frames.max(now)] {
-            frame.lock_exclusive();
-            frame.allocate_memory(self.page_size.bytes());
-            frame.unlock_exclusive();
-        }
-        self.replacement.lock().grow(frames);
     }
 
     /// The pages that were changed and not written, for a checkpoint.
@@ -433,14 +431,6 @@ impl Pool {
             Some(Dirty { page: frame.page(), since })
         };
         self.frames.iter().filter_map(dirty).filter(|dirty| !dirty.page.is_none()).collect()
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        for frame in &self.frames {
-            frame.free_memory(self.page_size.bytes());
-        }
     }
 }
 

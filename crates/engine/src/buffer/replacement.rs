@@ -139,7 +139,7 @@ mod tests {
 
     /// A pool of frames without memory, and the pages asked of it in turn; how many were there.
     fn hits(frames: usize, pages: impl IntoIterator<Item = u64>) -> usize {
-        let all: Vec<Frame> = (0..frames).map(|_| Frame::new()).collect();
+        let all: Vec<Frame> = (0..frames).map(|_| Frame::new(std::ptr::null_mut())).collect();
         let mut replacement = Replacement::new();
         replacement.grow(frames);
         let mut hits = 0;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn frames_come_and_go() {
-        let all: Vec<Frame> = (0..8).map(|_| Frame::new()).collect();
+        let all: Vec<Frame> = (0..8).map(|_| Frame::new(std::ptr::null_mut())).collect();
         let mut replacement = Replacement::new();
         replacement.grow(4);
         let mut taken: Vec<usize> = std::iter::from_fn(|| replacement.candidate(&all)).collect();

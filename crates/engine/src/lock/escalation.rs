@@ -62,8 +62,10 @@ impl<R: Resource> Locker<R> {
             return Ok(true);
         }
         match (escalation.parent)(resource) {
-            Some(parent) if self.is_due(&parent) && self.held(resource).is_none() => {
-                self.escalate(&parent.resource, mode)
+            Some(Parent { resource: whole, parts_max })
+                if self.has_many_parts(&whole, parts_max) && self.held(resource).is_none() =>
+            {
+                self.escalate(&whole, mode)
             }
             _ => Ok(false),
         }
@@ -84,11 +86,6 @@ impl<R: Resource> Locker<R> {
         false
     }
 
-    fn is_due(&self, parent: &Parent<R>) -> bool {
-        let parts = self.parts_of(&parent.resource);
-        parts > 0 && parts.is_multiple_of(parent.parts_max.max(1))
-    }
-
     /// Tries to lock `whole` for all its parts that are held, and for one in `mode`.
     fn escalate(&mut self, whole: &R, mode: Mode) -> Result<bool, LockError> {
         let manager = Arc::clone(&self.manager);
@@ -102,6 +99,7 @@ impl<R: Resource> Locker<R> {
             }
         }
         if !matches!(self.ask(whole, strong, IfBusy::Refuse)?, Asked::Granted) {
+            self.note_refusal(whole);
             return Ok(false);
         }
         for part in parts {

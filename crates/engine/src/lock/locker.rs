@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::LockError;
 use super::bucket::{Answer, Ask, IfBusy};
 use super::hash_slab::{HashSlab, hash_of};
-use super::locker_state::{LockerId, LockerState, Outcome, Place, Woken};
+use super::locker_state::{LockerId, LockerState, LockerWatch, Outcome, Place, Woken};
 use super::manager::{LockManager, Resource};
 use super::modes::Mode;
 use super::settings::{Priorities, Wait};
@@ -35,6 +35,8 @@ pub(super) struct Held {
     pub(super) request: u32,
     /// Locks held on parts of it, where there is an escalation.
     parts: u32,
+    /// How many those were when an escalation was last refused.
+    refused_at: u32,
 }
 
 /// What came of a request.
@@ -159,6 +161,12 @@ impl<R: Resource> Locker<R> {
         self.held.len()
     }
 
+    /// How this locker stands, for another thread to see.
+    #[must_use]
+    pub fn watch(&self) -> LockerWatch {
+        LockerWatch(Arc::clone(&self.state))
+    }
+
     /// Whether a higher priority was given way to: every further request fails until all locks are
     /// released.
     #[must_use]
@@ -166,9 +174,20 @@ impl<R: Resource> Locker<R> {
         self.is_preempted
     }
 
-    /// Locks held on parts of `resource`.
-    pub(super) fn parts_of(&self, resource: &R) -> u32 {
-        self.held.find(hash_of(resource), resource).map_or(0, |at| self.held[at].parts)
+    /// Whether `parts_max` locks on parts of `resource` were taken since its last escalation was
+    /// refused, or since there are any.
+    pub(super) fn has_many_parts(&self, resource: &R, parts_max: u32) -> bool {
+        self.held.find(hash_of(resource), resource).is_some_and(|at| {
+            let Held { parts, refused_at, .. } = self.held[at];
+            parts >= refused_at.saturating_add(parts_max.max(1))
+        })
+    }
+
+    /// The escalation of `resource` was refused.
+    pub(super) fn note_refusal(&mut self, resource: &R) {
+        if let Some(at) = self.held.find(hash_of(resource), resource) {
+            self.held[at].refused_at = self.held[at].parts;
+        }
     }
 
     /// Asks without waiting.
@@ -217,8 +236,9 @@ impl<R: Resource> Locker<R> {
             self.held[at].mode = mode;
             return;
         }
-        let held = Held { mode, request: place.request, parts: 0 };
+        let held = Held { mode, request: place.request, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
+        self.state.set_locks(self.held.len());
         self.count_part(resource, |parts| parts + 1);
     }
 

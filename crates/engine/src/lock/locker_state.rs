@@ -73,7 +73,7 @@ pub(super) struct LockerState {
     pub(super) priority: Priority,
     outcome: AtomicU8,
     place: AtomicU64,
-    /// Locks held; up to date while the locker waits.
+    /// Locks held; those given back early are counted until the next is taken.
     locks: AtomicUsize,
     /// Who is to be woken.
     thread: Mutex<Option<Thread>>,
@@ -125,6 +125,30 @@ impl LockerState {
         self.outcome.store(outcome as u8, Ordering::Release);
         // Who ends its own wait is awake.
         woken.0.extend(thread.filter(|_| outcome != Outcome::TimedOut));
+    }
+}
+
+/// What another thread can see of a locker: out of date as soon as it is read.
+#[derive(Clone)]
+pub struct LockerWatch(pub(super) std::sync::Arc<LockerState>);
+
+impl LockerWatch {
+    /// Locks held. Those given back early are counted until the next is taken.
+    #[must_use]
+    pub fn locks(&self) -> usize {
+        self.0.locks()
+    }
+
+    /// Whether it waits for a lock.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.0.place().is_some()
+    }
+}
+
+impl fmt::Debug for LockerWatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("LockerWatch").field(&self.0.id).finish()
     }
 }
 

@@ -92,7 +92,7 @@ pub use bucket::{LockQueue, LockRequest};
 pub use deadlock::Detector;
 pub use escalation::{Escalation, Parent};
 pub use locker::Locker;
-pub use locker_state::LockerId;
+pub use locker_state::{LockerId, LockerWatch};
 pub use manager::{LockManager, Resource};
 pub use modes::{Mode, ModeTable, ModeTableError};
 pub use settings::{LockSettings, Priorities, Priority, Victim, Wait};

@@ -39,7 +39,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// Modes that a table may have, so that a set of them is one machine word.
-pub const MODES_MAX: usize = 32;
+pub const MODES_MAX: usize = 64;
 
 /// A lock mode: a row of a [`ModeTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,11 +60,11 @@ impl Mode {
 
 /// A set of modes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ModeSet(u32);
+pub(super) struct ModeSet(u64);
 
 impl ModeSet {
     pub(super) const EMPTY: ModeSet = ModeSet(0);
-    const ALL: ModeSet = ModeSet(u32::MAX);
+    const ALL: ModeSet = ModeSet(u64::MAX);
 
     pub(super) fn of(mode: Mode) -> ModeSet {
         ModeSet(1 << mode.index())
@@ -105,7 +105,7 @@ impl fmt::Debug for ModeSet {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModeTableError {
     /// No mode, or more than fit a set.
-    #[error("the {table} table names {modes} modes; give 1 to 32")]
+    #[error("the {table} table names {modes} modes; give 1 to 64")]
     Size {
         /// `compatibility` or `conversion`.
         table: &'static str,
@@ -297,10 +297,58 @@ impl ModeTable {
                 }
             }
         }
+        self.find_clashes();
+        Ok(())
+    }
+
+    fn find_clashes(&mut self) {
         for mode in self.modes() {
             self.clashes[mode.index()] = self.conflicts[mode.index()].or(self.kept_out_by(mode));
         }
-        Ok(())
+    }
+
+    /// The modes of this table and behind them those of `other`, with `prefix` before their names,
+    /// for a lock table with resources of two kinds. No mode of one goes with one of the other, and
+    /// a conversion from one to the other gives `strongest`, which is to go with none of its own.
+    ///
+    /// # Errors
+    /// There are too many modes, two have one name, or `strongest` lets somebody in.
+    pub fn beside(
+        &self,
+        prefix: &str,
+        other: &ModeTable,
+        strongest: Mode,
+    ) -> Result<ModeTable, ModeTableError> {
+        let behind = other.names.iter().map(|name| format!("{prefix}{name}"));
+        let names: Vec<String> = self.names.iter().cloned().chain(behind).collect();
+        if names.len() > MODES_MAX {
+            return Err(ModeTableError::Size { table: "joined", modes: names.len() });
+        }
+        if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+            return Err(ModeTableError::Duplicate { table: "joined", name: names[at].clone() });
+        }
+        let mut joined = ModeTable::unread(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        joined.conversions = [[strongest; MODES_MAX]; MODES_MAX];
+        joined.copy(self, 0);
+        joined.copy(other, u8::try_from(self.names.len()).unwrap_or(u8::MAX));
+        joined.find_clashes();
+        joined.check()?;
+        Ok(joined)
+    }
+
+    /// Takes over what another table says of its modes, which begin at row `offset` here.
+    fn copy(&mut self, from: &ModeTable, offset: u8) {
+        let here = |mode: Mode| Mode(mode.0 + offset);
+        for (held, requested) in
+            from.modes().flat_map(|held| from.modes().map(move |mode| (held, mode)))
+        {
+            if from.is_compatible(requested, held) {
+                let conflicts = &mut self.conflicts[here(requested).index()];
+                *conflicts = conflicts.without(here(held));
+            }
+            let result = here(from.convert(held, requested));
+            self.conversions[here(held).index()][here(requested).index()] = result;
+        }
     }
 
     fn read_conversions(&mut self, grid: &Grid<'_>) -> Result<(), ModeTableError> {

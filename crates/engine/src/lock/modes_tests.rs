@@ -114,11 +114,11 @@ fn what_is_wrong_with_a_table_is_said() {
 
 #[test]
 fn what_is_wrong_with_the_names_is_said() {
-    let many: Vec<String> = (0..33).map(|number| format!("M{number}")).collect();
+    let many: Vec<String> = (0..65).map(|number| format!("M{number}")).collect();
     let s = "S\nS S";
     for (compatibility, conversion, error) in [
-        ("", s, "the compatibility table names 0 modes; give 1 to 32"),
-        (&many.join(" "), s, "the compatibility table names 33 modes; give 1 to 32"),
+        ("", s, "the compatibility table names 0 modes; give 1 to 64"),
+        (&many.join(" "), s, "the compatibility table names 65 modes; give 1 to 64"),
         ("S S", s, "the compatibility table names S twice"),
         ("S\nS +", "X\nX X", "compatibility is about S, conversion about X; name the same"),
     ] {
@@ -138,12 +138,12 @@ fn a_table_may_have_as_many_modes_as_a_word_has_bits() {
         let rows: Vec<String> = (0..MODES_MAX).map(row).collect();
         format!("{}\n{}", names.join(" "), rows.join("\n"))
     };
-    // Each keeps out those whose numbers, with its own, come to 32 or more.
+    // Each keeps out those whose numbers, with its own, come to 64 or more.
     let compatibility =
         table(&|row, column| if row + column < MODES_MAX { "+" } else { "-" }.to_owned());
     let conversion = table(&|row, column| names[row.max(column)].clone());
     let table = ModeTable::parse(&compatibility, &conversion).expect("the laws hold");
-    let (first, last) = (table.mode("M0").expect("it is"), table.mode("M31").expect("it is"));
+    let (first, last) = (table.mode("M0").expect("it is"), table.mode("M63").expect("it is"));
     assert!(table.is_compatible(last, first) && !table.is_compatible(last, last));
     assert_eq!(table.convert(first, last), last);
 }

@@ -20,7 +20,7 @@ pub(crate) enum Change<'a> {
     /// The page is given back.
     Free,
     /// An entry is put at a slot; its key comes without the node's prefix.
-    Insert { slot: u16, rest: &'a [u8], value: &'a [u8] },
+    Insert { slot: u16, tail: &'a [u8], value: &'a [u8] },
     /// The entry at a slot gets another value.
     Replace { slot: u16, value: &'a [u8] },
     /// The entry at a slot is taken out.
@@ -135,12 +135,12 @@ fn put_fences(out: &mut Vec<u8>, fences: &Fences<'_>) {
     }
 }
 
-/// Entries in a row: the rest of a key and a value each, with their lengths before them.
+/// Entries in a row: a key without the prefix and a value each, with their lengths before them.
 pub(crate) struct Entries;
 
 impl Entries {
-    pub(crate) fn put(out: &mut Vec<u8>, rest: &[u8], value: &[u8]) {
-        put_short_bytes(out, rest);
+    pub(crate) fn put(out: &mut Vec<u8>, tail: &[u8], value: &[u8]) {
+        put_short_bytes(out, tail);
         put_short_bytes(out, value);
     }
 }
@@ -157,10 +157,10 @@ impl<'a> Change<'a> {
                 out.extend_from_slice(&right.0.to_le_bytes());
             }
             Change::Free => out.push(FREE),
-            Change::Insert { slot, rest, value } => {
+            Change::Insert { slot, tail, value } => {
                 out.push(INSERT);
                 out.extend_from_slice(&slot.to_le_bytes());
-                put_short_bytes(out, rest);
+                put_short_bytes(out, tail);
                 out.extend_from_slice(value);
             }
             Change::Replace { slot, value } => {
@@ -211,7 +211,7 @@ impl<'a> Change<'a> {
             FREE => Change::Free,
             INSERT => Change::Insert {
                 slot: reader.u16()?,
-                rest: reader.short_bytes()?,
+                tail: reader.short_bytes()?,
                 value: reader.rest(),
             },
             REPLACE => Change::Replace { slot: reader.u16()?, value: reader.rest() },
@@ -259,10 +259,9 @@ impl<'a> Change<'a> {
                 if slots.start > slots.end || slots.end > node.as_node().count() {
                     return Err(ChangeError("there is no such slot"));
                 }
-                node.narrow(slots, fences);
-                Ok(())
+                node.narrow(slots, fences).map_err(|_| ChangeError("there is no room"))
             }
-            Change::Insert { slot, rest, value } => insert(&mut node(page)?, slot, rest, value),
+            Change::Insert { slot, tail, value } => insert(&mut node(page)?, slot, tail, value),
             Change::Replace { slot, value } => {
                 let (mut node, slot) = (node(page)?, usize::from(slot));
                 check_slot(&node, slot)?;
@@ -306,12 +305,12 @@ fn mark(page: &mut [u8], bit: usize, is_used: bool) -> Result<(), ChangeError> {
     Ok(())
 }
 
-fn insert(node: &mut NodeMut<'_>, slot: u16, rest: &[u8], value: &[u8]) -> Result<(), ChangeError> {
+fn insert(node: &mut NodeMut<'_>, slot: u16, tail: &[u8], value: &[u8]) -> Result<(), ChangeError> {
     let slot = usize::from(slot);
     if slot > node.as_node().count() {
         return Err(ChangeError("there is no such slot"));
     }
-    node.insert(slot, rest, value).map_err(|_| ChangeError("there is no room"))?;
+    node.insert(slot, tail, value).map_err(|_| ChangeError("there is no room"))?;
     node.note_insert(slot);
     Ok(())
 }
@@ -319,9 +318,9 @@ fn insert(node: &mut NodeMut<'_>, slot: u16, rest: &[u8], value: &[u8]) -> Resul
 fn append(node: &mut NodeMut<'_>, entries: &[u8]) -> Result<(), ChangeError> {
     let mut reader = Reader::new(entries);
     while !reader.is_empty() {
-        let (rest, value) = (reader.short_bytes()?, reader.short_bytes()?);
+        let (tail, value) = (reader.short_bytes()?, reader.short_bytes()?);
         let slot = node.as_node().count();
-        node.insert(slot, rest, value).map_err(|_| ChangeError("there is no room"))?;
+        node.insert(slot, tail, value).map_err(|_| ChangeError("there is no room"))?;
     }
     Ok(())
 }
@@ -340,7 +339,7 @@ mod tests {
             Change::FormatMap,
             Change::FormatNode { tree: TreeId(5), level: 1, fences, right },
             Change::Free,
-            Change::Insert { slot: 2, rest: b"key", value: b"value" },
+            Change::Insert { slot: 2, tail: b"key", value: b"value" },
             Change::Replace { slot: 2, value: b"" },
             Change::Remove { slot: 7 },
             Change::Append { entries: b"\x01\x00k\x01\x00v" },
@@ -375,8 +374,8 @@ mod tests {
         format.apply(&mut page, ID).unwrap();
         let long = vec![0; 5000];
         for change in [
-            Change::Insert { slot: 1, rest: b"k", value: b"" },
-            Change::Insert { slot: 0, rest: b"k", value: &long },
+            Change::Insert { slot: 1, tail: b"k", value: b"" },
+            Change::Insert { slot: 0, tail: b"k", value: &long },
             Change::Replace { slot: 0, value: b"" },
             Change::Remove { slot: 0 },
             Change::Append { entries: b"\x09\x00k" },

@@ -1,7 +1,7 @@
 //! Nodes of a B+tree: sorted keys and values in a slotted page.
 //!
 //! # Layout
-//! After the [page header](super) come 40 bytes of a node's own, then the slots in the order of
+//! After the [page header](super) come 48 bytes of a node's own, then the slots in the order of
 //! keys, growing upward. Entries grow downward from the fences at the end:
 //!
 //! ```text
@@ -12,25 +12,35 @@
 //! | --- | --- |
 //! | 24–27 | the tree |
 //! | 28–29 | number of slots |
-//! | 30–31 | length of the prefix that all keys of the node share |
+//! | 30–31 | length of the prefix: what the fences share |
 //! | 32–35 | where the lowest entry begins |
 //! | 36–39 | bytes of removed entries above that |
 //! | 40–47 | right sibling of a leaf, 0 when there is none |
-//! | 48–55 | zero |
-//! | 56–57 | slot of the last insert, 65535 when there is none |
-//! | 58–59 | how many inserts before it were neighbours: above 0 ascending, below 0 descending |
-//! | 60–61 | length of the low fence |
-//! | 62–63 | length of the high fence, 65535 when there is none |
+//! | 48–49 | length of the extension: what all keys share behind the prefix, 14 at most |
+//! | 50–63 | the extension |
+//! | 64–65 | slot of the last insert, 65535 when there is none |
+//! | 66–67 | how many inserts before it were neighbours: above 0 ascending, below 0 descending |
+//! | 68–69 | length of the low fence |
+//! | 70–71 | length of the high fence, 65535 when there is none |
 //!
 //! A slot has ten bytes: the first four bytes of the key's rest (big-endian, so that they compare
 //! as numbers), where the entry begins, the length of the key's rest, the length of the value.
 //!
-//! # Fences and prefix
+//! # Fences, prefix, extension
 //! The fences are the keys between which all keys of the node lie: low ≤ key < high. What both
 //! begin with, all keys in between begin with, so it is stored once, in the low fence, and a slot
 //! has only the rest (Graefe, "Write-optimized B-trees", VLDB 2004; Bayer and Unterauer, "Prefix
 //! B-trees", TODS 1977). Fences change only when the node is split or merged, and so does the
 //! prefix.
+//!
+//! The keys that are there may share more than the fences do: that is the extension. A key that
+//! does not begin with it makes it shorter, and the other entries longer. Why it is worth the
+//! trouble: when a leaf that a sequence has filled is split, its fences come closer and its prefix
+//! grows. Without the extension its entries would shrink at that moment, after the last key that
+//! could have used the room, and every leaf of a sequence would stay a twentieth empty.
+//!
+//! A log record has keys without the prefix and with the extension, so that it does not matter
+//! which keys came first.
 //!
 //! # Inner nodes
 //! An inner node has an entry for every child: the lowest key the child may have, and the child's
@@ -48,12 +58,17 @@ const PREFIX_AT: usize = 30;
 const HEAP_AT: usize = 32;
 const GARBAGE_AT: usize = 36;
 const RIGHT_AT: usize = 40;
-const LAST_AT: usize = 56;
-const RUN_AT: usize = 58;
-const LOW_LEN_AT: usize = 60;
-const HIGH_LEN_AT: usize = 62;
-const SLOTS_AT: usize = 64;
+const EXTENSION_LEN_AT: usize = 48;
+const EXTENSION_AT: usize = 50;
+const LAST_AT: usize = 64;
+const RUN_AT: usize = 66;
+const LOW_LEN_AT: usize = 68;
+const HIGH_LEN_AT: usize = 70;
+const SLOTS_AT: usize = 72;
 const _: () = assert!(TREE_AT == HEADER_BYTES && HIGH_LEN_AT + 2 == SLOTS_AT);
+
+/// The longest extension: what is left of the first cache line.
+const EXTENSION_MAX: usize = LAST_AT - EXTENSION_AT;
 
 /// Bytes of a slot: what an entry costs beside its key and value.
 pub(crate) const SLOT_BYTES: usize = 10;
@@ -72,8 +87,7 @@ pub(crate) struct Fences<'a> {
 impl Fences<'_> {
     /// How many bytes all keys in between share.
     pub(crate) fn prefix_len(&self) -> usize {
-        let high = self.high.unwrap_or_default();
-        self.low.iter().zip(high).take_while(|(low, high)| low == high).count()
+        common(self.low, self.high.unwrap_or_default())
     }
 
     fn bytes(&self) -> usize {
@@ -108,6 +122,11 @@ struct Slot {
 /// page is below 65,536.
 fn end(page: &[u8]) -> usize {
     page.len().min(usize::from(u16::MAX))
+}
+
+/// How many bytes two strings begin with alike.
+fn common(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
 /// The first four bytes of a key's rest, as a number that compares like them.
@@ -166,7 +185,7 @@ impl<'a> Node<'a> {
         Fences { low: &self.page[low_at..end], high }
     }
 
-    /// What all keys of the node begin with.
+    /// What all keys between the fences begin with.
     pub(crate) fn prefix(self) -> &'a [u8] {
         let low_at = end(self.page) - usize::from(get_u16(self.page, LOW_LEN_AT));
         &self.page[low_at..low_at + self.prefix_len()]
@@ -174,6 +193,43 @@ impl<'a> Node<'a> {
 
     fn prefix_len(self) -> usize {
         usize::from(get_u16(self.page, PREFIX_AT))
+    }
+
+    /// What all keys of the node have behind the prefix.
+    fn extension(self) -> &'a [u8] {
+        let len = usize::from(get_u16(self.page, EXTENSION_LEN_AT));
+        &self.page[EXTENSION_AT..EXTENSION_AT + len]
+    }
+
+    /// How much of the extension an entry would leave; `tail` is its key without the prefix.
+    fn shared(self, tail: &[u8]) -> usize {
+        if self.count() == 0 {
+            return tail.len().min(EXTENSION_MAX);
+        }
+        common(self.extension(), tail)
+    }
+
+    /// What is to be had for entries, before any of them is put in.
+    pub(crate) fn budget(self) -> Budget {
+        let mut extension = [0; EXTENSION_MAX];
+        let extension_len = self.extension().len();
+        extension[..extension_len].copy_from_slice(self.extension());
+        Budget { free: self.free(), count: self.count(), extension, extension_len }
+    }
+
+    /// Bytes of each entry with its slot, as they would be with `key` among them, and of the one
+    /// that `key` and a value of that length would make.
+    pub(crate) fn sizes_with(self, key: &[u8], value_len: usize) -> (Vec<usize>, usize) {
+        let tail = self.tail(key);
+        let shared = self.shared(tail);
+        let growth = self.extension().len().saturating_sub(shared);
+        let sizes = (0..self.count()).map(|slot| self.entry_bytes(slot) + growth).collect();
+        (sizes, SLOT_BYTES + tail.len() - shared + value_len)
+    }
+
+    /// A key between the fences without the prefix.
+    pub(crate) fn tail(self, key: &[u8]) -> &[u8] {
+        key.get(self.prefix_len()..).unwrap_or_default()
     }
 
     /// Whether `key` lies between the fences.
@@ -220,8 +276,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A key without the node's prefix.
-    pub(crate) fn rest(self, slot: usize) -> &'a [u8] {
+    /// A key without the prefix and the extension.
+    fn rest(self, slot: usize) -> &'a [u8] {
         let Slot { offset, key_len, .. } = self.slot(slot);
         &self.page[offset..offset + key_len]
     }
@@ -229,6 +285,10 @@ impl<'a> Node<'a> {
     pub(crate) fn value(self, slot: usize) -> &'a [u8] {
         let Slot { offset, key_len, value_len, .. } = self.slot(slot);
         &self.page[offset + key_len..offset + key_len + value_len]
+    }
+
+    pub(crate) fn page_bytes(self) -> usize {
+        self.page.len()
     }
 
     /// Bytes of an entry with its slot.
@@ -241,12 +301,13 @@ impl<'a> Node<'a> {
     pub(crate) fn copy_key(self, slot: usize, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(self.prefix());
+        key.extend_from_slice(self.extension());
         key.extend_from_slice(self.rest(slot));
     }
 
     /// A whole key.
     pub(crate) fn key(self, slot: usize) -> Vec<u8> {
-        [self.prefix(), self.rest(slot)].concat()
+        [self.prefix(), self.extension(), self.rest(slot)].concat()
     }
 
     /// The child that an entry of an inner node points to.
@@ -256,7 +317,13 @@ impl<'a> Node<'a> {
 
     /// The slot of `key`, or the one that it would have. The key lies between the fences.
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
-        self.search_rest(key.get(self.prefix_len()..).unwrap_or_default())
+        let (tail, extension) = (self.tail(key), self.extension());
+        let (front, rest) = tail.split_at_checked(extension.len()).unwrap_or((tail, &[]));
+        match front.cmp(extension) {
+            std::cmp::Ordering::Less => Err(0),
+            std::cmp::Ordering::Equal => self.search_rest(rest),
+            std::cmp::Ordering::Greater => Err(self.count()),
+        }
     }
 
     fn search_rest(self, rest: &[u8]) -> Result<usize, usize> {
@@ -288,9 +355,15 @@ impl<'a> Node<'a> {
     }
 
     /// Whether an entry has room, with its slot.
-    pub(crate) fn has_room(self, key_len: usize, value_len: usize) -> bool {
-        let rest_len = key_len.saturating_sub(self.prefix_len());
-        SLOT_BYTES + rest_len + value_len <= self.free()
+    pub(crate) fn has_room(self, key: &[u8], value_len: usize) -> bool {
+        self.budget().take(self.tail(key), value_len)
+    }
+
+    /// Whether an entry has room whatever its key is, if that is so long.
+    pub(crate) fn has_room_for_any(self, key_len: usize, value_len: usize) -> bool {
+        let tail_len = key_len.saturating_sub(self.prefix_len());
+        let growth = self.extension().len() * self.count();
+        SLOT_BYTES + tail_len + value_len + growth <= self.free()
     }
 
     /// Whether everything is where it may be: afterwards no other method goes out of bounds, and
@@ -330,6 +403,9 @@ impl<'a> Node<'a> {
         if low + high + slots_end > bytes || self.prefix_len() > low {
             return Err("its fences do not fit into it");
         }
+        if usize::from(get_u16(self.page, EXTENSION_LEN_AT)) > EXTENSION_MAX {
+            return Err("its extension is too long");
+        }
         let (heap_start, heap_end) = (self.heap_start(), bytes - low - high);
         if heap_start < slots_end || heap_start > heap_end {
             return Err("its slots and its entries overlap");
@@ -349,6 +425,50 @@ impl<'a> Node<'a> {
             return Err("its entries do not add up");
         }
         Ok(())
+    }
+}
+
+/// The room that a node has for entries while it is being given out.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    free: usize,
+    count: usize,
+    extension: [u8; EXTENSION_MAX],
+    extension_len: usize,
+}
+
+impl Budget {
+    /// That of a node with so much room and no entries.
+    pub(crate) fn of_empty(room: usize) -> Budget {
+        Budget { free: room, count: 0, extension: [0; EXTENSION_MAX], extension_len: 0 }
+    }
+
+    /// Keeps so many bytes back.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.free = self.free.saturating_sub(bytes);
+    }
+
+    /// Takes the room of an entry, if there is so much: its own bytes with its slot, and those by
+    /// which the others grow because the extension gets shorter.
+    pub(crate) fn take(&mut self, tail: &[u8], value_len: usize) -> bool {
+        let (mut extension, mut len) = (self.extension, self.extension_len);
+        if self.count == 0 {
+            len = tail.len().min(EXTENSION_MAX);
+            extension[..len].copy_from_slice(&tail[..len]);
+        }
+        let shared = common(&extension[..len], tail);
+        let growth = (len - shared) * self.count;
+        let cost = SLOT_BYTES + tail.len() - shared + value_len + growth;
+        if cost > self.free {
+            return false;
+        }
+        *self = Budget {
+            free: self.free - cost,
+            count: self.count + 1,
+            extension,
+            extension_len: shared,
+        };
+        true
     }
 }
 
@@ -409,17 +529,37 @@ impl<'a> NodeMut<'a> {
         put_u16(self.page, RUN_AT, run.cast_unsigned());
     }
 
-    /// Puts an entry at `slot`; `rest` is the key without the node's prefix.
-    pub(crate) fn insert(&mut self, slot: usize, rest: &[u8], value: &[u8]) -> Result<(), Full> {
-        let bytes = rest.len() + value.len();
-        self.make_room(SLOT_BYTES + bytes)?;
+    /// Puts an entry at `slot`; `tail` is the key without the prefix.
+    pub(crate) fn insert(&mut self, slot: usize, tail: &[u8], value: &[u8]) -> Result<(), Full> {
+        if !self.as_node().budget().take(tail, value.len()) {
+            return Err(Full);
+        }
+        let rest = tail.get(self.extend(tail)..).unwrap_or_default();
+        if SLOT_BYTES + rest.len() + value.len() > self.as_node().contiguous() {
+            self.compact();
+        }
         let count = self.as_node().count();
         let (at, end) = (SLOTS_AT + slot * SLOT_BYTES, SLOTS_AT + count * SLOT_BYTES);
         self.page.copy_within(at..end, at + SLOT_BYTES);
         put_u16(self.page, COUNT_AT, short(count + 1));
-        let offset = self.place(rest, value);
-        self.write_slot(slot, rest, offset, value.len());
+        let offset = self.place(&[], rest, value);
+        self.write_slot(slot, offset, rest.len(), value.len());
         Ok(())
+    }
+
+    /// Makes the extension one that `tail` begins with, and returns its length.
+    fn extend(&mut self, tail: &[u8]) -> usize {
+        let node = self.as_node();
+        let shared = node.shared(tail);
+        if node.count() == 0 {
+            let end = EXTENSION_AT + shared;
+            self.page[EXTENSION_AT..end].copy_from_slice(&tail[..shared]);
+            self.page[end..EXTENSION_AT + EXTENSION_MAX].fill(0);
+            put_u16(self.page, EXTENSION_LEN_AT, short(shared));
+        } else if shared < node.extension().len() {
+            self.rebuild(shared);
+        }
+        shared
     }
 
     /// Counts an insert at `slot` for the split policy that looks for runs of neighbours
@@ -446,10 +586,10 @@ impl<'a> NodeMut<'a> {
         if old.key_len + value.len() > self.as_node().free() + old.key_len + old.value_len {
             return Err(Full);
         }
-        let rest = self.as_node().rest(slot).to_vec();
+        let tail = [self.as_node().extension(), self.as_node().rest(slot)].concat();
         let (last, run) = (get_u16(self.page, LAST_AT), get_u16(self.page, RUN_AT));
         self.remove(slot);
-        let done = self.insert(slot, &rest, value);
+        let done = self.insert(slot, &tail, value);
         put_u16(self.page, LAST_AT, last);
         put_u16(self.page, RUN_AT, run);
         done
@@ -471,27 +611,26 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Makes the node one of `fences` that keeps only `slots` of its entries.
-    pub(crate) fn narrow(&mut self, slots: std::ops::Range<usize>, fences: &Fences<'_>) {
+    pub(crate) fn narrow(
+        &mut self,
+        slots: std::ops::Range<usize>,
+        fences: &Fences<'_>,
+    ) -> Result<(), Full> {
         let old = self.page.to_vec();
         let old = Node::new(&old);
         self.clear();
         self.write_fences(fences);
         let (first, end) = (slots.start, slots.end);
-        self.take(old, slots);
+        let mut key = Vec::new();
+        for slot in slots {
+            old.copy_key(slot, &mut key);
+            let tail = self.as_node().tail(&key);
+            self.insert(self.as_node().count(), tail, old.value(slot))?;
+        }
         if let Some(last) = old.last_insert().filter(|&last| (first..end).contains(&last)) {
             self.set_last_insert(last - first, old.run());
         }
-    }
-
-    /// Appends entries of another node, whose keys are above all here.
-    pub(crate) fn take(&mut self, from: Node<'_>, slots: std::ops::Range<usize>) {
-        let mut key = Vec::new();
-        for slot in slots {
-            from.copy_key(slot, &mut key);
-            let rest = key.get(self.as_node().prefix_len()..).unwrap_or_default();
-            // What does not fit was split wrongly; `check` tells before the page is written.
-            let _ = self.insert(self.as_node().count(), rest, from.value(slot));
-        }
+        Ok(())
     }
 
     fn clear(&mut self) {
@@ -500,44 +639,45 @@ impl<'a> NodeMut<'a> {
         self.forget_inserts();
     }
 
-    fn make_room(&mut self, bytes: usize) -> Result<(), Full> {
-        if bytes <= self.as_node().contiguous() {
-            return Ok(());
-        }
-        if bytes > self.as_node().free() {
-            return Err(Full);
-        }
-        self.compact();
-        Ok(())
-    }
-
     /// Moves all entries to the end, so that what is free is in one piece.
     fn compact(&mut self) {
+        self.rebuild(self.as_node().extension().len());
+    }
+
+    /// Writes all entries anew, with only so much of the extension, for which there is room.
+    fn rebuild(&mut self, extension_len: usize) {
         let old = self.page.to_vec();
         let old = Node::new(&old);
+        let moved = &old.extension()[extension_len..];
+        put_u16(self.page, EXTENSION_LEN_AT, short(extension_len));
+        self.page[EXTENSION_AT + extension_len..EXTENSION_AT + EXTENSION_MAX].fill(0);
         put_u32(self.page, HEAP_AT, long(old.heap_end()));
         put_u32(self.page, GARBAGE_AT, 0);
         for slot in 0..old.count() {
-            let offset = self.place(old.rest(slot), old.value(slot));
-            put_u16(self.page, SLOTS_AT + slot * SLOT_BYTES + 4, short(offset));
+            let (rest, value) = (old.rest(slot), old.value(slot));
+            let offset = self.place(moved, rest, value);
+            self.write_slot(slot, offset, moved.len() + rest.len(), value.len());
         }
     }
 
-    /// Writes an entry below the others and returns where.
-    fn place(&mut self, rest: &[u8], value: &[u8]) -> usize {
-        let offset = self.as_node().heap_start() - rest.len() - value.len();
-        let value_at = offset + rest.len();
-        self.page[offset..value_at].copy_from_slice(rest);
-        self.page[value_at..value_at + value.len()].copy_from_slice(value);
+    /// Writes an entry below the others, with the rest of its key in two pieces, and returns where.
+    fn place(&mut self, front: &[u8], rest: &[u8], value: &[u8]) -> usize {
+        let offset = self.as_node().heap_start() - front.len() - rest.len() - value.len();
+        let mut at = offset;
+        for piece in [front, rest, value] {
+            self.page[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
         put_u32(self.page, HEAP_AT, long(offset));
         offset
     }
 
-    fn write_slot(&mut self, slot: usize, rest: &[u8], offset: usize, value_len: usize) {
+    fn write_slot(&mut self, slot: usize, offset: usize, rest_len: usize, value_len: usize) {
         let at = SLOTS_AT + slot * SLOT_BYTES;
-        put_u32(self.page, at, head(rest));
+        let head = head(&self.page[offset..offset + rest_len]);
+        put_u32(self.page, at, head);
         put_u16(self.page, at + 4, short(offset));
-        put_u16(self.page, at + 6, short(rest.len()));
+        put_u16(self.page, at + 6, short(rest_len));
         put_u16(self.page, at + 8, short(value_len));
     }
 }

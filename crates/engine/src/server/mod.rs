@@ -20,6 +20,7 @@
 //! A worker that waits for a lock keeps its thread. That is what the study's server does, and why
 //! its pool must not be too small.
 
+mod maturity;
 mod pool;
 
 use std::collections::HashMap;
@@ -38,7 +39,8 @@ use crate::txn::{Transaction, TxnError, TxnOptions};
 
 pub use tidegate_gate::Adjustment;
 
-use pool::{Job, Pool};
+use maturity::Maturity;
+use pool::{Job, Pool, Reply};
 
 /// A transaction as a whole: reads and writes, and answers with some bytes.
 pub type Procedure =
@@ -97,8 +99,8 @@ pub enum CallError {
     Stopped,
 }
 
-/// What a worker answers.
-pub(super) type Answer = Result<Vec<u8>, CallError>;
+/// What a call is answered with.
+pub type Answer = Result<Vec<u8>, CallError>;
 
 /// What all threads of a server share.
 pub(super) struct Shared {
@@ -107,6 +109,7 @@ pub(super) struct Shared {
     options: ServerOptions,
     gate: Gate,
     pool: Pool,
+    maturity: Maturity,
     stop: Mutex<bool>,
     bell: Condvar,
 }
@@ -146,6 +149,7 @@ impl Server {
             options,
             gate,
             pool: Pool::new(),
+            maturity: Maturity::default(),
             stop: Mutex::new(false),
             bell: Condvar::new(),
         });
@@ -162,16 +166,32 @@ impl Server {
     /// # Errors
     /// See [`CallError`].
     pub fn call(&self, procedure: &str, arguments: &[u8], class: Class) -> Answer {
-        let Some(code) = self.shared.procedures.get(procedure) else {
-            return Err(CallError::NoProcedure(procedure.to_owned()));
-        };
         let (answer, answered) = mpsc::sync_channel(1);
-        let job = Job::new(Arc::clone(code), arguments.to_vec(), answer);
-        self.submit(job, class)?;
+        self.submit(procedure, arguments, class, move |result| {
+            // Who called waits for it below.
+            let _ = answer.send(result);
+        });
         answered.recv().unwrap_or(Err(CallError::Stopped))
     }
 
-    fn submit(&self, job: Job, class: Class) -> Result<(), CallError> {
+    /// Asks for a procedure to be run as a transaction. `answer` is called once in any case, with
+    /// what [`Server::call`] would return: on a worker, or on the thread that calls, and soon; what
+    /// takes time there keeps a worker from the next request. One thread can so be many clients.
+    pub fn submit(
+        &self,
+        procedure: &str,
+        arguments: &[u8],
+        class: Class,
+        answer: impl FnOnce(Answer) + Send + 'static,
+    ) {
+        let reply = Reply::new(Box::new(answer));
+        let Some(code) = self.shared.procedures.get(procedure) else {
+            return reply.send(Err(CallError::NoProcedure(procedure.to_owned())));
+        };
+        self.request(Job::new(Arc::clone(code), arguments.to_vec(), reply), class);
+    }
+
+    fn request(&self, job: Job, class: Class) {
         let shared = &self.shared;
         let token = shared.pool.arrive(job);
         let now = Instant::now();
@@ -186,12 +206,8 @@ impl Server {
         match shared.gate.request(&request, now) {
             Admission::Granted(permit) => shared.pool.granted(shared, token, permit),
             Admission::Queued(ticket) => shared.pool.queued(shared, token, ticket),
-            Admission::Refused(QueueFull { waiting }) => {
-                shared.pool.forget(token);
-                return Err(CallError::Full(waiting));
-            }
+            Admission::Refused(QueueFull { waiting }) => shared.pool.refuse(token, waiting),
         }
-        Ok(())
     }
 
     /// The gate's state at this moment.
@@ -227,7 +243,8 @@ fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
         shared.bell.wait_for(&mut stop, TICK);
         let now = Instant::now();
         shared.gate.expire(now);
-        if let Some(adjustment) = governor.tick(now) {
+        let locks = || Some(shared.maturity.observe(&shared.store.locks().statistics()));
+        if let Some(adjustment) = governor.tick_with(now, locks) {
             observer(&adjustment);
         }
     }
@@ -237,15 +254,35 @@ impl Shared {
     /// Runs a job to its end, again after each conflict.
     fn run(&self, code: &Procedure, arguments: &[u8]) -> Answer {
         for attempt in 0.. {
-            let mut transaction = self.store.begin(self.options.transactions);
-            let done = code(&mut transaction, arguments)
-                .and_then(|answer| transaction.commit().map(|()| answer));
-            match done {
+            match self.attempt(code, arguments) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is_retryable() && attempt < self.options.retries_max => {}
                 Err(error) => return Err(CallError::Failed(error)),
             }
         }
         Err(CallError::Stopped)
+    }
+
+    fn attempt(&self, code: &Procedure, arguments: &[u8]) -> Result<Vec<u8>, TxnError> {
+        let mut transaction = self.store.begin(self.options.transactions);
+        let running = Running { maturity: &self.maturity, number: transaction.id().0 };
+        self.maturity.began(running.number, transaction.watch());
+        let answer = code(&mut transaction, arguments)?;
+        let locks = transaction.lock_count();
+        transaction.commit()?;
+        self.maturity.ended(running.number, Some(locks));
+        Ok(answer)
+    }
+}
+
+/// A transaction that runs, until it is dropped: also when it fails, or its procedure panics.
+struct Running<'s> {
+    maturity: &'s Maturity,
+    number: u64,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.maturity.ended(self.number, None);
     }
 }

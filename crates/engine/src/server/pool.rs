@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,8 +18,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Job {
     code: Arc<Procedure>,
     arguments: Vec<u8>,
-    answer: SyncSender<Answer>,
+    reply: Reply,
     right: Right,
+}
+
+/// Who is to be told how a request ended. One that is dropped says that the server is being
+/// stopped. No lock of the server is held when it is told, because it may call the server again.
+pub(super) struct Reply(Option<Box<dyn FnOnce(Answer) + Send>>);
+
+impl Reply {
+    pub(super) fn new(answer: Box<dyn FnOnce(Answer) + Send>) -> Reply {
+        Reply(Some(answer))
+    }
+
+    pub(super) fn send(mut self, answer: Answer) {
+        self.tell(answer);
+    }
+
+    fn tell(&mut self, answer: Answer) {
+        if let Some(tell) = self.0.take() {
+            // A client's panic is not to end the worker.
+            if catch_unwind(AssertUnwindSafe(|| tell(answer))).is_err() {
+                tracing::error!("who was to be given an answer panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.tell(Err(CallError::Stopped));
+    }
 }
 
 /// What a job has of a permit.
@@ -34,8 +62,8 @@ enum Right {
 }
 
 impl Job {
-    pub(super) fn new(code: Arc<Procedure>, arguments: Vec<u8>, answer: SyncSender<Answer>) -> Job {
-        Job { code, arguments, answer, right: Right::Asked { is_woken: false } }
+    pub(super) fn new(code: Arc<Procedure>, arguments: Vec<u8>, reply: Reply) -> Job {
+        Job { code, arguments, reply, right: Right::Asked { is_woken: false } }
     }
 }
 
@@ -78,9 +106,12 @@ impl Pool {
         token
     }
 
-    /// The gate has refused a job.
-    pub(super) fn forget(&self, token: u64) {
-        self.state.lock().jobs.remove(&token);
+    /// The gate has refused a job, because so many wait already.
+    pub(super) fn refuse(&self, token: u64, waiting: usize) {
+        let job = self.state.lock().jobs.remove(&token);
+        if let Some(job) = job {
+            job.reply.send(Err(CallError::Full(waiting)));
+        }
     }
 
     /// The gate has let a job in.
@@ -98,31 +129,36 @@ impl Pool {
         let Some(job) = state.jobs.get_mut(&token) else { return };
         let is_woken = matches!(job.right, Right::Asked { is_woken: true });
         job.right = Right::Ticket(ticket);
-        if is_woken {
-            self.claim(shared, &mut state, token);
-        }
+        let expired = if is_woken { self.claim(shared, &mut state, token) } else { None };
+        drop(state);
+        expire(expired);
     }
 
     /// The gate has something for a job that waits.
     pub(super) fn wake(&self, shared: &Arc<Shared>, token: u64) {
         let mut state = self.state.lock();
-        match state.jobs.get_mut(&token).map(|job| &mut job.right) {
-            Some(Right::Asked { is_woken }) => *is_woken = true,
+        let expired = match state.jobs.get_mut(&token).map(|job| &mut job.right) {
+            Some(Right::Asked { is_woken }) => {
+                *is_woken = true;
+                None
+            }
             Some(Right::Ticket(_)) => self.claim(shared, &mut state, token),
-            Some(Right::Permit(_)) | None => {}
-        }
+            Some(Right::Permit(_)) | None => None,
+        };
+        drop(state);
+        expire(expired);
     }
 
-    /// Claims a ticket: the job is ready, or has waited too long and is told so.
-    fn claim(&self, shared: &Arc<Shared>, state: &mut State, token: u64) {
-        let Some(mut job) = state.jobs.remove(&token) else { return };
+    /// Claims a ticket: the job is ready, or is returned because it has waited too long.
+    fn claim(&self, shared: &Arc<Shared>, state: &mut State, token: u64) -> Option<Job> {
+        let mut job = state.jobs.remove(&token)?;
         let right = std::mem::replace(&mut job.right, Right::Asked { is_woken: false });
         let claim = match right {
             Right::Ticket(ticket) => ticket.claim(),
             other => {
                 job.right = other;
                 state.jobs.insert(token, job);
-                return;
+                return None;
             }
         };
         match claim {
@@ -130,13 +166,14 @@ impl Pool {
                 job.right = Right::Permit(permit);
                 state.jobs.insert(token, job);
                 self.make_ready(shared, state, token);
+                None
             }
             Claim::Waiting(ticket) => {
                 job.right = Right::Ticket(ticket);
                 state.jobs.insert(token, job);
+                None
             }
-            // Who called may have gone.
-            Claim::Expired => drop(job.answer.send(Err(CallError::Expired))),
+            Claim::Expired => Some(job),
         }
     }
 
@@ -201,6 +238,12 @@ impl Pool {
     }
 }
 
+fn expire(job: Option<Job>) {
+    if let Some(job) = job {
+        job.reply.send(Err(CallError::Expired));
+    }
+}
+
 /// One more worker. Without a thread the job stays ready for the workers there are.
 fn spawn(shared: &Arc<Shared>, state: &mut State) {
     if state.is_stopping {
@@ -226,7 +269,7 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
 }
 
 fn work(shared: &Shared, job: Job) {
-    let Job { code, arguments, answer, right } = job;
+    let Job { code, arguments, reply, right } = job;
     let run = catch_unwind(AssertUnwindSafe(|| shared.run(&code, &arguments)));
     let result = run.unwrap_or(Err(CallError::Panicked));
     shared.pool.ran();
@@ -235,6 +278,5 @@ fn work(shared: &Shared, job: Job) {
         let outcome = if is_good { Outcome::Completed } else { Outcome::Failed };
         permit.finish(outcome, Instant::now());
     }
-    // Who called may have gone.
-    let _ = answer.send(result);
+    reply.send(result);
 }

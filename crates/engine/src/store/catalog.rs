@@ -31,6 +31,9 @@ struct Trees {
 
 impl Trees {
     fn add(&mut self, entry: &Arc<TreeEntry>) {
+        if let Some(of) = entry.indexed.and_then(|id| self.by_id.get(&id)) {
+            of.count_index();
+        }
         self.by_name.insert(entry.name.clone(), Arc::clone(entry));
         self.by_id.insert(entry.id, Arc::clone(entry));
     }
@@ -48,7 +51,7 @@ fn empty_leaf(tree: TreeId) -> Change<'static> {
 impl Catalog {
     pub(crate) fn new(pool: &Pool) -> Catalog {
         let counters = pool.counters(CATALOG);
-        let own = Arc::new(TreeEntry::new(CATALOG, "", CATALOG_ROOT, counters));
+        let own = Arc::new(TreeEntry::new(CATALOG, "", CATALOG_ROOT, counters, None));
         Catalog { own, trees: RwLock::default() }
     }
 
@@ -67,21 +70,24 @@ impl Catalog {
     /// Reads the catalog of a store that was recovered.
     pub(crate) fn load(&self, pool: &Pool, log: &Log, space: &Space) -> Result<(), BufferError> {
         let tree = self.tree(pool, log, space);
-        let mut trees = self.trees.write();
+        let mut entries = Vec::new();
         let mut leaf = tree.leaf(b"")?;
         loop {
             let node = Node::new(&leaf);
             for slot in 0..node.count() {
                 let name = String::from_utf8_lossy(&node.key(slot)).into_owned();
-                if let Some(entry) = decode(&name, node.value(slot), pool) {
-                    trees.add(&Arc::new(entry));
-                }
+                entries.extend(decode(&name, node.value(slot), pool).map(Arc::new));
             }
             match tree.leaf_after(&leaf)? {
                 Some(right) => leaf = right,
-                None => return Ok(()),
+                None => break,
             }
         }
+        // In the order in which they were made: an index after its tree.
+        entries.sort_by_key(|entry| entry.id);
+        let mut trees = self.trees.write();
+        entries.iter().for_each(|entry| trees.add(entry));
+        Ok(())
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<Arc<TreeEntry>> {
@@ -101,15 +107,23 @@ impl Catalog {
         all
     }
 
+    /// The indexes of a tree.
+    pub(crate) fn indexes_of(&self, tree: TreeId) -> Vec<Arc<TreeEntry>> {
+        let trees = self.trees.read();
+        trees.by_id.values().filter(|entry| entry.indexed == Some(tree)).cloned().collect()
+    }
+
     /// The catalog's own entry.
     pub(crate) fn own(&self) -> Arc<TreeEntry> {
         Arc::clone(&self.own)
     }
 
-    /// Makes an empty tree, or finds the one that has the name; whether it was made.
+    /// Makes an empty tree, or an empty index of another, or finds the tree that has the name;
+    /// whether it was made.
     pub(crate) fn create_tree(
         &self,
         name: &str,
+        indexed: Option<TreeId>,
         pool: &Pool,
         log: &Log,
         space: &Space,
@@ -130,18 +144,19 @@ impl Catalog {
             }
             let reserved = space.reserve(pool)?;
             let root = reserved.id();
-            let value = encode(id, root, SplitPolicy::default(), Deletion::default());
+            let settings = (SplitPolicy::default(), Deletion::default());
+            let value = encode(id, root, settings, indexed);
             let node = Node::new(&leaf);
             let slot = node.search(need.key).unwrap_or_else(|slot| slot);
-            let rest = need.key.get(node.prefix().len()..).unwrap_or_default();
+            let tail = node.tail(need.key);
             let slot = u16::try_from(slot).unwrap_or(u16::MAX);
             let mut mini = MiniTransaction::new();
-            mini.change(leaf, vec![Change::Insert { slot, rest, value: &value }]);
+            mini.change(leaf, vec![Change::Insert { slot, tail, value: &value }]);
             reserved.give_out(vec![empty_leaf(id)], &mut mini);
             mini.commit(log, &Cause::Structure)?;
             break root;
         };
-        let entry = Arc::new(TreeEntry::new(id, name, root, pool.counters(id)));
+        let entry = Arc::new(TreeEntry::new(id, name, root, pool.counters(id), indexed));
         trees.add(&entry);
         Ok((entry, true))
     }
@@ -155,7 +170,8 @@ impl Catalog {
         space: &Space,
     ) -> Result<(), BufferError> {
         let tree = self.tree(pool, log, space);
-        let value = encode(entry.id, entry.root, entry.split_policy(), entry.deletion());
+        let settings = (entry.split_policy(), entry.deletion());
+        let value = encode(entry.id, entry.root, settings, entry.indexed);
         let mut leaf = tree.leaf_to_change(entry.name.as_bytes())?;
         if let Ok(slot) = Node::new(&leaf).search(entry.name.as_bytes()) {
             tree.replace(&mut leaf, slot, &value, &Cause::Structure)?;
@@ -164,14 +180,20 @@ impl Catalog {
     }
 }
 
-const ENTRY_BYTES: usize = 17;
+const ENTRY_BYTES: usize = 21;
 
-fn encode(id: TreeId, root: PageId, split: SplitPolicy, deletion: Deletion) -> [u8; ENTRY_BYTES] {
+fn encode(
+    id: TreeId,
+    root: PageId,
+    (split, deletion): (SplitPolicy, Deletion),
+    indexed: Option<TreeId>,
+) -> [u8; ENTRY_BYTES] {
     let mut value = [0; ENTRY_BYTES];
     value[..4].copy_from_slice(&id.0.to_le_bytes());
     value[4..12].copy_from_slice(&root.0.to_le_bytes());
     value[12..16].copy_from_slice(&split.to_bits().to_le_bytes());
     value[16] = deletion.to_bits();
+    value[17..21].copy_from_slice(&indexed.unwrap_or(CATALOG).0.to_le_bytes());
     value
 }
 
@@ -179,7 +201,8 @@ fn decode(name: &str, value: &[u8], pool: &Pool) -> Option<TreeEntry> {
     let mut reader = Reader::new(value);
     let (id, root) = (TreeId(reader.u32().ok()?), PageId(reader.u64().ok()?));
     let (split, deletion) = (reader.u32().ok()?, reader.u8().ok()?);
-    let entry = TreeEntry::new(id, name, root, pool.counters(id));
+    let indexed = Some(TreeId(reader.u32().ok()?)).filter(|&indexed| indexed != CATALOG);
+    let entry = TreeEntry::new(id, name, root, pool.counters(id), indexed);
     entry.set_split_policy(SplitPolicy::from_bits(split));
     entry.set_deletion(Deletion::from_bits(deletion));
     Some(entry)

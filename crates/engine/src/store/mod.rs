@@ -27,10 +27,12 @@ use thiserror::Error;
 use crate::btree::{Deletion, LeafFill, SplitPolicy, Tree, TreeEntry, TreeShape};
 use crate::buffer::{BufferError, DoubleWrite, IoCounters, IoCounts, PAGES, Pool};
 use crate::disk::{Disk, Open};
-use crate::lock::{LockManager, LockSettings, ModeTableError};
-use crate::page::{PageId, PageSize};
+use crate::lock::{
+    Detector, Escalation, LockManager, LockSettings, Mode, ModeTable, ModeTableError, Parent,
+};
+use crate::page::{PageId, PageSize, TreeId};
 use crate::record::TxnId;
-use crate::txn::{Lockable, RangeModes, mode_table};
+use crate::txn::{Indexes, Lockable, RangeModes, TxnError, covering, mode_table};
 use crate::wal::{Log, LogError, LogId, LogSettings, LogStatistics, Lsn};
 
 use catalog::Catalog;
@@ -128,6 +130,14 @@ pub struct StoreOptions {
     pub log: LogSettings,
     /// How locks are kept.
     pub locks: LockSettings,
+    /// How often a thread looks for deadlocks, where requests that have to wait do not look
+    /// themselves ([`LockSettings::check_on_block`]); `None` for never.
+    pub detect_every: Option<Duration>,
+    /// A transaction that holds so many locks on keys of a tree locks the tree in their place, if
+    /// nobody is in its way; `None` for never. `SQL Server` does so at 5,000 as well.
+    pub escalate_at: Option<u32>,
+    /// Modes of the client's own, for [`Lockable::Client`]; see [`Store::client_mode`].
+    pub client_modes: Option<ModeTable>,
     /// A checkpoint is taken when so many bytes were logged since the last one.
     pub checkpoint_bytes: u64,
     /// Whether a thread writes pages ahead of need and takes checkpoints; without, only
@@ -143,6 +153,9 @@ impl Default for StoreOptions {
             buffer_bytes_max: 1 << 30,
             log: LogSettings::default(),
             locks: LockSettings { check_on_block: true, ..LockSettings::default() },
+            detect_every: Some(Duration::from_millis(10)),
+            escalate_at: Some(5_000),
+            client_modes: None,
             checkpoint_bytes: 256 << 20,
             background: true,
         }
@@ -157,6 +170,7 @@ pub(crate) struct Core {
     pub(crate) catalog: Catalog,
     pub(crate) transactions: Transactions,
     pub(crate) locks: Arc<LockManager<Lockable>>,
+    pub(crate) indexes: Indexes,
     pub(crate) range_modes: RangeModes,
     head: Mutex<Head>,
     recovery_counters: IoCounters,
@@ -166,6 +180,8 @@ pub(crate) struct Core {
 pub struct Store {
     pub(crate) core: Arc<Core>,
     writer: Option<Writer>,
+    /// Stopped with the store.
+    _detector: Option<Detector>,
     recovery: Recovery,
 }
 
@@ -216,6 +232,7 @@ impl Store {
             catalog,
             transactions,
             locks,
+            indexes: Indexes::default(),
             range_modes,
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
@@ -251,6 +268,7 @@ impl Store {
             catalog,
             transactions: Transactions::new(1),
             locks,
+            indexes: Indexes::default(),
             range_modes,
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
@@ -266,7 +284,10 @@ impl Store {
         } else {
             None
         };
-        Ok(Store { core, writer, recovery })
+        let every = options.detect_every.filter(|_| !options.locks.check_on_block);
+        let detector = every.map(|every| core.locks.start_detector(every)).transpose();
+        let detector = detector.map_err(io("start the deadlock detector"))?;
+        Ok(Store { core, writer, _detector: detector, recovery })
     }
 
     /// What recovery did when the store was opened.
@@ -280,12 +301,33 @@ impl Store {
     /// # Errors
     /// The name is empty or too long, or the store cannot read or write.
     pub fn create_tree(&self, name: &str) -> Result<TreeHandle, StoreError> {
+        self.create_tree_of(name, None)
+    }
+
+    /// The index of that name, made empty if there is none.
+    pub(crate) fn create_index_tree(
+        &self,
+        name: &str,
+        indexed: TreeId,
+    ) -> Result<TreeHandle, TxnError> {
+        let tree = self.create_tree_of(name, Some(indexed))?;
+        if tree.entry.indexed != Some(indexed) {
+            return Err(TxnError::NameTaken { name: name.to_owned() });
+        }
+        Ok(tree)
+    }
+
+    fn create_tree_of(
+        &self,
+        name: &str,
+        indexed: Option<TreeId>,
+    ) -> Result<TreeHandle, StoreError> {
         let max = self.core.pool.page_size().key_max();
         if name.is_empty() || name.len() > max {
             return Err(StoreError::Name { len: name.len(), max });
         }
         let Core { pool, log, space, catalog, .. } = &*self.core;
-        let (entry, is_new) = catalog.create_tree(name, pool, log, space)?;
+        let (entry, is_new) = catalog.create_tree(name, indexed, pool, log, space)?;
         if is_new {
             log.force(log.end())?;
         }
@@ -330,6 +372,13 @@ impl Store {
         Ok(self.core.pool.resize(bytes / self.core.pool.page_size().bytes())?)
     }
 
+    /// The mode of that name of [`StoreOptions::client_modes`]. A resource of the client's is locked
+    /// in modes of its own, or in those of [multi-granularity locking](crate::lock), not in both.
+    #[must_use]
+    pub fn client_mode(&self, name: &str) -> Option<Mode> {
+        self.core.locks.modes().mode(&format!("{CLIENT}{name}"))
+    }
+
     /// What the log has done.
     #[must_use]
     pub fn log_statistics(&self) -> LogStatistics {
@@ -361,11 +410,29 @@ impl Store {
     }
 }
 
+/// What the names of the client's modes begin with.
+const CLIENT: &str = "client:";
+
 fn make_locks(
     options: &StoreOptions,
 ) -> Result<(Arc<LockManager<Lockable>>, RangeModes), StoreError> {
-    let (table, modes) = mode_table().map_err(|error| StoreError::Modes(Box::new(error)))?;
-    Ok((LockManager::new(table, options.locks), modes))
+    let bad = |error| StoreError::Modes(Box::new(error));
+    let (mut table, modes) = mode_table().map_err(bad)?;
+    if let Some(client) = &options.client_modes {
+        table = table.beside(CLIENT, client, modes.strongest).map_err(bad)?;
+    }
+    let Some(parts_max) = options.escalate_at else {
+        return Ok((LockManager::new(table, options.locks), modes));
+    };
+    let parent = move |resource: &Lockable| match *resource {
+        Lockable::Key(tree, _) | Lockable::End(tree) => {
+            Some(Parent { resource: Lockable::Tree(tree), parts_max })
+        }
+        Lockable::Store | Lockable::Tree(_) | Lockable::Client(..) => None,
+    };
+    let covering = Box::new(covering(&table));
+    let escalation = Escalation { parent: Box::new(parent), covering };
+    Ok((LockManager::with_escalation(table, options.locks, escalation), modes))
 }
 
 fn make_pool(
@@ -454,6 +521,10 @@ impl TreeHandle {
 
     pub(crate) fn entry(&self) -> &TreeEntry {
         &self.entry
+    }
+
+    pub(crate) fn shared_entry(&self) -> Arc<TreeEntry> {
+        Arc::clone(&self.entry)
     }
 
     pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {

@@ -59,12 +59,15 @@ impl TxnState {
 /// All transactions that have logged something and are not done.
 pub(crate) struct Transactions {
     next: AtomicU64,
+    /// Below this LSN all is committed and durable; it only grows.
+    settled: AtomicU64,
     active: Mutex<HashMap<TxnId, Arc<TxnState>>>,
 }
 
 impl Transactions {
     pub(crate) fn new(next: u64) -> Transactions {
-        Transactions { next: AtomicU64::new(next), active: Mutex::default() }
+        let (next, settled) = (AtomicU64::new(next), AtomicU64::new(0));
+        Transactions { next, settled, active: Mutex::default() }
     }
 
     pub(crate) fn next_id(&self) -> TxnId {
@@ -92,6 +95,23 @@ impl Transactions {
         });
         self.active.lock().insert(id, Arc::clone(&state));
         state
+    }
+
+    /// Whether all that a page holds is committed and durable, by its LSN: then whoever wants to see
+    /// what is committed needs no lock (Mohan, "Commit_LSN: a novel and simple method for reducing
+    /// locking and latching in transaction processing systems", VLDB 1990).
+    pub(crate) fn is_settled(&self, page: Lsn, log: &Log) -> bool {
+        page.0 < self.settled.load(Ordering::Acquire) || page.0 < self.settle(log)
+    }
+
+    fn settle(&self, log: &Log) -> u64 {
+        let active = self.active.lock();
+        // Whoever enters after this logs behind what is durable now.
+        let durable = log.durable();
+        let first = active.values().map(|state| state.first).min();
+        drop(active);
+        let settled = first.map_or(durable, |first| first.min(durable)).0;
+        self.settled.fetch_max(settled, Ordering::AcqRel).max(settled)
     }
 
     /// A transaction is done.

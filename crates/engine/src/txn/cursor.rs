@@ -7,6 +7,12 @@
 //! leaf is looked for and copied anew, from the last key that was handed out. The lock stays, so
 //! that the entry does not change again.
 //!
+//! Upward, the next leaf is the right sibling, as long as the leaf is still what was copied; else,
+//! and downward always, it is looked for from the root.
+//!
+//! Read committed, a leaf of which all is committed needs no locks at all: its copy is what was
+//! committed at one moment.
+//!
 //! What is changed by the cursor's own transaction ahead of it is seen, as by anybody else.
 //!
 //! # Gaps
@@ -15,7 +21,7 @@
 //! it is the gap between the upper end and the first key handed out: the key above is locked first.
 //!
 //! # Limits
-//! The next leaf is looked for from the root: a descent for each leaf.
+//! A leaf is copied whole for one entry of it as well.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -43,9 +49,14 @@ pub struct Cursor {
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     leaf: Option<Copy>,
+    /// The key handed out last, where the range begins anew if there is one.
     key: Vec<u8>,
     is_begun: bool,
     is_done: bool,
+    /// Memory of an earlier copy.
+    spare: Vec<u8>,
+    /// A key that is to be locked; kept for its memory.
+    probe: Vec<u8>,
 }
 
 /// A copy of a leaf, and what of it is still to come.
@@ -56,6 +67,10 @@ struct Copy {
     /// Slots to come, from this one up to, not including, that one.
     from: usize,
     to: usize,
+    /// Its entries need no locks.
+    is_settled: bool,
+    /// [`Cursor::key`] is of an entry of it.
+    is_handed_out: bool,
 }
 
 /// A key and its value.
@@ -93,6 +108,8 @@ impl Transaction {
             key: Vec::new(),
             is_begun: false,
             is_done: false,
+            spare: Vec::new(),
+            probe: Vec::new(),
         })
     }
 
@@ -106,8 +123,8 @@ impl Transaction {
         match self.options.isolation {
             Isolation::ReadUncommitted => Ok(()),
             Isolation::ReadCommitted => self.lock_for_a_moment(resource, S),
-            Isolation::RepeatableRead => self.lock(resource, S),
-            Isolation::Serializable => self.lock(resource, self.core.range_modes.rs),
+            Isolation::RepeatableRead => self.lock_key(resource, S),
+            Isolation::Serializable => self.lock_key(resource, self.core.range_modes.rs),
         }
     }
 }
@@ -127,10 +144,11 @@ impl Cursor {
             let slot = match self.look() {
                 Next::Entry(slot) => slot,
                 Next::Leaf => {
-                    self.leaf = None;
+                    self.go_on(transaction)?;
                     continue;
                 }
                 Next::Done => {
+                    self.forget_leaf();
                     if self.close(transaction)? {
                         self.is_done = true;
                     }
@@ -140,7 +158,7 @@ impl Cursor {
             if self.is_sure(transaction, slot)? {
                 return Ok(self.hand_out(slot));
             }
-            self.leaf = None;
+            self.forget_leaf();
         }
     }
 
@@ -153,12 +171,40 @@ impl Cursor {
         }
         let node = Node::new(&leaf.bytes);
         node.copy_key(slot, &mut self.key);
-        // From here on, if the leaf has to be looked for again.
-        match direction {
-            Direction::Up => replace_bound(&mut self.low, &self.key),
-            Direction::Down => replace_bound(&mut self.high, &self.key),
-        }
+        leaf.is_handed_out = true;
         Some((&self.key, node.value(slot)))
+    }
+
+    /// Gives the copy up. From the key handed out last on it is looked for again.
+    fn forget_leaf(&mut self) {
+        let Some(leaf) = self.leaf.take() else { return };
+        if leaf.is_handed_out {
+            match self.direction {
+                Direction::Up => replace_bound(&mut self.low, &self.key),
+                Direction::Down => replace_bound(&mut self.high, &self.key),
+            }
+        }
+        self.spare = leaf.bytes;
+    }
+
+    /// Goes on behind the fence of the copy: to the right sibling, if the leaf is unchanged.
+    fn go_on(&mut self, transaction: &Transaction) -> Result<(), TxnError> {
+        let Some(leaf) = self.leaf.take() else { return Ok(()) };
+        self.spare = leaf.bytes;
+        if self.direction == Direction::Down {
+            return Ok(());
+        }
+        let entry = self.tree.entry();
+        let tree = transaction.core.on(entry);
+        let now = transaction.core.pool.read(leaf.id, &entry.counters)?;
+        if page::lsn(&now) == leaf.lsn
+            && let Some(right) = tree.leaf_after(&now)?
+        {
+            drop(now);
+            let spare = std::mem::take(&mut self.spare);
+            self.leaf = Some(self.copy(&right, transaction, spare));
+        }
+        Ok(())
     }
 
     /// Sees to it that there is a copy of the leaf to go on with.
@@ -168,13 +214,14 @@ impl Cursor {
         }
         self.is_begun = true;
         if self.leaf.is_none() {
-            self.leaf = Some(self.copy_leaf(transaction)?);
+            let spare = std::mem::take(&mut self.spare);
+            self.leaf = Some(self.copy_leaf(transaction, spare)?);
         }
         Ok(())
     }
 
     /// Copies the leaf that the rest of the range begins in.
-    fn copy_leaf(&self, transaction: &Transaction) -> Result<Copy, TxnError> {
+    fn copy_leaf(&self, transaction: &Transaction, spare: Vec<u8>) -> Result<Copy, TxnError> {
         let tree = transaction.core.on(self.tree.entry());
         let leaf = match (self.direction, &self.low, &self.high) {
             (Direction::Up, Bound::Included(key) | Bound::Excluded(key), _)
@@ -183,14 +230,26 @@ impl Cursor {
             (Direction::Down, _, Bound::Excluded(key)) => tree.leaf_before(Some(key))?,
             (Direction::Down, _, Bound::Unbounded) => tree.leaf_before(None)?,
         };
-        let node = Node::new(&leaf);
-        Ok(Copy {
-            id: page::id(&leaf),
-            lsn: page::lsn(&leaf),
+        Ok(self.copy(&leaf, transaction, spare))
+    }
+
+    /// Copies a leaf that is latched into `spare`.
+    fn copy(&self, leaf: &[u8], transaction: &Transaction, spare: Vec<u8>) -> Copy {
+        let (node, lsn) = (Node::new(leaf), page::lsn(leaf));
+        let core = &transaction.core;
+        let mut bytes = spare;
+        bytes.clear();
+        bytes.extend_from_slice(leaf);
+        Copy {
+            bytes,
+            id: page::id(leaf),
+            lsn,
             from: first_slot(node, &self.low),
             to: end_slot(node, &self.high),
-            bytes: leaf.to_vec(),
-        })
+            is_settled: transaction.options.isolation == Isolation::ReadCommitted
+                && core.transactions.is_settled(lsn, &core.log),
+            is_handed_out: false,
+        }
     }
 
     /// What comes next by the copy. Where the copy has no more, the range goes on behind its fence.
@@ -222,21 +281,22 @@ impl Cursor {
     }
 
     /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there.
-    fn is_sure(&self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
+    fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
         let entry = self.tree.entry();
-        let Some(leaf) = self.leaf.as_ref().filter(|_| transaction.locks_keys(entry)) else {
+        let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
+        if leaf.is_settled || !transaction.locks_keys(entry) {
             return Ok(true);
-        };
-        let key = Node::new(&leaf.bytes).key(slot);
-        transaction.lock_for_scan(&Lockable::Key(entry.id, hash_key(&key)))?;
-        let core = Arc::clone(&transaction.core);
-        let now = core.pool.read(leaf.id, &entry.counters)?;
+        }
+        self.probe.clear();
+        Node::new(&leaf.bytes).copy_key(slot, &mut self.probe);
+        transaction.lock_for_scan(&Lockable::Key(entry.id, hash_key(&self.probe)))?;
+        let now = transaction.core.pool.read(leaf.id, &entry.counters)?;
         Ok(page::lsn(&now) == leaf.lsn)
     }
 
     /// At the end of the range: upward, the gap up to the next key is locked; whether nothing has
     /// come into it meanwhile.
-    fn close(&mut self, transaction: &mut Transaction) -> Result<bool, TxnError> {
+    fn close(&self, transaction: &mut Transaction) -> Result<bool, TxnError> {
         let entry = self.tree.entry();
         let is_open = self.direction == Direction::Up
             && transaction.options.isolation == Isolation::Serializable
@@ -255,16 +315,14 @@ impl Cursor {
             (super::next_key(tree, &leaf, slot)?, is_beyond)
         };
         if !is_beyond {
-            self.leaf = None;
             return Ok(false);
         }
         let rs = transaction.core.range_modes.rs;
         if transaction.locker.held(&next).is_some_and(|held| core.locks.modes().covers(held, rs)) {
             return Ok(true);
         }
-        transaction.lock(&next, rs)?;
+        transaction.lock_key(&next, rs)?;
         // What was next when the lock was asked for may not be any more: look again.
-        self.leaf = None;
         Ok(false)
     }
 
@@ -286,7 +344,7 @@ impl Cursor {
                     let leaf = tree.leaf(key)?;
                     match find(tree, &leaf, key)? {
                         Found::Here(_) => Lockable::Key(entry.id, hash_key(key)),
-                        Found::Before(_, next) => next,
+                        Found::Before(next) => next,
                     }
                 }
             };
@@ -294,7 +352,7 @@ impl Cursor {
             if is_held.is_some_and(|held| core.locks.modes().covers(held, rs)) {
                 return Ok(());
             }
-            transaction.lock(&next, rs)?;
+            transaction.lock_key(&next, rs)?;
         }
     }
 }

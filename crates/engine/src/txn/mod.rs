@@ -9,9 +9,12 @@
 //! | isolation | reads lock | what may be seen |
 //! | --- | --- | --- |
 //! | read uncommitted | nothing | what will be rolled back |
-//! | read committed | for a moment | another value the second time |
+//! | read committed | nothing or for a moment | another value the second time |
 //! | repeatable read | to the end, not the gaps | new keys the second time |
 //! | serializable | to the end, and the gaps | nothing of others |
+//!
+//! Read committed, a page is looked at first: if nothing in it is younger than the oldest change
+//! that is not committed, all of it is, and no lock is needed.
 //!
 //! # After an error
 //! A transaction that is chosen as the victim of a deadlock, waits too long or is preempted has to
@@ -19,6 +22,8 @@
 //! request itself, such as a key that is there already, changes nothing.
 
 mod cursor;
+mod index;
+mod load;
 mod modes;
 
 use std::sync::Arc;
@@ -28,14 +33,16 @@ use thiserror::Error;
 use crate::btree::{Need, Tree, TreeEntry};
 use crate::buffer::BufferError;
 use crate::lock::multi_granularity::{IS, IX, S, X};
-use crate::lock::{LockError, LockManager, Locker, Mode, Priority, Wait};
-use crate::page::{Node, TreeId};
+use crate::lock::{LockError, LockManager, Locker, LockerWatch, Mode, Priority, Wait};
+use crate::page::{self, Node, TreeId};
 use crate::record::{Cause, TxnId, Undo};
 use crate::store::{Core, Store, StoreError, TreeHandle, TxnState};
 use crate::wal::Lsn;
 
 pub use cursor::{Cursor, Direction, Entry};
-pub(crate) use modes::{RangeModes, mode_table};
+pub(crate) use index::Indexes;
+pub use index::{IndexCursor, IndexHandle, KeysOf};
+pub(crate) use modes::{RangeModes, covering, mode_table};
 
 /// What can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +120,30 @@ pub enum TxnError {
     /// The tree belongs to another store.
     #[error("the tree is one of another store")]
     OtherStore,
+    /// An index changes with its tree only.
+    #[error("the tree is an index, and changes with its tree only")]
+    IsIndex,
+    /// What the index's rows are found by is not known.
+    #[error("index {name} has no function since the store was opened; give it by `create_index`")]
+    IndexUnknown {
+        /// The index.
+        name: String,
+    },
+    /// The tree has indexes already.
+    #[error("the tree has indexes; load it first and make them then")]
+    Indexed,
+    /// Keys that are to be loaded do not ascend, or are not above those of the tree.
+    #[error("the keys to be loaded do not ascend; {loaded} entries are loaded")]
+    NotAscending {
+        /// Entries loaded at least.
+        loaded: u64,
+    },
+    /// The name is another tree's.
+    #[error("a tree that is no index of this one is called {name}; choose another name")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
 }
 
 impl From<BufferError> for TxnError {
@@ -143,6 +174,17 @@ pub struct Transaction {
     options: TxnOptions,
     /// The conflict after which there is only rollback.
     conflict: Option<LockError>,
+    /// What is held of the tree used last.
+    parents: Option<Parents>,
+}
+
+/// What a transaction holds of a tree and of the store, so that it need not look for each key.
+struct Parents {
+    tree: TreeId,
+    /// IS or IX on both, at least.
+    intention: Mode,
+    /// Whether that makes locks on keys needless in S, in X.
+    covers: [bool; 2],
 }
 
 /// A hash of a key that differs in all bits where a key differs in one.
@@ -178,6 +220,7 @@ impl Store {
             state: None,
             options,
             conflict: None,
+            parents: None,
         }
     }
 
@@ -188,12 +231,20 @@ impl Store {
     }
 }
 
+/// What an insert finds of the gap that it goes into.
+enum Gap {
+    /// It may go in; what is to be unlocked when it has.
+    Free(Option<Lockable>),
+    /// It would have to wait for this.
+    Busy(Lockable, Mode),
+}
+
 /// What a search must hold before what it has found is sure.
 enum Found {
     /// It is there, in this slot.
     Here(usize),
-    /// It would be in this slot; the next key there is.
-    Before(usize, Lockable),
+    /// It is not there; the next key there is.
+    Before(Lockable),
 }
 
 impl Transaction {
@@ -201,6 +252,18 @@ impl Transaction {
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.id
+    }
+
+    /// How many locks it holds.
+    #[must_use]
+    pub fn lock_count(&self) -> usize {
+        self.locker.count()
+    }
+
+    /// How it stands with its locks, for another thread to see.
+    #[must_use]
+    pub fn watch(&self) -> LockerWatch {
+        self.locker.watch()
     }
 
     /// The value of a key.
@@ -213,11 +276,16 @@ impl Transaction {
         match self.options.isolation {
             Isolation::ReadUncommitted => return self.peek(entry, key),
             Isolation::ReadCommitted => {
+                let leaf = self.core.on(entry).leaf(key)?;
+                if self.core.transactions.is_settled(page::lsn(&leaf), &self.core.log) {
+                    return Ok(value_in(&leaf, key));
+                }
+                drop(leaf);
                 let resource = Lockable::Key(entry.id, hash_key(key));
                 self.lock_parents(entry.id, IS)?;
                 let was_held = self.locker.held(&resource).is_some();
                 if !self.covers_keys(entry.id, S) {
-                    self.lock(&resource, S)?;
+                    self.lock_key(&resource, S)?;
                 }
                 let value = self.peek(entry, key);
                 if !was_held {
@@ -229,7 +297,7 @@ impl Transaction {
         }
         self.lock_parents(entry.id, IS)?;
         if !self.covers_keys(entry.id, S) {
-            self.lock(&Lockable::Key(entry.id, hash_key(key)), S)?;
+            self.lock_key(&Lockable::Key(entry.id, hash_key(key)), S)?;
         }
         let value = self.peek(entry, key)?;
         if value.is_none()
@@ -244,8 +312,7 @@ impl Transaction {
     /// The value of a key as it is, whoever has put it there.
     fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
         let leaf = self.core.on(entry).leaf(key)?;
-        let node = Node::new(&leaf);
-        Ok(node.search(key).ok().map(|slot| node.value(slot).to_vec()))
+        Ok(value_in(&leaf, key))
     }
 
     /// A key that was not there: sees to it that it is not put there.
@@ -256,14 +323,14 @@ impl Transaction {
             let leaf = tree.leaf(key)?;
             let next = match find(tree, &leaf, key)? {
                 Found::Here(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
-                Found::Before(_, next) => next,
+                Found::Before(next) => next,
             };
             let rs = self.core.range_modes.rs;
             if self.try_lock(&next, rs)? {
                 return Ok(None);
             }
             drop(leaf);
-            self.lock(&next, rs)?;
+            self.lock_key(&next, rs)?;
         }
     }
 
@@ -307,17 +374,30 @@ impl Transaction {
         value: &[u8],
         may: impl Fn(bool) -> bool,
     ) -> Result<bool, TxnError> {
-        self.check(tree)?;
+        self.check_to_change(tree)?;
         self.check_lengths(key, value)?;
-        let entry = tree.entry();
+        if tree.entry().indexes() > 0 {
+            return self.change_row(tree.entry(), key, Some(value), may);
+        }
+        self.put_entry(tree.entry(), key, value, may)
+    }
+
+    /// Gives a key of a tree a value, whatever indexes there are.
+    fn put_entry(
+        &mut self,
+        entry: &TreeEntry,
+        key: &[u8],
+        value: &[u8],
+        may: impl Fn(bool) -> bool,
+    ) -> Result<bool, TxnError> {
         self.lock_to_write(entry.id, key)?;
         let core = Arc::clone(&self.core);
         let tree = core.on(entry);
         let need = Need { key, value_len: value.len() };
         loop {
             let mut leaf = tree.leaf_to_change(key)?;
-            let found = find(tree, &leaf, key)?;
-            if !may(matches!(found, Found::Here(_))) {
+            let found = Node::new(&leaf).search(key);
+            if !may(found.is_ok()) {
                 return Ok(false);
             }
             if !need.fits(Node::new(&leaf)) {
@@ -326,23 +406,24 @@ impl Transaction {
                 continue;
             }
             match found {
-                Found::Here(slot) => {
+                Ok(slot) => {
                     let old = Node::new(&leaf).value(slot).to_vec();
                     let undo = Undo::Replace { tree: entry.id, key, value: &old };
                     self.log(undo, |cause| tree.replace(&mut leaf, slot, value, cause))?;
                 }
-                Found::Before(slot, next) => {
-                    let held = self.locker.held(&next);
-                    if let Some(busy) = self.busy_gap(entry.id, key, &next)? {
-                        drop(leaf);
-                        let (resource, mode) = busy;
-                        self.lock_for_a_moment(&resource, mode)?;
-                        continue;
-                    }
+                Err(slot) => {
+                    let gap = match self.enter_gap(tree, &leaf, slot, key)? {
+                        Gap::Free(gap) => gap,
+                        Gap::Busy(resource, mode) => {
+                            drop(leaf);
+                            self.lock_for_a_moment(&resource, mode)?;
+                            continue;
+                        }
+                    };
                     let undo = Undo::Remove { tree: entry.id, key };
                     self.log(undo, |cause| tree.insert(&mut leaf, slot, key, value, cause))?;
                     drop(leaf);
-                    if held.is_none() {
+                    if let Some(next) = gap {
                         self.locker.unlock(&next);
                     }
                 }
@@ -351,27 +432,32 @@ impl Transaction {
         }
     }
 
-    /// Locks what an insert of `key` into the gap below `next` needs beside the key; what it would
-    /// have to wait for. If this transaction has read the gap, the lower part of it will be the new
-    /// key's and has to stay read.
-    fn busy_gap(
+    /// Locks what an insert of `key` at `slot` of a leaf needs beside the key: the gap there. If
+    /// this transaction has read the gap, the lower part of it will be the new key's and has to
+    /// stay read.
+    fn enter_gap(
         &mut self,
-        tree: TreeId,
+        tree: Tree<'_>,
+        leaf: &[u8],
+        slot: usize,
         key: &[u8],
-        next: &Lockable,
-    ) -> Result<Option<(Lockable, Mode)>, TxnError> {
-        if self.covers_keys(tree, X) {
-            return Ok(None);
+    ) -> Result<Gap, TxnError> {
+        if self.covers_keys(tree.entry.id, X) {
+            return Ok(Gap::Free(None));
         }
-        let RangeModes { rs, ri } = self.core.range_modes;
-        let held = self.locker.held(next);
+        let next = next_key(tree, leaf, slot)?;
+        let RangeModes { rs, ri, .. } = self.core.range_modes;
+        let held = self.locker.held(&next);
         if held.is_some_and(|held| self.core.locks.modes().covers(held, rs)) {
-            let own = Lockable::Key(tree, hash_key(key));
+            let own = Lockable::Key(tree.entry.id, hash_key(key));
             if !self.try_lock(&own, rs)? {
-                return Ok(Some((own, rs)));
+                return Ok(Gap::Busy(own, rs));
             }
         }
-        Ok(if self.try_lock(next, ri)? { None } else { Some((*next, ri)) })
+        if !self.try_lock(&next, ri)? {
+            return Ok(Gap::Busy(next, ri));
+        }
+        Ok(Gap::Free(held.is_none().then_some(next)))
     }
 
     /// Takes a key out; whether it was there.
@@ -379,22 +465,31 @@ impl Transaction {
     /// # Errors
     /// See [`TxnError`].
     pub fn remove(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
-        self.check(tree)?;
-        let entry = tree.entry();
+        self.check_to_change(tree)?;
+        if tree.entry().indexes() > 0 {
+            return self.change_row(tree.entry(), key, None, |exists| exists);
+        }
+        self.remove_entry(tree.entry(), key)
+    }
+
+    /// Takes a key of a tree out, whatever indexes there are.
+    fn remove_entry(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<bool, TxnError> {
         self.lock_to_write(entry.id, key)?;
         let core = Arc::clone(&self.core);
         let tree = core.on(entry);
         loop {
             let mut leaf = tree.leaf_to_change(key)?;
-            let Found::Here(slot) = find(tree, &leaf, key)? else {
+            let Ok(slot) = Node::new(&leaf).search(key) else {
                 return Ok(false);
             };
-            let next = next_key(tree, &leaf, slot + 1)?;
-            let ri = self.core.range_modes.ri;
-            if !self.covers_keys(entry.id, X) && !self.try_lock(&next, ri)? {
-                drop(leaf);
-                self.lock(&next, ri)?;
-                continue;
+            if !self.covers_keys(entry.id, X) {
+                let next = next_key(tree, &leaf, slot + 1)?;
+                let ri = self.core.range_modes.ri;
+                if !self.try_lock(&next, ri)? {
+                    drop(leaf);
+                    self.lock_key(&next, ri)?;
+                    continue;
+                }
             }
             let old = Node::new(&leaf).value(slot).to_vec();
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
@@ -414,13 +509,30 @@ impl Transaction {
     /// [`TxnError::Conflict`].
     pub fn lock(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
         self.check_conflict()?;
+        self.parents = None;
+        self.lock_key(resource, mode)
+    }
+
+    /// Locks a key, or a gap.
+    fn lock_key(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        let before = self.locker.count();
         let locked = self.locker.lock(resource, mode, Wait::AsSet);
+        self.forget_parents_if_fewer(before);
         self.note(locked)
     }
 
     fn try_lock(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
+        let before = self.locker.count();
         let tried = self.locker.try_lock(resource, mode);
+        self.forget_parents_if_fewer(before);
         self.note(tried)
+    }
+
+    /// Fewer locks than before: they became one on the tree.
+    fn forget_parents_if_fewer(&mut self, before: usize) {
+        if self.locker.count() < before {
+            self.parents = None;
+        }
     }
 
     fn lock_for_a_moment(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
@@ -440,16 +552,28 @@ impl Transaction {
         if self.covers_keys(tree, X) {
             return Ok(());
         }
-        self.lock(&Lockable::Key(tree, hash_key(key)), X)
+        self.lock_key(&Lockable::Key(tree, hash_key(key)), X)
     }
 
     fn lock_parents(&mut self, tree: TreeId, mode: Mode) -> Result<(), TxnError> {
+        let is_there = |parents: &Parents| {
+            parents.tree == tree && (parents.intention == mode || parents.intention == IX)
+        };
+        if self.parents.as_ref().is_some_and(is_there) {
+            return Ok(());
+        }
         self.lock(&Lockable::Store, mode)?;
-        self.lock(&Lockable::Tree(tree), mode)
+        self.lock(&Lockable::Tree(tree), mode)?;
+        let covers = [S, X].map(|mode| self.covers_keys(tree, mode));
+        self.parents = Some(Parents { tree, intention: mode, covers });
+        Ok(())
     }
 
-    /// Whether a lock on the tree or the store makes locks on keys needless.
+    /// Whether a lock on the tree or the store makes locks on keys in S or X needless.
     fn covers_keys(&self, tree: TreeId, mode: Mode) -> bool {
+        if let Some(parents) = self.parents.as_ref().filter(|parents| parents.tree == tree) {
+            return parents.covers[usize::from(mode == X)];
+        }
         let covers = |resource| {
             self.locker
                 .held(&resource)
@@ -463,6 +587,13 @@ impl Transaction {
             return Err(TxnError::OtherStore);
         }
         self.check_conflict()
+    }
+
+    fn check_to_change(&self, tree: &TreeHandle) -> Result<(), TxnError> {
+        if tree.entry().indexed.is_some() {
+            return Err(TxnError::IsIndex);
+        }
+        self.check(tree)
     }
 
     fn check_conflict(&self) -> Result<(), TxnError> {
@@ -555,11 +686,16 @@ impl Drop for Transaction {
     }
 }
 
+fn value_in(leaf: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let node = Node::new(leaf);
+    node.search(key).ok().map(|slot| node.value(slot).to_vec())
+}
+
 /// Where a key is, or would be, in the leaf for it.
 fn find(tree: Tree<'_>, leaf: &[u8], key: &[u8]) -> Result<Found, BufferError> {
     match Node::new(leaf).search(key) {
         Ok(slot) => Ok(Found::Here(slot)),
-        Err(slot) => Ok(Found::Before(slot, next_key(tree, leaf, slot)?)),
+        Err(slot) => Ok(Found::Before(next_key(tree, leaf, slot)?)),
     }
 }
 

@@ -19,7 +19,7 @@
 //! The modes of [multi-granularity locking](crate::lock) come first, so that one table serves keys
 //! and what contains them: a pair of those modes, or none, with what is said of the gap.
 
-use crate::lock::multi_granularity::X;
+use crate::lock::multi_granularity::{IX, S, SIX, U, X};
 use crate::lock::{Mode, ModeTable, ModeTableError};
 
 /// The modes of a key that say something of the gap below it.
@@ -29,6 +29,8 @@ pub(crate) struct RangeModes {
     pub(crate) rs: Mode,
     /// I on the gap alone.
     pub(crate) ri: Mode,
+    /// X on the key and both on the gap, which goes with nothing.
+    pub(crate) strongest: Mode,
 }
 
 /// A mode: one of multi-granularity locking or none, and what it says of the gap, as bits: 1 for S,
@@ -78,6 +80,22 @@ fn pairs(coarse: &ModeTable) -> Vec<Pair> {
     pairs
 }
 
+/// For each mode of `table`, the mode on a tree that says the same of all its keys and gaps.
+pub(crate) fn covering(table: &ModeTable) -> impl Fn(Mode) -> Mode + Send + Sync + use<> {
+    let coarse = ModeTable::multi_granularity();
+    let pairs = pairs(&coarse);
+    let on_tree: Vec<(Mode, Mode)> = table.modes().zip(pairs.iter().map(on_all)).collect();
+    move |mode| on_tree.iter().find(|(of, _)| *of == mode).map_or(X, |&(_, covering)| covering)
+}
+
+fn on_all(pair: &Pair) -> Mode {
+    match (pair.key, pair.gap) {
+        (_, 2..) | (Some(X | SIX | IX), _) => X,
+        (Some(U), _) => U,
+        _ => S,
+    }
+}
+
 /// The table that the engine locks by, and its range modes.
 pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
     let coarse = ModeTable::multi_granularity();
@@ -101,7 +119,7 @@ pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
     let conversion = grid(&|requested, held| requested.over(held, &coarse).name(&coarse));
     let table = ModeTable::parse(&compatibility, &conversion)?;
     let mode = |name| table.mode(name).unwrap_or(X);
-    let modes = RangeModes { rs: mode("RSS"), ri: mode("RI") };
+    let modes = RangeModes { rs: mode("RSS"), ri: mode("RI"), strongest: mode("RBX") };
     Ok((table, modes))
 }
 
@@ -111,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_table_obeys_its_laws_and_says_what_the_module_says() {
-        let (table, RangeModes { rs, ri }) = mode_table().unwrap();
+        let (table, RangeModes { rs, ri, .. }) = mode_table().unwrap();
         assert_eq!(table.len(), 27);
         let mode = |name| table.mode(name).unwrap();
         let (s, x) = (mode("S"), mode("X"));
@@ -132,5 +150,18 @@ mod tests {
         assert_eq!(table.name(table.convert(rs, ri)), "RBS");
         assert_eq!(table.name(table.convert(x, ri)), "RIX");
         assert_eq!(table.convert(s, rs), rs);
+    }
+
+    #[test]
+    fn a_lock_on_the_tree_that_stands_for_one_on_a_key_keeps_out_no_less() {
+        let (table, RangeModes { rs, ri, .. }) = mode_table().unwrap();
+        let covering = covering(&table);
+        let mode = |name| table.mode(name).unwrap();
+        for (on_key, on_tree) in
+            [("S", "S"), ("U", "U"), ("X", "X"), ("RSS", "S"), ("RI", "X"), ("RBS", "X")]
+        {
+            assert_eq!(table.name(covering(mode(on_key))), on_tree, "{on_key}");
+        }
+        assert!(table.covers(covering(ri), covering(rs)));
     }
 }

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bulk;
 mod crashes;
 mod cursors;
+mod indexes;
 mod isolation;
 mod model;
 mod shape;

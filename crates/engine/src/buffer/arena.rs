@@ -1,0 +1,68 @@
+//! The memory of all frames: one piece of address space, in huge pages where the system has them.
+//!
+//! A store's pages are visited at random, and with pages of memory of 4 KiB nearly every visit of
+//! one also misses the processor's cache of address translations. The piece is as long as the pool
+//! may ever get; what was never used takes no memory, and what is given up is given back.
+#![expect(unsafe_code, reason = "memory is asked of the system and given back to it")]
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// The size of a huge page.
+const HUGE: usize = 2 << 20;
+
+/// Address space of its own, given back when it is dropped.
+pub(super) struct Arena {
+    base: AtomicPtr<c_void>,
+    len: usize,
+}
+
+impl Arena {
+    /// Address space for so many bytes, all zero.
+    ///
+    /// # Errors
+    /// There is none to be had.
+    pub(super) fn new(bytes: usize) -> io::Result<Arena> {
+        // Room to begin at a multiple of a huge page.
+        let len = bytes.saturating_add(HUGE);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: new address space is nobody else's.
+        let base = unsafe {
+            mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
+        };
+        // Without huge pages it is only slower.
+        // SAFETY: the range is ours; the advice changes nothing that can be seen in it.
+        let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
+        Ok(Arena { base: AtomicPtr::new(base), len })
+    }
+
+    /// Where the bytes begin: valid for as many as were asked for, as long as this lives.
+    pub(super) fn start(&self) -> *mut u8 {
+        let base = self.base.load(Ordering::Relaxed).cast::<u8>();
+        base.wrapping_add(base.align_offset(HUGE))
+    }
+}
+
+/// Gives memory back to the system; when it is used again it is zero.
+///
+/// # Safety
+/// The range is of an [`Arena`], begins and ends at multiples of 4 KiB, and nobody uses it.
+pub(super) unsafe fn give_back(memory: *mut u8, bytes: usize) {
+    // If the system does not take it, it is only not used.
+    // SAFETY: the caller's.
+    let _ = unsafe { madvise(memory.cast(), bytes, Advice::LinuxDontNeed) };
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let base = *self.base.get_mut();
+        // SAFETY: `new` made it, and with the arena goes the last who may use it.
+        if let Err(error) = unsafe { munmap(base, self.len) } {
+            tracing::error!("the buffer's memory cannot be given back: {error}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Bulk load, and locks that many locks become.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::disk::{Crash, Faults};
+use tidegate_engine::lock::{LockSettings, ModeTable};
+use tidegate_engine::wal::LogId;
+use tidegate_engine::{
+    Direction, Isolation, Lockable, Store, StoreOptions, TreeHandle, TxnError, TxnOptions,
+};
+
+use super::{Random, disk, options, shared};
+
+fn rows(count: u32) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    let mut random = Random(7);
+    (0..count).map(move |key| (key.to_be_bytes().to_vec(), random.bytes(80)))
+}
+
+fn scan(store: &Store, tree: &TreeHandle) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut transaction = store.begin(TxnOptions::default());
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut cursor = transaction.cursor(tree, all, Direction::Up).unwrap();
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next(&mut transaction).unwrap() {
+        found.push((key.to_vec(), value.to_vec()));
+    }
+    found
+}
+
+#[test]
+fn leaves_are_as_full_as_was_asked_for() {
+    for (percent, low, high) in [(50, 0.46, 0.51), (80, 0.76, 0.81), (100, 0.97, 1.0)] {
+        let disk = disk(1);
+        let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
+        let tree = store.create_tree("tree").unwrap();
+        assert_eq!(store.bulk_load(&tree, percent, rows(20_000)).unwrap(), 20_000);
+        let fills = tree.fills().unwrap();
+        let mean = fills.iter().map(|leaf| leaf.fill).sum::<f64>() / fills.len() as f64;
+        assert!((low..=high).contains(&mean), "{percent}: {mean}");
+        store.check().unwrap();
+        assert_eq!(scan(&store, &tree), rows(20_000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_load_goes_on_behind_what_is_there_and_only_there() {
+    let disk = disk(1);
+    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    store.bulk_load(&tree, 100, rows(500)).unwrap();
+    store.bulk_load(&tree, 100, rows(2_000).skip(500)).unwrap();
+    assert_eq!(scan(&store, &tree), rows(2_000).collect::<Vec<_>>());
+    for unsorted in [vec![b"\0\0\0\0".to_vec()], vec![b"z".to_vec(), b"z".to_vec()]] {
+        let entries = unsorted.into_iter().map(|key| (key, b""));
+        let refused = store.bulk_load(&tree, 100, entries);
+        assert!(matches!(refused, Err(TxnError::NotAscending { .. })));
+    }
+    let long = store.bulk_load(&tree, 100, [(vec![255; 10_000], b"")]);
+    assert!(matches!(long, Err(TxnError::TooLong { .. })));
+}
+
+#[test]
+fn a_load_that_is_cut_off_leaves_its_first_part() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let first = disk(seed);
+        let store = Store::create(&shared(&first), LogId(seed), &options()).unwrap();
+        let tree = store.create_tree("tree").unwrap();
+        let crash_after = Some(1 + random.below(120));
+        first.set_faults(Faults { crash_after, ..Faults::default() });
+        let loaded = store.bulk_load(&tree, 90, rows(5_000)).is_ok();
+        drop((tree, store));
+        let crashed = Arc::new(first.crash(Crash::Random));
+        let store = Store::open(&shared(&crashed), &options()).unwrap();
+        store.check().unwrap();
+        let found = scan(&store, &store.tree("tree").unwrap());
+        let expected: Vec<_> = rows(5_000).take(found.len()).collect();
+        assert_eq!(found, expected, "seed {seed}");
+        assert!(!loaded || found.len() == 5_000, "seed {seed}");
+    }
+}
+
+#[test]
+fn many_locks_on_keys_become_one_on_the_tree_unless_others_are_there() {
+    let disk = disk(1);
+    let options = StoreOptions { escalate_at: Some(100), ..options() };
+    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    let mut alone = store.begin(TxnOptions::default());
+    for (key, value) in rows(1_000) {
+        alone.insert(&tree, &key, &value).unwrap();
+    }
+    // The store, the tree, and what was locked before it escalated.
+    assert!(alone.lock_count() < 103, "{}", alone.lock_count());
+    assert_eq!(store.locks().statistics().escalations, 1);
+    alone.commit().unwrap();
+
+    let mut reader = store.begin(TxnOptions::default());
+    reader.get(&tree, &5_u32.to_be_bytes()).unwrap();
+    let mut writer = store.begin(TxnOptions::default());
+    for key in 100..400_u32 {
+        writer.put(&tree, &key.to_be_bytes(), b"new").unwrap();
+    }
+    assert_eq!(store.locks().statistics().escalations, 1);
+    assert!(writer.lock_count() >= 300);
+    drop(reader);
+    for key in 400..600_u32 {
+        writer.put(&tree, &key.to_be_bytes(), b"new").unwrap();
+    }
+    assert_eq!(store.locks().statistics().escalations, 2);
+    writer.roll_back().unwrap();
+    assert_eq!(scan(&store, &tree), rows(1_000).collect::<Vec<_>>());
+    assert_eq!(store.locks().statistics().held, 0);
+}
+
+#[test]
+fn the_detector_breaks_deadlocks_where_nobody_else_does() {
+    let disk = disk(1);
+    let locks = LockSettings { check_on_block: false, timeout: None, ..LockSettings::default() };
+    let detect_every = Some(Duration::from_millis(5));
+    let options = StoreOptions { locks, detect_every, ..options() };
+    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    let barrier = std::sync::Barrier::new(2);
+    let run = |first: &[u8], second: &[u8]| {
+        let mut transaction = store.begin(TxnOptions::default());
+        transaction.put(&tree, first, b"").unwrap();
+        barrier.wait();
+        transaction.put(&tree, second, b"").and_then(|()| transaction.commit())
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(b"b", b"a"));
+        (run(b"a", b"b"), other.join().unwrap())
+    });
+    let failed: Vec<TxnError> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert!(matches!(failed.as_slice(), [error] if error.is_retryable()), "{failed:?}");
+    assert_eq!(store.locks().statistics().deadlocks, 1);
+}
+
+/// Read committed needs no locks where all of a page is committed, and waits where it is not.
+#[test]
+fn what_is_committed_is_read_without_locks() {
+    let disk = disk(1);
+    let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
+    let store =
+        Store::create(&shared(&disk), LogId(1), &StoreOptions { locks, ..options() }).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    store.bulk_load(&tree, 100, rows(2_000)).unwrap();
+    let committed = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    let mut reader = store.begin(committed);
+    let key = |key: u32| key.to_be_bytes();
+    assert_eq!(reader.get(&tree, &key(700)).unwrap(), rows(701).last().map(|(_, value)| value));
+    assert_eq!(reader.lock_count(), 0);
+
+    let mut writer = store.begin(TxnOptions::default());
+    writer.put(&tree, &key(700), b"not committed").unwrap();
+    // Far away nothing has changed; near by the row itself has to be locked, and is not to be had.
+    assert!(reader.get(&tree, &key(1_900)).unwrap().is_some());
+    let near = reader.get(&tree, &key(701)).unwrap();
+    assert_eq!(near, rows(702).last().map(|(_, value)| value));
+    assert!(matches!(reader.get(&tree, &key(700)), Err(TxnError::Conflict(_))));
+    drop(reader);
+    writer.commit().unwrap();
+    let mut reader = store.begin(committed);
+    assert_eq!(reader.get(&tree, &key(700)).unwrap().unwrap(), b"not committed");
+    let range = (Bound::Included(&key(600)[..]), Bound::Excluded(&key(800)[..]));
+    let mut cursor = reader.cursor(&tree, range, Direction::Up).unwrap();
+    let mut count = 0;
+    while cursor.next(&mut reader).unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 200);
+}
+
+/// Two kinds of modes side by side, as an XML store on the engine has them: nodes and levels.
+#[test]
+fn a_client_locks_its_own_resources_in_its_own_modes() {
+    let compatibility = "
+        NR LR XX
+     NR +  +  -
+     LR +  +  -
+     XX -  -  -
+    ";
+    let conversion = "
+        NR LR XX
+     NR NR LR XX
+     LR LR LR XX
+     XX XX XX XX
+    ";
+    let modes = ModeTable::parse(compatibility, conversion).unwrap();
+    let disk = disk(1);
+    let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
+    let options = StoreOptions { locks, client_modes: Some(modes), ..options() };
+    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
+    let mode = |name| store.client_mode(name).unwrap();
+    assert_eq!(store.client_mode("IX"), None);
+    let (one, other) = (Lockable::Client(1, 7), Lockable::Client(1, 8));
+    let mut reader = store.begin(TxnOptions::default());
+    let mut writer = store.begin(TxnOptions::default());
+    reader.lock(&one, mode("LR")).unwrap();
+    writer.lock(&one, mode("NR")).unwrap();
+    writer.lock(&other, mode("XX")).unwrap();
+    assert!(matches!(reader.lock(&other, mode("NR")), Err(TxnError::Conflict(_))));
+    drop(reader);
+    writer.lock(&one, mode("XX")).unwrap();
+    writer.commit().unwrap();
+    assert_eq!(store.locks().statistics().held, 0);
+}
