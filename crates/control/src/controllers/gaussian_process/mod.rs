@@ -18,13 +18,16 @@
 //!    that may differ and are alike only for neighbouring limits: any shape can be learnt, a flat
 //!    tail or two humps too, and what was measured says most about limits near by.
 //! 4. **Choose.** The best known limit maximises ln X - p·ln N, which is the lowest limit that
-//!    loses about p, unless a probe elsewhere is worth more than it costs (`probe`).
+//!    loses about p, unless a probe elsewhere is worth more than it costs (`probe`). The first
+//!    step of all goes down where the model expects nothing from above: too low a limit costs a
+//!    little for an interval; too high a one may cost nearly all, and more in the intervals after.
 //!
 //! # Example
 //! PostgreSQL's measured TPC-B curve (`Curve::POSTGRES_TPCB`, best at 2), 1,000 clients, without
-//! noise, started at 64: the limits are 64, 293, 17, 17, 8, 5, 3, 4, … The first probe goes up, by
-//! as much as a probe may, because the curve may rise there; what is seen there settles that it
-//! does not. 40 intervals later the limit rests at 2. The test `the_example` runs it.
+//! noise, started at 64: the limits are 64, 17, 8, 5, 3, 4, 6, 7, … The first step goes down,
+//! because 64 is more than the queueing model has a use for; what is seen at 17 settles that it
+//! need not be looked for above 64. 40 intervals later the limit rests at 2. The test
+//! `the_example` runs it.
 //!
 //! # Where this leaves the literature
 //! * Heiss and Wagner, and the auto-tuning study, fit a parabola to throughput itself; Gunther's
@@ -158,6 +161,12 @@ const RELAXED_SHARE: f64 = 0.1;
 /// More permits than this share of the concurrency seen would do nothing.
 const HEADROOM: f64 = 1.25;
 
+/// Nearly all that a closed network can do: N/(N + M - 1) of it at N.
+const KNEE: f64 = 0.9;
+
+/// The first step down divides the limit by this.
+const DESCENT: f64 = 3.5;
+
 /// What an interval leaves of the warm-up.
 const COOLING: f64 = 0.8;
 
@@ -172,6 +181,10 @@ pub struct GaussianProcess {
     belief: Belief,
     /// The highest level tried since the last change.
     tried: f64,
+    /// Above this limit the first step goes down.
+    knee: f64,
+    /// The first step is still to come.
+    is_new: bool,
     /// The level of the best limit when the shape was last doubted for its sake, in ln X.
     anchor: Option<f64>,
     /// Intervals since the last probe.
@@ -194,6 +207,8 @@ impl GaussianProcess {
             change: ChangeDetector::default(),
             belief: Belief::new(setting.bounds, setting.resources, &settings.prior),
             tried: 0.0,
+            knee: KNEE / (1.0 - KNEE) * (f64::from(setting.resources.stations()) - 1.0),
+            is_new: true,
             anchor: None,
             quiet: 0,
             calm: u32::MAX,
@@ -215,8 +230,11 @@ impl GaussianProcess {
         }
         self.meter.compare(observation.limit, &measurement);
         self.notice_drift();
-        let (limit, reason) = self.choose(observation, allowed);
-        let is_probe = matches!(reason, BeliefReason::Probe { .. });
+        let (limit, reason) = match self.descend(limit) {
+            Some(lower) => (allowed.clamp(lower), BeliefReason::Descend),
+            None => self.choose(observation, allowed),
+        };
+        let is_probe = matches!(reason, BeliefReason::Probe { .. } | BeliefReason::Descend);
         self.quiet = if is_probe { 0 } else { self.quiet.saturating_add(1) };
         Decision { limit, reason: Reason::Belief(unexpected.unwrap_or(reason)) }
     }
@@ -286,6 +304,17 @@ impl GaussianProcess {
             self.belief.fade(0.0, self.settings.drift_doubt * moved * moved);
             self.anchor = Some(level);
         }
+    }
+
+    /// The limit to be looked at first, if the controller begins where the queueing model expects
+    /// no more throughput from more. By the belief alone it might go up, because nothing is known
+    /// of either side; but a limit that is too low costs some throughput, and one that is too high
+    /// may cost nearly all, and what it leaves behind costs the intervals that follow.
+    fn descend(&mut self, limit: Mpl) -> Option<Mpl> {
+        let is_first = std::mem::take(&mut self.is_new);
+        let now = f64::from(limit.get());
+        let lower = self.belief.limit(self.belief.index_below(now / DESCENT));
+        (is_first && now > self.knee && lower < limit).then_some(lower)
     }
 
     /// The best limit known, wherever it is.
@@ -416,7 +445,7 @@ mod tests {
     #[test]
     fn the_example() {
         let (limits, last) = path(64, 40);
-        assert_eq!(limits[..8], [64, 293, 17, 17, 8, 5, 3, 4]);
+        assert_eq!(limits[..8], [64, 17, 8, 5, 3, 4, 6, 7]);
         assert_eq!((limits[39], last), (2, "hold"));
     }
 

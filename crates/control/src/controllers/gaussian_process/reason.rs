@@ -20,6 +20,8 @@ pub enum BeliefReason {
         /// Expected gain over the horizon, net of the cost, in intervals' throughputs.
         worth: f64,
     },
+    /// The first step of all goes down.
+    Descend,
     /// One interval was far from what was expected: the next will tell.
     Doubt {
         /// How far, in standard deviations.
@@ -48,6 +50,7 @@ impl BeliefReason {
             BeliefReason::Hold { .. } => "hold",
             BeliefReason::Better { .. } => "better",
             BeliefReason::Probe { .. } => "probe",
+            BeliefReason::Descend => "descend",
             BeliefReason::Doubt { .. } => "doubt",
             BeliefReason::Changed { .. } => "changed",
             BeliefReason::Light { .. } => "light",
@@ -68,6 +71,9 @@ impl fmt::Display for BeliefReason {
             }
             BeliefReason::Probe { worth } => {
                 write!(formatter, "probe: worth {worth:.2} intervals of throughput")
+            }
+            BeliefReason::Descend => {
+                formatter.write_str("descend: a limit too low costs less than one too high")
             }
             BeliefReason::Doubt { surprise } => {
                 write!(formatter, "doubt: {surprise:+.1} deviations from expected, looking again")

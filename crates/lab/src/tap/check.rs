@@ -1,0 +1,186 @@
+//! The nine checks by name, and what a violation says.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::curve::Rule;
+use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, Plan};
+use super::index::Index;
+use super::{atpt, batchset, execution, experiment};
+
+/// A sanity check of Step 1. Tables 5 to 7 of the study number them so; its text announces eight,
+/// because it leaves out the fourth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// 1: a planned batch has no execution.
+    MissingBatches = 1,
+    /// 2: the subject did not have the processors that the run's plan gives it.
+    ProcessorConfiguration,
+    /// 3: a batch has executions, but not as many as planned.
+    MissedExecutions,
+    /// 4: another executor ran on the machine.
+    OtherExecutors,
+    /// 5: processes of another DBMS ran on the machine.
+    OtherDbmsProcesses,
+    /// 6: nothing completed at the lowest MPL.
+    ZeroTps,
+    /// 7: an execution was longer or shorter than the connection time limit, or connected too long.
+    ConnectionTimeLimit,
+    /// 8: the mean time of an execution's transactions is out of line with its batch.
+    AbnormalAtpt,
+    /// 9: throughput fell sharply and recovered at a higher MPL.
+    TransientThrashing,
+}
+
+/// What a check is about, and so what its violations lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Not one violation may be in a sound experiment (Table 5).
+    Experiment,
+    /// A few are expected; Step 2 drops the executions (Table 6).
+    Execution,
+    /// Step 3 drops the batchset instances (Table 7).
+    Batchset,
+}
+
+impl Check {
+    /// All checks, by number.
+    pub const ALL: [Check; 9] = [
+        Check::MissingBatches,
+        Check::ProcessorConfiguration,
+        Check::MissedExecutions,
+        Check::OtherExecutors,
+        Check::OtherDbmsProcesses,
+        Check::ZeroTps,
+        Check::ConnectionTimeLimit,
+        Check::AbnormalAtpt,
+        Check::TransientThrashing,
+    ];
+
+    /// The study's number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Check::MissingBatches => "missing batches",
+            Check::ProcessorConfiguration => "inconsistent processor configuration",
+            Check::MissedExecutions => "missed batch executions",
+            Check::OtherExecutors => "other executors",
+            Check::OtherDbmsProcesses => "other DBMS processes",
+            Check::ZeroTps => "zero TPS at the starting MPL",
+            Check::ConnectionTimeLimit => "connection time limit violations",
+            Check::AbnormalAtpt => "abnormal ATPT",
+            Check::TransientThrashing => "transient thrashing",
+        }
+    }
+
+    /// The study's table that it is in.
+    #[must_use]
+    pub const fn class(self) -> Class {
+        match self {
+            Check::MissingBatches
+            | Check::ProcessorConfiguration
+            | Check::MissedExecutions
+            | Check::OtherExecutors
+            | Check::OtherDbmsProcesses => Class::Experiment,
+            Check::ZeroTps | Check::ConnectionTimeLimit | Check::AbnormalAtpt => Class::Execution,
+            Check::TransientThrashing => Class::Batchset,
+        }
+    }
+
+    /// The violations among all rows, by place.
+    pub(super) fn violations(self, index: &Index<'_>, rule: Rule) -> Vec<Violation> {
+        match self {
+            Check::MissingBatches => experiment::missing_batches(index),
+            Check::ProcessorConfiguration => experiment::processor_configuration(index),
+            Check::MissedExecutions => experiment::missed_executions(index),
+            Check::OtherExecutors => experiment::other_executors(index),
+            Check::OtherDbmsProcesses => experiment::other_dbms_processes(index),
+            Check::ZeroTps => execution::zero_tps(index),
+            Check::ConnectionTimeLimit => execution::connection_time_limit(index),
+            Check::AbnormalAtpt => atpt::abnormal_atpt(index),
+            Check::TransientThrashing => batchset::transient_thrashing(index, rule),
+        }
+    }
+}
+
+/// Where a violation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(untagged)]
+pub enum Place {
+    /// A batchset instance.
+    Batchset(BatchsetKey),
+    /// A batch instance.
+    Batch(BatchKey),
+    /// A batch execution.
+    Execution(ExecutionKey),
+}
+
+impl Place {
+    /// The batchset instance it is in.
+    #[must_use]
+    pub fn in_batchset(self) -> BatchsetKey {
+        match self {
+            Place::Batchset(key) => key,
+            Place::Batch(key) => key.in_batchset(),
+            Place::Execution(key) => key.in_batchset(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Batchset(key) => key.fmt(formatter),
+            Place::Batch(key) => key.fmt(formatter),
+            Place::Execution(key) => key.fmt(formatter),
+        }
+    }
+}
+
+/// One violation of a check. Displayed, it is a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Violation {
+    /// The check.
+    pub check: Check,
+    /// Where.
+    pub place: Place,
+    /// What was found, with its unit.
+    pub observed: String,
+    /// What a sound experiment has there.
+    pub expected: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { place, observed, expected, .. } = self;
+        write!(formatter, "{place}: {observed}, but should be {expected}")
+    }
+}
+
+/// The violations of a check that looks at each execution by itself: `judge` says what it observed
+/// and what it expected.
+pub(super) fn of_executions(
+    check: Check,
+    index: &Index<'_>,
+    judge: impl Fn(&Plan, &BatchExecution) -> Option<(String, String)>,
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for batchset in index.batchsets.values() {
+        for execution in batchset.executions() {
+            if let Some((observed, expected)) = judge(&batchset.run.plan, execution) {
+                let place = Place::Execution(execution.key);
+                found.push(Violation { check, place, observed, expected });
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,360 @@
+//! The thrashing point of a throughput curve, by Eq. (1) of the study.
+//!
+//! # Mechanism
+//! A curve gives the mean throughput of each batch, `TPS_1`, `TPS_2`, … in the order of their MPLs.
+//! It *falls sharply* at batch i when `TPS_i > 1.2·TPS_(i+1)`, and the fall *lasts* when `TPS_i >
+//! TPS_j` for all `j > i + 1`. The thrashing point, TP, is the MPL of the first batch at which a
+//! sharp fall lasts, and ∞ when there is none.
+//!
+//! Thrashing is *transient* when the first sharp fall does not last: when a higher MPL is as good
+//! as the MPL of the fall, or better. So a curve has one of three outcomes: its first sharp fall
+//! lasts, it does not, or there is none.
+//!
+//! # Example
+//! 100, 200, 190, 120, 110 and 130 tps at MPL 100 to 600. From 300 to 400 throughput falls by the
+//! factor 190/120 = 1.58; nothing above 400 comes near 190; TP = 300. Had there been 190 tps at
+//! 600, the fall would have been transient, and TP = ∞.
+//!
+//! # Censoring
+//! Throughput is known at the MPLs tried and nowhere else. A TP of 300 says that the fall began
+//! somewhere from 300 to 400, an interval; a TP of ∞ says that it begins above the highest MPL
+//! tried, if ever. [`ThrashingPoint::bounds`] gives both to whoever fits a model to them.
+//!
+//! # Where this leaves the study
+//! * **20 % or 16.7 %.** Eq. (1) asks that throughput be more than 1.2 times its successor, which
+//!   is a loss of more than 16.7 %. The text says that throughput drops by 20 % or more, a factor
+//!   of 1.25. The equation is the definition, so [`Rule::Equation1`] is the default;
+//!   [`Rule::Drop20`] is the text, to see whether the difference matters. The version of the rule
+//!   is kept beside every TP.
+//! * **Several falls.** Eq. (1) may hold at more than one MPL. TP is where thrashing *first* occurs
+//!   (Section 3.2.5), hence the first.
+//! * **Transient.** The study's words, that the TPS at the TP is lower than at a higher MPL,
+//!   describe what Eq. (1) excludes: a TP of Eq. (1) is never exceeded. What can be exceeded is the
+//!   first sharp fall. Later falls are not judged: below a peak that is never reached again, ups
+//!   and downs are bumps within the thrashing phase (Section 1.1, DBMSes Y and PostgreSQL).
+//! * **Equal.** Where a higher MPL gives exactly as much as the MPL of the fall, Eq. (1) sees no TP
+//!   there and the words of the check no violation. Here that is transient, or the batchset would
+//!   count as one without a fall.
+//! * **Two peaks.** 100, 50, 200, 100 falls first at the first MPL, which does not last, and then
+//!   at the third, which does. Eq. (1) alone gives the third, and so does this rule; the protocol
+//!   drops such a batchset, since its first fall was transient.
+//! * **A missing MPL.** The protocol gives an incomplete batchset no TP. The rule itself compares
+//!   each MPL with the next that was measured, and says [`ThrashingPoint::Between`] where others
+//!   were planned between the two: there may have been several small falls, or a peak.
+//!
+//! # Limits
+//! There is no test of significance: two batches of noisy executions can differ by 17 % by luck. A
+//! slow decline over many MPLs, each step below the threshold, is never thrashing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+
+use serde::{Deserialize, Serialize};
+use tidegate_control::Mpl;
+
+/// Throughput against MPL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Transactions per second at each planned MPL; `None` where there was no measurement.
+    points: BTreeMap<Mpl, Option<f64>>,
+    /// The highest MPL measured.
+    highest: Mpl,
+}
+
+/// One point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// The multiprogramming level.
+    pub mpl: Mpl,
+    /// Completed transactions per second there.
+    pub tps: f64,
+}
+
+/// What counts as a sharp fall. Its serialized form is its version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rule {
+    /// `TPS_i > 1.2·TPS_(i+1)`, Eq. (1) as printed.
+    #[default]
+    #[serde(rename = "equation-1 v1")]
+    Equation1,
+    /// `TPS_(i+1) ≤ 0.8·TPS_i`, as the text below Eq. (1) has it.
+    #[serde(rename = "drop-20 v1")]
+    Drop20,
+}
+
+/// Where throughput begins to fall, as far as the MPLs tried tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum ThrashingPoint {
+    /// TP is `mpl`: the fall begins there or above, below `next`.
+    At {
+        /// The last MPL before the fall.
+        mpl: Mpl,
+        /// The MPL planned after it, at which throughput had fallen.
+        next: Mpl,
+    },
+    /// Throughput fell somewhere between two MPLs; those planned between them were not measured.
+    Between {
+        /// The last MPL measured before the fall.
+        low: Mpl,
+        /// The first measured after it.
+        high: Mpl,
+    },
+    /// TP = ∞: no lasting sharp fall up to `highest`.
+    Infinite {
+        /// The highest MPL measured.
+        highest: Mpl,
+    },
+}
+
+/// A first sharp fall that did not last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Transient {
+    /// The last point before the fall.
+    pub from: Level,
+    /// The first point after it.
+    pub to: Level,
+    /// The first point above that which is as good as `from`, or better.
+    pub recovery: Level,
+}
+
+/// A sharp fall.
+#[derive(Clone, Copy, Debug)]
+struct Fall {
+    from: Level,
+    to: Level,
+    recovery: Option<Level>,
+}
+
+impl Curve {
+    /// The curve through these points, each a planned MPL and its throughput in transactions per
+    /// second, in any order; `None` when nothing was measured.
+    pub fn new(points: impl IntoIterator<Item = (Mpl, Option<f64>)>) -> Option<Curve> {
+        let points: BTreeMap<Mpl, Option<f64>> = points.into_iter().collect();
+        let highest = *points.iter().rfind(|(_, tps)| tps.is_some())?.0;
+        Some(Curve { points, highest })
+    }
+
+    /// The points measured, by MPL.
+    fn measured(&self) -> Vec<Level> {
+        let level = |(&mpl, &tps): (&Mpl, &Option<f64>)| tps.map(|tps| Level { mpl, tps });
+        self.points.iter().filter_map(level).collect()
+    }
+
+    /// Whether an MPL was planned between two others.
+    fn has_between(&self, low: Mpl, high: Mpl) -> bool {
+        let between = (Bound::Excluded(low), Bound::Excluded(high));
+        self.points.range(between).next().is_some()
+    }
+}
+
+impl Rule {
+    /// The name and version to keep beside a thrashing point.
+    #[must_use]
+    pub const fn version(self) -> &'static str {
+        match self {
+            Rule::Equation1 => "equation-1 v1",
+            Rule::Drop20 => "drop-20 v1",
+        }
+    }
+
+    /// The thrashing point of a curve.
+    #[must_use]
+    pub fn thrashing_point(self, curve: &Curve) -> ThrashingPoint {
+        let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
+        match lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) {
+            None => ThrashingPoint::Infinite { highest: curve.highest },
+            Some((low, high)) if curve.has_between(low, high) => {
+                ThrashingPoint::Between { low, high }
+            }
+            Some((mpl, next)) => ThrashingPoint::At { mpl, next },
+        }
+    }
+
+    /// The first sharp fall of a curve, when it did not last.
+    #[must_use]
+    pub fn transient(self, curve: &Curve) -> Option<Transient> {
+        let first = self.falls(curve).into_iter().next()?;
+        let recovery = first.recovery?;
+        Some(Transient { from: first.from, to: first.to, recovery })
+    }
+
+    fn falls(self, curve: &Curve) -> Vec<Fall> {
+        let levels = curve.measured();
+        let mut falls = Vec::new();
+        for (index, pair) in levels.windows(2).enumerate() {
+            let &[from, to] = pair else { continue };
+            if self.is_sharp(from.tps, to.tps) {
+                let mut later = levels.iter().skip(index + 2);
+                let recovery = later.find(|level| level.tps >= from.tps).copied();
+                falls.push(Fall { from, to, recovery });
+            }
+        }
+        falls
+    }
+
+    fn is_sharp(self, from_tps: f64, to_tps: f64) -> bool {
+        match self {
+            Rule::Equation1 => from_tps > 1.2 * to_tps,
+            Rule::Drop20 => from_tps > 0.0 && to_tps <= 0.8 * from_tps,
+        }
+    }
+}
+
+impl ThrashingPoint {
+    /// Whether there is a thrashing point at a known MPL, and not ∞.
+    #[must_use]
+    pub const fn mpl(self) -> Option<Mpl> {
+        match self {
+            ThrashingPoint::At { mpl, .. } => Some(mpl),
+            ThrashingPoint::Between { .. } | ThrashingPoint::Infinite { .. } => None,
+        }
+    }
+
+    /// The interval that holds it: from this MPL, to below that one; no end for ∞.
+    #[must_use]
+    pub const fn bounds(self) -> (Mpl, Option<Mpl>) {
+        match self {
+            ThrashingPoint::At { mpl: low, next: high } | ThrashingPoint::Between { low, high } => {
+                (low, Some(high))
+            }
+            ThrashingPoint::Infinite { highest } => (highest, None),
+        }
+    }
+}
+
+impl fmt::Display for ThrashingPoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThrashingPoint::At { mpl, .. } => mpl.fmt(formatter),
+            ThrashingPoint::Between { low, high } => {
+                write!(formatter, "between {low} and {high}, not measured")
+            }
+            ThrashingPoint::Infinite { highest } => write!(formatter, "∞ (above {highest})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mpl(level: u32) -> Mpl {
+        Mpl::at_least_one(level)
+    }
+
+    /// MPL 100, 200, …; a negative throughput is a missing one.
+    fn curve(tps: &[f64]) -> Curve {
+        let points = (1..)
+            .zip(tps)
+            .map(|(step, &tps)| (mpl(100 * step), Some(tps).filter(|tps| *tps >= 0.0)));
+        Curve::new(points).expect("something was measured")
+    }
+
+    fn at(level: u32) -> ThrashingPoint {
+        ThrashingPoint::At { mpl: mpl(level), next: mpl(level + 100) }
+    }
+
+    fn infinite(highest: u32) -> ThrashingPoint {
+        ThrashingPoint::Infinite { highest: mpl(highest) }
+    }
+
+    fn between(low: u32, high: u32) -> ThrashingPoint {
+        ThrashingPoint::Between { low: mpl(low), high: mpl(high) }
+    }
+
+    /// What each curve is by Eq. (1): its TP, and the MPL of a first fall that does not last.
+    #[test]
+    fn curves_worked_by_hand() {
+        let table: &[(&[f64], ThrashingPoint, Option<u32>, &str)] = &[
+            (&[10.0, 20.0, 30.0, 40.0], infinite(400), None, "rising"),
+            (&[10.0, 10.0, 10.0], infinite(300), None, "flat"),
+            (&[90.0, 80.0, 70.0, 60.0, 51.0], infinite(500), None, "each step below 1.2"),
+            (&[100.0, 120.0, 100.0, 90.0], infinite(400), None, "1.2 is not more than 1.2"),
+            (&[100.0, 120.1, 100.0, 90.0], at(200), None, "more than 1.2"),
+            (&[100.0, 200.0, 190.0, 120.0, 110.0, 130.0], at(300), None, "the head's example"),
+            (&[100.0, 200.0, 190.0, 120.0, 110.0, 190.0], infinite(600), Some(300), "equal again"),
+            (&[100.0, 200.0, 190.0, 120.0, 110.0, 189.9], at(300), None, "nearly again"),
+            (&[100.0, 50.0, 110.0, 120.0], infinite(400), Some(100), "a dip"),
+            (&[100.0, 50.0, 200.0, 100.0], at(300), Some(100), "two peaks, the higher last"),
+            (&[200.0, 100.0, 150.0, 50.0], at(100), None, "two peaks, the higher first"),
+            (&[100.0, 50.0, 20.0, 60.0, 55.0], at(100), None, "a bump while thrashing"),
+            (&[100.0, 80.0, 60.0, 40.0], at(100), None, "falling from the first"),
+            (&[0.0, 0.0, 0.0], infinite(300), None, "nothing at all"),
+            (&[0.0, 100.0, 50.0], at(200), None, "nothing at the start"),
+            (&[100.0, 0.0, 0.0], at(100), None, "nothing after the start"),
+            (&[10.0, 20.0, 10.0], at(200), None, "fall at the last MPL but one"),
+            (&[7.0], infinite(100), None, "a single MPL"),
+            (&[100.0, -1.0, 50.0, 40.0], between(100, 300), None, "fall over a gap"),
+            (&[100.0, -1.0, 110.0, 50.0], at(300), None, "fall after a gap"),
+            (&[100.0, 50.0, -1.0, 120.0], infinite(400), Some(100), "a dip before a gap"),
+            (&[-1.0, 100.0, 50.0], at(200), None, "the first is missing"),
+            (&[100.0, 110.0, -1.0], infinite(200), None, "the last is missing"),
+        ];
+        for &(tps, expected, transient, case) in table {
+            let curve = curve(tps);
+            assert_eq!(Rule::Equation1.thrashing_point(&curve), expected, "{case}");
+            let found = Rule::Equation1.transient(&curve).map(|found| found.from.mpl.get());
+            assert_eq!(found, transient, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_text_asks_for_a_larger_drop_than_the_equation() {
+        let table: &[(&[f64], ThrashingPoint, ThrashingPoint)] = &[
+            (&[100.0, 83.4, 80.0], infinite(300), infinite(300)),
+            (&[100.0, 83.3, 80.0], at(100), infinite(300)),
+            (&[100.0, 80.1, 79.0], at(100), infinite(300)),
+            (&[100.0, 80.0, 79.0], at(100), at(100)),
+            (&[0.0, 0.0, 0.0], infinite(300), infinite(300)),
+        ];
+        for &(tps, equation, text) in table {
+            let curve = curve(tps);
+            assert_eq!(Rule::Equation1.thrashing_point(&curve), equation, "{tps:?}");
+            assert_eq!(Rule::Drop20.thrashing_point(&curve), text, "{tps:?}");
+        }
+    }
+
+    /// Fig. 1 has no numbers, but Section 5 tells where DBMS X falls: from 800 to 900, by more than
+    /// 20 %, and 1,000 stays below. The figure's mark at 900 is where the fall is seen.
+    #[test]
+    fn the_point_of_the_studys_first_figure_is_800() {
+        let tps = [10.0, 20.0, 30.0, 40.0, 45.0, 48.0, 49.0, 50.0, 30.0, 28.0];
+        let point = Rule::Equation1.thrashing_point(&curve(&tps));
+        assert_eq!(point.bounds(), (mpl(800), Some(mpl(900))));
+    }
+
+    #[test]
+    fn a_transient_fall_is_told_with_its_recovery() {
+        let found = Rule::Equation1.transient(&curve(&[100.0, 50.0, 90.0, 120.0, 130.0]));
+        let level = |at, tps| Level { mpl: mpl(at), tps };
+        let (from, to, recovery) = (level(100, 100.0), level(200, 50.0), level(400, 120.0));
+        assert_eq!(found, Some(Transient { from, to, recovery }));
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_censoring() {
+        assert_eq!(at(300).bounds(), (mpl(300), Some(mpl(400))));
+        assert_eq!(between(300, 600).bounds(), (mpl(300), Some(mpl(600))));
+        assert_eq!(infinite(1_000).bounds(), (mpl(1_000), None));
+        assert_eq!(
+            [at(300), between(300, 600), infinite(900)].map(ThrashingPoint::mpl),
+            [Some(mpl(300)), None, None]
+        );
+    }
+
+    #[test]
+    fn the_serialized_rule_is_its_version() {
+        for rule in [Rule::Equation1, Rule::Drop20] {
+            let text = serde_json::to_string(&rule).expect("a string");
+            assert_eq!(text, format!("\"{}\"", rule.version()));
+        }
+    }
+
+    #[test]
+    fn a_curve_without_measurements_is_none() {
+        assert_eq!(Curve::new([(mpl(100), None)]), None);
+        assert_eq!(Curve::new([]), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! What the protocol is given: rows, as a result store keeps them.
+//!
+//! Rows name each other by natural keys: a run's number, the number of a batchset in it, an MPL, an
+//! iteration. Their order means nothing. A batch instance has a key and no row, because all that is
+//! known of it is which executions it has.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tidegate_control::Mpl;
+
+/// All rows of the runs to analyse together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DataSet {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The batchset instances that were begun. One that is planned and has no row is missing.
+    pub batchsets: Vec<BatchsetInstance>,
+    /// The batch executions that ended. Of several attempts at one only the last is given.
+    pub executions: Vec<BatchExecution>,
+}
+
+/// Which run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(pub i64);
+
+/// A run: one subject on one machine in one configuration through all batchsets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number.
+    pub id: RunId,
+    /// The machine that the subject ran on, one name for each.
+    pub machine: String,
+    /// The subject's name, as experiment files write it.
+    pub subject: String,
+    /// The DBMS and its version.
+    pub dbms: String,
+    /// What was to be done.
+    pub plan: Plan,
+}
+
+/// What a run is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// How many batchsets; they are numbered from 1.
+    pub batchsets: u32,
+    /// The sizes of each batchset's batches.
+    pub mpls: BTreeSet<Mpl>,
+    /// Executions of each batch; they are numbered from 1.
+    pub executions: u32,
+    /// Logical processors that the subject may use, `numProcs`.
+    pub num_procs: u32,
+    /// The connection time limit, CTL: how long clients submit transactions, in seconds.
+    pub ctl_s: f64,
+    /// The longest time in which all clients of a batch may connect before that, in seconds.
+    pub connect_limit_s: f64,
+}
+
+/// Which batchset instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BatchsetKey {
+    /// The run.
+    pub run: RunId,
+    /// The batchset's number in the run's plan.
+    pub batchset: u32,
+}
+
+/// Which batch instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BatchKey {
+    /// The run.
+    pub run: RunId,
+    /// The batchset's number in the run's plan.
+    pub batchset: u32,
+    /// The batch's size.
+    pub mpl: Mpl,
+}
+
+/// Which batch execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ExecutionKey {
+    /// The run.
+    pub run: RunId,
+    /// The batchset's number in the run's plan.
+    pub batchset: u32,
+    /// The batch's size.
+    pub mpl: Mpl,
+    /// Which of the batch's executions, from 1.
+    pub iteration: u32,
+}
+
+/// A batchset as one run executed it, a "trial".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchsetInstance {
+    /// Which one.
+    pub key: BatchsetKey,
+    /// What was set.
+    pub factors: Factors,
+}
+
+/// The independent variables of a batchset, but `numProcs`, which belongs to the run. The protocol
+/// hands them on; it decides nothing by them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factors {
+    /// The group that it is evaluated in: `read` and `update` in the study.
+    pub group: String,
+    /// Selectivity factor, SF: the share of a table's rows that a transaction touches, up to 1.
+    pub selectivity: f64,
+    /// Referenced row subset region, ROSE: the share of the rows that may be touched, up to 1.
+    pub rose: f64,
+    /// Whether the tables have primary keys, PK.
+    pub primary_key: bool,
+}
+
+/// One execution of a batch: that many clients for the length of the connection time limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchExecution {
+    /// Which one.
+    pub key: ExecutionKey,
+    /// When the clients were let go, all connected; seconds since a moment common to all rows of
+    /// the machine.
+    pub began_s: f64,
+    /// When the last client had stopped, on the same clock.
+    pub ended_s: f64,
+    /// How long it took to connect all clients, just before `began_s`; seconds.
+    pub connect_s: f64,
+    /// Transactions completed.
+    pub transactions: u64,
+    /// Mean time of these transactions, ATPT, in seconds; `None` when there were none.
+    pub atpt_s: Option<f64>,
+    /// Logical processors that the subject was seen to have.
+    pub num_procs: u32,
+    /// Other executors, programs that run experiments, seen on the machine.
+    pub other_executors: u32,
+    /// Processes of other DBMSes seen on the machine, by name.
+    pub other_dbms: Vec<String>,
+}
+
+impl BatchExecution {
+    /// Seconds from the start to the end.
+    #[must_use]
+    pub fn elapsed_s(&self) -> f64 {
+        self.ended_s - self.began_s
+    }
+
+    /// Completed transactions per second, over the time that was really taken.
+    #[must_use]
+    pub fn tps(&self) -> f64 {
+        self.transactions as f64 / self.elapsed_s()
+    }
+}
+
+impl BatchsetKey {
+    /// The batch of a size.
+    #[must_use]
+    pub fn batch(self, mpl: Mpl) -> BatchKey {
+        BatchKey { run: self.run, batchset: self.batchset, mpl }
+    }
+}
+
+impl BatchKey {
+    /// The batchset instance it belongs to.
+    #[must_use]
+    pub fn in_batchset(self) -> BatchsetKey {
+        BatchsetKey { run: self.run, batchset: self.batchset }
+    }
+
+    /// One of its executions.
+    #[must_use]
+    pub fn execution(self, iteration: u32) -> ExecutionKey {
+        let BatchKey { run, batchset, mpl } = self;
+        ExecutionKey { run, batchset, mpl, iteration }
+    }
+}
+
+impl ExecutionKey {
+    /// The batch instance it belongs to.
+    #[must_use]
+    pub fn in_batch(self) -> BatchKey {
+        self.in_batchset().batch(self.mpl)
+    }
+
+    /// The batchset instance it belongs to.
+    #[must_use]
+    pub fn in_batchset(self) -> BatchsetKey {
+        BatchsetKey { run: self.run, batchset: self.batchset }
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl fmt::Display for BatchsetKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "run {}, batchset {}", self.run, self.batchset)
+    }
+}
+
+impl fmt::Display for BatchKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, MPL {}", self.in_batchset(), self.mpl)
+    }
+}
+
+impl fmt::Display for ExecutionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, execution {}", self.in_batch(), self.iteration)
+    }
+}
+
+/// Why rows cannot be analysed: they contradict each other, so that any count would be a guess.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum DataError {
+    /// Two runs have one number.
+    #[error("run {0} is there twice")]
+    SameRun(RunId),
+    /// A batchset instance has two rows.
+    #[error("{0} is there twice")]
+    SameBatchset(BatchsetKey),
+    /// A batch execution has two rows.
+    #[error("{0} is there twice: give the attempt that counts")]
+    SameExecution(ExecutionKey),
+    /// A run's plan cannot be.
+    #[error("run {run}: {what}")]
+    Plan {
+        /// The run.
+        run: RunId,
+        /// What is wrong with its plan.
+        what: &'static str,
+    },
+    /// A batchset instance of no run.
+    #[error("{0}: there is no such run")]
+    NoRun(BatchsetKey),
+    /// A batch execution of no batchset instance.
+    #[error("{0}: there is no such batchset instance")]
+    NoBatchset(ExecutionKey),
+    /// A batchset that the run's plan does not have.
+    #[error("{0} is not in the run's plan")]
+    UnplannedBatchset(BatchsetKey),
+    /// A batch execution that the run's plan does not have.
+    #[error("{0} is not in the run's plan")]
+    UnplannedExecution(ExecutionKey),
+    /// A batch execution that cannot have been.
+    #[error("{key}: {what}")]
+    Execution {
+        /// Which one.
+        key: ExecutionKey,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}

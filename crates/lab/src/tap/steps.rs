@@ -1,0 +1,324 @@
+//! The four steps, and what they leave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+use tidegate_control::Mpl;
+
+use super::PROTOCOL;
+use super::atpt::unjudged;
+use super::batchset::transient;
+use super::check::{Check, Class, Place, Violation};
+use super::curve::{Rule, ThrashingPoint};
+use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
+use super::index::{Batchset, Counts, Index, mean_tps};
+
+/// What the protocol found, dropped and kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The protocol's version, [`PROTOCOL`].
+    pub protocol: &'static str,
+    /// The rule of the thrashing point, whose serialized form is its version.
+    pub rule: Rule,
+    /// What the runs were to do.
+    pub planned: Counts,
+    /// Step 1 in numbers, by check.
+    pub checks: Vec<CheckCount>,
+    /// Executions that check 8 could not judge, for their batches have too few.
+    pub unjudged_atpt: usize,
+    /// Step 1: every violation, by check and place.
+    pub violations: Vec<Violation>,
+    /// How much there was before and after each step, in order.
+    pub steps: Vec<StepCounts>,
+    /// The executions dropped in Step 2, by key.
+    pub dropped_executions: Vec<ExecutionKey>,
+    /// The batchset instances dropped, by step and key.
+    pub dropped_batchsets: Vec<DroppedBatchset>,
+    /// The batchset instances retained, by key, each with its thrashing point.
+    pub retained: Vec<RetainedBatchset>,
+    /// Step 4 in numbers, by group.
+    pub groups: Vec<GroupCount>,
+}
+
+/// A check's violations in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckCount {
+    /// The check.
+    pub check: Check,
+    /// How many violations.
+    pub violations: usize,
+    /// Of how many that were looked at: planned batches for check 1, batch executions for 2 and 4
+    /// to 8, executions planned in the batches that there are for 3, batchset instances for 9.
+    pub checked: usize,
+    /// In how many batchset instances the violations are.
+    pub batchsets: usize,
+}
+
+/// A step of the protocol, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Step {
+    /// Step 1: the nine checks. Drops nothing.
+    #[serde(rename = "1")]
+    Checks,
+    /// Step 2: drops the executions that violate check 6, 7 or 8.
+    #[serde(rename = "2")]
+    Executions,
+    /// Step 3-(i): drops the batchset instances that no longer have all their batches.
+    #[serde(rename = "3-(i)")]
+    Incomplete,
+    /// Step 3-(ii): drops those that violate check 9, with all their executions.
+    #[serde(rename = "3-(ii)")]
+    RawTransient,
+    /// Step 3-(iii): drops those whose thrashing is transient in the executions retained.
+    #[serde(rename = "3-(iii)")]
+    RetainedTransient,
+    /// Step 4: the thrashing points. Drops nothing.
+    #[serde(rename = "4")]
+    ThrashingPoints,
+}
+
+/// How much there was before and after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StepCounts {
+    /// The step.
+    pub step: Step,
+    /// Before it.
+    pub before: Counts,
+    /// After it.
+    pub after: Counts,
+}
+
+/// A batchset instance that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DroppedBatchset {
+    /// In which step; in Step 2 when all its executions were.
+    pub step: Step,
+    /// Which one.
+    pub key: BatchsetKey,
+}
+
+/// A batchset instance that was retained: one sample of the statistical analysis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RetainedBatchset {
+    /// Which one.
+    pub key: BatchsetKey,
+    /// The subject's name.
+    pub subject: String,
+    /// The DBMS and its version.
+    pub dbms: String,
+    /// Logical processors, `numProcs`.
+    pub num_procs: u32,
+    /// The other independent variables.
+    pub factors: Factors,
+    /// Throughput against MPL.
+    pub curve: Vec<CurvePoint>,
+    /// Mean time of all transactions of the executions retained, in seconds.
+    pub atpt_s: Option<f64>,
+    /// The thrashing point, TP.
+    pub thrashing_point: ThrashingPoint,
+    /// The rule that it was found by.
+    pub rule: Rule,
+    /// The experiment's checks (1 to 5) violated in this batchset instance, which drop nothing.
+    pub caveats: BTreeSet<Check>,
+}
+
+/// A point of a retained curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// The multiprogramming level.
+    pub mpl: Mpl,
+    /// Completed transactions per second, the mean of the executions retained.
+    pub tps: f64,
+    /// How many executions those are.
+    pub executions: usize,
+}
+
+/// The retained batchset instances of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupCount {
+    /// The group.
+    pub group: String,
+    /// How many were retained.
+    pub retained: usize,
+    /// How many of these have a thrashing point below ∞.
+    pub thrashing: usize,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Step::Checks => "1",
+            Step::Executions => "2",
+            Step::Incomplete => "3-(i)",
+            Step::RawTransient => "3-(ii)",
+            Step::RetainedTransient => "3-(iii)",
+            Step::ThrashingPoints => "4",
+        })
+    }
+}
+
+impl Report {
+    /// Whether the experiment was carried out as planned: no violation of checks 1 to 5.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
+    }
+}
+
+/// Carries out the protocol on all rows of `data`, with thrashing points by `rule`. The order of
+/// the rows changes nothing in the report.
+///
+/// # Errors
+/// See [`DataError`]; rows are analysed all or not at all.
+pub fn analyse(data: &DataSet, rule: Rule) -> Result<Report, DataError> {
+    let raw = Index::new(data)?;
+    // In the order of the checks, and of the places in each.
+    let violations: Vec<Violation> =
+        Check::ALL.into_iter().flat_map(|check| check.violations(&raw, rule)).collect();
+    let mut sieve = Sieve::new(raw.clone());
+    let faulty = faulty_executions(&violations);
+    sieve.drop_executions(&faulty);
+    sieve.drop_batchsets(Step::Incomplete, |batchset| !batchset.is_complete());
+    let was_transient: BTreeSet<Place> =
+        of_class(&violations, Class::Batchset).map(|violation| violation.place).collect();
+    sieve.drop_batchsets(Step::RawTransient, |batchset| {
+        was_transient.contains(&Place::Batchset(batchset.key()))
+    });
+    sieve.drop_batchsets(Step::RetainedTransient, |batchset| transient(batchset, rule).is_some());
+    sieve.note(Step::ThrashingPoints, sieve.left.counts());
+    let retained = retained(&sieve.left, rule, &violations);
+    Ok(Report {
+        protocol: PROTOCOL,
+        rule,
+        planned: raw.planned(),
+        checks: check_counts(&raw, &violations),
+        unjudged_atpt: unjudged(&raw),
+        violations,
+        steps: sieve.steps,
+        dropped_executions: faulty.into_iter().collect(),
+        dropped_batchsets: sieve.dropped,
+        groups: group_counts(&retained),
+        retained,
+    })
+}
+
+/// The rows that are left, and the account of those that are not.
+struct Sieve<'a> {
+    left: Index<'a>,
+    steps: Vec<StepCounts>,
+    dropped: Vec<DroppedBatchset>,
+}
+
+impl<'a> Sieve<'a> {
+    fn new(raw: Index<'a>) -> Sieve<'a> {
+        let mut sieve = Sieve { left: raw, steps: Vec::new(), dropped: Vec::new() };
+        sieve.note(Step::Checks, sieve.left.counts());
+        sieve
+    }
+
+    fn note(&mut self, step: Step, before: Counts) {
+        self.steps.push(StepCounts { step, before, after: self.left.counts() });
+    }
+
+    fn drop_executions(&mut self, faulty: &BTreeSet<ExecutionKey>) {
+        let before = self.left.counts();
+        let left = self.left.without(faulty);
+        let lost = self.left.batchsets.keys().filter(|key| !left.batchsets.contains_key(key));
+        self.dropped.extend(lost.map(|&key| DroppedBatchset { step: Step::Executions, key }));
+        self.left = left;
+        self.note(Step::Executions, before);
+    }
+
+    fn drop_batchsets(&mut self, step: Step, is_dropped: impl Fn(&Batchset<'_>) -> bool) {
+        let before = self.left.counts();
+        let dropped = &mut self.dropped;
+        self.left.batchsets.retain(|&key, batchset| {
+            let drops = is_dropped(batchset);
+            if drops {
+                dropped.push(DroppedBatchset { step, key });
+            }
+            !drops
+        });
+        self.note(step, before);
+    }
+}
+
+fn of_class(violations: &[Violation], class: Class) -> impl Iterator<Item = &Violation> {
+    violations.iter().filter(move |violation| violation.check.class() == class)
+}
+
+/// The executions to drop in Step 2, each once however many checks it violates.
+fn faulty_executions(violations: &[Violation]) -> BTreeSet<ExecutionKey> {
+    let execution = |violation: &Violation| match violation.place {
+        Place::Execution(key) => Some(key),
+        Place::Batch(_) | Place::Batchset(_) => None,
+    };
+    of_class(violations, Class::Execution).filter_map(execution).collect()
+}
+
+fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
+    let (planned, there) = (raw.planned(), raw.counts());
+    let planned_there = raw
+        .batchsets
+        .values()
+        .map(|batchset| batchset.batches.len() * batchset.run.plan.executions as usize);
+    let planned_there = planned_there.sum();
+    let count = |check: Check| {
+        let of_check = || violations.iter().filter(move |violation| violation.check == check);
+        let batchsets: BTreeSet<BatchsetKey> =
+            of_check().map(|violation| violation.place.in_batchset()).collect();
+        let checked = match check {
+            Check::MissingBatches => planned.batches,
+            Check::MissedExecutions => planned_there,
+            Check::TransientThrashing => there.batchsets,
+            _ => there.executions,
+        };
+        CheckCount { check, violations: of_check().count(), checked, batchsets: batchsets.len() }
+    };
+    Check::ALL.map(count).to_vec()
+}
+
+fn retained(left: &Index<'_>, rule: Rule, violations: &[Violation]) -> Vec<RetainedBatchset> {
+    let mut caveats: BTreeMap<BatchsetKey, BTreeSet<Check>> = BTreeMap::new();
+    for violation in of_class(violations, Class::Experiment) {
+        caveats.entry(violation.place.in_batchset()).or_default().insert(violation.check);
+    }
+    // Each has all its batches, so that it has a curve.
+    let retained = left.batchsets.values().filter_map(|batchset| {
+        let (run, curve) = (batchset.run, batchset.curve()?);
+        let points = batchset.batches.iter().map(|(&mpl, batch)| CurvePoint {
+            mpl,
+            tps: mean_tps(batch),
+            executions: batch.len(),
+        });
+        Some(RetainedBatchset {
+            key: batchset.key(),
+            subject: run.subject.clone(),
+            dbms: run.dbms.clone(),
+            num_procs: run.plan.num_procs,
+            factors: batchset.row.factors.clone(),
+            curve: points.collect(),
+            atpt_s: batchset.atpt_s(),
+            thrashing_point: rule.thrashing_point(&curve),
+            rule,
+            caveats: caveats.remove(&batchset.key()).unwrap_or_default(),
+        })
+    });
+    retained.collect()
+}
+
+fn group_counts(retained: &[RetainedBatchset]) -> Vec<GroupCount> {
+    let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for batchset in retained {
+        let (all, thrashing) = groups.entry(&batchset.factors.group).or_default();
+        *all += 1;
+        *thrashing += usize::from(batchset.thrashing_point.mpl().is_some());
+    }
+    let count = |(group, (retained, thrashing)): (&str, (usize, usize))| GroupCount {
+        group: group.to_owned(),
+        retained,
+        thrashing,
+    };
+    groups.into_iter().map(count).collect()
+}
