@@ -73,7 +73,11 @@ pub use btree::{Deletion, LeafFill, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;
-pub use server::{Adjustment, Answer, CallError, Observer, Procedure, Server, ServerOptions};
+pub use server::{
+    Adjustment, Answer, CallError, CallFailure, CallResult, Client, ClientError, ClientOptions,
+    ConnectionEnd, Endpoint, FailureKind, GoodbyeReason, ListenError, Listener, ListenerOptions,
+    Observer, Procedure, ProtocolError, RequestId, Server, ServerOptions, TooLong,
+};
 pub use store::{FORMAT_VERSION, HeadError, Recovery, Store, StoreError, StoreOptions, TreeHandle};
 pub use txn::{
     Cursor, Direction, Durability, Entry, IndexCursor, IndexHandle, Isolation, KeysOf, Lockable,

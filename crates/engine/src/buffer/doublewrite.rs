@@ -13,7 +13,7 @@
 //! # Why not images in the log
 //! PostgreSQL logs the whole page at its first change after a checkpoint. Then the log of small
 //! random updates is mostly pages, forty times as long here, and is what commits wait for. Copies
-//! written apart cost a write and a sync for 64 pages, which nobody waits for (`InnoDB` does so).
+//! written apart cost a write and a sync for up to 240 pages, which nobody waits for (`InnoDB` does so).
 
 use std::io;
 use std::sync::Arc;

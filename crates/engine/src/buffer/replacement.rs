@@ -127,6 +127,11 @@ impl Replacement {
         }
     }
 
+    /// Frames without a page.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// The frames that are likely to go next, `count` at most.
     pub(super) fn coldest(&self, count: usize) -> Vec<usize> {
         self.small.iter().chain(&self.main).take(count).copied().collect()

@@ -15,8 +15,8 @@ use super::{BufferError, PAGES, Pool};
 use crate::page::{self, PageId};
 use crate::wal::Lsn;
 
-/// Pages of a batch.
-pub(super) const BATCH: usize = 64;
+/// Pages of a batch, at most: their list fits into a page of 4 KiB.
+pub(super) const BATCH: usize = 240;
 
 /// The file grows by so many bytes at a time, so that not every write changes its length.
 const GROWTH_BYTES: u64 = 4 << 20;
@@ -39,18 +39,23 @@ enum Patience {
 impl Pool {
     /// Writes a candidate that was dirty, and others that are likely to be next.
     pub(super) fn write_cold(&self, index: usize) -> Result<(), BufferError> {
-        let mut coldest = self.replacement.lock().coldest(BATCH * 2);
+        let count = BATCH.min(self.frames() / 4);
+        let mut coldest = self.replacement.lock().coldest(count * 2);
         coldest.insert(0, index);
-        self.write_indices(&coldest, BATCH, Patience::None).map(|_| ())
+        self.write_indices(&coldest, count, Patience::None).map(|_| ())
     }
 
-    /// Writes up to a batch of the pages that are likely to go next, ahead of need; how many.
+    /// Writes up to a batch of the pages that are likely to go next, ahead of need; how many. A
+    /// quarter of the frames is to be free or clean: while so many have never been used, nothing
+    /// is written, because a page that is written early is likely to be written again.
     ///
     /// # Errors
     /// A page cannot be written.
     pub(crate) fn write_ahead(&self) -> Result<usize, BufferError> {
-        let share = self.frames() / 4;
-        let coldest = self.replacement.lock().coldest(share);
+        let coldest = {
+            let replacement = self.replacement.lock();
+            replacement.coldest((replacement.frames() / 4).saturating_sub(replacement.free()))
+        };
         self.write_indices(&coldest, BATCH, Patience::Waits)
     }
 

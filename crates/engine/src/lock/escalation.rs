@@ -29,7 +29,8 @@ use std::sync::Arc;
 
 use super::LockError;
 use super::bucket::IfBusy;
-use super::locker::{Asked, Locker};
+use super::hash_slab::hash_of;
+use super::locker::{Asked, Held, Locker};
 use super::manager::Resource;
 use super::modes::Mode;
 
@@ -54,21 +55,42 @@ pub struct Parent<R> {
     pub parts_max: u32,
 }
 
+/// What is held of that which contains a resource.
+pub(super) enum Cover {
+    /// Nothing.
+    None,
+    /// It, in a mode that does not cover the part: its place in the table of locks held.
+    Part(u32),
+    /// Enough, so that the part needs no lock.
+    Whole,
+}
+
 impl<R: Resource> Locker<R> {
     /// Whether a lock on something larger makes this one needless, perhaps one taken right now.
-    pub(super) fn is_covered(&mut self, resource: &R, mode: Mode) -> Result<bool, LockError> {
-        let Some(escalation) = self.manager.escalation() else { return Ok(false) };
-        if self.is_below(escalation, resource, mode) {
-            return Ok(true);
+    pub(super) fn cover(
+        &mut self,
+        resource: &R,
+        mode: Mode,
+        is_held: bool,
+    ) -> Result<Cover, LockError> {
+        let Some(escalation) = self.manager.escalation() else { return Ok(Cover::None) };
+        let Some(Parent { resource: whole, parts_max }) = (escalation.parent)(resource) else {
+            return Ok(Cover::None);
+        };
+        let strong = (escalation.covering)(mode);
+        let place = self.held.find(hash_of(&whole), &whole);
+        let modes = self.manager.modes();
+        let is_covered = place.is_some_and(|at| modes.covers(self.held[at].mode, strong));
+        if is_covered || self.is_below(escalation, &whole, strong) {
+            return Ok(Cover::Whole);
         }
-        match (escalation.parent)(resource) {
-            Some(Parent { resource: whole, parts_max })
-                if self.has_many_parts(&whole, parts_max) && self.held(resource).is_none() =>
-            {
-                self.escalate(&whole, mode)
-            }
-            _ => Ok(false),
+        let Some(at) = place else { return Ok(Cover::None) };
+        let Held { parts, refused_at, .. } = self.held[at];
+        let is_due = parts >= refused_at.saturating_add(parts_max.max(1));
+        if is_due && !is_held && self.escalate(&whole, mode)? {
+            return Ok(Cover::Whole);
         }
+        Ok(Cover::Part(at))
     }
 
     /// Whether something that contains `resource` is held in a mode that covers `mode`.
@@ -99,7 +121,9 @@ impl<R: Resource> Locker<R> {
             }
         }
         if !matches!(self.ask(whole, strong, IfBusy::Refuse)?, Asked::Granted) {
-            self.note_refusal(whole);
+            if let Some(at) = self.held.find(hash_of(whole), whole) {
+                self.held[at].refused_at = self.held[at].parts;
+            }
             return Ok(false);
         }
         for part in parts {

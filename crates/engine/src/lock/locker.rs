@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::LockError;
 use super::bucket::{Answer, Ask, IfBusy};
+use super::escalation::Cover;
 use super::hash_slab::{HashSlab, hash_of};
 use super::locker_state::{LockerId, LockerState, LockerWatch, Outcome, Place, Woken};
 use super::manager::{LockManager, Resource};
@@ -34,9 +35,9 @@ pub(super) struct Held {
     /// In the bucket that the resource's hash leads to.
     pub(super) request: u32,
     /// Locks held on parts of it, where there is an escalation.
-    parts: u32,
+    pub(super) parts: u32,
     /// How many those were when an escalation was last refused.
-    refused_at: u32,
+    pub(super) refused_at: u32,
 }
 
 /// What came of a request.
@@ -54,6 +55,8 @@ pub(super) struct Pending {
     mode: Mode,
     /// For a conversion, what is held already.
     held: Option<u32>,
+    /// What is held of that which contains it.
+    whole: Option<u32>,
 }
 
 impl<R: Resource> Locker<R> {
@@ -128,7 +131,7 @@ impl<R: Resource> Locker<R> {
         drop(bucket);
         self.woken.wake();
         self.held.remove(at);
-        self.count_part(resource, |parts| parts.saturating_sub(1));
+        self.count_less(resource);
         true
     }
 
@@ -174,22 +177,6 @@ impl<R: Resource> Locker<R> {
         self.is_preempted
     }
 
-    /// Whether `parts_max` locks on parts of `resource` were taken since its last escalation was
-    /// refused, or since there are any.
-    pub(super) fn has_many_parts(&self, resource: &R, parts_max: u32) -> bool {
-        self.held.find(hash_of(resource), resource).is_some_and(|at| {
-            let Held { parts, refused_at, .. } = self.held[at];
-            parts >= refused_at.saturating_add(parts_max.max(1))
-        })
-    }
-
-    /// The escalation of `resource` was refused.
-    pub(super) fn note_refusal(&mut self, resource: &R) {
-        if let Some(at) = self.held.find(hash_of(resource), resource) {
-            self.held[at].refused_at = self.held[at].parts;
-        }
-    }
-
     /// Asks without waiting.
     pub(super) fn ask(
         &mut self,
@@ -205,9 +192,14 @@ impl<R: Resource> Locker<R> {
         let held = self.held.find(hash, resource);
         let before = held.map(|at| self.held[at].mode);
         let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
-        if before == Some(mode) || self.is_covered(resource, mode)? {
+        if before == Some(mode) {
             return Ok(Asked::Granted);
         }
+        let whole = match self.cover(resource, mode, held.is_some())? {
+            Cover::Whole => return Ok(Asked::Granted),
+            Cover::Part(at) => Some(at),
+            Cover::None => None,
+        };
         let number = self.manager.bucket_of(hash);
         let mut bucket = self.manager.latch(number);
         let rules = self.manager.rules();
@@ -221,7 +213,8 @@ impl<R: Resource> Locker<R> {
             Answer::Waiting(request) => (request, false),
             Answer::Refused => return Ok(Asked::Refused),
         };
-        let pending = Pending { hash, place: Place { bucket: number, request }, mode, held };
+        let place = Place { bucket: number, request };
+        let pending = Pending { hash, place, mode, held, whole };
         if is_granted {
             self.keep(resource, &pending);
             return Ok(Asked::Granted);
@@ -231,7 +224,7 @@ impl<R: Resource> Locker<R> {
 
     /// Writes down what was granted.
     fn keep(&mut self, resource: &R, granted: &Pending) {
-        let Pending { hash, place, mode, held } = *granted;
+        let Pending { hash, place, mode, held, whole } = *granted;
         if let Some(at) = held {
             self.held[at].mode = mode;
             return;
@@ -239,15 +232,17 @@ impl<R: Resource> Locker<R> {
         let held = Held { mode, request: place.request, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
         self.state.set_locks(self.held.len());
-        self.count_part(resource, |parts| parts + 1);
+        if let Some(whole) = whole {
+            self.held[whole].parts += 1;
+        }
     }
 
-    /// Counts a lock on `resource` at what contains it.
-    fn count_part(&mut self, resource: &R, count: impl Fn(u32) -> u32) {
+    /// Counts one lock less at what contains `resource`.
+    fn count_less(&mut self, resource: &R) {
         let Some(escalation) = self.manager.escalation() else { return };
         let Some(parent) = (escalation.parent)(resource) else { return };
         if let Some(at) = self.held.find(hash_of(&parent.resource), &parent.resource) {
-            self.held[at].parts = count(self.held[at].parts);
+            self.held[at].parts = self.held[at].parts.saturating_sub(1);
         }
     }
 

@@ -51,8 +51,7 @@
 //!   for each turn also keeps a fast client from holding up the others.
 //!
 //! # Limits
-//! * One thread decodes and encodes for all. It is enough for some hundred thousand requests a
-//!   second of a hundred bytes; large answers are copied twice.
+//! * One thread decodes and encodes for all, and large answers are copied twice.
 //! * Connections that are open at once need as many file descriptors, and the usual limit of a
 //!   process is 1,024.
 //! * A client may keep its connection by sending a byte now and then. `connections_max` bounds how

@@ -20,8 +20,12 @@
 //! A worker that waits for a lock keeps its thread. That is what the study's server does, and why
 //! its pool must not be too small.
 
+mod client;
+mod listener;
 mod maturity;
 mod pool;
+mod protocol;
+mod socket;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,6 +41,10 @@ use tidegate_gate::{Admission, Class, Gate, Governor, Limits, QueueFull, Request
 use crate::store::{Store, StoreError};
 use crate::txn::{Transaction, TxnError, TxnOptions};
 
+pub use client::{CallFailure, CallResult, Client, ClientError, ClientOptions, ConnectionEnd};
+pub use listener::{ListenError, Listener, ListenerOptions};
+pub use protocol::{FailureKind, GoodbyeReason, ProtocolError, RequestId, TooLong};
+pub use socket::Endpoint;
 pub use tidegate_gate::Adjustment;
 
 use maturity::Maturity;

@@ -4,8 +4,9 @@
 //! that a killed process left behind is found by connecting to it: nobody answers.
 //!
 //! # Limits
-//! Two processes that find such a file at the same moment may both replace it, and the first is then
-//! not reached any more. A store's own lock keeps a second process from serving the same store.
+//! Two processes that find such a file at the same moment may both replace it, and the first is
+//! then not reached any more. A store's own lock keeps a second process from serving the same
+//! store.
 
 use std::fmt;
 use std::fs;

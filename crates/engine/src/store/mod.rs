@@ -156,7 +156,7 @@ impl Default for StoreOptions {
             detect_every: Some(Duration::from_millis(10)),
             escalate_at: Some(5_000),
             client_modes: None,
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 512 << 20,
             background: true,
         }
     }

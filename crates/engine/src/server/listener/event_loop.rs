@@ -20,14 +20,16 @@ const READ_LEN: usize = 64 * 1024;
 /// How often timeouts are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Connections accepted before the others have their turn.
-const ACCEPT_MAX: usize = 64;
+/// Connections accepted before the others have their turn. A client that is turned away and tries
+/// again at once may come several times in one turn, which is why this is well below
+/// [`TURNED_AWAY_MAX`].
+const ACCEPT_MAX: usize = 16;
 
 /// How long nobody is accepted after the system had no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections beyond the limit that are told so; more are just closed.
-const TURNED_AWAY_MAX: usize = 64;
+const TURNED_AWAY_MAX: usize = 128;
 
 const BELL: Token = Token(0);
 const ACCEPTOR: Token = Token(1);
