@@ -198,6 +198,14 @@ impl<'s> Tree<'s> {
         Node::new(leaf).right().map(|right| self.step(right, 0)).transpose()
     }
 
+    /// The leaf to the right of one whose fence says that there is one.
+    ///
+    /// # Errors
+    /// A page cannot be had, or there is none.
+    pub(crate) fn leaf_behind(&self, leaf: &[u8]) -> Result<Shared<'s>, BufferError> {
+        self.leaf_after(leaf)?.ok_or_else(|| misplaced(page::id(leaf)))
+    }
+
     /// The leaf for `key`, to be changed.
     ///
     /// # Errors

@@ -112,13 +112,18 @@ impl<R: Resource> Locker<R> {
     pub fn lock_instant(&mut self, resource: &R, mode: Mode, wait: Wait) -> Result<(), LockError> {
         let before = self.held(resource);
         self.lock(resource, mode, wait)?;
+        self.restore(resource, before);
+        Ok(())
+    }
+
+    /// Gives back what was locked of `resource` since `before` was held of it.
+    pub fn restore(&mut self, resource: &R, before: Option<Mode>) {
         match before {
             None => {
                 self.unlock(resource);
             }
             Some(before) => self.weaken(resource, before),
         }
-        Ok(())
     }
 
     /// Gives one lock back before the end, and says whether there was one. What was held of the

@@ -1,7 +1,7 @@
 //! Taking changes back: the same way when a transaction rolls back and in recovery.
 
 use crate::btree::{Need, Tree};
-use crate::page::Node;
+use crate::page::{Node, TreeId};
 use crate::record::{Cause, Record, Undo};
 use crate::wal::Lsn;
 
@@ -10,8 +10,19 @@ use super::transactions::TxnState;
 use super::{Core, StoreError};
 
 impl Core {
+    /// The key that the record `lsn` of a transaction has put in, if it has.
+    pub(crate) fn inserted_by(&self, lsn: Lsn) -> Result<Option<(TreeId, Vec<u8>)>, StoreError> {
+        let payload = self.log.read(lsn)?;
+        Ok(match decode(&payload, lsn)? {
+            Record::Pages {
+                cause: Cause::Update { undo: Undo::Remove { tree, key }, .. }, ..
+            } => Some((tree, key.to_vec())),
+            _ => None,
+        })
+    }
+
     /// Takes back what the record `lsn` of a transaction did; the record to go on with, or zero.
-    pub(super) fn undo_record(&self, state: &TxnState, lsn: Lsn) -> Result<Lsn, StoreError> {
+    pub(crate) fn undo_record(&self, state: &TxnState, lsn: Lsn) -> Result<Lsn, StoreError> {
         let payload = self.log.read(lsn)?;
         let Record::Pages { cause, .. } = decode(&payload, lsn)? else {
             return Err(StoreError::Record { lsn, what: "it belongs to no chain of undos" });

@@ -7,18 +7,27 @@
 //! leaf is looked for and copied anew, from the last key that was handed out. The lock stays, so
 //! that the entry does not change again.
 //!
-//! Upward, the next leaf is the right sibling, as long as the leaf is still what was copied; else,
-//! and downward always, it is looked for from the root.
+//! Upward, the next leaf is the right sibling. With the lock on its first entry the gap back to the
+//! last key is locked; part of that gap is in the leaf that was left, so that one has to be what it
+//! was as well. Downward the next leaf is looked for from the root, and when it has been copied the
+//! key above it is locked, before the copy is believed.
 //!
-//! Read committed, a leaf of which all is committed needs no locks at all: its copy is what was
-//! committed at one moment.
+//! Read committed, a leaf of which all is committed needs no locks: its copy is what was committed
+//! at one moment.
 //!
 //! What is changed by the cursor's own transaction ahead of it is seen, as by anybody else.
 //!
 //! # Gaps
 //! Serializable, a key is locked with the gap below it. Upward, that leaves the gap between the
-//! last key handed out and the end of the range: the first key beyond is locked as well. Downward,
-//! it is the gap between the upper end and the first key handed out: the key above is locked first.
+//! last key handed out and the end of the range: the gap below the first key beyond is locked as
+//! well. Downward, it is the gap between the upper end and the first key handed out: that below the
+//! key above is locked first. The lower levels lock the same gaps for a moment, because a key that
+//! somebody has taken out and may put back leaves no other trace.
+//!
+//! # Example
+//! A leaf has 10, 20, 30; somebody takes out 20 and has not committed: 30 is locked in RB. A cursor
+//! hands out 10, comes to 30 and waits for RS on the gap below it. The removal is rolled back; the
+//! leaf has another LSN, is copied anew from behind 10, and 20 is handed out.
 //!
 //! # Limits
 //! A leaf is copied whole for one entry of it as well.
@@ -46,12 +55,14 @@ pub enum Direction {
 pub struct Cursor {
     tree: TreeHandle,
     direction: Direction,
+    /// What is still to come, apart from what the copy says.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     leaf: Option<Copy>,
-    /// The key handed out last, where the range begins anew if there is one.
+    /// Upward: leaves that were left since the last entry was handed out.
+    left: Vec<Version>,
+    /// The key handed out last.
     key: Vec<u8>,
-    is_begun: bool,
     is_done: bool,
     /// Memory of an earlier copy.
     spare: Vec<u8>,
@@ -59,16 +70,24 @@ pub struct Cursor {
     probe: Vec<u8>,
 }
 
+/// A page as it was.
+#[derive(Clone, Copy)]
+struct Version {
+    id: PageId,
+    lsn: Lsn,
+}
+
 /// A copy of a leaf, and what of it is still to come.
 struct Copy {
     bytes: Vec<u8>,
-    id: PageId,
-    lsn: Lsn,
+    version: Version,
     /// Slots to come, from this one up to, not including, that one.
     from: usize,
     to: usize,
-    /// Its entries need no locks.
+    /// Its entries need no locks, apart from the first if the leaf before was not settled.
     is_settled: bool,
+    /// All between the last entry handed out and the next of this copy is settled.
+    is_way_settled: bool,
     /// [`Cursor::key`] is of an entry of it.
     is_handed_out: bool,
 }
@@ -105,8 +124,8 @@ impl Transaction {
             low: owned(range.0),
             high: owned(range.1),
             leaf: None,
+            left: Vec::new(),
             key: Vec::new(),
-            is_begun: false,
             is_done: false,
             spare: Vec::new(),
             probe: Vec::new(),
@@ -118,13 +137,29 @@ impl Transaction {
         self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree.id, S)
     }
 
-    /// Locks a key that a cursor has come to, by its hash or the end of the tree.
-    fn lock_for_scan(&mut self, resource: &Lockable) -> Result<(), TxnError> {
+    /// Locks a key that a cursor has come to.
+    fn lock_for_scan(&mut self, key: &Lockable) -> Result<(), TxnError> {
+        let both_s = self.core.range_modes.both_s;
         match self.options.isolation {
             Isolation::ReadUncommitted => Ok(()),
-            Isolation::ReadCommitted => self.lock_for_a_moment(resource, S),
-            Isolation::RepeatableRead => self.lock_key(resource, S),
-            Isolation::Serializable => self.lock_key(resource, self.core.range_modes.rs),
+            Isolation::ReadCommitted => self.lock_for_a_moment(key, both_s),
+            Isolation::RepeatableRead => {
+                self.lock_key(key, S)?;
+                self.lock_gap(key)
+            }
+            Isolation::Serializable => self.lock_key(key, both_s),
+        }
+    }
+
+    /// Locks the gap below a key, or the last gap of a tree, that a cursor passes.
+    fn lock_gap(&mut self, above: &Lockable) -> Result<(), TxnError> {
+        let gap_s = self.core.range_modes.gap_s;
+        match self.options.isolation {
+            Isolation::ReadUncommitted => Ok(()),
+            Isolation::ReadCommitted | Isolation::RepeatableRead => {
+                self.lock_for_a_moment(above, gap_s)
+            }
+            Isolation::Serializable => self.lock_key(above, gap_s),
         }
     }
 }
@@ -148,10 +183,8 @@ impl Cursor {
                     continue;
                 }
                 Next::Done => {
+                    self.is_done = self.close(transaction)?;
                     self.forget_leaf();
-                    if self.close(transaction)? {
-                        self.is_done = true;
-                    }
                     continue;
                 }
             };
@@ -163,59 +196,84 @@ impl Cursor {
     }
 
     fn hand_out(&mut self, slot: usize) -> Option<(&[u8], &[u8])> {
+        self.left.clear();
         let direction = self.direction;
         let leaf = self.leaf.as_mut()?;
         match direction {
             Direction::Up => leaf.from = slot + 1,
             Direction::Down => leaf.to = slot,
         }
+        leaf.is_handed_out = true;
+        leaf.is_way_settled = leaf.is_settled;
         let node = Node::new(&leaf.bytes);
         node.copy_key(slot, &mut self.key);
-        leaf.is_handed_out = true;
         Some((&self.key, node.value(slot)))
     }
 
-    /// Gives the copy up. From the key handed out last on it is looked for again.
+    /// Gives the copy up. What is still to come is looked for again.
     fn forget_leaf(&mut self) {
-        let Some(leaf) = self.leaf.take() else { return };
+        self.left.clear();
+        if let Some(leaf) = self.leaf.take() {
+            self.leave(&leaf);
+            self.spare = leaf.bytes;
+        }
+    }
+
+    /// From the key handed out last on, the rest is still to come.
+    fn leave(&mut self, leaf: &Copy) {
         if leaf.is_handed_out {
             match self.direction {
                 Direction::Up => replace_bound(&mut self.low, &self.key),
                 Direction::Down => replace_bound(&mut self.high, &self.key),
             }
         }
-        self.spare = leaf.bytes;
     }
 
-    /// Goes on behind the fence of the copy: to the right sibling, if the leaf is unchanged.
+    /// Goes on behind the fence of the copy. Upward, to the right sibling if the leaf is what it
+    /// was; else it is looked for again.
     fn go_on(&mut self, transaction: &Transaction) -> Result<(), TxnError> {
         let Some(leaf) = self.leaf.take() else { return Ok(()) };
-        self.spare = leaf.bytes;
+        self.leave(&leaf);
+        let fences = Node::new(&leaf.bytes).fences();
         if self.direction == Direction::Down {
+            self.high = Bound::Excluded(fences.low.to_vec());
+            self.spare = leaf.bytes;
             return Ok(());
         }
+        let Copy { bytes, version, is_way_settled, .. } = leaf;
         let entry = self.tree.entry();
         let tree = transaction.core.on(entry);
-        let now = transaction.core.pool.read(leaf.id, &entry.counters)?;
-        if page::lsn(&now) == leaf.lsn
-            && let Some(right) = tree.leaf_after(&now)?
-        {
+        let now = transaction.core.pool.read(version.id, &entry.counters)?;
+        if page::lsn(&now) == version.lsn {
+            let right = tree.leaf_behind(&now)?;
             drop(now);
-            let spare = std::mem::take(&mut self.spare);
-            self.leaf = Some(self.copy(&right, transaction, spare));
+            let mut right = self.copy(&right, transaction, bytes);
+            right.is_way_settled &= is_way_settled;
+            self.leaf = Some(right);
+            self.left.push(version);
+        } else {
+            self.left.clear();
+            self.spare = bytes;
         }
         Ok(())
     }
 
     /// Sees to it that there is a copy of the leaf to go on with.
     fn begin(&mut self, transaction: &mut Transaction) -> Result<(), TxnError> {
-        if !self.is_begun && self.direction == Direction::Down {
-            self.lock_above(transaction)?;
-        }
-        self.is_begun = true;
-        if self.leaf.is_none() {
+        while self.leaf.is_none() {
             let spare = std::mem::take(&mut self.spare);
-            self.leaf = Some(self.copy_leaf(transaction, spare)?);
+            let leaf = self.copy_leaf(transaction, spare)?;
+            let needs_lock = !leaf.is_settled && transaction.locks_keys(self.tree.entry());
+            if self.direction == Direction::Up || !needs_lock {
+                self.leaf = Some(leaf);
+                return Ok(());
+            }
+            self.lock_above(transaction)?;
+            if self.is_same(transaction, leaf.version)? {
+                self.leaf = Some(leaf);
+            } else {
+                self.spare = leaf.bytes;
+            }
         }
         Ok(())
     }
@@ -240,20 +298,21 @@ impl Cursor {
         let mut bytes = spare;
         bytes.clear();
         bytes.extend_from_slice(leaf);
+        let is_settled = transaction.options.isolation == Isolation::ReadCommitted
+            && core.transactions.is_settled(lsn, &core.log);
         Copy {
             bytes,
-            id: page::id(leaf),
-            lsn,
+            version: Version { id: page::id(leaf), lsn },
             from: first_slot(node, &self.low),
             to: end_slot(node, &self.high),
-            is_settled: transaction.options.isolation == Isolation::ReadCommitted
-                && core.transactions.is_settled(lsn, &core.log),
+            is_settled,
+            is_way_settled: is_settled,
             is_handed_out: false,
         }
     }
 
     /// What comes next by the copy. Where the copy has no more, the range goes on behind its fence.
-    fn look(&mut self) -> Next {
+    fn look(&self) -> Next {
         let Some(leaf) = &self.leaf else {
             return Next::Leaf;
         };
@@ -264,79 +323,77 @@ impl Cursor {
             };
         }
         let fences = Node::new(&leaf.bytes).fences();
-        match self.direction {
-            Direction::Up => match fences.high {
-                Some(high) if may_hold(high, &self.high) => {
-                    self.low = Bound::Included(high.to_vec());
-                    Next::Leaf
-                }
-                _ => Next::Done,
-            },
-            Direction::Down if !fences.low.is_empty() && is_above(fences.low, &self.low) => {
-                self.high = Bound::Excluded(fences.low.to_vec());
-                Next::Leaf
-            }
-            Direction::Down => Next::Done,
-        }
+        let goes_on = match self.direction {
+            Direction::Up => fences.high.is_some_and(|high| may_hold(high, &self.high)),
+            Direction::Down => !fences.low.is_empty() && is_above(fences.low, &self.low),
+        };
+        if goes_on { Next::Leaf } else { Next::Done }
     }
 
-    /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there.
+    /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there, and
+    /// nothing has come into the way to it.
     fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
-        let entry = self.tree.entry();
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
-        if leaf.is_settled || !transaction.locks_keys(entry) {
+        let entry = self.tree.entry();
+        if leaf.is_settled && leaf.is_way_settled || !transaction.locks_keys(entry) {
             return Ok(true);
         }
-        self.probe.clear();
         Node::new(&leaf.bytes).copy_key(slot, &mut self.probe);
         transaction.lock_for_scan(&Lockable::Key(entry.id, hash_key(&self.probe)))?;
-        let now = transaction.core.pool.read(leaf.id, &entry.counters)?;
-        Ok(page::lsn(&now) == leaf.lsn)
+        self.are_same(transaction, leaf.version)
+    }
+
+    /// Whether pages are still as they were: one, and those left behind.
+    fn are_same(&self, transaction: &Transaction, version: Version) -> Result<bool, TxnError> {
+        for &version in [version].iter().chain(&self.left) {
+            if !self.is_same(transaction, version)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_same(&self, transaction: &Transaction, version: Version) -> Result<bool, TxnError> {
+        let page = transaction.core.pool.read(version.id, &self.tree.entry().counters)?;
+        Ok(page::lsn(&page) == version.lsn)
     }
 
     /// At the end of the range: upward, the gap up to the next key is locked; whether nothing has
     /// come into it meanwhile.
-    fn close(&self, transaction: &mut Transaction) -> Result<bool, TxnError> {
+    fn close(&mut self, transaction: &mut Transaction) -> Result<bool, TxnError> {
+        let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
+        let is_settled = leaf.is_settled && leaf.is_way_settled;
         let entry = self.tree.entry();
-        let is_open = self.direction == Direction::Up
-            && transaction.options.isolation == Isolation::Serializable
-            && transaction.locks_keys(entry);
-        if !is_open {
+        if self.direction == Direction::Down || is_settled || !transaction.locks_keys(entry) {
             return Ok(true);
         }
-        let core = Arc::clone(&transaction.core);
-        let tree = core.on(entry);
-        let (next, is_beyond) = {
-            let from = bound_key(&self.low);
-            let leaf = tree.leaf(from)?;
-            let node = Node::new(&leaf);
-            let slot = first_slot(node, &self.low);
-            let is_beyond = slot >= end_slot(node, &self.high);
-            (super::next_key(tree, &leaf, slot)?, is_beyond)
+        let mut version = leaf.version;
+        let above = {
+            let tree = transaction.core.on(entry);
+            let mut page = transaction.core.pool.read(version.id, &entry.counters)?;
+            if page::lsn(&page) != version.lsn {
+                return Ok(false);
+            }
+            let mut slot = leaf.to;
+            // Leaves that have no entry are passed.
+            while slot >= Node::new(&page).count() {
+                let Some(right) = tree.leaf_after(&page)? else { break };
+                self.left.push(version);
+                version = Version { id: page::id(&right), lsn: page::lsn(&right) };
+                (page, slot) = (right, 0);
+            }
+            super::next_key(tree, &page, slot)?
         };
-        if !is_beyond {
-            return Ok(false);
-        }
-        let rs = transaction.core.range_modes.rs;
-        if transaction.locker.held(&next).is_some_and(|held| core.locks.modes().covers(held, rs)) {
-            return Ok(true);
-        }
-        transaction.lock_key(&next, rs)?;
-        // What was next when the lock was asked for may not be any more: look again.
-        Ok(false)
+        transaction.lock_gap(&above)?;
+        self.are_same(transaction, version)
     }
 
-    /// Locks the key above the range, and with it the gap below, before the range is read downward.
+    /// Locks the gap below the key above what is still to come.
     fn lock_above(&self, transaction: &mut Transaction) -> Result<(), TxnError> {
         let entry = self.tree.entry();
-        if transaction.options.isolation != Isolation::Serializable
-            || !transaction.locks_keys(entry)
-        {
-            return Ok(());
-        }
         let core = Arc::clone(&transaction.core);
         let tree = core.on(entry);
-        let rs = transaction.core.range_modes.rs;
+        let mut locked = None;
         loop {
             let next = match &self.high {
                 Bound::Unbounded => Lockable::End(entry.id),
@@ -348,11 +405,11 @@ impl Cursor {
                     }
                 }
             };
-            let is_held = transaction.locker.held(&next);
-            if is_held.is_some_and(|held| core.locks.modes().covers(held, rs)) {
+            if locked == Some(next) {
                 return Ok(());
             }
-            transaction.lock_key(&next, rs)?;
+            transaction.lock_gap(&next)?;
+            locked = Some(next);
         }
     }
 }
@@ -364,13 +421,6 @@ fn replace_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
             old.extend_from_slice(key);
         }
         _ => *bound = Bound::Excluded(key.to_vec()),
-    }
-}
-
-fn bound_key(bound: &Bound<Vec<u8>>) -> &[u8] {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => key,
-        Bound::Unbounded => b"",
     }
 }
 

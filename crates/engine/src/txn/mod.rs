@@ -233,8 +233,8 @@ impl Store {
 
 /// What an insert finds of the gap that it goes into.
 enum Gap {
-    /// It may go in; what is to be unlocked when it has.
-    Free(Option<Lockable>),
+    /// It may go in; what is to be held as before when it has.
+    Free(Option<(Lockable, Option<Mode>)>),
     /// It would have to wait for this.
     Busy(Lockable, Mode),
 }
@@ -325,12 +325,12 @@ impl Transaction {
                 Found::Here(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
                 Found::Before(next) => next,
             };
-            let rs = self.core.range_modes.rs;
-            if self.try_lock(&next, rs)? {
+            let gap_s = self.core.range_modes.gap_s;
+            if self.try_lock(&next, gap_s)? {
                 return Ok(None);
             }
             drop(leaf);
-            self.lock_key(&next, rs)?;
+            self.lock_key(&next, gap_s)?;
         }
     }
 
@@ -423,8 +423,8 @@ impl Transaction {
                     let undo = Undo::Remove { tree: entry.id, key };
                     self.log(undo, |cause| tree.insert(&mut leaf, slot, key, value, cause))?;
                     drop(leaf);
-                    if let Some(next) = gap {
-                        self.locker.unlock(&next);
+                    if let Some((next, before)) = gap {
+                        self.locker.restore(&next, before);
                     }
                 }
             }
@@ -432,9 +432,9 @@ impl Transaction {
         }
     }
 
-    /// Locks what an insert of `key` at `slot` of a leaf needs beside the key: the gap there. If
-    /// this transaction has read the gap, the lower part of it will be the new key's and has to
-    /// stay read.
+    /// Locks what an insert of `key` at `slot` of a leaf needs beside the key: the gap there, and
+    /// the lower part of it, which will be the new key's. What this transaction has read of the gap
+    /// has to stay read.
     fn enter_gap(
         &mut self,
         tree: Tree<'_>,
@@ -446,18 +446,17 @@ impl Transaction {
             return Ok(Gap::Free(None));
         }
         let next = next_key(tree, leaf, slot)?;
-        let RangeModes { rs, ri, .. } = self.core.range_modes;
-        let held = self.locker.held(&next);
-        if held.is_some_and(|held| self.core.locks.modes().covers(held, rs)) {
-            let own = Lockable::Key(tree.entry.id, hash_key(key));
-            if !self.try_lock(&own, rs)? {
-                return Ok(Gap::Busy(own, rs));
+        let RangeModes { gap_s, gap_i, gap_si, .. } = self.core.range_modes;
+        let before = self.locker.held(&next);
+        let was_read = before.is_some_and(|held| self.core.locks.modes().covers(held, gap_s));
+        let own = Lockable::Key(tree.entry.id, hash_key(key));
+        let lower = if was_read { gap_si } else { gap_i };
+        for (resource, mode) in [(own, lower), (next, gap_i)] {
+            if !self.try_lock(&resource, mode)? {
+                return Ok(Gap::Busy(resource, mode));
             }
         }
-        if !self.try_lock(&next, ri)? {
-            return Ok(Gap::Busy(next, ri));
-        }
-        Ok(Gap::Free(held.is_none().then_some(next)))
+        Ok(Gap::Free(Some((next, before))))
     }
 
     /// Takes a key out; whether it was there.
@@ -482,14 +481,10 @@ impl Transaction {
             let Ok(slot) = Node::new(&leaf).search(key) else {
                 return Ok(false);
             };
-            if !self.covers_keys(entry.id, X) {
-                let next = next_key(tree, &leaf, slot + 1)?;
-                let ri = self.core.range_modes.ri;
-                if !self.try_lock(&next, ri)? {
-                    drop(leaf);
-                    self.lock_key(&next, ri)?;
-                    continue;
-                }
+            if let Some((resource, mode)) = self.close_gap(tree, &leaf, slot, key)? {
+                drop(leaf);
+                self.lock_key(&resource, mode)?;
+                continue;
             }
             let old = Node::new(&leaf).value(slot).to_vec();
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
@@ -501,6 +496,29 @@ impl Transaction {
             }
             return Ok(true);
         }
+    }
+
+    /// Locks what the removal of `key` at `slot` of a leaf needs beside the key: the gap that it
+    /// leaves; what it would have to wait for.
+    fn close_gap(
+        &mut self,
+        tree: Tree<'_>,
+        leaf: &[u8],
+        slot: usize,
+        key: &[u8],
+    ) -> Result<Option<(Lockable, Mode)>, TxnError> {
+        if self.covers_keys(tree.entry.id, X) {
+            return Ok(None);
+        }
+        let next = next_key(tree, leaf, slot + 1)?;
+        let own = Lockable::Key(tree.entry.id, hash_key(key));
+        let both = self.core.range_modes.gap_si;
+        for (resource, mode) in [(own, both), (next, both)] {
+            if !self.try_lock(&resource, mode)? {
+                return Ok(Some((resource, mode)));
+            }
+        }
+        Ok(None)
     }
 
     /// Locks something until the end.
@@ -635,12 +653,42 @@ impl Transaction {
     /// Takes back what was done since. Locks are kept.
     ///
     /// # Errors
-    /// The store failed.
+    /// The store failed; or there was a conflict, since a gap that was read may have to be locked
+    /// by another name.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
-        if let Some(state) = &self.state {
-            self.core.roll_back(state, savepoint.0)?;
+        let Some(state) = self.state.clone() else { return Ok(()) };
+        let mut lsn = state.last();
+        while lsn > savepoint.0 {
+            if let Some((tree, key)) = self.core.inserted_by(lsn)? {
+                self.check_conflict()?;
+                self.keep_read(tree, &key)?;
+            }
+            lsn = self.core.undo_record(&state, lsn)?;
         }
         Ok(())
+    }
+
+    /// A key of this transaction's own will vanish: if it has read the gap below it, which will be
+    /// part of the next key's gap, that one is locked.
+    fn keep_read(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
+        let gap_s = self.core.range_modes.gap_s;
+        let held = self.locker.held(&Lockable::Key(tree, hash_key(key)));
+        if !held.is_some_and(|held| self.core.locks.modes().covers(held, gap_s)) {
+            return Ok(());
+        }
+        let Some(entry) = self.core.catalog.numbered(tree) else { return Ok(()) };
+        let core = Arc::clone(&self.core);
+        let tree = core.on(&entry);
+        loop {
+            let leaf = tree.leaf(key)?;
+            let slot = Node::new(&leaf).search(key).map_or_else(|slot| slot, |slot| slot + 1);
+            let next = next_key(tree, &leaf, slot)?;
+            if self.try_lock(&next, gap_s)? {
+                return Ok(());
+            }
+            drop(leaf);
+            self.lock_key(&next, gap_s)?;
+        }
     }
 
     /// Makes what was done last, and lets others see it.

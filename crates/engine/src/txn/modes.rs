@@ -6,15 +6,25 @@
 //! gap says that nothing may appear in it or vanish from it; I, that something will. Two that put
 //! different keys into one gap do not disturb each other: I goes with I.
 //!
-//! RSS is S on both, RI is I on the gap alone, RB is both on the gap.
+//! RSS is S on both, RS, RI and RB are S, I and both on the gap alone.
 //!
 //! | who | key it is about | next key |
 //! | --- | --- | --- |
 //! | reads a key | S | |
-//! | reads a key that is not there, serializably | | RSS |
-//! | scans, serializably | RSS | RSS after the last |
-//! | inserts a key | X | RI for a moment |
-//! | removes a key | X | RI until the end |
+//! | reads a key that is not there, serializably | S | RS |
+//! | scans, serializably | RSS | RS after the last |
+//! | scans, repeatable read | S, and RS for a moment | RS for a moment after the last |
+//! | scans, read committed | RSS for a moment | RS for a moment after the last |
+//! | inserts a key | RIX; RBX if it has read the gap | RI for a moment |
+//! | removes a key | RBX | RB |
+//!
+//! A key that is taken out leaves nothing that could be locked, so whoever takes it out locks the
+//! gap that it leaves, the next key's, against all others: those who read over it and would not see
+//! that a key may come back (RS), those who divide the gap by another key, so that the rest of it
+//! has another name (RI), and those who take out the next key (RB). They also wait until nobody
+//! relies on the gap below the key itself, which loses its name. A key that may vanish again is no
+//! name for a gap that others rely on either: RI on the gap below it, until the insert is
+//! committed, keeps them from that.
 //!
 //! The modes of [multi-granularity locking](crate::lock) come first, so that one table serves keys
 //! and what contains them: a pair of those modes, or none, with what is said of the gap.
@@ -26,9 +36,13 @@ use crate::lock::{Mode, ModeTable, ModeTableError};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RangeModes {
     /// S on both.
-    pub(crate) rs: Mode,
+    pub(crate) both_s: Mode,
+    /// S on the gap alone.
+    pub(crate) gap_s: Mode,
     /// I on the gap alone.
-    pub(crate) ri: Mode,
+    pub(crate) gap_i: Mode,
+    /// S and I on the gap alone.
+    pub(crate) gap_si: Mode,
     /// X on the key and both on the gap, which goes with nothing.
     pub(crate) strongest: Mode,
 }
@@ -119,7 +133,13 @@ pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
     let conversion = grid(&|requested, held| requested.over(held, &coarse).name(&coarse));
     let table = ModeTable::parse(&compatibility, &conversion)?;
     let mode = |name| table.mode(name).unwrap_or(X);
-    let modes = RangeModes { rs: mode("RSS"), ri: mode("RI"), strongest: mode("RBX") };
+    let modes = RangeModes {
+        both_s: mode("RSS"),
+        gap_s: mode("RS"),
+        gap_i: mode("RI"),
+        gap_si: mode("RB"),
+        strongest: mode("RBX"),
+    };
     Ok((table, modes))
 }
 
@@ -129,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_table_obeys_its_laws_and_says_what_the_module_says() {
-        let (table, RangeModes { rs, ri, .. }) = mode_table().unwrap();
+        let (table, RangeModes { both_s: rs, gap_i: ri, .. }) = mode_table().unwrap();
         assert_eq!(table.len(), 27);
         let mode = |name| table.mode(name).unwrap();
         let (s, x) = (mode("S"), mode("X"));
@@ -154,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_lock_on_the_tree_that_stands_for_one_on_a_key_keeps_out_no_less() {
-        let (table, RangeModes { rs, ri, .. }) = mode_table().unwrap();
+        let (table, RangeModes { both_s: rs, gap_i: ri, .. }) = mode_table().unwrap();
         let covering = covering(&table);
         let mode = |name| table.mode(name).unwrap();
         for (on_key, on_tree) in
