@@ -80,6 +80,6 @@ pub use server::{
 };
 pub use store::{FORMAT_VERSION, HeadError, Recovery, Store, StoreError, StoreOptions, TreeHandle};
 pub use txn::{
-    Cursor, Direction, Durability, Entry, IndexCursor, IndexHandle, Isolation, KeysOf, Lockable,
-    Savepoint, Transaction, TxnError, TxnOptions,
+    Cursor, Direction, Durability, Entry, IndexCursor, IndexEntry, IndexHandle, Isolation, KeysOf,
+    Lockable, Savepoint, Transaction, TxnError, TxnOptions,
 };

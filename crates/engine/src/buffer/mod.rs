@@ -49,9 +49,9 @@ use crate::disk::File;
 use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, TreeId};
 use crate::wal::{Log, LogError, Lsn};
 
+use arena::Arena;
 pub use counters::{IoCounters, IoCounts};
 pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
-use arena::Arena;
 use frame::Frame;
 use replacement::Replacement;
 use table::Table;

@@ -86,7 +86,9 @@ impl Catalog {
         // In the order in which they were made: an index after its tree.
         entries.sort_by_key(|entry| entry.id);
         let mut trees = self.trees.write();
-        entries.iter().for_each(|entry| trees.add(entry));
+        for entry in &entries {
+            trees.add(entry);
+        }
         Ok(())
     }
 

@@ -183,7 +183,7 @@ impl Transaction {
             for entry in after.difference(&before) {
                 self.check_lengths(entry, &[])?;
             }
-            changes.push((index, before, after));
+            changes.push(EntryChange { index, before, after });
         }
         let savepoint = self.savepoint();
         let done = self.change_entries(tree, key, value, &changes);
@@ -199,13 +199,13 @@ impl Transaction {
         tree: &TreeEntry,
         key: &[u8],
         value: Option<&[u8]>,
-        changes: &[(Arc<Index>, BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>)],
+        changes: &[EntryChange],
     ) -> Result<(), TxnError> {
         match value {
             Some(value) => self.put_entry(tree, key, value, |_| true)?,
             None => self.remove_entry(tree, key)?,
         };
-        for (index, before, after) in changes {
+        for EntryChange { index, before, after } in changes {
             for entry in before.difference(after) {
                 self.remove_entry(&index.entry, entry)?;
             }
@@ -242,6 +242,16 @@ impl Transaction {
     }
 }
 
+/// What a change of a row does to an index: the keys of the row's entries.
+struct EntryChange {
+    index: Arc<Index>,
+    before: BTreeSet<Vec<u8>>,
+    after: BTreeSet<Vec<u8>>,
+}
+
+/// A secondary key, and the key of a row that has it.
+pub type IndexEntry<'c> = (&'c [u8], &'c [u8]);
+
 /// A place in a range of an index. It belongs to the transaction that made it.
 pub struct IndexCursor {
     cursor: Cursor,
@@ -256,7 +266,7 @@ impl IndexCursor {
     pub fn next(
         &mut self,
         transaction: &mut Transaction,
-    ) -> Result<Option<(&[u8], &[u8])>, TxnError> {
+    ) -> Result<Option<IndexEntry<'_>>, TxnError> {
         let Some((entry, _)) = self.cursor.next(transaction)? else {
             return Ok(None);
         };

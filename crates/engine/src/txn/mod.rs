@@ -41,7 +41,7 @@ use crate::wal::Lsn;
 
 pub use cursor::{Cursor, Direction, Entry};
 pub(crate) use index::Indexes;
-pub use index::{IndexCursor, IndexHandle, KeysOf};
+pub use index::{IndexCursor, IndexEntry, IndexHandle, KeysOf};
 pub(crate) use modes::{RangeModes, covering, mode_table};
 
 /// What can be locked.

@@ -98,11 +98,11 @@ fn pairs(coarse: &ModeTable) -> Vec<Pair> {
 pub(crate) fn covering(table: &ModeTable) -> impl Fn(Mode) -> Mode + Send + Sync + use<> {
     let coarse = ModeTable::multi_granularity();
     let pairs = pairs(&coarse);
-    let on_tree: Vec<(Mode, Mode)> = table.modes().zip(pairs.iter().map(on_all)).collect();
+    let on_tree: Vec<(Mode, Mode)> = table.modes().zip(pairs.into_iter().map(on_all)).collect();
     move |mode| on_tree.iter().find(|(of, _)| *of == mode).map_or(X, |&(_, covering)| covering)
 }
 
-fn on_all(pair: &Pair) -> Mode {
+fn on_all(pair: Pair) -> Mode {
     match (pair.key, pair.gap) {
         (_, 2..) | (Some(X | SIX | IX), _) => X,
         (Some(U), _) => U,
