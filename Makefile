@@ -5,10 +5,15 @@ PYTHON ?= python3
 CARGO_TARGET_DIR ?= target
 OUT ?= out/demo
 FUZZ_SECONDS ?= 60
+# More arguments for tidegate demo, such as --db embedded.
+DEMO ?=
 # More arguments for bench/compare.py, such as --quick.
 BENCH ?=
-# More arguments for tidegate bench control, such as --quick.
+# More arguments for tidegate bench control, such as --quick or --db embedded.
 BENCH_CONTROL ?=
+# More arguments for bench/engine, such as --quick, and where its results go.
+BENCH_ENGINE ?=
+BENCH_ENGINE_OUT ?= docs/results
 # More arguments for tidegate simulate, such as --controllers vegas.
 SIMULATE ?=
 
@@ -26,27 +31,31 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup demo simulate test check fmt clippy tidy deny outside advisories bench \
-	bench-control soak fuzz clean
+	bench-control bench-engine soak fuzz clean
 
 help:
-	@echo 'make demo        build and run the main job on a private PostgreSQL; results in $(OUT)'
+	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
 	@echo 'make simulate    every controller on every simulated plant; results in out/simulate'
 	@echo 'make test        run every test, also those against real servers'
 	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
 	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
 	@echo 'make bench-control  every controller against every fixed limit (idle machine, 45 minutes)'
+	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
-	@echo 'make setup       see to PostgreSQL and a C linker; the other targets do it themselves'
+	@echo 'make setup       see to PostgreSQL and a C linker; targets that need them do it themselves'
 	@echo 'make clean       remove what was built and out/'
 
 setup:
 	scripts/setup-postgres
 
-demo: setup
+# PostgreSQL is used if it is here. Else the embedded engine is, so a C linker, which building Rust
+# needs, is all that has to be.
+demo:
+	scripts/setup cc
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
-	$(CARGO_TARGET_DIR)/release/tidegate demo --out $(OUT)
+	$(CARGO_TARGET_DIR)/release/tidegate demo --out $(OUT) $(DEMO)
 
 simulate:
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
@@ -99,6 +108,15 @@ bench:
 bench-control: setup
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(CARGO_TARGET_DIR)/release/tidegate bench control --out out/bench-control $(BENCH_CONTROL)
+
+bench-engine:
+	$(CARGO) build --release $(LOCKED) --manifest-path bench/engine/Cargo.toml \
+		--target-dir $(CARGO_TARGET_DIR)/outside
+	@set -e; for part in peers recovery fills locks; do \
+		echo "engine-bench $$part"; \
+		$(CARGO_TARGET_DIR)/outside/release/engine-bench $$part \
+			--out $(BENCH_ENGINE_OUT)/engine-$$part.md $(BENCH_ENGINE); \
+	done
 
 soak: setup
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture

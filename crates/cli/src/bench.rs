@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_lab::bench::{self, BenchOptions, Scenario};
-use tidegate_lab::rig::Console;
+use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
 use tidegate_workload::thrash::Rows;
 
 use crate::{Failure, interrupt, print};
@@ -19,13 +19,16 @@ Examples:
   Whether it works here, in a minute:
     tidegate bench control --quick
 
+  On the embedded engine, with nothing installed:
+    tidegate bench control --db embedded
+
   Two controllers on one workload, with a minute each to settle:
     tidegate bench control --workloads tpcb-1 --controllers gaussian-process,vegas --run-s 60
 
   The switch both ways, from every client inside:
     tidegate bench control --workloads switch,switch-back --start 256";
 
-/// Measure on a private PostgreSQL server
+/// Measure on a private database
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]
@@ -39,16 +42,21 @@ enum What {
 
 /// Compare every controller with the best fixed limit, on several workloads
 ///
-/// Starts a server, and for each workload runs a crowd of clients through the proxy: at every fixed
-/// limit of a list, then under every controller, with the best fixed limits measured again in
+/// Starts a database, and for each workload runs a crowd of clients through Tidegate: at every
+/// fixed limit of a list, then under every controller, with the best fixed limits measured again in
 /// between. Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and
-/// the controllers' journals. Wants an idle machine; needs PostgreSQL's programs.
+/// the controllers' journals. Wants an idle machine.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = EXAMPLES,
     after_help = "More, and examples: tidegate bench control --help"
 )]
 struct ControlArguments {
+    /// The database: postgres or embedded, the engine that Tidegate carries with it [default:
+    /// postgres where its programs are found, else embedded]
+    #[arg(long, value_name = "NAME")]
+    db: Option<DatabaseKind>,
+
     /// Where the results are written
     #[arg(long, value_name = "DIR", default_value = "out/bench-control")]
     out: PathBuf,
@@ -57,8 +65,9 @@ struct ControlArguments {
     #[arg(long)]
     quick: bool,
 
-    /// What clients do: tpcb-1, tpcb-50, thrash-read, thrash-update, switch (from tpcb-1 to
-    /// thrash-read in the middle of a run), switch-back [default: all but switch-back]
+    /// What clients do: tpcb-1, tpcb-10, tpcb-50, thrash-read, thrash-update, switch (from tpcb-1
+    /// to thrash-read in the middle of a run), switch-back [default: all but switch-back, with
+    /// tpcb-50 on postgres and tpcb-10 on embedded]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     workloads: Option<Vec<Scenario>>,
 
@@ -114,7 +123,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl ControlArguments {
     fn into_options(self, tidegate: PathBuf, command: String) -> BenchOptions {
-        let mut options = BenchOptions::new(tidegate, self.out, command);
+        let database = DatabaseChoice::new(self.db);
+        let mut options = BenchOptions::new(database, tidegate, self.out, command);
         if self.quick {
             options = options.quick();
         }

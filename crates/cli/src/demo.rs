@@ -3,24 +3,33 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tidegate_lab::demo::{self, Console, DemoError, DemoOptions};
+use tidegate_lab::demo::{self, Console, DatabaseChoice, DatabaseKind, DemoError, DemoOptions};
 
 use crate::{Failure, interrupt, print};
 
-/// Show the main job: throughput with and without the proxy, on a private PostgreSQL server
+/// Show the main job: throughput with and without Tidegate, on a private database
 ///
-/// Starts a server, loads pgbench's tables, and runs the TPC-B-like load with rising numbers of
-/// clients, directly and through the proxy. Prints a table and writes summary.json, report.svg,
-/// journal.jsonl and proxy.log. Takes less than two minutes; needs PostgreSQL's programs.
+/// Starts a database, loads pgbench's tables, and runs the TPC-B-like load with rising numbers of
+/// clients, directly and through Tidegate. Prints a table and writes summary.json, report.svg,
+/// journal.jsonl and, with PostgreSQL, proxy.log. Takes less than two minutes.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
+    /// The database: postgres or embedded, the engine that Tidegate carries with it [default:
+    /// postgres where its programs are found, else embedded]
+    #[arg(long, value_name = "NAME")]
+    db: Option<DatabaseKind>,
+
     /// Where the results are written
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
 
-    /// Numbers of clients, one step each
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4,64,256,1000")]
-    clients: Vec<usize>,
+    /// Short times, few clients; other flags go before it
+    #[arg(long)]
+    quick: bool,
+
+    /// Numbers of clients, one step each [default: 4,64,256,1000]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    clients: Option<Vec<usize>>,
 
     /// Seed of the clients' random values
     #[arg(long, value_name = "N", default_value = "1")]
@@ -31,10 +40,16 @@ pub(crate) struct DemoArguments {
 pub(crate) fn run(arguments: DemoArguments) -> Result<(), Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let command: Vec<String> = std::env::args().collect();
+    let database = DatabaseChoice::new(arguments.db);
+    let mut options =
+        DemoOptions::new(database, tidegate, arguments.out.clone(), command.join(" "));
+    if arguments.quick {
+        options = options.quick();
+    }
     let options = DemoOptions {
-        clients: arguments.clients,
+        clients: arguments.clients.unwrap_or(options.clients),
         seed: arguments.seed,
-        ..DemoOptions::new(tidegate, arguments.out.clone(), command.join(" "))
+        ..options
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let console = Console::new();

@@ -1,7 +1,7 @@
 //! `tidegate load`.
 
 use clap::Args;
-use tidegate_lab::load::{self, LoadError, LoadOptions, LoadReport, Progress, Stage};
+use tidegate_lab::load::{self, LoadError, LoadOptions, LoadReport, Progress, Stage, Target};
 use tidegate_proxy::config_file::Period;
 use tidegate_workload::Workload;
 use tidegate_workload::pgbench::Scale;
@@ -68,13 +68,15 @@ fn scale(text: &str) -> Result<Scale, String> {
 /// Runs the load and prints what it saw.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let options = LoadOptions {
-        url: arguments.url.clone(),
+        target: Target::Url {
+            url: arguments.url.clone(),
+            connect_timeout: arguments.connect_timeout.0,
+        },
         workload: arguments.workload,
         scale: arguments.scale,
         clients: arguments.clients,
         warmup: arguments.warmup.0,
         duration: arguments.duration.0,
-        connect_timeout: arguments.connect_timeout.0,
         seed: arguments.seed,
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;

@@ -1,7 +1,8 @@
-//! Controllers on a real server: every fixed limit, then every controller, on several workloads.
+//! Controllers on a real database: every fixed limit, then every controller, on several workloads.
 //!
 //! # Mechanism
-//! A private PostgreSQL serves a crowd of clients through the proxy. For each [`Scenario`] the
+//! A private PostgreSQL serves a crowd of clients through the proxy, or the embedded engine through
+//! its own server. For each [`Scenario`] the
 //! tables are loaded, and then:
 //!
 //! 1. **Sweep.** Every limit of a list, fixed, each with a warm-up and a measurement: the curve of
@@ -13,8 +14,9 @@
 //!    every sixth, and after the last, as long as a controller runs.
 //!
 //! Limits and controllers come in an order drawn from the seed, so that a machine that grows slower
-//! all the time does not do so along the axis. Every run has a fresh proxy, and tables that were
-//! vacuumed, put in order and checkpointed. The module `score` says how a controller is judged.
+//! all the time does not do so along the axis. Every run has a fresh proxy or server, and tables
+//! that were vacuumed, put in order and checkpointed. The module `score` says how a controller is
+//! judged.
 //!
 //! # Example
 //! `tidegate bench control --workloads tpcb-1 --controllers vegas,hill-climbing` makes 13 runs for
@@ -23,12 +25,14 @@
 //! # What goes wrong
 //! A run whose proxy does not start or whose load breaks is written down with the reason, and the
 //! others go on. Errors, transactions run again and lost connections of every run are listed. What
-//! ends all is a server that fails, a file that cannot be written, and Ctrl-C (the caller's flag).
-//! In any case proxy and server are stopped and the server's directory is removed.
+//! ends all is a database that fails, a file that cannot be written, and Ctrl-C (the caller's
+//! flag).
+//! In any case proxy and database are stopped and the directory is removed.
 //!
 //! # Limits
-//! Clients, proxy and server share one machine, as they do in the demonstration. Autovacuum is on,
-//! as it would be in earnest, and works in some runs and not in others.
+//! Clients, proxy and server share one machine, as they do in the demonstration; clients and the
+//! embedded engine even a process. Autovacuum is on, as it would be in earnest, and works in some
+//! runs and not in others.
 
 mod cell;
 mod figure;
@@ -47,12 +51,13 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_subject::postgres::Postgres;
 use tidegate_workload::Draw;
 use tidegate_workload::thrash::Rows;
 
 use crate::load::{FileLimit, Progress, Stage};
-use crate::rig::{self, MAX_CLIENTS, RigError, Times, Update};
+use crate::rig::{
+    self, Database, DatabaseChoice, DatabaseKind, MAX_CLIENTS, RigError, Times, Update,
+};
 
 pub use cell::{Cell, Purpose};
 pub use report::BenchReport;
@@ -74,6 +79,8 @@ const GROUP: usize = 6;
 /// What the benchmark runs.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
+    /// The database.
+    pub database: DatabaseChoice,
     /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
@@ -103,18 +110,13 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// The whole benchmark: every controller, four workloads and a switch, 256 clients.
     #[must_use]
-    pub fn new(tidegate: PathBuf, out: PathBuf, command: String) -> Self {
+    pub fn new(database: DatabaseChoice, tidegate: PathBuf, out: PathBuf, command: String) -> Self {
         let seconds = Duration::from_secs;
         BenchOptions {
+            scenarios: Scenario::usual(database.kind),
+            database,
             tidegate,
             out,
-            scenarios: vec![
-                Scenario::Tpcb1,
-                Scenario::Tpcb50,
-                Scenario::ThrashRead,
-                Scenario::ThrashUpdate,
-                Scenario::Switch,
-            ],
             controllers: Algorithm::ALL.to_vec(),
             limits: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256]
                 .map(Mpl::at_least_one)
@@ -201,7 +203,7 @@ impl BenchOptions {
 /// Any fixed limit takes as long as any other.
 const FIXED: Algorithm = Algorithm::Fixed(Mpl::ONE);
 
-/// Seconds to start the server, roughly.
+/// Seconds to start the database, roughly.
 const START_S: f64 = 3.0;
 
 /// Why there is no benchmark.
@@ -227,7 +229,7 @@ pub enum BenchError {
         /// Why the last run failed.
         reason: String,
     },
-    /// The server, the proxy or a file failed.
+    /// The database, the proxy or a file failed.
     #[error(transparent)]
     Rig(#[from] RigError),
     /// The caller raised the cancellation flag.
@@ -255,7 +257,9 @@ pub fn run(
 ) -> Result<BenchReport, BenchError> {
     options.check()?;
     fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
-    rig::empty_file(&options.out.join(LOG))?;
+    if options.database.kind == DatabaseKind::Postgres {
+        rig::empty_file(&options.out.join(LOG))?;
+    }
     let result = run_all(options, cancel, observer);
     // Ctrl-C may also surface as the failure of whatever was going on.
     match result {
@@ -269,13 +273,15 @@ fn run_all(
     cancel: &AtomicBool,
     observer: &mut dyn FnMut(&Update),
 ) -> Result<BenchReport, BenchError> {
-    rig::reserve_files(options.clients).map_err(|(_, limit)| limit)?;
-    let message = format!("Starting a private PostgreSQL server; {}", planned(options));
+    let DatabaseChoice { kind, reason } = &options.database;
+    if *kind == DatabaseKind::Postgres {
+        rig::reserve_files(options.clients).map_err(|(_, limit)| limit)?;
+    }
+    let message = format!("{reason}: starting it; {}", planned(options));
     observer(&Update { fraction: 0.0, message, is_new: true });
-    let server = rig::start_server()?;
     let mut bench = Bench {
         options,
-        server: &server,
+        database: Database::start(*kind)?,
         cancel,
         observer,
         began: Instant::now(),
@@ -287,9 +293,9 @@ fn run_all(
     for &scenario in &options.scenarios {
         bench.scenario(scenario)?;
     }
-    let (cells, inconsistent) = (bench.cells, bench.inconsistent);
-    let report = BenchReport::new(options, &server, cells, inconsistent)?;
-    server.stop().map_err(RigError::from)?;
+    let Bench { database, cells, inconsistent, .. } = bench;
+    let report = BenchReport::new(options, database.describe()?, cells, inconsistent)?;
+    database.stop()?;
     report.write(&options.out)?;
     Ok(report)
 }
@@ -300,7 +306,7 @@ fn planned(options: &BenchOptions) -> String {
 
 struct Bench<'a> {
     options: &'a BenchOptions,
-    server: &'a Postgres,
+    database: Database,
     cancel: &'a AtomicBool,
     observer: &'a mut dyn FnMut(&Update),
     began: Instant,
@@ -315,12 +321,11 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn scenario(&mut self, scenario: Scenario) -> Result<(), BenchError> {
-        for &work in scenario.phases() {
-            self.tell(format!("{scenario}: loading the tables of {}", work.name()));
-            let statements = work.load_statements(self.options.rows);
-            rig::execute(self.server, self.cancel, &statements)?;
-            self.done_s += work.load_s(self.options.rows);
-        }
+        let phases = scenario.phases();
+        let names: Vec<&str> = phases.iter().map(|work| work.name()).collect();
+        self.tell(format!("{scenario}: loading the tables of {}", names.join(" and ")));
+        self.database.load(&scenario.tables(self.options.rows), self.cancel)?;
+        self.done_s += phases.iter().map(|work| work.load_s(self.options.rows)).sum::<f64>();
         let mut proposals = Vec::new();
         for &work in scenario.phases() {
             let sweep = self.sweep(scenario, work)?;
@@ -372,9 +377,9 @@ impl Bench<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<(), BenchError> {
         self.tell(plan.to_string());
-        let Bench { options, server, cancel, began, done_s, total_s, .. } = *self;
+        let Bench { options, cancel, began, done_s, total_s, .. } = *self;
         let observer = &mut *self.observer;
-        let cell = plan.run(options, server, began, cancel, &mut |seconds, progress| {
+        let cell = plan.run(options, &self.database, began, cancel, &mut |seconds, progress| {
             observer(&Update {
                 fraction: (done_s + seconds) / total_s,
                 message: describe(plan, progress),
@@ -395,7 +400,7 @@ impl Bench<'_> {
         if !scenario.phases().iter().any(|work| work.is_tpcb()) {
             return Ok(());
         }
-        let sums = rig::read_sums(self.server)?;
+        let sums = self.database.sums()?;
         if !sums.is_some_and(|sums| sums.consistent()) {
             self.inconsistent.push(scenario.name());
         }

@@ -1,15 +1,21 @@
 //! The main job end to end: what a growing crowd of clients gets from a database directly, and what
-//! it gets through the proxy.
+//! it gets through Tidegate.
 //!
-//! A private PostgreSQL server is started and pgbench's tables are loaded at scale 1, where every
-//! transaction updates the same row. Then, for each number of clients, the TPC-B-like load runs
-//! first directly and then through the proxy. One proxy lives over all steps, so its limit has one
-//! history: a step begins with the limit the step before ended with. Its warm-up is longer because
-//! that is the time it has to find the new one. Before each run the hot tables are vacuumed and a
-//! checkpoint is made, so that both runs of a step start alike.
+//! # Mechanism
+//! A private database is started and pgbench's tables are loaded. Then, for each number of clients,
+//! the TPC-B-like load runs first directly and then through Tidegate. One controller lives over all
+//! steps, so its limit has one history: a step begins with the limit the step before ended with.
+//! Its warm-up is longer because that is the time it has to find the new one. Before each run the
+//! tables are put in order and a checkpoint is made, so that both runs of a step start alike.
 //!
-//! Whatever happens, Ctrl-C included (the caller's flag), the proxy and the server are stopped and
-//! the server's directory is removed; only the files in the output directory stay.
+//! | | PostgreSQL | embedded engine |
+//! | --- | --- | --- |
+//! | scale | 1: every transaction updates the same row | [`EMBEDDED_SCALE`] |
+//! | direct | clients connect to the server | the engine's server, a thread for each client |
+//! | through Tidegate | clients connect to the proxy | the engine's server, limited |
+//!
+//! Whatever happens, Ctrl-C included (the caller's flag), the database is stopped and its directory
+//! is removed; only the files in the output directory stay.
 
 mod error;
 mod figure;
@@ -20,29 +26,36 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_subject::postgres::Postgres;
+use tidegate_control::Algorithm;
 use tidegate_workload::Workload;
-use tidegate_workload::pgbench::{LEVEL_STATEMENTS, Scale, load_statements};
+use tidegate_workload::pgbench::Scale;
 
 use crate::load::{self, LoadOptions, LoadReport, Progress, Stage};
-use crate::rig::{self, CONNECT_TIMEOUT, MAX_CLIENTS, Proxy, ProxyOptions, RigError};
+use crate::rig::{self, Database, Front, FrontOptions, MAX_CLIENTS, RigError, Tables};
 
-pub use crate::rig::{Console, Interval, Machine, Times, Update};
+pub use crate::rig::{Console, DatabaseChoice, DatabaseKind, Interval, Machine, Times, Update};
 pub use error::DemoError;
 pub use summary::{DemoSummary, Step};
+
+/// The scale of the tables in the embedded engine.
+pub const EMBEDDED_SCALE: Scale = Scale::new(10).expect("10 is within the range of scales");
 
 /// What the demonstration runs.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
+    /// The database.
+    pub database: DatabaseChoice,
     /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
     pub out: PathBuf,
+    /// The scale of pgbench's tables.
+    pub scale: Scale,
     /// Numbers of clients, one step each, at most 1000.
     pub clients: Vec<usize>,
     /// Uncounted and counted time of each direct run.
     pub direct: Times,
-    /// Uncounted and counted time of each run through the proxy.
+    /// Uncounted and counted time of each run through Tidegate.
     pub proxied: Times,
     /// Where the clients' draws begin.
     pub seed: u64,
@@ -53,12 +66,17 @@ pub struct DemoOptions {
 impl DemoOptions {
     /// The demonstration of the README: 4, 64, 256 and 1,000 clients in less than two minutes.
     #[must_use]
-    pub fn new(tidegate: PathBuf, out: PathBuf, command: String) -> Self {
+    pub fn new(database: DatabaseChoice, tidegate: PathBuf, out: PathBuf, command: String) -> Self {
         let times = |warmup, measured| Times {
             warmup: Duration::from_secs(warmup),
             measured: Duration::from_secs(measured),
         };
         DemoOptions {
+            scale: match database.kind {
+                DatabaseKind::Postgres => Scale::ONE,
+                DatabaseKind::Embedded => EMBEDDED_SCALE,
+            },
+            database,
             tidegate,
             out,
             clients: vec![4, 64, 256, 1000],
@@ -68,14 +86,31 @@ impl DemoOptions {
             command,
         }
     }
+
+    /// Few clients, small tables and short times: some seconds that show whether all works, with
+    /// figures that mean little.
+    #[must_use]
+    pub fn quick(self) -> Self {
+        let times = |warmup, measured| Times {
+            warmup: Duration::from_millis(warmup),
+            measured: Duration::from_millis(measured),
+        };
+        DemoOptions {
+            scale: Scale::ONE,
+            clients: vec![4, 64],
+            direct: times(200, 800),
+            proxied: times(500, 2000),
+            ..self
+        }
+    }
 }
 
 /// Which way clients go to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Straight to the server.
+    /// With nobody in between.
     Direct,
-    /// Through the proxy.
+    /// As many at once as Tidegate admits.
     Proxied,
 }
 
@@ -88,8 +123,8 @@ impl std::fmt::Display for Side {
     }
 }
 
-/// Runs the demonstration and writes `summary.json`, `report.svg`, `journal.jsonl` and `proxy.log`
-/// into the output directory.
+/// Runs the demonstration and writes `summary.json`, `report.svg`, `journal.jsonl` and, where there
+/// is a proxy, `proxy.log` into the output directory.
 ///
 /// # Errors
 /// See [`DemoError`]; nothing is left running.
@@ -111,7 +146,6 @@ struct Demo<'a> {
     cancel: &'a AtomicBool,
     observer: &'a mut dyn FnMut(&Update),
     clients: Vec<usize>,
-    scale: Scale,
     /// Planned seconds that are over.
     done_s: f64,
 }
@@ -122,20 +156,16 @@ impl<'a> Demo<'a> {
         cancel: &'a AtomicBool,
         observer: &'a mut dyn FnMut(&Update),
     ) -> Result<Self, DemoError> {
-        let mut demo = Demo {
-            options,
-            cancel,
-            observer,
-            clients: options.clients.clone(),
-            scale: Scale::new(1).ok_or(DemoError::Clients)?,
-            done_s: 0.0,
-        };
+        let mut demo =
+            Demo { options, cancel, observer, clients: options.clients.clone(), done_s: 0.0 };
         let is_sound = |clients: &usize| (1..=MAX_CLIENTS).contains(clients);
         if demo.clients.is_empty() || !demo.clients.iter().all(is_sound) {
             return Err(DemoError::Clients);
         }
         fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
-        demo.fit_to_file_limit();
+        if options.database.kind == DatabaseKind::Postgres {
+            demo.fit_to_file_limit();
+        }
         Ok(demo)
     }
 
@@ -152,35 +182,45 @@ impl<'a> Demo<'a> {
     }
 
     fn run(mut self) -> Result<DemoSummary, DemoError> {
-        self.tell("Starting a private PostgreSQL server".into());
-        let server = rig::start_server()?;
-        self.tell("Loading pgbench's tables at scale 1".into());
-        rig::execute(&server, self.cancel, &load_statements(self.scale))?;
-        let DemoOptions { tidegate, out, .. } = self.options;
-        let log = out.join("proxy.log");
-        rig::empty_file(&log)?;
-        let proxy = Proxy::start(
-            &server,
-            ProxyOptions {
-                tidegate,
-                log,
-                journal: Some(self.journal()),
-                arguments: vec!["--admin-listen".into(), "127.0.0.1:0".into()],
-            },
-        )?;
+        let DemoOptions { database, out, .. } = self.options;
+        self.tell(format!("{}: starting it", database.reason));
+        let mut database = Database::start(database.kind)?;
+        self.tell(format!("Loading pgbench's tables at scale {}", self.options.scale.get()));
+        database.load(&[self.tables()], self.cancel)?;
+        let front = self.front(&database)?;
         self.done_s += START_S;
 
         let mut steps = Vec::new();
         for clients in self.clients.clone() {
-            steps.push(self.step(clients, &server, &proxy)?);
+            steps.push(self.step(clients, &database, &front)?);
         }
-        let sums = rig::read_sums(&server)?;
-        let summary = DemoSummary::new(self.options, &server, self.scale, sums, steps)?;
-        proxy.stop()?;
-        server.stop().map_err(RigError::from)?;
-        summary.write(&self.options.out)?;
-        figure::draw(&summary, &self.options.out.join("report.svg"))?;
+        front.stop()?;
+        let summary = DemoSummary::new(self.options, database.describe()?, database.sums()?, steps);
+        database.stop()?;
+        summary.write(out)?;
+        figure::draw(&summary, &out.join("report.svg"))?;
         Ok(summary)
+    }
+
+    fn front<'d>(&self, database: &'d Database) -> Result<Front<'d>, RigError> {
+        let DemoOptions { tidegate, out, seed, .. } = self.options;
+        let log = out.join("proxy.log");
+        if self.options.database.kind == DatabaseKind::Postgres {
+            rig::empty_file(&log)?;
+        }
+        database.front(FrontOptions {
+            tidegate,
+            log,
+            log_level: "info",
+            journal: Some(self.journal()),
+            control: Algorithm::default(),
+            start: None,
+            seed: *seed,
+        })
+    }
+
+    fn tables(&self) -> Tables {
+        Tables::Pgbench(self.options.scale)
     }
 
     fn journal(&self) -> PathBuf {
@@ -190,23 +230,26 @@ impl<'a> Demo<'a> {
     fn step(
         &mut self,
         clients: usize,
-        server: &Postgres,
-        proxy: &Proxy,
+        database: &Database,
+        front: &Front<'_>,
     ) -> Result<Step, DemoError> {
-        rig::execute(server, self.cancel, &LEVEL_STATEMENTS)?;
-        let direct = self.load(clients, Side::Direct, &server.url())?;
-        rig::execute(server, self.cancel, &LEVEL_STATEMENTS)?;
+        database.level(&[self.tables()], self.cancel)?;
+        let way = database.direct(clients)?;
+        let direct = self.load(clients, Side::Direct, &way)?;
+        way.stop()?;
 
-        let (cpu_before_s, from) = (proxy.cpu_seconds()?, proxy.age());
-        let proxied = self.load(clients, Side::Proxied, &proxy.url)?;
-        let (cpu_after_s, until) = (proxy.cpu_seconds()?, proxy.age());
+        database.level(&[self.tables()], self.cancel)?;
+        let (cpu_before_s, from) = (front.cpu_seconds()?, front.age());
+        let proxied = self.load(clients, Side::Proxied, front)?;
+        let (cpu_after_s, until) = (front.cpu_seconds()?, front.age());
         let intervals = rig::journal_between(&self.journal(), from, until)?;
-        let transactions = proxied.transactions + proxied.warmup_transactions;
+        let transactions = (proxied.transactions + proxied.warmup_transactions).max(1);
+        let cpu_s = cpu_before_s.zip(cpu_after_s).map(|(before_s, after_s)| after_s - before_s);
         Ok(Step {
             clients,
             ratio: proxied.tps / direct.tps,
             limit_at_end: intervals.last().map(|interval| interval.next_limit),
-            proxy_cpu_us: (cpu_after_s - cpu_before_s) * 1e6 / (transactions.max(1) as f64),
+            proxy_cpu_us: cpu_s.map(|cpu_s| cpu_s * 1e6 / (transactions as f64)),
             began_s: from.as_secs_f64(),
             direct,
             proxied,
@@ -214,16 +257,20 @@ impl<'a> Demo<'a> {
         })
     }
 
-    fn load(&mut self, clients: usize, side: Side, url: &str) -> Result<LoadReport, DemoError> {
+    fn load(
+        &mut self,
+        clients: usize,
+        side: Side,
+        way: &Front<'_>,
+    ) -> Result<LoadReport, DemoError> {
         let times = self.times(side);
         let options = LoadOptions {
-            url: url.to_owned(),
+            target: way.target(),
             workload: Workload::Tpcb,
-            scale: self.scale,
+            scale: self.options.scale,
             clients,
             warmup: times.warmup,
             duration: times.measured,
-            connect_timeout: CONNECT_TIMEOUT,
             seed: self.options.seed,
         };
         self.tell(format!("{clients} clients {side}"));
@@ -261,7 +308,7 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// Seconds to start the server and load the tables, roughly.
+/// Seconds to start the database and load the tables, roughly.
 const START_S: f64 = 4.0;
 
 /// Seconds a run takes, with a guess for connecting and draining.

@@ -14,3 +14,4 @@ mod grid;
 pub mod load;
 pub mod rig;
 pub mod simulate;
+pub mod tap;

@@ -16,15 +16,21 @@
 //! query by one system call, and allocates nothing per transaction. Its own CPU time is part of the
 //! report.
 //!
+//! The clients may also be those of the embedded engine, in our own process. Then there is nothing
+//! to connect, a transaction is one call, and the server runs it again after a conflict; stragglers
+//! that have not begun, or have to begin again, end there.
+//!
 //! Limits: one thread, so at most one core's worth of transactions; latency is measured from the
 //! first statement's write to the commit's answer, and in a closed loop slow answers also mean
 //! fewer questions, so it is not what an open stream of arrivals would see.
 
+mod calls;
 mod client;
 mod closed_loop;
 mod files;
 mod session;
 mod socket;
+mod sockets;
 mod tally;
 
 use std::collections::BTreeMap;
@@ -35,16 +41,33 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_subject::client::{ProtocolError, ServerError, Url, UrlError};
+use tidegate_subject::embedded::Service;
 use tidegate_workload::Workload;
 use tidegate_workload::pgbench::Scale;
 
+use closed_loop::ClosedLoop;
+
 pub use files::{FileLimit, reserve_files};
+
+/// Where the clients of a load go.
+#[derive(Clone, Debug)]
+pub enum Target<'a> {
+    /// To a server that speaks PostgreSQL's protocol.
+    Url {
+        /// Where they connect; see [`Url`] for the form.
+        url: String,
+        /// How long they may take to do so, all together.
+        connect_timeout: Duration,
+    },
+    /// To the embedded engine.
+    Embedded(&'a Service<'a>),
+}
 
 /// A load to run.
 #[derive(Clone, Debug)]
-pub struct LoadOptions {
-    /// Where the clients connect; see [`Url`] for the form.
-    pub url: String,
+pub struct LoadOptions<'a> {
+    /// Where the clients go.
+    pub target: Target<'a>,
     /// What the clients do.
     pub workload: Workload,
     /// The size of the tables, as they were loaded.
@@ -55,8 +78,6 @@ pub struct LoadOptions {
     pub warmup: Duration,
     /// How long transactions count.
     pub duration: Duration,
-    /// How long the clients may take to connect, all together.
-    pub connect_timeout: Duration,
     /// Where the clients' draws begin; each client has a sequence of its own.
     pub seed: u64,
 }
@@ -127,7 +148,8 @@ pub struct LoadReport {
     pub oldest_straggler_s: f64,
     /// Stragglers whose commit was already on its way and succeeded.
     pub late_commits: u64,
-    /// Errors by SQLSTATE, in the whole run.
+    /// Errors that clients were told of, by SQLSTATE, or by their kind where there is none, in the
+    /// whole run.
     pub errors: BTreeMap<String, u64>,
     /// Transactions run again after a deadlock or serialization failure, in the whole run.
     pub retries: u64,
@@ -255,7 +277,7 @@ pub enum Refusal {
 /// # Errors
 /// See [`LoadError`]. Errors of transactions and lost connections are in the report instead.
 pub fn run(
-    options: &LoadOptions,
+    options: &LoadOptions<'_>,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
@@ -267,7 +289,7 @@ pub fn run(
 /// # Errors
 /// As [`run`].
 pub fn run_phases(
-    options: &LoadOptions,
+    options: &LoadOptions<'_>,
     then: &[Phase],
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
@@ -275,9 +297,18 @@ pub fn run_phases(
     if options.clients == 0 {
         return Err(LoadError::NoClients);
     }
-    let url: Url = options.url.parse()?;
-    let address = socket::Address::resolve(&url)
-        .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
-    files::reserve_files(options.clients)?;
-    closed_loop::ClosedLoop::new(options, url, address, cancel, progress)?.run(then)
+    match &options.target {
+        Target::Url { url, connect_timeout } => {
+            let url: Url = url.parse()?;
+            let address = socket::Address::resolve(&url)
+                .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
+            files::reserve_files(options.clients)?;
+            let crowd = sockets::Sockets::new(options, url, address, *connect_timeout)?;
+            ClosedLoop::new(options, crowd, cancel, progress).run(then)
+        }
+        Target::Embedded(service) => {
+            let crowd = calls::Calls::new(options, service);
+            ClosedLoop::new(options, crowd, cancel, progress).run(then)
+        }
+    }
 }

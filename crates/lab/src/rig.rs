@@ -1,10 +1,13 @@
 //! The test rig: what every experiment on a private server stands on.
 //!
-//! The server and its settings, the `tidegate proxy` before it, the proxy's journal, the machine,
-//! and the progress shown to people. Servers and proxies are stopped when they are dropped.
+//! The database, which is PostgreSQL or the embedded engine; what stands before it and holds the
+//! limit, a `tidegate proxy` or the engine's own server; the journal, the machine, and the progress
+//! shown to people. All of it is stopped when it is dropped.
 
 mod console;
+mod database;
 mod error;
+mod front;
 mod journal;
 mod machine;
 mod proxy;
@@ -15,22 +18,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_subject::postgres::{self, Postgres};
-use tidegate_workload::pgbench::{SUMS_QUERY, Sums};
+use tidegate_subject::postgres::Postgres;
 
 use crate::load::{self, Progress, Stage};
 
 pub use console::{Console, Update};
+pub use database::{DatabaseChoice, DatabaseDescription, DatabaseKind, UnknownDatabase};
 pub use error::RigError;
 pub use journal::Interval;
 pub use machine::Machine;
 
+pub(crate) use database::{Database, Tables};
+pub(crate) use front::{Front, FrontOptions};
 pub(crate) use journal::{between as journal_between, read as read_journal};
-pub(crate) use proxy::{Proxy, ProxyOptions};
-
-/// The server's settings that are not PostgreSQL's defaults.
-pub(crate) const SETTINGS: [(&str, &str); 2] =
-    [("max_connections", "1100"), ("shared_buffers", "256MB")];
 
 /// Connections of the server kept for others than the clients: its own reserve, the proxy, us.
 const SPARE_CONNECTIONS: usize = 100;
@@ -39,16 +39,7 @@ const SPARE_CONNECTIONS: usize = 100;
 pub(crate) const MAX_CLIENTS: usize = 1100 - SPARE_CONNECTIONS;
 
 /// How long the clients of a load may take to connect.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A server with [`SETTINGS`].
-pub(crate) fn start_server() -> Result<Postgres, RigError> {
-    let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Ok(Postgres::start(postgres::Options {
-        settings: settings.to_vec(),
-        ..postgres::Options::default()
-    })?)
-}
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a wait for the server looks at the cancellation flag.
 const POLL: Duration = Duration::from_millis(20);
@@ -57,13 +48,12 @@ const POLL: Duration = Duration::from_millis(20);
 ///
 /// A statement that loads a table takes its time, so they run on a thread: a cancellation leaves it
 /// behind, and it ends when the server does.
-pub(crate) fn execute(
+fn execute(
     server: &Postgres,
     cancel: &AtomicBool,
-    statements: &[impl AsRef<str>],
+    statements: Vec<String>,
 ) -> Result<(), RigError> {
     let mut client = server.connect()?;
-    let statements: Vec<String> = statements.iter().map(|text| text.as_ref().to_owned()).collect();
     let worker = std::thread::spawn(move || {
         statements.iter().try_for_each(|statement| client.query(statement).map(drop))
     });
@@ -75,12 +65,6 @@ pub(crate) fn execute(
     }
     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     Ok(())
-}
-
-/// The sums of pgbench's tables; `None` when the server does not give them.
-pub(crate) fn read_sums(server: &Postgres) -> Result<Option<Sums>, RigError> {
-    let rows = server.connect()?.query(SUMS_QUERY)?;
-    Ok(rows.first().and_then(|row| Sums::read(row)))
 }
 
 /// Leaves an empty file at `path`: what an earlier experiment wrote must not be taken for ours.

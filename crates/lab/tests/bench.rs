@@ -6,14 +6,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_control::Mpl;
+use tidegate_control::{Algorithm, Mpl};
 use tidegate_lab::bench::{BenchError, BenchOptions, Scenario, run};
+use tidegate_lab::rig::{DatabaseChoice, DatabaseKind};
+
+fn all(tidegate: &str, out: &Path) -> BenchOptions {
+    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    BenchOptions::new(database, tidegate.into(), out.into(), "test".into())
+}
 
 fn options(tidegate: &str, out: &Path) -> BenchOptions {
-    BenchOptions {
-        scenarios: vec![Scenario::ThrashRead],
-        ..BenchOptions::new(tidegate.into(), out.join("bench"), "test".into())
-    }
+    BenchOptions { scenarios: vec![Scenario::ThrashRead], ..all(tidegate, &out.join("bench")) }
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn a_cancelled_benchmark_ends() {
 
 #[test]
 fn the_plan_grows_with_what_is_asked_for() {
-    let all = BenchOptions::new("tidegate".into(), "out".into(), "test".into());
+    let all = all("tidegate", Path::new("out"));
     let longer = BenchOptions { run: all.run * 2, ..all.clone() };
     // Every controller on four workloads and, twice as long, a switch: six times the run more. And
     // two fixed limits of each, before the controllers and after every sixth, for as long.
@@ -90,4 +93,37 @@ fn the_plan_grows_with_what_is_asked_for() {
     assert!(apart_s - together_s > sweeps_s, "{apart_s} and {together_s}");
     assert!(all.clone().quick().planned_s() < 120.0);
     assert!((30.0..50.0).contains(&(all.planned_s() / 60.0)), "{}", all.planned_s());
+}
+
+#[test]
+fn the_embedded_engine_is_swept_controlled_and_scored() {
+    let out = tempfile::tempdir().unwrap();
+    let database = DatabaseChoice::new(Some(DatabaseKind::Embedded));
+    let whole = BenchOptions::new(database, "false".into(), out.path().into(), "test".into());
+    let mut quick = BenchOptions {
+        scenarios: vec![Scenario::Switch],
+        controllers: vec![Algorithm::HillClimbing],
+        limits: [2, 16].map(Mpl::at_least_one).to_vec(),
+        clients: 16,
+        start: Mpl::at_least_one(16),
+        run: Duration::from_millis(1500),
+        ..whole.quick()
+    };
+    quick.sweep.measured = Duration::from_millis(300);
+    let report = run(&quick, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(report.database.database, DatabaseKind::Embedded);
+    assert_eq!(report.troubles(), [""; 0]);
+    let names: Vec<&str> = report.scenarios.iter().map(|scenario| scenario.scenario).collect();
+    assert_eq!(names, ["switch"]);
+    let controller = &report.scenarios[0].controllers[0];
+    assert_eq!((controller.controller.as_str(), controller.phases.len()), ("hill-climbing", 2));
+    assert!(controller.phases.iter().all(|phase| phase.whole > 0.0), "{controller:?}");
+    let run = report.cells.iter().find(|cell| !cell.intervals.is_empty()).unwrap();
+    assert_eq!(run.intervals[0].limit, 16, "{run:?}");
+    for file in ["bench-control.json", "bench-control.md", "switch-hill-climbing.jsonl"] {
+        assert!(out.path().join(file).exists(), "{file}");
+    }
+    let document = std::fs::read_to_string(out.path().join("bench-control.md")).unwrap();
+    assert!(document.starts_with("# Controllers on the embedded engine"), "{document}");
+    assert!(!out.path().join("proxy.log").exists());
 }

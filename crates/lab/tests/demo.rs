@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_lab::demo::{DemoError, DemoOptions, run};
+use tidegate_lab::demo::{DatabaseChoice, DatabaseKind, DemoError, DemoOptions, run};
 
 fn options(tidegate: &str, out: &Path) -> DemoOptions {
-    DemoOptions::new(tidegate.into(), out.join("demo"), "test".into())
+    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    DemoOptions::new(database, tidegate.into(), out.join("demo"), "test".into())
 }
 
 #[test]

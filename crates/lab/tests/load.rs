@@ -1,12 +1,16 @@
-//! A closed loop on a real server: what it reports is what the server has.
+//! A closed loop on a real database: what it reports is what the database has.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_lab::load::{LoadError, LoadOptions, LoadReport, Phase, Stage, run, run_phases};
+use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
+use tidegate_lab::load::{
+    LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
+};
 use tidegate_subject::client::BlockingClient;
+use tidegate_subject::embedded::{self, Embedded, Isolation};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_workload::Workload;
 use tidegate_workload::pgbench::{SUMS_QUERY, Scale, Sums, load_statements};
@@ -37,20 +41,19 @@ fn start_loaded() -> Postgres {
     server
 }
 
-fn options(url: String, workload: Workload, clients: usize) -> LoadOptions {
+fn options(url: String, workload: Workload, clients: usize) -> LoadOptions<'static> {
     LoadOptions {
-        url,
+        target: Target::Url { url, connect_timeout: Duration::from_secs(10) },
         workload,
         scale: scale(),
         clients,
         warmup: Duration::from_millis(300),
         duration: Duration::from_millis(1200),
-        connect_timeout: Duration::from_secs(10),
         seed: SEED,
     }
 }
 
-fn run_quietly(options: &LoadOptions) -> Result<LoadReport, LoadError> {
+fn run_quietly(options: &LoadOptions<'_>) -> Result<LoadReport, LoadError> {
     run(options, &AtomicBool::new(false), &mut |_| {})
 }
 
@@ -276,8 +279,9 @@ fn failing_transactions_are_counted_by_their_code() {
 fn what_keeps_the_clients_out_is_said() {
     let server = start(&[("max_connections", "8"), ("superuser_reserved_connections", "0")]);
     let fails = |url: &str, clients: usize| {
+        let connect_timeout = Duration::from_millis(500);
         let options = LoadOptions {
-            connect_timeout: Duration::from_millis(500),
+            target: Target::Url { url: url.to_owned(), connect_timeout },
             ..options(url.to_owned(), Workload::Tpcb, clients)
         };
         run_quietly(&options).unwrap_err().to_string()
@@ -295,4 +299,51 @@ fn what_keeps_the_clients_out_is_said() {
     let crowd = fails(&server.url(), 40);
     assert!(crowd.starts_with("only ") && crowd.contains("of 40 clients"), "{crowd}");
     assert!(crowd.contains("53300"), "{crowd}");
+}
+
+#[test]
+fn commits_of_the_embedded_engine_are_its_history() {
+    const CLIENTS: usize = 24;
+    let mut store = Embedded::start(embedded::Options {
+        buffer_bytes: 8 << 20,
+        isolation: Isolation::Serializable,
+    })
+    .unwrap();
+    store.load_pgbench(scale(), &AtomicBool::new(false)).unwrap();
+    let mut expected = 0;
+    // Twice on one server: who gave up at the end of the first load is back for the second.
+    let limit = Mpl::at_least_one(8);
+    let setting = Setting {
+        bounds: Bounds::new(Mpl::ONE, limit).unwrap(),
+        start: limit,
+        resources: Resources { cpus: 2, disks: 1 },
+    };
+    let service = store.serve(Algorithm::Fixed(limit), &setting, SEED, Box::new(|_| ())).unwrap();
+    for _ in 0..2 {
+        let then = Phase {
+            workload: Workload::PointSelect,
+            scale: scale(),
+            duration: Duration::from_millis(300),
+        };
+        let options = LoadOptions {
+            target: Target::Embedded(&service),
+            ..options(String::new(), Workload::Tpcb, CLIENTS)
+        };
+        let mut stages = Vec::new();
+        let report = run_phases(&options, &[then], &AtomicBool::new(false), &mut |progress| {
+            stages.push(progress.stage);
+        })
+        .unwrap();
+        assert!(report.phases.iter().all(|phase| phase.transactions > 0), "{report:?}");
+        assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
+        assert_eq!((report.clients, report.stragglers), (CLIENTS, CLIENTS));
+        assert!(stages.contains(&Stage::Measuring), "{stages:?}");
+        let sums = store.sums().unwrap().unwrap();
+        assert!(sums.consistent(), "seed {SEED}: {sums:?}");
+        // Those of the first phase, and of the second no more than had begun before it.
+        let rows = sums.history_rows.cast_unsigned() - expected;
+        let least = report.warmup_transactions + report.phases[0].transactions;
+        assert!((least..=least + CLIENTS as u64).contains(&rows), "{rows}: {report:?}");
+        expected += rows;
+    }
 }

@@ -1,12 +1,13 @@
 //! The databases under test: start, stop, connect, inspect.
 //!
-//! [`postgres`] runs a private PostgreSQL server; [`client`] speaks to any; [`process`] guards
-//! other programs an experiment starts, such as a proxy. Whatever is started here is stopped when
-//! its
-//! handle is dropped, also when the owner panics, and always by its own process id.
+//! [`postgres`] runs a private PostgreSQL server; [`client`] speaks to any; [`embedded`] is the
+//! engine that Tidegate carries with it; [`process`] guards other programs an experiment starts,
+//! such as a proxy. Whatever is started here is stopped when its handle is dropped, also when the
+//! owner panics, and always by its own process id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
 pub mod client;
+pub mod embedded;
 pub mod postgres;
 pub mod process;

@@ -136,6 +136,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Whether a server could be started here: where its program is.
+    ///
+    /// # Errors
+    /// There is no program, or nobody to run it as.
+    pub fn find() -> Result<PathBuf, PostgresError> {
+        Installation::find().map(Installation::into_program)
+    }
+
     /// Makes a data directory, starts a server on it and waits until it accepts connections.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 //!
 //! A [`Workload`] draws transactions from a seeded [`Draw`]; a [`Transaction`] writes its
 //! statements one after the other as SQL text into a buffer the driver reuses. Each statement is a
-//! round trip of the simple query protocol, as with `pgbench -M simple`.
+//! round trip of the simple query protocol, as with `pgbench -M simple`. For a database that has
+//! the transaction as a stored procedure, it gives the procedure's name and its values as bytes,
+//! and the whole transaction is one round trip.
 //!
 //! Never here: sockets, clocks, threads. [`pgbench`] holds the tables of the first two workloads
 //! and how to check them; [`thrash`] has tables of its own.
@@ -12,6 +14,7 @@ pub mod pgbench;
 pub mod point_select;
 pub mod thrash;
 pub mod tpcb;
+mod words;
 
 use std::fmt;
 use std::str::FromStr;
@@ -107,6 +110,26 @@ impl Transaction {
         }
     }
 
+    /// The name of the procedure that runs it, in a database that has it as one; see
+    /// [`Transaction::encode`].
+    #[must_use]
+    pub fn procedure(&self) -> &'static str {
+        match self {
+            Transaction::Tpcb(_) => tpcb::PROCEDURE,
+            Transaction::PointSelect(_) => point_select::PROCEDURE,
+            Transaction::Thrash(_) => thrash::PROCEDURE,
+        }
+    }
+
+    /// Appends the values as bytes, the procedure's arguments.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Transaction::Tpcb(transaction) => transaction.encode(out),
+            Transaction::PointSelect(transaction) => transaction.encode(out),
+            Transaction::Thrash(transaction) => transaction.encode(out),
+        }
+    }
+
     /// Appends the text of statement `index`, counted from 0; nothing beyond the last.
     pub fn write_statement(&self, index: usize, out: &mut Vec<u8>) {
         match self {
@@ -123,4 +146,45 @@ fn append(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive_as_bytes_and_others_are_refused() {
+        use thrash::{Rows, Thrash};
+        let mut draw = Draw::new(11, 0);
+        for workload in [
+            Workload::Tpcb,
+            Workload::PointSelect,
+            Workload::Thrash(Thrash::read(Rows::SMALL)),
+            Workload::Thrash(Thrash::update(Rows::SMALL)),
+        ] {
+            let decode = |bytes: &[u8]| match workload {
+                Workload::Tpcb => tpcb::Tpcb::decode(bytes).map(Transaction::Tpcb),
+                Workload::PointSelect => {
+                    point_select::PointSelect::decode(bytes).map(Transaction::PointSelect)
+                }
+                Workload::Thrash(_) => thrash::RangeAccess::decode(bytes).map(Transaction::Thrash),
+            };
+            for _ in 0..100 {
+                let transaction = workload.transaction(pgbench::Scale::ONE, &mut draw);
+                let mut bytes = Vec::new();
+                transaction.encode(&mut bytes);
+                assert_eq!(decode(&bytes), Some(transaction));
+                assert_eq!(decode(&bytes[1..]), None);
+                bytes.extend([0; 4]);
+                assert_eq!(decode(&bytes), None);
+            }
+        }
+        // A table, then a column, that is not there.
+        for wrong in
+            [[0, 2, 0, 0, 1, 0], [0, 0, 6, 0, 1, 0], [2, 0, 0, 0, 1, 0], [0, -1, 0, 0, 1, 0]]
+        {
+            let bytes: Vec<u8> = wrong.iter().flat_map(|word: &i32| word.to_le_bytes()).collect();
+            assert_eq!(thrash::RangeAccess::decode(&bytes), None, "{wrong:?}");
+        }
+    }
 }

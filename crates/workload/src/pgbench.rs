@@ -35,8 +35,9 @@ impl Scale {
         self.0
     }
 
-    /// The highest key of a table with `per_unit` rows per unit of scale.
-    pub(crate) fn last(self, per_unit: u32) -> i32 {
+    /// The highest key of a table with `per_unit` rows per unit of scale; the lowest is 1.
+    #[must_use]
+    pub fn last(self, per_unit: u32) -> i32 {
         // Within i32 for every table, by the bound on the scale.
         i32::try_from(self.0 * per_unit).unwrap_or(i32::MAX)
     }

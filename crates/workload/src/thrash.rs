@@ -32,20 +32,30 @@
 //! when the server visits the rows of their ranges in different orders, which it does once updated
 //! rows have moved or when plans differ; the loser is run again and counted.
 
-use crate::{Draw, append};
+use std::ops::Range;
+
+use crate::{Draw, append, words};
 
 /// Statements per transaction.
 pub const STATEMENTS: usize = 1;
+
+/// The name of the procedure that runs the transaction, where there are procedures.
+pub const PROCEDURE: &str = "range-access";
 
 /// The tables.
 pub const TABLES: [&str; 2] = ["thrash_1", "thrash_2"];
 
 /// The columns that are read and set; the integers come first.
 const COLUMNS: [&str; 6] = ["id2", "id3", "id4", "id5", "str1", "str2"];
-const INTEGERS: usize = 4;
+
+/// How many of the columns are integers.
+pub const INTEGERS: usize = 4;
+
+/// How many are strings.
+pub const STRINGS: usize = COLUMNS.len() - INTEGERS;
 
 /// Characters of a string.
-const STRING_LEN: usize = 90;
+pub const STRING_LEN: usize = 90;
 
 /// The number of rows of each table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +151,12 @@ impl Thrash {
         Thrash { access: Access::Update, rows, sf: Share(25), rose: Share(2_500) }
     }
 
+    /// What its transactions do.
+    #[must_use]
+    pub fn access(self) -> Access {
+        self.access
+    }
+
     /// The share of the rows that a transaction touches.
     #[must_use]
     pub fn sf(self) -> Share {
@@ -194,6 +210,68 @@ impl RangeAccess {
         }
     }
 
+    /// What is done with the range.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The table, as its place in [`TABLES`].
+    #[must_use]
+    pub fn table(&self) -> usize {
+        self.table
+    }
+
+    /// The column's place: the first [`INTEGERS`] are integers, the others strings.
+    #[must_use]
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// The rows, by `id1`.
+    #[must_use]
+    pub fn rows(&self) -> Range<i32> {
+        self.from..self.until
+    }
+
+    /// What an update writes.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        if self.column < INTEGERS {
+            return Value::Integer(self.value);
+        }
+        let mut letters = Draw::new(u64::from(self.value.cast_unsigned()), 0);
+        Value::Letters(std::array::from_fn(|_| letter(&mut letters)))
+    }
+
+    /// Appends the values as bytes, for a database that is called with a whole transaction.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let RangeAccess { access, table, column, from, until, value } = *self;
+        let access = i32::from(access == Access::Update);
+        let place = |place: usize| i32::try_from(place).unwrap_or(i32::MAX);
+        words::append(&[access, place(table), place(column), from, until, value], out);
+    }
+
+    /// The values in bytes that [`RangeAccess::encode`] made; `None` when they are others.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [access, table, column, from, until, value] = words::read(bytes)?;
+        let access = match access {
+            0 => Access::Read,
+            1 => Access::Update,
+            _ => return None,
+        };
+        let within = |place: i32, len: usize| usize::try_from(place).ok().filter(|&at| at < len);
+        Some(RangeAccess {
+            access,
+            table: within(table, TABLES.len())?,
+            column: within(column, COLUMNS.len())?,
+            from,
+            until,
+            value,
+        })
+    }
+
     /// Appends the statement's text.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (table, column) = (TABLES[self.table], COLUMNS[self.column]);
@@ -209,14 +287,24 @@ impl RangeAccess {
     }
 
     fn write_value(&self, out: &mut Vec<u8>) {
-        if self.column < INTEGERS {
-            return append(out, format_args!("{}", self.value));
+        match self.value() {
+            Value::Integer(number) => append(out, format_args!("{number}")),
+            Value::Letters(letters) => {
+                out.push(b'\'');
+                out.extend_from_slice(&letters);
+                out.push(b'\'');
+            }
         }
-        let mut letters = Draw::new(u64::from(self.value.cast_unsigned()), 0);
-        out.push(b'\'');
-        out.extend((0..STRING_LEN).map(|_| letter(&mut letters)));
-        out.push(b'\'');
     }
+}
+
+/// What an update writes into a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Into one of the integers.
+    Integer(i32),
+    /// Into one of the strings.
+    Letters([u8; STRING_LEN]),
 }
 
 fn letter(draw: &mut Draw) -> u8 {

@@ -4,10 +4,13 @@
 //! for its row lock, which is what makes throughput collapse when too many of them run at once.
 
 use crate::pgbench::{self, ACCOUNTS, BRANCHES, Scale, TELLERS};
-use crate::{Draw, append};
+use crate::{Draw, append, words};
 
 /// Statements per transaction.
 pub const STATEMENTS: usize = 7;
+
+/// The name of the procedure that runs the transaction, where there are procedures.
+pub const PROCEDURE: &str = "tpcb";
 
 /// The largest amount moved, in either direction.
 const DELTA_MAX: i32 = 5000;
@@ -15,10 +18,14 @@ const DELTA_MAX: i32 = 5000;
 /// The values of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcb {
-    account: i32,
-    branch: i32,
-    teller: i32,
-    delta: i32,
+    /// The account's number, from 1.
+    pub account: i32,
+    /// The branch's number, from 1.
+    pub branch: i32,
+    /// The teller's number, from 1.
+    pub teller: i32,
+    /// What the balances of all three change by.
+    pub delta: i32,
 }
 
 impl Tpcb {
@@ -32,6 +39,18 @@ impl Tpcb {
             teller: draw.between(1, scale.last(TELLERS)),
             delta: draw.between(-DELTA_MAX, DELTA_MAX),
         }
+    }
+
+    /// Appends the values as bytes, for a database that is called with a whole transaction.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        words::append(&[self.account, self.branch, self.teller, self.delta], out);
+    }
+
+    /// The values in bytes that [`Tpcb::encode`] made; `None` when they are others.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [account, branch, teller, delta] = words::read(bytes)?;
+        Some(Tpcb { account, branch, teller, delta })
     }
 
     /// Appends the text of statement `index` of [`STATEMENTS`]; nothing beyond the last.

@@ -203,7 +203,26 @@ impl<'s> Tree<'s> {
     /// # Errors
     /// A page cannot be had, or there is none.
     pub(crate) fn leaf_behind(&self, leaf: &[u8]) -> Result<Shared<'s>, BufferError> {
-        self.leaf_after(leaf)?.ok_or_else(|| misplaced(page::id(leaf)))
+        let right = self.leaf_after(leaf)?.ok_or_else(|| misplaced(page::id(leaf)))?;
+        let (low, high) = (Node::new(&right).fences().low, Node::new(leaf).fences().high);
+        if high == Some(low) { Ok(right) } else { Err(misplaced(page::id(&right))) }
+    }
+
+    /// Whether a leaf is the one for `key`: a scan that began in another might never end.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn check_covers(leaf: &[u8], key: &[u8]) -> Result<(), BufferError> {
+        if Node::new(leaf).covers(key) { Ok(()) } else { Err(misplaced(page::id(leaf))) }
+    }
+
+    /// Whether a leaf may hold keys below `key`.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn check_before(leaf: &[u8], key: &[u8]) -> Result<(), BufferError> {
+        let low = Node::new(leaf).fences().low;
+        if low.is_empty() || low < key { Ok(()) } else { Err(misplaced(page::id(leaf))) }
     }
 
     /// The leaf for `key`, to be changed.

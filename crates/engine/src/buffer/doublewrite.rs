@@ -13,13 +13,14 @@
 //! # Why not images in the log
 //! PostgreSQL logs the whole page at its first change after a checkpoint. Then the log of small
 //! random updates is mostly pages, forty times as long here, and is what commits wait for. Copies
-//! written apart cost a write and a sync for up to 240 pages, which nobody waits for (`InnoDB` does so).
+//! written apart cost a write and a sync for up to 240 pages, which nobody waits for (`InnoDB` does
+//! so).
 
 use std::io;
 use std::sync::Arc;
 
 use crate::disk::File;
-use crate::page::{self, PageId, get_u32, get_u64, put_u32, put_u64};
+use crate::page::{self, PageId, Seed, get_u32, get_u64, put_u32, put_u64};
 
 /// The name of the file.
 pub(crate) const NAME: &str = "doublewrite.pages";
@@ -34,11 +35,16 @@ const MEMBER_BYTES: usize = 16;
 /// The doublewrite file.
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
+    seed: Seed,
 }
 
 impl DoubleWrite {
-    pub(crate) fn new(file: Arc<dyn File>) -> DoubleWrite {
-        DoubleWrite { file }
+    pub(crate) fn new(file: Arc<dyn File>, seed: Seed) -> DoubleWrite {
+        DoubleWrite { file, seed }
+    }
+
+    pub(super) fn seed(&self) -> Seed {
+        self.seed
     }
 
     /// Writes copies of `pages`, sealed and one behind the other, and syncs them.
@@ -94,13 +100,13 @@ impl DoubleWrite {
         size: usize,
     ) -> io::Result<bool> {
         let Some(copy) = self.read(member + 1, size)? else { return Ok(false) };
-        if get_u32(&copy, 0) != checksum || page::verify(&copy, id).is_err() {
+        if get_u32(&copy, 0) != checksum || page::verify(&copy, id, self.seed).is_err() {
             return Ok(false);
         }
-        let place = id.0 * size as u64;
+        let place = id.0.saturating_mul(size as u64);
         let mut there = vec![0; size];
         match data.read_at(&mut there, place) {
-            Ok(()) if page::verify(&there, id).is_ok() => return Ok(false),
+            Ok(()) if page::verify(&there, id, self.seed).is_ok() => return Ok(false),
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
             _ => {}
         }

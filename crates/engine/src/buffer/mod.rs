@@ -46,7 +46,7 @@ use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
 use crate::disk::File;
-use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, TreeId};
+use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, Seed, TreeId};
 use crate::wal::{Log, LogError, Lsn};
 
 use arena::Arena;
@@ -147,6 +147,7 @@ pub(crate) struct Dirty {
 /// The pool.
 pub(crate) struct Pool {
     page_size: PageSize,
+    seed: Seed,
     file: Arc<dyn File>,
     log: Arc<Log>,
     frames: Box<[Frame]>,
@@ -183,6 +184,7 @@ impl Pool {
         let memory = |index: usize| arena.start().wrapping_add(index * page_size.bytes());
         let pool = Pool {
             page_size,
+            seed: doublewrite.seed(),
             file,
             log,
             frames: (0..frames_max).map(|index| Frame::new(memory(index))).collect(),
@@ -342,7 +344,7 @@ impl Pool {
                 return Err(BufferError::Io { action: "read", file: PAGES, page: id, source });
             }
         }
-        page::verify(bytes, id).map_err(|fault| BufferError::Damaged {
+        page::verify(bytes, id, self.seed).map_err(|fault| BufferError::Damaged {
             file: PAGES,
             page: id,
             fault,

@@ -5,8 +5,8 @@
 //! the log is forced up to the highest LSN among them, the batch is written and synced as a whole
 //! to the doublewrite file, and only then each page to its place, which is synced as well. A crash
 //! during the former leaves all places as they were; during the latter, every page that was hit is
-//! whole in the doublewrite file. Last, each page that has not been changed since its copy is
-//! clean.
+//! whole in the doublewrite file. Last, each page that has not been changed since its copy, and
+//! that nobody is changing, is clean.
 
 use std::sync::atomic::Ordering;
 
@@ -137,8 +137,9 @@ impl Pool {
             self.is_stopped.store(true, Ordering::Relaxed);
         }
         for &(frame, _, lsn) in &batch.members {
-            if result.is_ok() {
-                frame.lock_shared();
+            // Not waited for: who changes the page may wait for a frame that the caller is to free,
+            // and the page is not clean any more anyway.
+            if result.is_ok() && frame.try_lock_shared() {
                 frame.was_written(lsn, page::lsn(frame.bytes(self.page_size.bytes())));
                 frame.unlock_shared();
             }
@@ -160,7 +161,7 @@ impl Pool {
             sorted.extend_from_slice(&batch.bytes[member * size..(member + 1) * size]);
         }
         let ids: Vec<PageId> = order.iter().map(|&member| batch.members[member].1).collect();
-        sorted.chunks_exact_mut(size).for_each(page::seal);
+        sorted.chunks_exact_mut(size).for_each(|page| page::seal(page, self.seed));
 
         let last = batch.members.iter().map(|member| member.2).max().unwrap_or(Lsn::ZERO);
         self.log.force(last)?;
@@ -188,6 +189,8 @@ impl Pool {
             let step = GROWTH_BYTES / size;
             let pages = (last.0 / step + 1) * step;
             self.file.set_len(pages * size)?;
+            // Or a crash may leave the file long, and what was there before on the disk in it.
+            self.file.sync()?;
             *file_pages = pages;
         }
         Ok(())

@@ -4,7 +4,7 @@
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | 0–3 | CRC-32C of all that follows |
+//! | 0–3 | CRC-32C of all that follows, begun with the store's number |
 //! | 4 | kind ([`Kind`]) |
 //! | 5 | level: 0 for a leaf |
 //! | 6–7 | zero |
@@ -22,7 +22,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::wal::Lsn;
+use crate::wal::{LogId, Lsn};
 
 pub(crate) use change::{Change, ChangeError, Entries, Reader, Short, put_short_bytes};
 pub(crate) use node::{Budget, Fences, Node};
@@ -122,7 +122,7 @@ pub(crate) enum Kind {
 /// Why a page is not to be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageFault {
-    /// Bits have changed, or the page was written in part.
+    /// Bits have changed, or the page was written in part, or it is another store's.
     #[error("its checksum is {stored:08x} and should be {computed:08x}")]
     Checksum {
         /// What the page says.
@@ -205,9 +205,24 @@ pub(crate) fn format(page: &mut [u8], id: PageId, kind: Kind, level: u8) {
     set_lsn(page, lsn);
 }
 
+/// What the checksums of a store's pages begin with, so that a page of another store is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seed(u32);
+
+impl Seed {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    pub(crate) fn of(store: LogId) -> Seed {
+        Seed((store.0 ^ (store.0 >> 32)) as u32)
+    }
+
+    fn checksum(self, page: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.0, &page[KIND_AT..])
+    }
+}
+
 /// Writes the checksum, before the page goes to disk.
-pub(crate) fn seal(page: &mut [u8]) {
-    let checksum = crc32c::crc32c(&page[KIND_AT..]);
+pub(crate) fn seal(page: &mut [u8], seed: Seed) {
+    let checksum = seed.checksum(page);
     put_u32(page, CHECKSUM_AT, checksum);
 }
 
@@ -215,8 +230,8 @@ pub(crate) fn seal(page: &mut [u8]) {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn verify(page: &[u8], id: PageId) -> Result<(), PageFault> {
-    let (stored, computed) = (get_u32(page, CHECKSUM_AT), crc32c::crc32c(&page[KIND_AT..]));
+pub(crate) fn verify(page: &[u8], id: PageId, seed: Seed) -> Result<(), PageFault> {
+    let (stored, computed) = (get_u32(page, CHECKSUM_AT), seed.checksum(page));
     if stored != computed {
         let is_blank = page.iter().all(|&byte| byte == 0);
         return if is_blank { Ok(()) } else { Err(PageFault::Checksum { stored, computed }) };
@@ -236,25 +251,30 @@ pub(crate) fn verify(page: &[u8], id: PageId) -> Result<(), PageFault> {
 mod tests {
     use super::*;
 
+    const SEED: Seed = Seed(1);
+
     #[test]
     fn a_flipped_bit_anywhere_is_noticed() {
         let mut page = vec![0; 4096];
         format(&mut page, PageId(7), Kind::SpaceMap, 0);
         set_lsn(&mut page, Lsn(99));
-        seal(&mut page);
-        assert_eq!(verify(&page, PageId(7)), Ok(()));
+        seal(&mut page, SEED);
+        assert_eq!(verify(&page, PageId(7), SEED), Ok(()));
+        let other = Seed::of(LogId(2));
+        assert!(matches!(verify(&page, PageId(7), other), Err(PageFault::Checksum { .. })));
         for bit in (0..4096 * 8).step_by(61) {
             page[bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(verify(&page, PageId(7)), Err(PageFault::Checksum { .. })), "{bit}");
+            let fault = verify(&page, PageId(7), SEED);
+            assert!(matches!(fault, Err(PageFault::Checksum { .. })), "{bit}");
             page[bit / 8] ^= 1 << (bit % 8);
         }
-        assert_eq!(verify(&page, PageId(8)), Err(PageFault::Misplaced(7)));
+        assert_eq!(verify(&page, PageId(8), SEED), Err(PageFault::Misplaced(7)));
     }
 
     #[test]
     fn a_page_never_written_is_free_and_whole() {
         let page = vec![0; 4096];
-        assert_eq!(verify(&page, PageId(3)), Ok(()));
+        assert_eq!(verify(&page, PageId(3), SEED), Ok(()));
         assert_eq!(kind(&page), Kind::Free);
     }
 

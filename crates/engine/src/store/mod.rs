@@ -30,7 +30,7 @@ use crate::disk::{Disk, Open};
 use crate::lock::{
     Detector, Escalation, LockManager, LockSettings, Mode, ModeTable, ModeTableError, Parent,
 };
-use crate::page::{PageId, PageSize, TreeId};
+use crate::page::{PageId, PageSize, Seed, TreeId};
 use crate::record::TxnId;
 use crate::txn::{Indexes, Lockable, RangeModes, TxnError, covering, mode_table};
 use crate::wal::{Log, LogError, LogId, LogSettings, LogStatistics, Lsn};
@@ -208,7 +208,13 @@ impl Store {
             .open(crate::buffer::DOUBLEWRITE, Open::New)
             .map_err(io("create the doublewrite file"))?;
         let log = Arc::new(Log::create(Arc::clone(disk), LogSettings { id, ..options.log })?);
-        let pool = make_pool(options, options.page_size, data, DoubleWrite::new(copies), &log)?;
+        let pool = make_pool(
+            options,
+            options.page_size,
+            data,
+            DoubleWrite::new(copies, Seed::of(id)),
+            &log,
+        )?;
         let (space, catalog) = (Space::new(), Catalog::new(&pool));
         Catalog::create(&pool, &log, &space)?;
         pool.write_all()?;
@@ -251,7 +257,7 @@ impl Store {
         let copies = disk
             .open(crate::buffer::DOUBLEWRITE, Open::Existing)
             .map_err(io("open the doublewrite file"))?;
-        let mut copies = DoubleWrite::new(copies);
+        let mut copies = DoubleWrite::new(copies, Seed::of(head.id));
         let repaired_pages =
             copies.repair(&*data, size.bytes()).map_err(io("repair torn pages"))?;
         let settings = LogSettings { id: head.id, ..options.log };
@@ -372,8 +378,9 @@ impl Store {
         Ok(self.core.pool.resize(bytes / self.core.pool.page_size().bytes())?)
     }
 
-    /// The mode of that name of [`StoreOptions::client_modes`]. A resource of the client's is locked
-    /// in modes of its own, or in those of [multi-granularity locking](crate::lock), not in both.
+    /// The mode of that name of [`StoreOptions::client_modes`]. A resource of the client's is
+    /// locked in modes of its own, or in those of [multi-granularity locking](crate::lock), not in
+    /// both.
     #[must_use]
     pub fn client_mode(&self, name: &str) -> Option<Mode> {
         self.core.locks.modes().mode(&format!("{CLIENT}{name}"))
@@ -458,6 +465,7 @@ impl Core {
         let analysis = self.analyse(checkpoint.record)?;
         self.transactions = Transactions::new(analysis.next_transaction);
         self.redo(&analysis, &mut recovery)?;
+        self.space.check(&self.pool)?;
         self.catalog.load(&self.pool, &self.log, &self.space)?;
         recovery.rolled_back = self.undo(&analysis)?;
         if recovery.redone > 0 || recovery.rolled_back > 0 {

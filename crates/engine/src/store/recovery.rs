@@ -139,7 +139,8 @@ impl Analysis {
             Record::Pages { cause, pages } => {
                 if let Some(transaction) = cause.transaction() {
                     self.losers.insert(transaction, lsn);
-                    self.next_transaction = self.next_transaction.max(transaction.0 + 1);
+                    self.next_transaction =
+                        self.next_transaction.max(transaction.0.saturating_add(1));
                 }
                 let decoded =
                     pages.decode().map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;

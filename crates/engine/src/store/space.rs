@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 
-use crate::buffer::{BufferError, Exclusive, IoCounters, Pool};
-use crate::page::{self, Change, Kind, PageId, SpaceMap, map_page_of, pages_per_map};
+use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool};
+use crate::page::{self, Change, Kind, PageFault, PageId, SpaceMap, map_page_of, pages_per_map};
 use crate::record::MiniTransaction;
 
 /// Who gives out pages. Map pages are latched after all others, one at a time, so that nobody who
@@ -72,6 +72,19 @@ impl Space {
         mini.change(page, vec![Change::Free]);
         mini.change(map, vec![mark(bit, false)]);
         Ok(())
+    }
+
+    /// Whether the first map is one: a blank one would give out pages that are in use.
+    ///
+    /// # Errors
+    /// It is not, or cannot be read.
+    pub(crate) fn check(&self, pool: &Pool) -> Result<(), BufferError> {
+        let (first, _) = map_page_of(PageId(0), pool.page_size().bytes());
+        if page::kind(&pool.read(first, &self.counters)?) == Kind::SpaceMap {
+            return Ok(());
+        }
+        let fault = PageFault::Malformed("it should be a map of free pages");
+        Err(BufferError::Damaged { file: PAGES, page: first, fault })
     }
 
     /// How many pages are in use, of how many there are, when nobody changes that meanwhile.

@@ -97,9 +97,9 @@ impl Transactions {
         state
     }
 
-    /// Whether all that a page holds is committed and durable, by its LSN: then whoever wants to see
-    /// what is committed needs no lock (Mohan, "`Commit_LSN`: a novel and simple method for reducing
-    /// locking and latching in transaction processing systems", VLDB 1990).
+    /// Whether all that a page holds is committed and durable, by its LSN: then whoever wants to
+    /// see what is committed needs no lock (Mohan, "`Commit_LSN`: a novel and simple method for
+    /// reducing locking and latching in transaction processing systems", VLDB 1990).
     pub(crate) fn is_settled(&self, page: Lsn, log: &Log) -> bool {
         page.0 < self.settled.load(Ordering::Acquire) || page.0 < self.settle(log)
     }

@@ -28,6 +28,9 @@ impl Core {
             return Err(StoreError::Record { lsn, what: "it belongs to no chain of undos" });
         };
         let undo_next = next_to_undo(&cause);
+        if undo_next >= lsn {
+            return Err(StoreError::Record { lsn, what: "the undo goes on behind it" });
+        }
         if let Cause::Update { undo, .. } = cause {
             self.take_back(state, &undo, undo_next)?;
         }

@@ -36,7 +36,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Found, Isolation, Lockable, Transaction, TxnError, find, hash_key};
-use crate::btree::TreeEntry;
+use crate::btree::{Tree, TreeEntry};
 use crate::lock::multi_granularity::{IS, S};
 use crate::page::{self, Node, PageId};
 use crate::store::TreeHandle;
@@ -283,9 +283,17 @@ impl Cursor {
         let tree = transaction.core.on(self.tree.entry());
         let leaf = match (self.direction, &self.low, &self.high) {
             (Direction::Up, Bound::Included(key) | Bound::Excluded(key), _)
-            | (Direction::Down, _, Bound::Included(key)) => tree.leaf(key)?,
+            | (Direction::Down, _, Bound::Included(key)) => {
+                let leaf = tree.leaf(key)?;
+                Tree::check_covers(&leaf, key)?;
+                leaf
+            }
             (Direction::Up, Bound::Unbounded, _) => tree.leaf(b"")?,
-            (Direction::Down, _, Bound::Excluded(key)) => tree.leaf_before(Some(key))?,
+            (Direction::Down, _, Bound::Excluded(key)) => {
+                let leaf = tree.leaf_before(Some(key))?;
+                Tree::check_before(&leaf, key)?;
+                leaf
+            }
             (Direction::Down, _, Bound::Unbounded) => tree.leaf_before(None)?,
         };
         Ok(self.copy(&leaf, transaction, spare))

@@ -111,6 +111,17 @@ fn random_inserts_leave_leaves_two_thirds_full() {
     }
 }
 
+/// Blocks of ascending keys, each below the one before: the first leaf of a block stays full when
+/// the next block begins.
+#[test]
+fn blocks_of_a_sequence_in_falling_order_leave_leaves_full() {
+    let blocks = || (0..40_u32).rev().flat_map(|block| (0..500).map(move |at| block * 500 + at));
+    let keys = || blocks().map(|key| key.to_be_bytes().to_vec());
+    let [half, _, adaptive] = POLICIES.map(|policy| fill(policy, keys()));
+    assert!((0.45..0.6).contains(&half), "{half}");
+    assert!(adaptive > 0.7, "{adaptive}");
+}
+
 /// A full leaf, a gap, a full leaf; then keys fill the gap downward. If each were separated from
 /// the full leaf below by itself, each would get a leaf of its own (`MySQL` bug #67718).
 #[test]

@@ -1,4 +1,4 @@
-//! One run of the benchmark: a fresh proxy, a load, and what came of it.
+//! One run of the benchmark: a fresh proxy or server, a load, and what came of it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_subject::postgres::Postgres;
 
 use super::{BenchOptions, LOG, Scenario, Work};
 use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
-use crate::rig::{self, Interval, Proxy, ProxyOptions, RigError, Times};
+use crate::rig::{self, Database, FrontOptions, Interval, RigError, Times};
 
 /// When the time is up a transaction has been under way for up to clients over throughput, if it is
 /// not overtaken (Little's law). One that took this many times as long is reported, if that is at
@@ -107,16 +106,12 @@ impl Plan {
         pieces.skip(1).collect()
     }
 
-    fn arguments(&self, options: &BenchOptions) -> Vec<String> {
-        let mut arguments = vec!["--log-level=warn".to_owned(), format!("--seed={}", options.seed)];
-        arguments.push(format!("--control={}", self.control));
-        if !matches!(self.control, Algorithm::Fixed(_)) {
-            arguments.push(format!("--start-mpl={}", options.start));
-        }
-        arguments
+    /// Where the limit begins; a fixed one is what it is.
+    fn start(&self, options: &BenchOptions) -> Option<Mpl> {
+        (!matches!(self.control, Algorithm::Fixed(_))).then_some(options.start)
     }
 
-    /// Where the proxy's journal goes; only a controller has one.
+    /// Where the journal goes; only a controller has one.
     fn journal(&self, out: &Path) -> Option<PathBuf> {
         let name = || format!("{}-{}.jsonl", self.scenario, self.control);
         (self.purpose == Purpose::Controller).then(|| out.join(name()))
@@ -125,20 +120,17 @@ impl Plan {
     /// Makes the run; the load's progress is shown as seconds into it.
     ///
     /// # Errors
-    /// The server or a file failed, or all was cancelled. What goes wrong with the proxy or the
+    /// The database or a file failed, or all was cancelled. What goes wrong with the proxy or the
     /// load is in the cell instead: other runs may still do.
     pub(super) fn run(
         &self,
         options: &BenchOptions,
-        server: &Postgres,
+        database: &Database,
         began: Instant,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<Cell, RigError> {
-        // All tables of the scenario, also those that this run leaves alone.
-        for work in self.scenario.phases() {
-            rig::execute(server, cancel, &work.level_statements())?;
-        }
+        database.level(&self.scenario.tables(options.rows), cancel)?;
         let mut cell = Cell {
             scenario: self.scenario.name(),
             purpose: self.purpose,
@@ -149,12 +141,10 @@ impl Plan {
             failure: None,
             intervals: Vec::new(),
         };
-        match self.measure(options, server, cancel, observe) {
+        match self.measure(options, database, cancel, observe) {
             Ok((load, intervals)) => (cell.load, cell.intervals) = (Some(load), intervals),
             Err(_) if cancel.load(Ordering::Relaxed) => return Err(RigError::Cancelled),
-            Err(Failure::Rig(error @ (RigError::File { .. } | RigError::Database(_)))) => {
-                return Err(error);
-            }
+            Err(Failure::Rig(error)) if !error.is_passing() => return Err(error),
             Err(failure) => cell.failure = Some(failure.to_string()),
         }
         Ok(cell)
@@ -163,36 +153,35 @@ impl Plan {
     fn measure(
         &self,
         options: &BenchOptions,
-        server: &Postgres,
+        database: &Database,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<(LoadReport, Vec<Interval>), Failure> {
         let journal = self.journal(&options.out);
-        let proxy = Proxy::start(
-            server,
-            ProxyOptions {
-                tidegate: &options.tidegate,
-                log: options.out.join(LOG),
-                journal: journal.clone(),
-                arguments: self.arguments(options),
-            },
-        )?;
+        let front = database.front(FrontOptions {
+            tidegate: &options.tidegate,
+            log: options.out.join(LOG),
+            log_level: "warn",
+            journal: journal.clone(),
+            control: self.control,
+            start: self.start(options),
+            seed: options.seed,
+        })?;
         let times = self.times(options);
         let load_options = LoadOptions {
-            url: proxy.url.clone(),
+            target: front.target(),
             workload: self.work.workload(options.rows),
             scale: self.work.scale(),
             clients: options.clients,
             warmup: times.warmup,
             duration: self.piece(options),
-            connect_timeout: rig::CONNECT_TIMEOUT,
             seed: options.seed,
         };
-        let called = proxy.age();
+        let called = front.age();
         let load = load::run_phases(&load_options, &self.then(options), cancel, &mut |progress| {
             observe(times.seconds_into(progress), progress);
         })?;
-        proxy.stop()?;
+        front.stop()?;
         let intervals = match journal {
             Some(journal) => since(called, rig::read_journal(&journal)?),
             None => Vec::new(),
@@ -201,7 +190,7 @@ impl Plan {
     }
 }
 
-/// The intervals with their times counted from `called`, which was so long after the proxy's start.
+/// The intervals with their times counted from `called`, which was so long after the start.
 fn since(called: Duration, intervals: Vec<Interval>) -> Vec<Interval> {
     let called_s = called.as_secs_f64();
     let moved = |interval: Interval| Interval { at_s: interval.at_s - called_s, ..interval };
@@ -266,8 +255,10 @@ impl Cell {
         for (code, count) in &load.errors {
             troubles.push(format!("{count} errors {code}"));
         }
+        // Where the database runs them again by itself, clients know nothing of it.
+        let retries = if load.errors.is_empty() { 0 } else { load.retries };
         for (count, what) in [
-            (load.retries, "transactions run again"),
+            (retries, "transactions run again"),
             (load.connection_losses as u64, "connections lost"),
             (load.connect_retries, "logins tried again"),
         ] {
@@ -293,7 +284,7 @@ fn as_text<S: Serializer>(control: &Algorithm, serializer: S) -> Result<S::Ok, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::testing::fixed;
+    use crate::bench::testing::{self, fixed};
 
     /// What is said of a second with 200 clients and so many transactions.
     fn troubles(transactions: u64, change: impl Fn(&mut LoadReport)) -> Vec<String> {
@@ -337,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_controllers_phases_are_counted_in_halves() {
-        let options = BenchOptions::new("tidegate".into(), "out".into(), "test".into());
+        let options = testing::options();
         let work = Scenario::Switch.phases()[0];
         let plan = |purpose, control| Plan { scenario: Scenario::Switch, purpose, control, work };
         let vegas = plan(Purpose::Controller, Algorithm::Vegas);
@@ -349,7 +340,7 @@ mod tests {
             .collect();
         assert_eq!(names, [("tpcb", half), ("thrash-read", half), ("thrash-read", half)]);
         assert_eq!(vegas.times(&options).total(), options.run * 2);
-        assert!(vegas.arguments(&options).contains(&"--start-mpl=64".to_owned()));
+        assert_eq!(vegas.start(&options), Some(Mpl::at_least_one(64)));
 
         let fixed = plan(Purpose::Reference, Algorithm::Fixed(Mpl::at_least_one(3)));
         assert_eq!(fixed.then(&options).len(), 1);
@@ -357,6 +348,6 @@ mod tests {
         let swept = plan(Purpose::Sweep, Algorithm::Fixed(Mpl::at_least_one(3)));
         assert!(swept.then(&options).is_empty());
         assert_eq!(swept.times(&options).total(), options.sweep.total());
-        assert!(fixed.arguments(&options).contains(&"--control=fixed:3".to_owned()));
+        assert_eq!(fixed.start(&options), None);
     }
 }

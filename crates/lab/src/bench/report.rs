@@ -5,11 +5,10 @@ use std::{fs, io};
 
 use serde::Serialize;
 use tidegate_control::Mpl;
-use tidegate_subject::postgres::Postgres;
 
 use super::sweep::Sweep;
 use super::{BenchOptions, Cell, LOG, ScenarioScore, Work, figure, score, table};
-use crate::rig::{Machine, RigError, SETTINGS};
+use crate::rig::{DatabaseDescription, DatabaseKind, Machine, RigError};
 
 /// Everything the benchmark saw, and on what.
 #[derive(Clone, Debug, Serialize)]
@@ -22,10 +21,9 @@ pub struct BenchReport {
     pub seed: u64,
     /// What it ran on.
     pub machine: Machine,
-    /// The server's version.
-    pub postgres_version: String,
-    /// The server's settings that are not its defaults, as in force.
-    pub postgres_settings: Vec<(String, String)>,
+    /// The database that it ran on.
+    #[serde(flatten)]
+    pub database: DatabaseDescription,
     /// How many clients there were.
     pub clients: usize,
     /// The limit the controllers started with.
@@ -53,12 +51,17 @@ pub struct BenchReport {
 impl BenchReport {
     pub(super) fn new(
         options: &BenchOptions,
-        server: &Postgres,
+        database: DatabaseDescription,
         cells: Vec<Cell>,
         inconsistent: Vec<&'static str>,
     ) -> Result<Self, RigError> {
-        let log = options.out.join(LOG);
-        let warnings = fs::read_to_string(&log).map_err(RigError::file(&log))?;
+        let warnings = match options.database.kind {
+            DatabaseKind::Embedded => String::new(),
+            DatabaseKind::Postgres => {
+                let log = options.out.join(LOG);
+                fs::read_to_string(&log).map_err(RigError::file(&log))?
+            }
+        };
         let names: Vec<String> = options.controllers.iter().map(ToString::to_string).collect();
         let asked_for = |name: &str| names.iter().position(|known| known == name);
         let scenarios = options.scenarios.iter().map(|&scenario| {
@@ -75,8 +78,7 @@ impl BenchReport {
             command: options.command.clone(),
             seed: options.seed,
             machine: Machine::this(),
-            postgres_version: server.version()?,
-            postgres_settings: server.settings(&SETTINGS.map(|(name, _)| name))?,
+            database,
             clients: options.clients,
             start_limit: options.start,
             works: works.iter().map(|&work| (work, work.about(options.rows))).collect(),

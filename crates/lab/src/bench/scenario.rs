@@ -6,9 +6,12 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_workload::Workload;
-use tidegate_workload::pgbench::{self, Scale};
-use tidegate_workload::thrash::{self, Key, Rows, Thrash};
+use tidegate_workload::pgbench::Scale;
+use tidegate_workload::thrash::{Rows, Thrash};
 
+use crate::rig::{DatabaseKind, Tables};
+
+const TEN: Scale = Scale::new(10).expect("10 is within the range of scales");
 const FIFTY: Scale = Scale::new(50).expect("50 is within the range of scales");
 
 /// A workload on tables of a known size.
@@ -18,6 +21,9 @@ pub enum Work {
     /// TPC-B on one branch: every transaction updates the same row.
     #[serde(rename = "tpcb-1")]
     Tpcb1,
+    /// TPC-B on 10 branches: many transactions want one of few rows.
+    #[serde(rename = "tpcb-10")]
+    Tpcb10,
     /// TPC-B on 50 branches: two transactions rarely want the same row.
     #[serde(rename = "tpcb-50")]
     Tpcb50,
@@ -33,6 +39,7 @@ impl Work {
     pub fn name(self) -> &'static str {
         match self {
             Work::Tpcb1 => "tpcb-1",
+            Work::Tpcb10 => "tpcb-10",
             Work::Tpcb50 => "tpcb-50",
             Work::ThrashRead => "thrash-read",
             Work::ThrashUpdate => "thrash-update",
@@ -46,7 +53,9 @@ impl Work {
             format!("SF {sf} %, ROSE {rose} %, of two tables of {} rows with a key", rows.get())
         };
         match self {
-            Work::Tpcb1 | Work::Tpcb50 => format!("TPC-B, scale {}", self.scale().get()),
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
+                format!("TPC-B, scale {}", self.scale().get())
+            }
             Work::ThrashRead => format!("range reads, {}", ranges(Thrash::read(rows))),
             Work::ThrashUpdate => format!("range updates, {}", ranges(Thrash::update(rows))),
         }
@@ -55,7 +64,7 @@ impl Work {
     /// What the load runs; `rows` is the size of the thrash tables.
     pub(super) fn workload(self, rows: Rows) -> Workload {
         match self {
-            Work::Tpcb1 | Work::Tpcb50 => Workload::Tpcb,
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => Workload::Tpcb,
             Work::ThrashRead => Workload::Thrash(Thrash::read(rows)),
             Work::ThrashUpdate => Workload::Thrash(Thrash::update(rows)),
         }
@@ -64,6 +73,7 @@ impl Work {
     /// The scale of pgbench's tables; 1 where there are none.
     pub(super) fn scale(self) -> Scale {
         match self {
+            Work::Tpcb10 => TEN,
             Work::Tpcb50 => FIFTY,
             Work::Tpcb1 | Work::ThrashRead | Work::ThrashUpdate => Scale::ONE,
         }
@@ -71,30 +81,18 @@ impl Work {
 
     /// Whether the tables are pgbench's, with sums to be checked.
     pub(super) fn is_tpcb(self) -> bool {
-        matches!(self, Work::Tpcb1 | Work::Tpcb50)
+        matches!(self, Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50)
     }
 
-    pub(super) fn load_statements(self, rows: Rows) -> Vec<String> {
-        if self.is_tpcb() {
-            pgbench::load_statements(self.scale())
-        } else {
-            thrash::load_statements(rows, Key::Primary)
-        }
+    /// The tables it needs.
+    pub(super) fn tables(self, rows: Rows) -> Tables {
+        if self.is_tpcb() { Tables::Pgbench(self.scale()) } else { Tables::Thrash(rows) }
     }
 
-    /// What gives the next run the same start as the one before.
-    pub(super) fn level_statements(self) -> Vec<String> {
-        if self.is_tpcb() {
-            pgbench::LEVEL_STATEMENTS.map(str::to_owned).to_vec()
-        } else {
-            thrash::level_statements(Key::Primary)
-        }
-    }
-
-    /// Seconds that it takes, roughly.
+    /// Seconds that it takes to give the next run the same start as the one before, roughly.
     pub(super) fn level_s(self, rows: Rows) -> f64 {
         match self {
-            Work::Tpcb1 | Work::Tpcb50 => 0.2,
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.2,
             Work::ThrashRead | Work::ThrashUpdate => f64::from(rows.get()) / 100_000.0,
         }
     }
@@ -102,7 +100,7 @@ impl Work {
     /// Seconds that loading takes, roughly.
     pub(super) fn load_s(self, rows: Rows) -> f64 {
         match self {
-            Work::Tpcb1 | Work::Tpcb50 => 0.5 + f64::from(self.scale().get()) * 0.4,
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.5 + f64::from(self.scale().get()) * 0.4,
             Work::ThrashRead | Work::ThrashUpdate => f64::from(rows.get()) / 60_000.0,
         }
     }
@@ -113,6 +111,8 @@ impl Work {
 pub enum Scenario {
     /// [`Work::Tpcb1`] alone.
     Tpcb1,
+    /// [`Work::Tpcb10`] alone.
+    Tpcb10,
     /// [`Work::Tpcb50`] alone.
     Tpcb50,
     /// [`Work::ThrashRead`] alone.
@@ -127,8 +127,9 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 6] = [
+    pub const ALL: [Scenario; 7] = [
         Scenario::Tpcb1,
+        Scenario::Tpcb10,
         Scenario::Tpcb50,
         Scenario::ThrashRead,
         Scenario::ThrashUpdate,
@@ -136,11 +137,24 @@ impl Scenario {
         Scenario::SwitchBack,
     ];
 
+    /// Those of the whole benchmark on a database. The middle one of TPC-B differs, because the two
+    /// databases thrash for different reasons: PostgreSQL by its processes, and most where they all
+    /// want one row; the engine by deadlocks, which takes several.
+    #[must_use]
+    pub fn usual(database: DatabaseKind) -> Vec<Scenario> {
+        let tpcb = match database {
+            DatabaseKind::Postgres => Scenario::Tpcb50,
+            DatabaseKind::Embedded => Scenario::Tpcb10,
+        };
+        vec![Scenario::Tpcb1, tpcb, Scenario::ThrashRead, Scenario::ThrashUpdate, Scenario::Switch]
+    }
+
     /// The name on command lines and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Tpcb1 => Work::Tpcb1.name(),
+            Scenario::Tpcb10 => Work::Tpcb10.name(),
             Scenario::Tpcb50 => Work::Tpcb50.name(),
             Scenario::ThrashRead => Work::ThrashRead.name(),
             Scenario::ThrashUpdate => Work::ThrashUpdate.name(),
@@ -154,12 +168,20 @@ impl Scenario {
     pub fn phases(self) -> &'static [Work] {
         match self {
             Scenario::Tpcb1 => &[Work::Tpcb1],
+            Scenario::Tpcb10 => &[Work::Tpcb10],
             Scenario::Tpcb50 => &[Work::Tpcb50],
             Scenario::ThrashRead => &[Work::ThrashRead],
             Scenario::ThrashUpdate => &[Work::ThrashUpdate],
             Scenario::Switch => &[Work::Tpcb1, Work::ThrashRead],
             Scenario::SwitchBack => &[Work::ThrashRead, Work::Tpcb1],
         }
+    }
+}
+
+impl Scenario {
+    /// All its tables, also those that a run with one workload leaves alone.
+    pub(super) fn tables(self, rows: Rows) -> Vec<Tables> {
+        self.phases().iter().map(|work| work.tables(rows)).collect()
     }
 }
 
@@ -196,7 +218,7 @@ mod tests {
             assert_eq!(scenario.to_string().parse(), Ok(scenario));
         }
         let error = "tpcb".parse::<Scenario>().unwrap_err().to_string();
-        assert!(error.contains("`tpcb`") && error.contains("tpcb-1, tpcb-50"), "{error}");
+        assert!(error.contains("`tpcb`") && error.contains("tpcb-1, tpcb-10, tpcb-50"), "{error}");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore};
+use tidegate_control::Mpl;
+
+use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore, Work};
 use crate::grid::Grid;
-use crate::rig::Machine;
+use crate::rig::{DatabaseKind, Machine};
 use crate::simulate::{Measure, Reached};
 
 /// The measures from the journal that have a column, with heading and meaning. They are the
@@ -51,9 +53,15 @@ const NOTES: &str = "The best fixed limit: of the two best of the sweep the one 
                      sweep, interpolated on logarithmic axes. Settled: the second half of the \
                      phase.";
 
+/// The heading of a table.
+const RETRIES: &str = "Transactions run again at fixed limits, for each one committed";
+
 /// The result for a terminal.
 pub(super) fn text(report: &BenchReport) -> String {
     let mut text = format!("Throughput at fixed limits, tps\n{}", sweeps(report).text());
+    if let Some(retries) = retries(report) {
+        let _ = write!(text, "\n{RETRIES}\n{}", retries.text());
+    }
     for scenario in &report.scenarios {
         for (index, title) in titles(scenario).iter().enumerate() {
             let _ = write!(text, "\n{title}\n{}", phase(scenario, index).text());
@@ -69,7 +77,7 @@ pub(super) fn text(report: &BenchReport) -> String {
 
 /// The result as a document.
 pub(super) fn markdown(report: &BenchReport) -> String {
-    let mut text = String::from("# Controllers on PostgreSQL\n\n");
+    let mut text = format!("# Controllers on {}\n\n", report.database.database.title());
     let _ = writeln!(text, "```text\n{}\n```\n\n{}\n", report.command, conditions(report));
     text += "![Throughput against the limit, and where each controller settled]\
              (bench-control.svg)\n\n";
@@ -78,6 +86,9 @@ pub(super) fn markdown(report: &BenchReport) -> String {
     }
     let _ = writeln!(text, "\n{NOTES}\n");
     let _ = writeln!(text, "## Throughput at fixed limits, tps\n\n{}", sweeps(report).markdown());
+    if let Some(retries) = retries(report) {
+        let _ = writeln!(text, "## {RETRIES}\n\n{}", retries.markdown());
+    }
     for scenario in &report.scenarios {
         let _ = writeln!(text, "## {}", scenario.scenario);
         for (index, title) in titles(scenario).iter().enumerate() {
@@ -103,7 +114,7 @@ fn conditions(report: &BenchReport) -> String {
         report.works.iter().map(|(work, about)| format!("{}: {about}", work.name())).collect();
     let last_s = report.cells.last().map_or(0.0, |cell| cell.began_s);
     format!(
-        "{clients} clients without think time, in transaction mode. A fixed limit: {sweep_s} s \
+        "{clients} clients without think time. A fixed limit: {sweep_s} s \
          after {sweep_warmup_s} s not counted. A controller: {run_s} s in each phase, all counted, \
          from a limit of {start_limit}. Seed {seed}. {runs} runs in {minutes:.0} minutes.\n\n\
          {works}.\n\n{place}",
@@ -116,34 +127,61 @@ fn conditions(report: &BenchReport) -> String {
 
 /// Versions, settings and the machine.
 fn place(report: &BenchReport) -> String {
-    let BenchReport { tidegate_version, postgres_version, machine, .. } = report;
+    let BenchReport { tidegate_version, database, machine, .. } = report;
     let Machine { cpu, cores, memory_mib, kernel } = machine;
     let settings: Vec<String> =
-        report.postgres_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        database.database_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let parts = match database.database {
+        DatabaseKind::Postgres => "clients, proxy in transaction mode, and server",
+        DatabaseKind::Embedded => "clients and engine, one process,",
+    };
     format!(
-        "Tidegate {tidegate_version}, PostgreSQL {postgres_version} with {settings}; clients, \
-         proxy and server on {cpu}, {cores} processors, {memory_mib} MiB, Linux {kernel}.",
+        "Tidegate {tidegate_version}, {name} {version} with {settings}; {parts} on {cpu}, {cores} \
+         processors, {memory_mib} MiB, Linux {kernel}.",
+        name = database.database.title(),
+        version = database.database_version,
         settings = settings.join(", "),
     )
 }
 
-/// Limits against workloads.
+/// Throughput, limits against workloads.
 fn sweeps(report: &BenchReport) -> Grid {
+    by_limit(report, |work, limit| {
+        let sweep = report.sweeps.iter().find(|sweep| sweep.work == work)?;
+        let (_, tps) = sweep.points.iter().find(|(at, _)| *at == limit)?;
+        Some(format!("{tps:.0}"))
+    })
+}
+
+/// How often transactions were run again for each that was committed; `None` when none was.
+fn retries(report: &BenchReport) -> Option<Grid> {
+    let swept = || report.cells.iter().filter(|cell| cell.purpose == Purpose::Sweep);
+    let loads = || swept().filter_map(|cell| cell.load.as_ref());
+    loads().any(|load| load.retries > 0).then(|| {
+        by_limit(report, |work, limit| {
+            let mut cells = swept().filter(|cell| cell.works == [work]);
+            let cell = cells.find(|cell| cell.fixed_limit() == Some(limit))?;
+            let load = cell.load.as_ref()?;
+            let committed = load.warmup_transactions + load.transactions;
+            Some(format!("{:.2}", load.retries as f64 / committed.max(1) as f64))
+        })
+    })
+}
+
+/// A value for each fixed limit and workload.
+fn by_limit(report: &BenchReport, value: impl Fn(Work, Mpl) -> Option<String>) -> Grid {
+    let works: Vec<Work> = report.sweeps.iter().map(|sweep| sweep.work).collect();
     let mut head = vec!["limit".to_owned()];
-    head.extend(report.sweeps.iter().map(|sweep| sweep.work.name().to_owned()));
+    head.extend(works.iter().map(|work| work.name().to_owned()));
     let mut limits: Vec<_> =
         report.sweeps.iter().flat_map(|sweep| &sweep.points).map(|&(limit, _)| limit).collect();
     limits.sort();
     limits.dedup();
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for limit in limits {
-        let tps = report.sweeps.iter().map(|sweep| {
-            let point = sweep.points.iter().find(|(at, _)| *at == limit);
-            point.map_or_else(unknown, |(_, tps)| format!("{tps:.0}"))
-        });
-        rows.push(std::iter::once(limit.to_string()).chain(tps).collect());
-    }
-    Grid { head, rows }
+    let row = |limit: Mpl| {
+        let values = works.iter().map(|&work| value(work, limit).unwrap_or_else(unknown));
+        std::iter::once(limit.to_string()).chain(values).collect()
+    };
+    Grid { head, rows: limits.into_iter().map(row).collect() }
 }
 
 /// A heading for each phase: the workload and its best fixed limit.

@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 
 use tidegate_control::{Algorithm, Mpl};
 
-use super::{Cell, Purpose, Scenario, Work};
+use super::{BenchOptions, Cell, Purpose, Scenario, Work};
 use crate::load::{Latency, LoadReport, PhaseReport};
+use crate::rig::{DatabaseChoice, DatabaseKind};
+
+/// The whole benchmark on PostgreSQL.
+pub(super) fn options() -> BenchOptions {
+    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    BenchOptions::new(database, "tidegate".into(), "out".into(), "test".into())
+}
 
 /// A load of which only the phases matter: (began, seconds, transactions) each.
 pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {

@@ -12,7 +12,7 @@ pub enum DemoError {
     /// The steps make no sense.
     #[error("the numbers of clients must be between 1 and {MAX_CLIENTS}")]
     Clients,
-    /// The server, the proxy or a file failed.
+    /// The database, the proxy or a file failed.
     #[error(transparent)]
     Rig(#[from] RigError),
     /// A load could not be run.

@@ -43,8 +43,13 @@ fn draw_throughput(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
     let steps = &summary.steps;
     let clients: Vec<f64> = steps.iter().map(|step| step.clients as f64).collect();
     let top = steps.iter().map(|step| step.direct.tps.max(step.proxied.tps));
+    let title = format!(
+        "Throughput against clients (TPC-B-like, scale {}, on {})",
+        summary.scale,
+        summary.database.database.title()
+    );
     let mut chart = ChartBuilder::on(area)
-        .caption("Throughput against clients (TPC-B-like, scale 1)", (FONT, 20))
+        .caption(title, (FONT, 20))
         .margin(12)
         .x_label_area_size(45)
         .y_label_area_size(70)
@@ -84,7 +89,7 @@ fn draw_throughput(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// The limit over the time the proxy had load: the direct runs in between are left out.
+/// The limit over the time Tidegate had load: the direct runs in between are left out.
 fn draw_limit(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
     let paths = paths(&summary.steps);
     let end_s = paths.last().map_or(1.0, |path| path.end_s);
@@ -124,7 +129,7 @@ fn draw_limit(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// One step's part of the limit's path, in seconds of load through the proxy.
+/// One step's part of the limit's path, in seconds of load through Tidegate.
 struct StepPath {
     clients: usize,
     began_s: f64,
@@ -139,7 +144,7 @@ fn paths(steps: &[Step]) -> Vec<StepPath> {
         .map(|step| {
             let began_s = now_s;
             let run_s = step.proxied.warmup_s + step.proxied.seconds;
-            // Logging in and draining belong to the step too, when the proxy saw intervals then.
+            // Logging in and draining belong to the step too, when there were intervals then.
             let last_s = step.intervals.last().map_or(0.0, |last| last.at_s - step.began_s);
             now_s += run_s.max(last_s);
             let point = |interval: &Interval| {

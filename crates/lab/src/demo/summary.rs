@@ -5,12 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
-use tidegate_subject::postgres::Postgres;
-use tidegate_workload::pgbench::{Scale, Sums};
+use tidegate_workload::pgbench::Sums;
 
 use super::DemoOptions;
 use crate::load::LoadReport;
-use crate::rig::{Interval, Machine, RigError, SETTINGS};
+use crate::rig::{DatabaseDescription, Interval, Machine, RigError};
 
 /// Everything the demonstration saw, and on what.
 #[derive(Clone, Debug, Serialize)]
@@ -23,61 +22,59 @@ pub struct DemoSummary {
     pub seed: u64,
     /// What it ran on.
     pub machine: Machine,
-    /// The server's version.
-    pub postgres_version: String,
-    /// The server's settings that are not its defaults, as in force.
-    pub postgres_settings: Vec<(String, String)>,
+    /// The database that it ran on.
+    #[serde(flatten)]
+    pub database: DatabaseDescription,
     /// The tables' scale.
     pub scale: u32,
     /// Whether the sums of all balances were equal at the end: no transaction applied in part.
     pub consistent: bool,
-    /// Transactions in the server's history at the end.
+    /// Transactions in the database's history at the end.
     pub history_rows: i64,
     /// One step for each number of clients.
     pub steps: Vec<Step>,
 }
 
-/// One number of clients, directly and through the proxy.
+/// One number of clients, directly and through Tidegate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// How many clients.
     pub clients: usize,
-    /// Transactions per second through the proxy over those of direct clients.
+    /// Transactions per second through Tidegate over those of direct clients.
     pub ratio: f64,
-    /// The limit the proxy had arrived at.
+    /// The limit that Tidegate had arrived at.
     pub limit_at_end: Option<u32>,
-    /// The proxy's CPU time per transaction in microseconds, logins included.
-    pub proxy_cpu_us: f64,
-    /// When the proxied run began, in seconds since the proxy's start.
+    /// The proxy's CPU time per transaction in microseconds, logins included; `None` where there is
+    /// no proxy.
+    pub proxy_cpu_us: Option<f64>,
+    /// When the limited run began, in seconds since Tidegate's start.
     pub began_s: f64,
     /// What direct clients saw.
     pub direct: LoadReport,
-    /// What clients of the proxy saw.
+    /// What clients saw through Tidegate.
     pub proxied: LoadReport,
-    /// The proxy's control intervals in this step.
+    /// Tidegate's control intervals in this step.
     pub intervals: Vec<Interval>,
 }
 
 impl DemoSummary {
     pub(super) fn new(
         options: &DemoOptions,
-        server: &Postgres,
-        scale: Scale,
+        database: DatabaseDescription,
         sums: Option<Sums>,
         steps: Vec<Step>,
-    ) -> Result<Self, RigError> {
-        Ok(DemoSummary {
+    ) -> Self {
+        DemoSummary {
             tidegate_version: env!("CARGO_PKG_VERSION"),
             command: options.command.clone(),
             seed: options.seed,
             machine: Machine::this(),
-            postgres_version: server.version()?,
-            postgres_settings: server.settings(&SETTINGS.map(|(name, _)| name))?,
-            scale: scale.get(),
+            database,
+            scale: options.scale.get(),
             consistent: sums.is_some_and(|sums| sums.consistent()),
             history_rows: sums.map_or(0, |sums| sums.history_rows),
             steps,
-        })
+        }
     }
 
     pub(super) fn write(&self, out: &Path) -> Result<(), RigError> {
@@ -114,9 +111,10 @@ impl DemoSummary {
         if let Some(step) = self.steps.first() {
             let _ = write!(
                 notes,
-                "\nTPC-B-like, scale {}; direct: {:.0} s after {:.0} s not counted; through \
+                "\nOn {}: TPC-B-like, scale {}; direct: {:.0} s after {:.0} s not counted; through \
                  Tidegate: {:.0} s after {:.0} s not counted,\nin which it finds the new limit. \
                  Limit: where it stood at the end of the step.\n",
+                self.database.database.title(),
                 self.scale,
                 step.direct.seconds,
                 step.direct.warmup_s,
@@ -128,10 +126,11 @@ impl DemoSummary {
         let losses: usize = self.steps.iter().map(Step::losses).sum();
         let verdict =
             if self.consistent { "all balances agree" } else { "THE BALANCES DO NOT AGREE" };
+        let retries: u64 = self.steps.iter().map(Step::retries).sum();
         let _ = writeln!(
             notes,
-            "{} transactions in the server's history; {verdict}; {errors} errors, {losses} lost \
-             connections.",
+            "{} transactions in the database's history; {verdict}; {retries} run again after a \
+             conflict, {errors} errors, {losses} lost connections.",
             self.history_rows,
         );
         notes
@@ -142,6 +141,10 @@ impl Step {
     fn errors(&self) -> u64 {
         let errors = |report: &LoadReport| report.errors.values().sum::<u64>();
         errors(&self.direct) + errors(&self.proxied)
+    }
+
+    fn retries(&self) -> u64 {
+        self.direct.retries + self.proxied.retries
     }
 
     fn losses(&self) -> usize {

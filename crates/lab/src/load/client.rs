@@ -57,7 +57,7 @@ pub(super) enum Loss {
 impl Client {
     /// Begins to connect and log in as client number `index`, which is also its token.
     pub(super) fn open(
-        options: &LoadOptions,
+        options: &LoadOptions<'_>,
         url: &Url,
         address: &Address,
         poll: &Poll,

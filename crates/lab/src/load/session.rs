@@ -34,7 +34,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn transaction(self, draw: &mut Draw) -> Transaction {
+    pub(super) fn transaction(self, draw: &mut Draw) -> Transaction {
         self.workload.transaction(self.scale, draw)
     }
 }

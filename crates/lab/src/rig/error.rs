@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use tidegate_control::BoundsError;
 use tidegate_subject::client::ClientError;
+use tidegate_subject::embedded::EmbeddedError;
 use tidegate_subject::postgres::PostgresError;
 use tidegate_subject::process::ProcessError;
 
@@ -25,6 +27,12 @@ pub enum RigError {
     /// The private server did not do what it was told.
     #[error("preparing the database failed: {0}")]
     Database(#[from] ClientError),
+    /// The embedded engine failed.
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    /// The bounds of the limit hold none.
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
     /// The proxy did not come up.
     #[error("{source}; its log is {log}", log = .log.display())]
     Proxy {
@@ -33,7 +41,7 @@ pub enum RigError {
         /// Where the proxy wrote its log.
         log: PathBuf,
     },
-    /// A line of the proxy's journal cannot be understood.
+    /// A line of the journal cannot be understood.
     #[error("line {line} of {path} is not an interval: {source}", path = .path.display())]
     Journal {
         /// The journal.
@@ -57,6 +65,11 @@ pub enum RigError {
 }
 
 impl RigError {
+    /// Whether another run may do better: it was not the database or a file that failed.
+    pub(crate) fn is_passing(&self) -> bool {
+        !matches!(self, RigError::File { .. } | RigError::Database(_) | RigError::Embedded(_))
+    }
+
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| RigError::File { path, source }

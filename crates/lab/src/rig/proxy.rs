@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_subject::postgres::{self, Postgres, free_port};
 use tidegate_subject::process::{Process, ProcessError};
@@ -30,8 +30,6 @@ pub(crate) struct ProxyOptions<'a> {
 /// A running proxy, stopped when dropped.
 pub(crate) struct Proxy {
     process: Process,
-    /// The journal counts seconds from here.
-    started: Instant,
     log: PathBuf,
     /// Where clients connect.
     pub(crate) url: String,
@@ -56,22 +54,15 @@ impl Proxy {
             super::empty_file(&journal)?;
             command.arg("--journal").arg(journal);
         }
-        let started = Instant::now();
         let process = Process::start("the proxy", &mut command).and_then(|mut process| {
             process.wait_for_port(listen, START_BOUND)?;
             Ok(process)
         });
         Ok(Proxy {
             process: process.map_err(failed(&log))?,
-            started,
             log,
             url: format!("postgres://{}@{listen}/postgres", postgres::USER),
         })
-    }
-
-    /// Time since the start, as the journal counts it.
-    pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
     }
 
     /// CPU seconds used so far.

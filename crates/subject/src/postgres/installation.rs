@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,10 @@ impl Installation {
             binaries: Binaries::find().ok_or(PostgresError::NoBinaries)?,
             account: Account::needed()?,
         })
+    }
+
+    pub(super) fn into_program(self) -> PathBuf {
+        self.binaries.postgres
     }
 
     pub(super) fn make_directory(&self) -> Result<TempDir, PostgresError> {

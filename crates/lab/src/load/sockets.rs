@@ -1,0 +1,272 @@
+//! Clients on sockets: connected, served and counted.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::event::Event as Readiness;
+use mio::{Events, Poll};
+use tidegate_subject::client::Url;
+
+use super::client::{Client, Loss, Shared};
+use super::closed_loop::Crowd;
+use super::session::Work;
+use super::socket::Address;
+use super::tally::Tally;
+use super::{LoadError, LoadOptions, Refusal, Stage};
+
+/// Logins under way at once: enough to hide round trips, few enough not to overrun a server that
+/// starts a process for each.
+const HANDSHAKES: usize = 64;
+
+/// Pause after a refused login before the next is tried.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+const EVENTS: usize = 256;
+
+/// SQLSTATEs of a server that may let us in later: too many connections, starting up.
+const TRY_LATER: [&str; 2] = ["53300", "57P03"];
+
+/// All clients, and the events that came last.
+pub(super) struct Sockets<'a> {
+    events: Events,
+    connections: Connections<'a>,
+}
+
+struct Connections<'a> {
+    options: &'a LoadOptions<'a>,
+    url: Url,
+    address: Address,
+    poll: Poll,
+    /// By token; `None` when not connected.
+    clients: Vec<Option<Client>>,
+    shared: Shared,
+    /// Clients to connect, in order.
+    waiting: VecDeque<usize>,
+    handshakes: usize,
+    logged_in: usize,
+    connect_retries: u64,
+    losses: usize,
+    last_refusal: Option<Refusal>,
+    /// How long the clients may take to connect, and until when.
+    connect_timeout: Duration,
+    deadline: Instant,
+    /// No login is begun before this.
+    pause_until: Instant,
+}
+
+impl<'a> Sockets<'a> {
+    /// Clients of the server at `url`, none of them connected.
+    pub(super) fn new(
+        options: &'a LoadOptions<'a>,
+        url: Url,
+        address: Address,
+        connect_timeout: Duration,
+    ) -> Result<Self, LoadError> {
+        let now = Instant::now();
+        let connections = Connections {
+            options,
+            url,
+            address,
+            poll: Poll::new().map_err(LoadError::Poll)?,
+            clients: (0..options.clients).map(|_| None).collect(),
+            shared: Shared::new(Work { workload: options.workload, scale: options.scale }),
+            waiting: (0..options.clients).collect(),
+            handshakes: 0,
+            logged_in: 0,
+            connect_retries: 0,
+            losses: 0,
+            last_refusal: None,
+            connect_timeout,
+            deadline: now + connect_timeout,
+            pause_until: now,
+        };
+        Ok(Sockets { events: Events::with_capacity(EVENTS), connections })
+    }
+}
+
+impl Crowd for Sockets<'_> {
+    fn gather(&mut self) -> Result<bool, LoadError> {
+        self.connections.gather()
+    }
+
+    fn start(&mut self) {
+        self.connections.start_all();
+    }
+
+    fn switch_to(&mut self, work: Work) {
+        self.connections.shared.switch_to(work);
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.connections.shared.tally.stage = stage;
+    }
+
+    fn turn(&mut self, timeout: Duration) -> Result<(), LoadError> {
+        match self.connections.poll.poll(&mut self.events, Some(timeout)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(LoadError::Poll(error)),
+        }
+        self.events.iter().try_for_each(|event| self.connections.serve(event))
+    }
+
+    fn alive(&self) -> usize {
+        self.connections.logged_in
+    }
+
+    fn oldest(&self, now: Instant) -> Duration {
+        let clients = self.connections.clients.iter().flatten();
+        clients.map(|client| client.age(now)).max().unwrap_or_default()
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.connections.shared.tally
+    }
+
+    fn retries(&self) -> u64 {
+        self.connections.shared.tally.retries
+    }
+
+    fn losses(&self) -> usize {
+        self.connections.losses
+    }
+
+    fn connect_retries(&self) -> u64 {
+        self.connections.connect_retries
+    }
+}
+
+impl Connections<'_> {
+    fn gather(&mut self) -> Result<bool, LoadError> {
+        if self.logged_in == self.options.clients {
+            return Ok(true);
+        }
+        if Instant::now() >= self.deadline {
+            let reason = self.last_refusal.take().unwrap_or(Refusal::Silent);
+            return Err(self.not_all_connected(reason));
+        }
+        self.open_more()?;
+        Ok(false)
+    }
+
+    fn not_all_connected(&self, reason: Refusal) -> LoadError {
+        if self.logged_in == 0 {
+            return LoadError::Connect { url: Box::new(self.url.clone()), reason };
+        }
+        LoadError::NotAllConnected {
+            connected: self.logged_in,
+            clients: self.options.clients,
+            timeout: self.connect_timeout,
+            reason,
+        }
+    }
+
+    fn open_more(&mut self) -> Result<(), LoadError> {
+        while self.handshakes < HANDSHAKES && Instant::now() >= self.pause_until {
+            let Some(index) = self.waiting.pop_front() else {
+                break;
+            };
+            self.handshakes += 1;
+            match Client::open(self.options, &self.url, &self.address, &self.poll, index) {
+                Ok(client) => self.clients[index] = Some(client),
+                Err(error) => self.refused(index, Refusal::Io(error))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A client could not log in: it is put back in line when others got in, else all is over.
+    fn refused(&mut self, index: usize, reason: Refusal) -> Result<(), LoadError> {
+        self.handshakes -= 1;
+        self.clients[index] = None;
+        if self.logged_in == 0 || !reason.may_pass() {
+            return Err(self.not_all_connected(reason));
+        }
+        self.last_refusal = Some(reason);
+        self.connect_retries += 1;
+        self.waiting.push_back(index);
+        self.pause_until = Instant::now() + RETRY_PAUSE;
+        Ok(())
+    }
+
+    fn start_all(&mut self) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else {
+                continue;
+            };
+            if client.start(&mut self.shared).is_err() {
+                self.lost(index);
+            }
+        }
+    }
+
+    fn serve(&mut self, event: &Readiness) -> Result<(), LoadError> {
+        let index = event.token().0;
+        let Some(Some(client)) = self.clients.get_mut(index) else {
+            return Ok(());
+        };
+        let was_logged_in = client.is_logged_in();
+        let outcome = client.on_readiness(event, &mut self.shared, &self.poll, index);
+        let is_done = client.is_done();
+        let is_logged_in = client.is_logged_in();
+        match outcome {
+            Ok(()) if is_done => {
+                self.clients[index] = None;
+                self.logged_in -= 1;
+                Ok(())
+            }
+            Ok(()) => {
+                if is_logged_in && !was_logged_in {
+                    self.handshakes -= 1;
+                    self.logged_in += 1;
+                }
+                Ok(())
+            }
+            Err(loss) if self.shared.tally.stage == Stage::Connecting => {
+                self.lost_while_connecting(index, was_logged_in, loss)
+            }
+            Err(_) => {
+                self.lost(index);
+                Ok(())
+            }
+        }
+    }
+
+    fn lost_while_connecting(
+        &mut self,
+        index: usize,
+        was_logged_in: bool,
+        loss: Loss,
+    ) -> Result<(), LoadError> {
+        if was_logged_in {
+            self.logged_in -= 1;
+            self.handshakes += 1;
+        }
+        let error = self.clients[index].as_mut().and_then(Client::take_error);
+        let reason = match (error, loss) {
+            (Some(error), _) => Refusal::Server(error),
+            (None, Loss::Closed) => Refusal::Closed,
+            (None, Loss::Io(error)) => Refusal::Io(error),
+            (None, Loss::Protocol(error)) => Refusal::Protocol(error),
+        };
+        self.refused(index, reason)
+    }
+
+    fn lost(&mut self, index: usize) {
+        self.clients[index] = None;
+        self.logged_in -= 1;
+        self.losses += 1;
+    }
+}
+
+impl Refusal {
+    /// Whether another attempt may succeed once others are through.
+    fn may_pass(&self) -> bool {
+        match self {
+            Refusal::Server(error) => TRY_LATER.contains(&error.code.as_str()),
+            Refusal::Io(_) | Refusal::Closed | Refusal::Silent => true,
+            Refusal::Protocol(_) => false,
+        }
+    }
+}

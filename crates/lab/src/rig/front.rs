@@ -1,0 +1,193 @@
+//! What stands between the clients and the database, and holds the limit.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
+use tidegate_subject::embedded::{Adjustment, Embedded, Service};
+
+use super::database::Database;
+use super::journal::Journal;
+use super::proxy::{Proxy, ProxyOptions};
+use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
+use crate::load::Target;
+
+/// The highest limit, here and by default in the proxy.
+const LIMIT_MAX: u32 = 1000;
+const _: () = assert!(MAX_CLIENTS <= LIMIT_MAX as usize);
+
+/// How a limit is found, and what of it is written down.
+pub(crate) struct FrontOptions<'a> {
+    /// The `tidegate` program, for the proxy.
+    pub(crate) tidegate: &'a Path,
+    /// Where the proxy's log goes, after what is there.
+    pub(crate) log: PathBuf,
+    /// What the proxy logs.
+    pub(crate) log_level: &'static str,
+    /// Where the journal goes, if anywhere; what was there before is lost.
+    pub(crate) journal: Option<PathBuf>,
+    /// Who chooses the limit.
+    pub(crate) control: Algorithm,
+    /// The limit to begin with; `None` is the algorithm's own choice, or the proxy's.
+    pub(crate) start: Option<Mpl>,
+    /// Where the controller's draws begin.
+    pub(crate) seed: u64,
+}
+
+/// A way to the database. It ends when it is dropped.
+pub(crate) struct Front<'d> {
+    way: Way<'d>,
+    /// The journal counts seconds from here.
+    started: Instant,
+}
+
+enum Way<'d> {
+    /// To a server at this URL, with nobody in between.
+    Straight(String),
+    Proxy(Proxy),
+    Engine(Service<'d>, Option<Journal>),
+}
+
+impl Database {
+    /// A way without a limit: as many transactions at once as there are clients.
+    pub(crate) fn direct(&self, clients: usize) -> Result<Front<'_>, RigError> {
+        let started = Instant::now();
+        let way = match self {
+            Database::Postgres(server) => Way::Straight(server.url()),
+            Database::Embedded(store) => {
+                let clients = u32::try_from(clients).unwrap_or(LIMIT_MAX);
+                let control = Algorithm::Fixed(Mpl::at_least_one(clients));
+                serve(store, control, &setting(control, None)?, 0, None)?
+            }
+        };
+        Ok(Front { way, started })
+    }
+
+    /// A way with a limit.
+    pub(crate) fn front(&self, options: FrontOptions<'_>) -> Result<Front<'_>, RigError> {
+        let started = Instant::now();
+        let way = match self {
+            Database::Postgres(server) => {
+                let arguments = options.arguments();
+                let FrontOptions { tidegate, log, journal, .. } = options;
+                Way::Proxy(Proxy::start(
+                    server,
+                    ProxyOptions { tidegate, log, journal, arguments },
+                )?)
+            }
+            Database::Embedded(store) => {
+                let FrontOptions { control, start, seed, journal, .. } = options;
+                let setting = setting(control, start)?;
+                let begin = |path: PathBuf| Journal::begin(&path, control, &setting, seed, started);
+                let journal = journal.map(begin).transpose()?;
+                serve(store, control, &setting, seed, journal)?
+            }
+        };
+        Ok(Front { way, started })
+    }
+}
+
+impl FrontOptions<'_> {
+    /// The same as arguments of `tidegate proxy`.
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--log-level={}", self.log_level),
+            format!("--seed={}", self.seed),
+            format!("--control={}", self.control),
+        ];
+        if let Some(start) = self.start {
+            arguments.push(format!("--start-mpl={start}"));
+        }
+        arguments
+    }
+}
+
+/// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
+fn setting(control: Algorithm, start: Option<Mpl>) -> Result<Setting, RigError> {
+    let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let resources = Resources { cpus, disks: 1 };
+    let start = start
+        .or_else(|| control.own_start(resources))
+        .unwrap_or(Mpl::at_least_one(cpus.saturating_mul(2)));
+    Ok(Setting { bounds, start, resources })
+}
+
+fn serve<'d>(
+    store: &'d Embedded,
+    control: Algorithm,
+    setting: &Setting,
+    seed: u64,
+    journal: Option<Journal>,
+) -> Result<Way<'d>, RigError> {
+    let writer = journal.clone();
+    let observer = move |adjustment: &Adjustment| {
+        if let Some(journal) = &writer {
+            journal.add(adjustment);
+        }
+    };
+    let service = store.serve(control, setting, seed, Box::new(observer))?;
+    Ok(Way::Engine(service, journal))
+}
+
+impl Front<'_> {
+    /// Where clients go.
+    pub(crate) fn target(&self) -> Target<'_> {
+        let at = |url: &String| Target::Url { url: url.clone(), connect_timeout: CONNECT_TIMEOUT };
+        match &self.way {
+            Way::Straight(url) => at(url),
+            Way::Proxy(proxy) => at(&proxy.url),
+            Way::Engine(service, _) => Target::Embedded(service),
+        }
+    }
+
+    /// Time since the start, as the journal counts it.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// CPU seconds used so far, where that can be told apart from the database's.
+    pub(crate) fn cpu_seconds(&self) -> Result<Option<f64>, RigError> {
+        match &self.way {
+            Way::Proxy(proxy) => proxy.cpu_seconds().map(Some),
+            Way::Straight(_) | Way::Engine(..) => Ok(None),
+        }
+    }
+
+    pub(crate) fn stop(self) -> Result<(), RigError> {
+        match self.way {
+            Way::Straight(_) | Way::Engine(_, None) => Ok(()),
+            Way::Proxy(proxy) => proxy.stop(),
+            Way::Engine(service, Some(journal)) => {
+                // It may still be writing.
+                drop(service);
+                journal.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_is_told_what_the_engine_is() {
+        let options = FrontOptions {
+            tidegate: Path::new("tidegate"),
+            log: PathBuf::new(),
+            log_level: "warn",
+            journal: None,
+            control: Algorithm::Vegas,
+            start: Some(Mpl::at_least_one(64)),
+            seed: 7,
+        };
+        let expected = ["--log-level=warn", "--seed=7", "--control=vegas", "--start-mpl=64"];
+        assert_eq!(options.arguments(), expected);
+        assert_eq!(setting(options.control, options.start).unwrap().start.get(), 64);
+        let own = FrontOptions { start: None, ..options };
+        assert_eq!(own.arguments(), expected[..3]);
+        assert!(setting(own.control, None).unwrap().start.get() >= 2);
+    }
+}

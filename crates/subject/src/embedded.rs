@@ -1,0 +1,272 @@
+//! The embedded engine as a database under test: a private store, gone when dropped.
+//!
+//! # Mechanism
+//! A store of [`tidegate_engine`] in a directory of its own, with pgbench's tables or the thrash
+//! study's as trees and their transactions as stored procedures. A [`Service`] is the engine's
+//! server on it: so many requests at once as its controller says, the others in the queue of its
+//! gate. There can be several services on one store, one after the other; each borrows the store,
+//! so that all are gone before it is.
+//!
+//! Where the file system has direct I/O the pages are read and written past the system's cache, so
+//! that a small buffer is really small.
+//!
+//! # Limits
+//! The engine runs in our own process and shares its processors with who measures it. When we are
+//! killed outright (SIGKILL) nobody is left to remove the directory.
+
+mod procedures;
+mod tables;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tempfile::TempDir;
+use thiserror::Error;
+use tidegate_control::{Algorithm, Setting};
+use tidegate_engine::disk::{Disk, FileDisk, IoMode};
+use tidegate_engine::wal::LogId;
+use tidegate_engine::{
+    FORMAT_VERSION, Observer, Server, ServerOptions, Store, StoreError, StoreOptions, TxnError,
+    TxnOptions,
+};
+use tidegate_gate::Class;
+use tidegate_workload::Transaction;
+use tidegate_workload::pgbench::{Scale, Sums};
+use tidegate_workload::thrash::Rows;
+
+pub use tidegate_engine::lock::LockStatistics;
+pub use tidegate_engine::{Adjustment, CallError, Isolation};
+
+use procedures::GivenUp;
+use tables::Trees;
+
+/// What a store is made with; everything else is the engine's default.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory for pages, in bytes.
+    pub buffer_bytes: usize,
+    /// How far transactions are apart.
+    pub isolation: Isolation,
+}
+
+/// Why there is no store, or it does not do what it was told.
+#[derive(Debug, Error)]
+pub enum EmbeddedError {
+    /// The directory could not be made, used or removed.
+    #[error("the embedded engine cannot use {path}: {source}", path = .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The store failed.
+    #[error("the embedded engine: {0}")]
+    Store(#[from] StoreError),
+    /// A transaction that loads or reads the tables failed.
+    #[error("the embedded engine: {0}")]
+    Transaction(#[from] TxnError),
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// A private store; dropping it closes it and removes its directory.
+pub struct Embedded {
+    // Dropped in this order: the store is closed before its directory goes.
+    trees: Trees,
+    store: Arc<Store>,
+    directory: TempDir,
+    io: IoMode,
+    options: Options,
+}
+
+impl Embedded {
+    /// Makes an empty store in a directory of its own.
+    ///
+    /// # Errors
+    /// See [`EmbeddedError`].
+    pub fn start(options: Options) -> Result<Self, EmbeddedError> {
+        let failed = |path: &Path, source| EmbeddedError::Directory { path: path.into(), source };
+        let directory = tempfile::Builder::new()
+            .prefix("tidegate-embedded-")
+            .tempdir()
+            .map_err(|source| failed(&std::env::temp_dir(), source))?;
+        let (disk, io) =
+            open_disk(directory.path()).map_err(|source| failed(directory.path(), source))?;
+        let settings = StoreOptions {
+            buffer_bytes: options.buffer_bytes,
+            buffer_bytes_max: options.buffer_bytes,
+            ..StoreOptions::default()
+        };
+        let id = LogId(std::process::id().into());
+        let store = Arc::new(Store::create(&disk, id, &settings)?);
+        Ok(Embedded { trees: Trees::default(), store, directory, io, options })
+    }
+
+    /// Makes pgbench's tables, which must not be there yet. `cancel` ends it soon.
+    ///
+    /// # Errors
+    /// The store fails, or it was cancelled.
+    pub fn load_pgbench(&mut self, scale: Scale, cancel: &AtomicBool) -> Result<(), EmbeddedError> {
+        self.trees.pgbench = Some(tables::load_pgbench(&self.store, scale, cancel)?);
+        Ok(())
+    }
+
+    /// Makes the thrash study's tables, which must not be there yet. `cancel` ends it soon.
+    ///
+    /// # Errors
+    /// The store fails, or it was cancelled.
+    pub fn load_thrash(&mut self, rows: Rows, cancel: &AtomicBool) -> Result<(), EmbeddedError> {
+        self.trees.thrash = Some(tables::load_thrash(&self.store, rows, cancel)?);
+        Ok(())
+    }
+
+    /// Writes all changed pages and takes a checkpoint, so that two runs begin alike.
+    ///
+    /// # Errors
+    /// The store cannot write.
+    pub fn level(&self) -> Result<(), EmbeddedError> {
+        Ok(self.store.flush()?)
+    }
+
+    /// The sums of pgbench's tables, while no transaction runs; `None` when they are not loaded.
+    ///
+    /// # Errors
+    /// The store cannot read.
+    pub fn sums(&self) -> Result<Option<Sums>, EmbeddedError> {
+        let trees = self.trees.pgbench.as_ref();
+        Ok(trees.map(|trees| tables::sums(&self.store, trees)).transpose()?)
+    }
+
+    /// Starts to serve the transactions whose tables are loaded, with `algorithm` at the gate. The
+    /// observer is told of every decision.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn serve(
+        &self,
+        algorithm: Algorithm,
+        setting: &Setting,
+        seed: u64,
+        observer: Observer,
+    ) -> Result<Service<'_>, EmbeddedError> {
+        let given_up = GivenUp::default();
+        let options = ServerOptions {
+            transactions: TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() },
+            // A client runs a transaction again until it is done or not wanted any more.
+            retries_max: u32::MAX,
+            seed,
+            ..ServerOptions::default()
+        };
+        let server = Server::start(
+            Arc::clone(&self.store),
+            procedures::all(&self.trees, &given_up),
+            algorithm.controller(setting),
+            options,
+            observer,
+        )?;
+        Ok(Service { server, given_up, database: self })
+    }
+
+    /// The directory that holds the store.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The engine's version.
+    #[must_use]
+    pub fn version(&self) -> String {
+        format!("{}, format {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// What it was made with, in words.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let isolation = match self.options.isolation {
+            Isolation::ReadUncommitted => "read uncommitted",
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        };
+        let io = match self.io {
+            IoMode::Direct => "direct",
+            IoMode::Buffered => "buffered",
+        };
+        let buffer = format!("{} KiB", self.options.buffer_bytes / 1024);
+        [
+            ("buffer", buffer.as_str()),
+            ("isolation", isolation),
+            ("durability", "synced"),
+            ("io", io),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+    }
+
+    /// Closes the store and removes its directory.
+    ///
+    /// # Errors
+    /// The directory cannot be removed.
+    pub fn stop(self) -> Result<(), EmbeddedError> {
+        let Embedded { trees, store, directory, .. } = self;
+        drop((trees, store));
+        let path = directory.path().to_owned();
+        directory.close().map_err(|source| EmbeddedError::Directory { path, source })
+    }
+}
+
+/// The directory with direct I/O, or without where the file system has none.
+fn open_disk(path: &Path) -> io::Result<(Arc<dyn Disk>, IoMode)> {
+    let open = |io| -> io::Result<(Arc<dyn Disk>, IoMode)> {
+        Ok((Arc::new(FileDisk::open(path, io)?), io))
+    };
+    match open(IoMode::Direct) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => open(IoMode::Buffered),
+        opened => opened,
+    }
+}
+
+/// The engine's server on a store; dropped, it lets what has started end and refuses the rest.
+pub struct Service<'d> {
+    server: Server,
+    given_up: GivenUp,
+    database: &'d Embedded,
+}
+
+impl Service<'_> {
+    /// Asks for a transaction. `answer` is called once, on a thread of the server or on this one;
+    /// see [`Server::submit`].
+    pub fn submit(
+        &self,
+        transaction: &Transaction,
+        answer: impl FnOnce(Result<(), CallError>) + Send + 'static,
+    ) {
+        let mut arguments = Vec::with_capacity(32);
+        transaction.encode(&mut arguments);
+        self.server.submit(transaction.procedure(), &arguments, Class::Normal, move |result| {
+            answer(result.map(drop));
+        });
+    }
+
+    /// Whether the clients have given up. While they have, a transaction that would begin, or begin
+    /// again, fails instead: what waits for a permit or is rolled back is over soon.
+    pub fn give_up(&self, given_up: bool) {
+        self.given_up.0.store(given_up, Ordering::Relaxed);
+    }
+
+    /// The locks of the store's transactions, counted since the store was made.
+    #[must_use]
+    pub fn locks(&self) -> LockStatistics {
+        self.database.store.locks().statistics()
+    }
+}
+
+impl std::fmt::Debug for Service<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("gate", &self.server.gate()).finish_non_exhaustive()
+    }
+}
