@@ -374,12 +374,22 @@ impl Pool {
                 return Ok(index);
             }
             frame.unlock_exclusive();
-            self.replacement.lock().keep(index);
-            if attempt % 2 == 0 || !frame.is_being_written() {
-                self.write_cold(index)?;
+            let written = if attempt % 2 == 0 || !frame.is_being_written() {
+                self.write_cold(index)
             } else {
                 std::thread::yield_now();
+                Ok(())
+            };
+            // What was written for this is taken, unless somebody has come for it.
+            if written.is_ok() && frame.try_lock_exclusive() {
+                if !frame.is_dirty() && !frame.is_being_written() {
+                    self.vacate(frame);
+                    return Ok(index);
+                }
+                frame.unlock_exclusive();
             }
+            self.replacement.lock().keep(index);
+            written?;
         }
         Err(BufferError::Full(self.frames()))
     }

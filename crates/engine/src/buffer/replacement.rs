@@ -132,9 +132,16 @@ impl Replacement {
         self.free.len()
     }
 
-    /// The frames that are likely to go next, `count` at most.
-    pub(super) fn coldest(&self, count: usize) -> Vec<usize> {
-        self.small.iter().chain(&self.main).take(count).copied().collect()
+    /// The changed ones among the `share` frames of each queue that are likely to go next, `count`
+    /// at most: from both queues, because victims come from both.
+    pub(super) fn coldest(&self, count: usize, share: usize, frames: &[Frame]) -> Vec<usize> {
+        let is_dirty = |index: &&usize| frames.get(**index).is_some_and(Frame::is_dirty);
+        let dirty = |queue: &VecDeque<usize>, count: usize| -> Vec<usize> {
+            queue.iter().take(share).filter(is_dirty).take(count).copied().collect()
+        };
+        let mut coldest = dirty(&self.small, count.div_ceil(2));
+        coldest.extend(dirty(&self.main, count - coldest.len()));
+        coldest
     }
 }
 

@@ -39,10 +39,10 @@ enum Patience {
 impl Pool {
     /// Writes a candidate that was dirty, and others that are likely to be next.
     pub(super) fn write_cold(&self, index: usize) -> Result<(), BufferError> {
-        let count = BATCH.min(self.frames() / 4);
-        let mut coldest = self.replacement.lock().coldest(count * 2);
+        let share = self.frames() / 4;
+        let mut coldest = self.replacement.lock().coldest(BATCH, share, &self.frames);
         coldest.insert(0, index);
-        self.write_indices(&coldest, count, Patience::None).map(|_| ())
+        self.write_indices(&coldest, BATCH, Patience::None).map(|_| ())
     }
 
     /// Writes up to a batch of the pages that are likely to go next, ahead of need; how many. A
@@ -52,10 +52,15 @@ impl Pool {
     /// # Errors
     /// A page cannot be written.
     pub(crate) fn write_ahead(&self) -> Result<usize, BufferError> {
-        let coldest = {
+        let (share, coldest) = {
             let replacement = self.replacement.lock();
-            replacement.coldest((replacement.frames() / 4).saturating_sub(replacement.free()))
+            let share = (replacement.frames() / 4).saturating_sub(replacement.free());
+            (share, replacement.coldest(BATCH, share, &self.frames))
         };
+        // Two syncs are too much for a few pages.
+        if coldest.len() < BATCH.min(share / 4) {
+            return Ok(0);
+        }
         self.write_indices(&coldest, BATCH, Patience::Waits)
     }
 
