@@ -26,7 +26,7 @@ impl Default for LockSettings {
             victim: Victim::FewestLocks,
             check_on_block: false,
             priorities: Priorities::Ignored,
-            buckets: 256,
+            buckets: 4096,
         }
     }
 }
