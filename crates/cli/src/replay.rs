@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tidegate_control::Algorithm;
-use tidegate_proxy::journal::{self, Difference, Recorded, Run};
+use tidegate_gate::journal::{self, Difference, Recorded, Run};
 
 use crate::{Failure, print};
 

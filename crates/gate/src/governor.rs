@@ -3,10 +3,28 @@
 use std::time::Instant;
 
 use tidegate_control::{
-    Controller, Decision, Draw, IntervalRule, LockObservation, Observation, SplitMix64,
+    Algorithm, Controller, Decision, Draw, IntervalRule, LockObservation, Observation, Setting,
+    SplitMix64,
 };
 
 use crate::gate::Gate;
+
+/// How a gate's limit is controlled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What it is told about its place.
+    pub setting: Setting,
+}
+
+impl Control {
+    /// The controller at its beginning.
+    #[must_use]
+    pub fn controller(&self) -> Box<dyn Controller> {
+        self.algorithm.controller(&self.setting)
+    }
+}
 
 /// What was seen in one control interval and what followed from it: all that the controller was
 /// told, so that a record of adjustments can be replayed.

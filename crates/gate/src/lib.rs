@@ -7,12 +7,13 @@
 
 mod gate;
 mod governor;
+pub mod journal;
 mod queue;
 mod statistics;
 
 pub use gate::{
     Admission, Claim, Gate, Limits, Outcome, Permit, QueueFull, Request, Snapshot, Ticket, Waker,
 };
-pub use governor::{Adjustment, Governor};
+pub use governor::{Adjustment, Control, Governor};
 pub use queue::Class;
 pub use statistics::{ClassTotals, DurationTotals};

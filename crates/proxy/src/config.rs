@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_control::{Algorithm, Controller, Setting};
+pub use tidegate_gate::Control;
 
 use crate::users::Users;
 
@@ -33,23 +33,6 @@ pub enum PoolMode {
     Transaction,
     /// As long as the client stays; only the right to run a transaction is rationed.
     Session,
-}
-
-/// How one server's limit is controlled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
-    /// The algorithm.
-    pub algorithm: Algorithm,
-    /// What it is told about its place.
-    pub setting: Setting,
-}
-
-impl Control {
-    /// The controller at its beginning.
-    #[must_use]
-    pub fn controller(&self) -> Box<dyn Controller> {
-        self.algorithm.controller(&self.setting)
-    }
 }
 
 /// A database that clients can ask for.

@@ -14,7 +14,6 @@ mod client;
 pub mod config;
 pub mod config_file;
 mod handshake;
-pub mod journal;
 mod login;
 mod mailbox;
 pub mod metrics;

@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_control::{IntervalRule, SplitMix64};
+use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, Governor};
 
 use crate::config::Control;
-use crate::journal::{Decided, Journal};
 use crate::metrics::Decisions;
 use crate::shared::Shared;
 
@@ -144,7 +144,7 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
-        let Adjustment { observation, draw, decision } = adjustment;
+        let Adjustment { observation, decision, .. } = &adjustment;
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
@@ -161,17 +161,8 @@ impl ControlLoop {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        let decided = Decided {
-            line: 0,
-            at_s: now.saturating_duration_since(self.started).as_secs_f64(),
-            server: regulated.name.clone(),
-            controller: controller.to_owned(),
-            next_limit: decision.limit,
-            reason: decision.reason.to_string(),
-            kind: decision.reason.kind().to_owned(),
-            draw,
-            observation,
-        };
+        let at_s = now.saturating_duration_since(self.started).as_secs_f64();
+        let decided = Decided::new(at_s, &regulated.name, controller, adjustment);
         if let Err(error) = journal.add(&decided) {
             tracing::error!(%error, "cannot write the journal; it ends here");
             self.journal = None;

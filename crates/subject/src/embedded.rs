@@ -37,7 +37,7 @@ use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::thrash::Rows;
 
 pub use tidegate_engine::lock::LockStatistics;
-pub use tidegate_engine::{Adjustment, CallError, Isolation};
+pub use tidegate_engine::{CallError, Isolation};
 
 use procedures::GivenUp;
 use tables::Trees;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
-use tidegate_subject::embedded::{Adjustment, Embedded, Service};
+use tidegate_gate::{Adjustment, Control};
+use tidegate_subject::embedded::{Embedded, Service};
 
 use super::database::Database;
-use super::journal::Journal;
+use super::journal::EngineJournal;
 use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
 use crate::load::Target;
@@ -45,7 +46,7 @@ enum Way<'d> {
     /// To a server at this URL, with nobody in between.
     Straight(String),
     Proxy(Proxy),
-    Engine(Service<'d>, Option<Journal>),
+    Engine(Service<'d>, Option<EngineJournal>),
 }
 
 impl Database {
@@ -78,7 +79,8 @@ impl Database {
             Database::Embedded(store) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
                 let setting = setting(control, start)?;
-                let begin = |path: PathBuf| Journal::begin(&path, control, &setting, seed, started);
+                let controlled = Control { algorithm: control, setting };
+                let begin = |path: PathBuf| EngineJournal::begin(&path, &controlled, seed, started);
                 let journal = journal.map(begin).transpose()?;
                 serve(store, control, &setting, seed, journal)?
             }
@@ -119,7 +121,7 @@ fn serve<'d>(
     control: Algorithm,
     setting: &Setting,
     seed: u64,
-    journal: Option<Journal>,
+    journal: Option<EngineJournal>,
 ) -> Result<Way<'d>, RigError> {
     let writer = journal.clone();
     let observer = move |adjustment: &Adjustment| {

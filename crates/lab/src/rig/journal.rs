@@ -1,22 +1,21 @@
 //! The journal: a JSON line for each control interval.
 //!
-//! The proxy writes its own. For the embedded engine it is written here, in the same form, so that
-//! one reader does for both and `tidegate replay` can decide again from either.
+//! The proxy writes its own. That of the embedded engine's server is written here, by the same code
+//! (`tidegate_gate::journal`), so that one reader does for both and `tidegate replay` can decide
+//! again from either. What is read here are the few numbers that figures are made of.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidegate_control::{Algorithm, Mpl, Observation, Setting};
-use tidegate_subject::embedded::Adjustment;
+use tidegate_control::Algorithm;
+use tidegate_gate::journal::{Decided, Journal};
+use tidegate_gate::{Adjustment, Control};
 
 use super::RigError;
-
-/// The form of the lines, as the proxy numbers it.
-const FORMAT: u32 = 1;
 
 /// What the embedded engine is called in a journal.
 const EMBEDDED: &str = "embedded";
@@ -88,101 +87,47 @@ fn parse(text: &str) -> Result<Vec<Interval>, (usize, serde_json::Error)> {
         .collect()
 }
 
-/// A journal of the embedded engine's server, being written.
+/// The journal of the embedded engine's server, being written.
 #[derive(Clone)]
-pub(super) struct Journal(Arc<Mutex<Writer>>);
+pub(super) struct EngineJournal(Arc<Mutex<Writer>>);
 
 struct Writer {
     path: PathBuf,
-    file: File,
+    journal: Journal,
     control: Algorithm,
     started: Instant,
     /// What went wrong; after that nothing more is written.
     failure: Option<io::Error>,
 }
 
-/// A line as it is written; see the proxy's journal for what the fields mean.
-#[derive(Serialize)]
-#[serde(tag = "line", rename_all = "snake_case")]
-enum LineRef<'a> {
-    Run {
-        format: u32,
-        version: &'a str,
-        server: &'a str,
-        algorithm: String,
-        min_mpl: Mpl,
-        max_mpl: Mpl,
-        start_mpl: Mpl,
-        cpus: u32,
-        disks: u32,
-        seed: u64,
-    },
-    Decision {
-        at_s: f64,
-        server: &'a str,
-        controller: &'a str,
-        next_limit: Mpl,
-        reason: String,
-        kind: &'a str,
-        draw: f64,
-        observation: &'a Observation,
-        interval_s: f64,
-        limit: Mpl,
-        tps: f64,
-        concurrency: u32,
-        in_queue_mean_s: f64,
-        in_database_mean_s: f64,
-    },
-}
-
-impl Journal {
+impl EngineJournal {
     /// Begins a journal at `path`; what was there before is lost. Its seconds count from `started`.
     pub(super) fn begin(
         path: &Path,
-        control: Algorithm,
-        setting: &Setting,
+        control: &Control,
         seed: u64,
         started: Instant,
     ) -> Result<Self, RigError> {
-        let file = File::create(path).map_err(RigError::file(path))?;
-        let mut writer = Writer { path: path.to_owned(), file, control, started, failure: None };
-        writer.write(&LineRef::Run {
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION"),
-            server: EMBEDDED,
-            algorithm: control.to_string(),
-            min_mpl: setting.bounds.min(),
-            max_mpl: setting.bounds.max(),
-            start_mpl: setting.start,
-            cpus: setting.resources.cpus,
-            disks: setting.resources.disks,
-            seed,
+        super::empty_file(path)?;
+        let begun = Journal::open(path).and_then(|mut journal| {
+            journal.begin(EMBEDDED, control, seed)?;
+            Ok(journal)
         });
-        Ok(Journal(Arc::new(Mutex::new(writer))))
+        let journal = begun.map_err(RigError::file(path))?;
+        let (path, control) = (path.to_owned(), control.algorithm);
+        let writer = Writer { path, journal, control, started, failure: None };
+        Ok(EngineJournal(Arc::new(Mutex::new(writer))))
     }
 
-    /// This was decided now. What goes wrong is told at the [end](Journal::end).
+    /// This was decided now. What goes wrong is told at the [end](EngineJournal::end).
     pub(super) fn add(&self, adjustment: &Adjustment) {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Adjustment { observation, draw, decision } = adjustment;
-        let at_s = writer.started.elapsed().as_secs_f64();
-        let control = writer.control;
-        writer.write(&LineRef::Decision {
-            at_s,
-            server: EMBEDDED,
-            controller: control.name(),
-            next_limit: decision.limit,
-            reason: decision.reason.to_string(),
-            kind: decision.reason.kind(),
-            draw: draw.value(),
-            observation,
-            interval_s: observation.interval.as_secs_f64(),
-            limit: observation.limit,
-            tps: observation.throughput_tps(),
-            concurrency: observation.concurrency,
-            in_queue_mean_s: observation.in_queue.mean_s,
-            in_database_mean_s: observation.in_database.mean_s,
-        });
+        if writer.failure.is_none() {
+            let at_s = writer.started.elapsed().as_secs_f64();
+            let name = writer.control.name();
+            let decided = Decided::new(at_s, EMBEDDED, name, adjustment.clone());
+            writer.failure = writer.journal.add(&decided).err();
+        }
     }
 
     /// Whether all was written.
@@ -190,20 +135,6 @@ impl Journal {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = writer.failure.take();
         failure.map_or(Ok(()), |failure| Err(RigError::file(&writer.path)(failure)))
-    }
-}
-
-impl Writer {
-    fn write(&mut self, line: &LineRef<'_>) {
-        if self.failure.is_some() {
-            return;
-        }
-        let text = serde_json::to_vec(line).map_err(io::Error::from);
-        let written = text.and_then(|mut text| {
-            text.push(b'\n');
-            self.file.write_all(&text)
-        });
-        self.failure = written.err();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_proxy::journal::{self, Decided, Run};
+use tidegate_gate::journal::{self, Decided, Run};
 use tidegate_subject::postgres::{Authentication, Postgres};
 
 use crate::load::{run, with_tables};

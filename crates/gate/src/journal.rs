@@ -41,7 +41,7 @@ use tidegate_control::{
     UnknownAlgorithm,
 };
 
-use crate::config::Control;
+use crate::governor::{Adjustment, Control};
 
 /// The form of the lines; another number is another form.
 const FORMAT: u32 = 1;
@@ -52,7 +52,7 @@ pub struct Decided {
     /// The number of its line in the journal, from 1; 0 before it is in one.
     #[serde(skip)]
     pub line: usize,
-    /// Seconds since the proxy started.
+    /// Seconds since the proxy, or the server that holds the gate, started.
     pub at_s: f64,
     /// The server whose limit it is.
     pub server: String,
@@ -69,6 +69,25 @@ pub struct Decided {
     pub draw: Draw,
     /// The observation that the controller was given.
     pub observation: Observation,
+}
+
+impl Decided {
+    /// What a governor has decided, so many seconds after the start, about the limit of `server`.
+    #[must_use]
+    pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
+        let Adjustment { observation, draw, decision } = adjustment;
+        Decided {
+            line: 0,
+            at_s,
+            server: server.to_owned(),
+            controller: controller.to_owned(),
+            next_limit: decision.limit,
+            reason: decision.reason.to_string(),
+            kind: decision.reason.kind().to_owned(),
+            draw,
+            observation,
+        }
+    }
 }
 
 /// The record of one server in one run of the proxy.
@@ -345,11 +364,15 @@ impl<'a> From<&'a Decided> for Summarised<'a> {
 }
 
 /// A journal that is being written.
-pub(crate) struct Journal(File);
+#[derive(Debug)]
+pub struct Journal(File);
 
 impl Journal {
-    /// Opens the journal at `path` to append to it.
-    pub(crate) fn open(path: &Path) -> std::io::Result<Journal> {
+    /// Opens the journal at `path` to append to it; makes it if there is none.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> std::io::Result<Journal> {
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
         if file.seek(SeekFrom::End(0))? > 0 {
             let mut last = [0];
@@ -363,17 +386,18 @@ impl Journal {
     }
 
     /// From here on `server` is controlled like this.
-    pub(crate) fn begin(
-        &mut self,
-        server: &str,
-        control: &Control,
-        seed: u64,
-    ) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(&mut self, server: &str, control: &Control, seed: u64) -> std::io::Result<()> {
         self.write(&LineRef::Run(&Beginning::new(server, control, seed)))
     }
 
     /// This was decided.
-    pub(crate) fn add(&mut self, decided: &Decided) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn add(&mut self, decided: &Decided) -> std::io::Result<()> {
         self.write(&LineRef::Decision(decided.into()))
     }
 
