@@ -8,6 +8,7 @@
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
 pub mod client;
+pub mod connection;
 pub mod embedded;
 pub mod postgres;
 pub mod process;

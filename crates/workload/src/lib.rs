@@ -12,14 +12,25 @@
 mod draw;
 pub mod pgbench;
 pub mod point_select;
+mod session;
+mod statement;
+mod table;
 pub mod thrash;
 pub mod tpcb;
+mod value;
 mod words;
+pub mod workload;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use draw::Draw;
+pub use session::{
+    Conflict, Connection, Driver, Ending, Failure, Reply, Running, Session, Wants, finish, poll,
+};
+pub use statement::{Dialect, Statement, render_value};
+pub use table::{Column, Index, Table, Type};
+pub use value::{Rows, Value};
 
 /// A kind of transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

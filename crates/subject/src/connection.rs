@@ -1,0 +1,154 @@
+//! Connections that answer when they return, whatever database is behind them: transactions run on
+//! them, tables loaded through them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+use tidegate_workload::workload::{Condition, Depth, Transaction, Workload};
+use tidegate_workload::{
+    Connection, Dialect, Ending, Failure, Session, Statement, Table, Value, Wants, finish,
+};
+
+/// Rows that one transaction puts into a table.
+const BATCH: usize = 1_000;
+
+/// A connection with transactions.
+pub trait Transactional: Connection + Send {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    fn begin(&mut self) -> Result<(), Failure>;
+
+    /// Makes its work last.
+    ///
+    /// # Errors
+    /// See [`Failure`]; after a conflict the work is undone.
+    fn commit(&mut self) -> Result<(), Failure>;
+
+    /// Undoes its work. Nothing happens when none is under way.
+    ///
+    /// # Errors
+    /// See [`Failure`]; the connection is then of no more use.
+    fn rollback(&mut self) -> Result<(), Failure>;
+
+    /// The dialect that statements are given in.
+    fn dialect(&self) -> Dialect;
+
+    /// Inserts rows of a table, within a transaction. Databases with a faster way have their own.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    fn insert(&mut self, table: &Table, rows: &[Vec<Value<'static>>]) -> Result<(), Failure> {
+        let statement = table.insert();
+        rows.iter().try_for_each(|row| self.run(&statement, row, Wants::Count).map(drop))
+    }
+}
+
+/// Runs a transaction from its begin to its end, once.
+///
+/// # Errors
+/// See [`Failure`]. The transaction's work is undone then.
+pub fn run<C: Transactional + ?Sized>(
+    connection: &mut C,
+    transaction: Arc<dyn Transaction>,
+) -> Result<Ending, Failure> {
+    if transaction.is_single() {
+        return finish(transaction.run(Session::immediate(connection)));
+    }
+    connection.begin()?;
+    let end = match finish(transaction.run(Session::immediate(connection))) {
+        Ok(Ending::Commit) => connection.commit().map(|()| Ending::Commit),
+        Ok(Ending::Rollback) => connection.rollback().map(|()| Ending::Rollback),
+        Err(failure) => Err(failure),
+    };
+    if end.is_err() {
+        // The first failure says more than what it leads to.
+        let _ = connection.rollback();
+    }
+    end
+}
+
+/// Why a workload's tables are not there.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The database failed.
+    #[error("cannot load table {table}: {source}")]
+    Table {
+        /// Which table.
+        table: &'static str,
+        /// What the database says.
+        source: Failure,
+    },
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Makes a workload's tables, which must not be there, fills them, and makes their indexes; calls
+/// `progress` with the rows loaded so far.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn load<C: Transactional + ?Sized>(
+    connection: &mut C,
+    workload: &dyn Workload,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), LoadError> {
+    let mut loaded = 0;
+    for (place, table) in workload.tables().iter().enumerate() {
+        let failed = |source| LoadError::Table { table: table.name, source };
+        define(connection, &table.create(connection.dialect())).map_err(failed)?;
+        let mut rows = workload.rows(place);
+        loop {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(LoadError::Cancelled);
+            }
+            let batch: Vec<_> = rows.by_ref().take(BATCH).collect();
+            insert(connection, table, &batch).map_err(failed)?;
+            loaded += batch.len() as u64;
+            progress(loaded);
+            if batch.len() < BATCH {
+                break;
+            }
+        }
+        table
+            .create_indexes()
+            .iter()
+            .try_for_each(|index| define(connection, index))
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Runs a statement that defines something, in a transaction of its own.
+fn define<C: Transactional + ?Sized>(connection: &mut C, sql: &str) -> Result<(), Failure> {
+    connection.run(&Statement::written(sql.to_owned()), &[], Wants::Count).map(drop)
+}
+
+fn insert<C: Transactional + ?Sized>(
+    connection: &mut C,
+    table: &Table,
+    rows: &[Vec<Value<'static>>],
+) -> Result<(), Failure> {
+    connection.begin()?;
+    connection.insert(table, rows)?;
+    connection.commit()
+}
+
+/// Looks whether a workload's tables are consistent, while nobody changes them.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn check<C: Transactional + ?Sized>(
+    connection: &mut C,
+    workload: &dyn Workload,
+    depth: Depth,
+) -> Result<Vec<Condition>, Failure> {
+    connection.begin()?;
+    let conditions = finish(workload.check(Session::immediate(connection), depth));
+    connection.rollback()?;
+    conditions
+}

@@ -1,0 +1,180 @@
+//! Tables as a workload needs them, and how each database is told to make them.
+//!
+//! | type | PostgreSQL | MariaDB | SQLite | Firebird | embedded |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `Int` | integer | integer | integer | integer | integer |
+//! | `BigInt` | bigint | bigint | integer | bigint | bigint |
+//! | `Char(n)` | char(n) | char(n) | text | char(n) | char(n) |
+//! | `Varchar(n)` | varchar(n) | varchar(n) | text | varchar(n) | varchar(n) |
+//! | `Timestamp` | timestamp | datetime(6) | text | timestamp | timestamp |
+//!
+//! SQLite stores what it is given whatever the column says, so it is told so. No foreign keys are
+//! declared: only some of the databases keep them, and what a key costs is not what is studied.
+
+use std::fmt::Write;
+
+use crate::{Dialect, Statement};
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, from left to right.
+    pub columns: Vec<Column>,
+    /// The columns of its primary key, in order; none when it has no key.
+    pub primary_key: Vec<&'static str>,
+    /// Its other indexes.
+    pub indexes: Vec<Index>,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Type,
+    /// Whether it may hold nothing.
+    pub nullable: bool,
+}
+
+impl Column {
+    /// A column that always holds something.
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Type) -> Self {
+        Column { name, kind, nullable: false }
+    }
+
+    /// A column that may hold nothing.
+    #[must_use]
+    pub const fn nullable(name: &'static str, kind: Type) -> Self {
+        Column { name, kind, nullable: true }
+    }
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A whole number of 32 bits.
+    Int,
+    /// A whole number of 64 bits.
+    BigInt,
+    /// Text of so many characters, padded with spaces where the database does that.
+    Char(u16),
+    /// Text of at most so many characters.
+    Varchar(u16),
+    /// The moment a statement ran, written by `CURRENT_TIMESTAMP` and read by nobody.
+    Timestamp,
+}
+
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, in order.
+    pub columns: Vec<&'static str>,
+    /// Whether two rows may not have the same values in them.
+    pub unique: bool,
+}
+
+impl Table {
+    /// The statement that makes the table with its primary key, empty.
+    #[must_use]
+    pub fn create(&self, dialect: Dialect) -> String {
+        let mut sql = format!("CREATE TABLE {} (", self.name);
+        for (place, column) in self.columns.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            let null = if column.nullable { "" } else { " NOT NULL" };
+            // Writing to a String cannot fail.
+            let _ = write!(sql, "{comma}{} {}{null}", column.name, column.kind.name(dialect));
+        }
+        if !self.primary_key.is_empty() {
+            let _ = write!(sql, ", PRIMARY KEY ({})", self.primary_key.join(", "));
+        }
+        sql.push(')');
+        sql
+    }
+
+    /// The statements that make its other indexes, to be run when it has been filled.
+    #[must_use]
+    pub fn create_indexes(&self) -> Vec<String> {
+        let create = |index: &Index| {
+            let unique = if index.unique { "UNIQUE " } else { "" };
+            let columns = index.columns.join(", ");
+            format!("CREATE {unique}INDEX {} ON {} ({columns})", index.name, self.name)
+        };
+        self.indexes.iter().map(create).collect()
+    }
+
+    /// The statement that removes the table, which must be there.
+    #[must_use]
+    pub fn drop(&self) -> String {
+        format!("DROP TABLE {}", self.name)
+    }
+
+    /// The statement that inserts one row, its values in the order of the columns.
+    #[must_use]
+    pub fn insert(&self) -> Statement {
+        let columns: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+        let places = vec!["?"; columns.len()].join(", ");
+        let columns = columns.join(", ");
+        Statement::written(format!("INSERT INTO {} ({columns}) VALUES ({places})", self.name))
+    }
+}
+
+impl Type {
+    /// The type's name in a dialect.
+    #[must_use]
+    pub fn name(self, dialect: Dialect) -> String {
+        match self {
+            Type::Int => "integer".to_owned(),
+            Type::BigInt if dialect == Dialect::Sqlite => "integer".to_owned(),
+            Type::BigInt => "bigint".to_owned(),
+            Type::Char(_) | Type::Varchar(_) | Type::Timestamp if dialect == Dialect::Sqlite => {
+                "text".to_owned()
+            }
+            Type::Char(length) => format!("char({length})"),
+            Type::Varchar(length) => format!("varchar({length})"),
+            Type::Timestamp if dialect == Dialect::MariaDb => "datetime(6)".to_owned(),
+            Type::Timestamp => "timestamp".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_for_a_table_are_complete() {
+        let table = Table {
+            name: "item",
+            columns: vec![
+                Column::new("id", Type::Int),
+                Column::new("cents", Type::BigInt),
+                Column::new("kind", Type::Char(2)),
+                Column::nullable("note", Type::Varchar(30)),
+            ],
+            primary_key: vec!["id", "kind"],
+            indexes: vec![Index { name: "item_kind", columns: vec!["kind"], unique: true }],
+        };
+        assert_eq!(
+            table.create(Dialect::Firebird),
+            "CREATE TABLE item (id integer NOT NULL, cents bigint NOT NULL, kind char(2) NOT NULL, \
+             note varchar(30), PRIMARY KEY (id, kind))"
+        );
+        assert_eq!(
+            table.create(Dialect::Sqlite),
+            "CREATE TABLE item (id integer NOT NULL, cents integer NOT NULL, kind text NOT NULL, \
+             note text, PRIMARY KEY (id, kind))"
+        );
+        assert_eq!(table.create_indexes(), ["CREATE UNIQUE INDEX item_kind ON item (kind)"]);
+        assert_eq!(
+            table.insert().sql(Dialect::Postgres),
+            "INSERT INTO item (id, cents, kind, note) VALUES (?, ?, ?, ?)"
+        );
+        assert_eq!(table.drop(), "DROP TABLE item");
+    }
+}

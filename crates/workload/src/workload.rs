@@ -1,0 +1,82 @@
+//! What a workload is: tables, rows, clients, transactions, a check.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Running, Session, Table, Value};
+
+/// A benchmark's tables and what its clients do with them.
+pub trait Workload: fmt::Debug + Send + Sync {
+    /// The name used in files, on command lines and in reports.
+    fn name(&self) -> &'static str;
+
+    /// The kinds of its transactions; never empty.
+    fn kinds(&self) -> &'static [Kind];
+
+    /// Its tables.
+    fn tables(&self) -> Vec<Table>;
+
+    /// The rows that the table with this place in [`Workload::tables`] holds at the start, in the
+    /// order of its primary key, the same each time; values in the order of its columns.
+    fn rows(&self, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_>;
+
+    /// The client of a number, counted from 0, of so many. Each has a sequence of draws of its own.
+    fn client(&self, number: usize, clients: usize, seed: u64) -> Box<dyn Client>;
+
+    /// Looks whether the tables are as transactions that are done wholly or not at all leave them.
+    /// Nobody may change them meanwhile.
+    fn check<'d>(&self, session: Session<'d>, depth: Depth) -> Running<'d, Vec<Condition>>;
+}
+
+/// A kind of transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name, such as `new-order`.
+    pub name: &'static str,
+    /// The names of its phases, at least one; see [`Session::phase`].
+    pub phases: &'static [&'static str],
+}
+
+/// One of many clients.
+pub trait Client: Send {
+    /// Its next transaction.
+    fn next(&mut self) -> Arc<dyn Transaction>;
+
+    /// How long it thinks before that: none, but for workloads with think time.
+    fn think_time(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// One transaction with its values; running it again runs the same.
+pub trait Transaction: fmt::Debug + Send + Sync {
+    /// Its place in [`Workload::kinds`].
+    fn kind(&self) -> usize;
+
+    /// Whether it is one statement, which needs no BEGIN and no COMMIT.
+    fn is_single(&self) -> bool {
+        false
+    }
+
+    /// Its logic.
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_>;
+}
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What takes seconds.
+    Quick,
+    /// All of it.
+    Full,
+}
+
+/// A condition of consistency, and whether it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Its name, such as `TPC-C 3.3.2.1`.
+    pub name: &'static str,
+    /// Where it does not hold and how; `None` when it does.
+    pub violation: Option<String>,
+}
