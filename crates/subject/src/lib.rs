@@ -12,3 +12,4 @@ pub mod connection;
 pub mod embedded;
 pub mod postgres;
 pub mod process;
+pub mod sqlite;
