@@ -123,6 +123,7 @@ fn push(rows: &mut Rows, value: ValueRef<'_>) {
 }
 
 /// What an error means for the transaction.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failure(error: rusqlite::Error) -> Failure {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
