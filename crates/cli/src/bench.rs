@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_lab::bench::{self, BenchOptions, Scenario};
 use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
-use tidegate_workload::thrash::Rows;
 
 use crate::{Failure, interrupt, print};
 
@@ -89,8 +88,8 @@ struct ControlArguments {
     start: Mpl,
 
     /// Rows of each thrash table; the study has 30000 and 1000000
-    #[arg(long, value_name = "N", value_parser = rows, default_value = "30000")]
-    rows: Rows,
+    #[arg(long, value_name = "N", value_parser = thrash, default_value = "30000")]
+    rows: Thrash,
 
     /// Seconds that are counted at each fixed limit [default: 4]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -110,9 +109,9 @@ fn limit(text: &str) -> Result<Mpl, String> {
     limit.map(Mpl::at_least_one).ok_or_else(|| "expected a positive number".to_owned())
 }
 
-fn rows(text: &str) -> Result<Rows, String> {
-    let rows = text.parse().ok().and_then(Rows::new);
-    rows.ok_or_else(|| "expected a positive number".to_owned())
+fn thrash(text: &str) -> Result<Thrash, String> {
+    let rows = text.parse().map_err(|_| "expected a positive number".to_owned())?;
+    Thrash::new(rows).map_err(|error| error.to_string())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -124,7 +123,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl ControlArguments {
     fn into_options(self, tidegate: PathBuf, command: String) -> BenchOptions {
         let database = DatabaseChoice::new(self.db);
-        let mut options = BenchOptions::new(database, tidegate, self.out, command);
+        let mut options = BenchOptions::new(database, self.rows, tidegate, self.out, command);
         if self.quick {
             options = options.quick();
         }
@@ -136,7 +135,6 @@ impl ControlArguments {
             clients: self.clients.unwrap_or(options.clients),
             run: self.run_s.unwrap_or(options.run),
             start: self.start,
-            rows: self.rows,
             seed: self.seed,
             ..options
         }

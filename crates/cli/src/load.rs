@@ -1,10 +1,17 @@
 //! `tidegate load`.
 
-use clap::Args;
-use tidegate_lab::load::{self, LoadError, LoadOptions, LoadReport, Progress, Stage, Target};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tidegate_lab::load::{
+    self, Arrivals, LoadError, LoadOptions, LoadReport, Progress, Stage, Target,
+};
 use tidegate_proxy::config_file::Period;
-use tidegate_workload::Workload;
 use tidegate_workload::pgbench::Scale;
+use tidegate_workload::point_select::PointSelect;
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::Workload;
 use tracing::info;
 
 use crate::{Failure, interrupt, print};
@@ -15,10 +22,10 @@ Examples:
   tidegate load --url postgres://postgres@127.0.0.1:5432/postgres --clients 512
   tidegate load --url postgres://postgres@127.0.0.1:6432/postgres --clients 512 --json";
 
-/// Run a closed loop of clients against a server
+/// Run many clients against a server
 ///
 /// All clients connect first, then begin together: each runs one transaction after the other,
-/// without a pause. Time is measured from the end of the warm-up to the given duration, also if
+/// without a pause, or takes the next that has arrived. Time is measured from the end of the warm-up to the given duration, also if
 /// transactions still run then; these are counted as stragglers. The tables are pgbench's.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate load --help")]
@@ -28,8 +35,8 @@ pub(crate) struct LoadArguments {
     url: String,
 
     /// What the clients do: tpcb (pgbench's TPC-B-like transaction) or point-select
-    #[arg(long, default_value = "tpcb")]
-    workload: Workload,
+    #[arg(long, value_enum, default_value = "tpcb", hide_possible_values = true)]
+    workload: Work,
 
     /// The scale the tables were loaded with, as in `pgbench -i -s`
     #[arg(long, value_name = "N", default_value = "1", value_parser = scale)]
@@ -38,6 +45,11 @@ pub(crate) struct LoadArguments {
     /// Clients at once
     #[arg(long, value_name = "N", default_value = "64")]
     clients: usize,
+
+    /// When transactions come: `closed`, when the client has its last answer; or so many a second
+    /// whatever the answers, `constant:RATE` or with random gaps `poisson:RATE`
+    #[arg(long, value_name = "ARRIVALS", default_value = "closed", value_parser = arrivals)]
+    arrivals: Arrivals,
 
     /// Time before transactions count
     #[arg(long, value_name = "TIME", default_value = "2s")]
@@ -65,6 +77,33 @@ fn scale(text: &str) -> Result<Scale, String> {
     scale.ok_or_else(|| "expected a positive number".to_owned())
 }
 
+/// What clients do on pgbench's tables.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Work {
+    Tpcb,
+    PointSelect,
+}
+
+impl Work {
+    fn on(self, scale: Scale) -> Arc<dyn Workload> {
+        match self {
+            Work::Tpcb => Arc::new(Tpcb { scale }),
+            Work::PointSelect => Arc::new(PointSelect { scale }),
+        }
+    }
+}
+
+fn arrivals(text: &str) -> Result<Arrivals, String> {
+    let rate = |text: &str| text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    let known = match text.split_once(':') {
+        None if text == "closed" => Some(Arrivals::Closed),
+        Some(("constant", text)) => rate(text).map(|rate| Arrivals::Constant { rate }),
+        Some(("poisson", text)) => rate(text).map(|rate| Arrivals::Poisson { rate }),
+        _ => None,
+    };
+    known.ok_or_else(|| "expected closed, constant:RATE or poisson:RATE".to_owned())
+}
+
 /// Runs the load and prints what it saw.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let options = LoadOptions {
@@ -72,16 +111,17 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
             url: arguments.url.clone(),
             connect_timeout: arguments.connect_timeout.0,
         },
-        workload: arguments.workload,
-        scale: arguments.scale,
+        workload: arguments.workload.on(arguments.scale),
+        arrivals: arguments.arrivals.clone(),
         clients: arguments.clients,
         warmup: arguments.warmup.0,
         duration: arguments.duration.0,
+        interval: Duration::from_secs(1),
         seed: arguments.seed,
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {
-        LoadError::Url(_) | LoadError::NoClients => Failure::usage(error),
+        LoadError::Url(_) | LoadError::NoClients | LoadError::Rate(_) => Failure::usage(error),
         _ => Failure::failed(error),
     })?;
     if arguments.json {
@@ -108,7 +148,7 @@ fn table(report: &LoadReport) -> String {
         "{workload}, {clients} clients, {seconds:.1} s\n\
          throughput     {tps:.1} tps ({transactions} transactions)\n\
          latency, ms    mean {mean:.2}  p50 {p50:.2}  p95 {p95:.2}  p99 {p99:.2}  max {max:.2}\n\
-         stragglers     {stragglers}\n\
+         stragglers     {stragglers}{overdue}\n\
          errors         {errors}, {retries} transactions run again, {losses} connections lost\n\
          client's CPU   {cpu:.1} us a transaction, {share:.0} % of a core\n",
         workload = report.workload,
@@ -122,6 +162,10 @@ fn table(report: &LoadReport) -> String {
         p99 = latency.p99_ms,
         max = latency.max_ms,
         stragglers = report.stragglers,
+        overdue = match report.overdue {
+            0 => String::new(),
+            overdue => format!(", {overdue} due and not begun"),
+        },
         retries = report.retries,
         losses = report.connection_losses,
         cpu = report.client_cpu_us,

@@ -52,7 +52,6 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_workload::Draw;
-use tidegate_workload::thrash::Rows;
 
 use crate::load::{FileLimit, Progress, Stage};
 use crate::rig::{
@@ -61,7 +60,7 @@ use crate::rig::{
 
 pub use cell::{Cell, Purpose};
 pub use report::BenchReport;
-pub use scenario::{Scenario, UnknownScenario, Work};
+pub use scenario::{Scenario, Thrash, UnknownScenario, Work};
 pub use score::{ControllerScore, Measured, PhaseScore, Reference, ScenarioScore};
 pub use sweep::Sweep;
 
@@ -95,8 +94,8 @@ pub struct BenchOptions {
     pub clients: usize,
     /// The limit a controller starts with.
     pub start: Mpl,
-    /// Rows of each thrash table.
-    pub rows: Rows,
+    /// The thrash study's workloads, with the size of their tables.
+    pub thrash: Thrash,
     /// Uncounted and counted time at a fixed limit.
     pub sweep: Times,
     /// Time of a controller in each phase of a scenario.
@@ -110,7 +109,13 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// The whole benchmark: every controller, four workloads and a switch, 256 clients.
     #[must_use]
-    pub fn new(database: DatabaseChoice, tidegate: PathBuf, out: PathBuf, command: String) -> Self {
+    pub fn new(
+        database: DatabaseChoice,
+        thrash: Thrash,
+        tidegate: PathBuf,
+        out: PathBuf,
+        command: String,
+    ) -> Self {
         let seconds = Duration::from_secs;
         BenchOptions {
             scenarios: Scenario::usual(database.kind),
@@ -123,7 +128,7 @@ impl BenchOptions {
                 .to_vec(),
             clients: 256,
             start: Mpl::at_least_one(64),
-            rows: Rows::SMALL,
+            thrash,
             sweep: Times { warmup: seconds(2), measured: seconds(4) },
             run: seconds(14),
             seed: 1,
@@ -170,7 +175,7 @@ impl BenchOptions {
 
     /// Seconds that a run takes, with a guess for all that comes before and after the load.
     fn run_s(&self, plan: &Plan) -> f64 {
-        let level_s = plan.scenario.phases().iter().map(|work| work.level_s(self.rows));
+        let level_s = plan.scenario.phases().iter().map(|work| work.level_s(&self.thrash));
         let load_s = plan.times(self).total().as_secs_f64() + self.clients as f64 / 400.0;
         0.2 + level_s.sum::<f64>() + load_s
     }
@@ -191,7 +196,7 @@ impl BenchOptions {
                     total_s += sweep_s * self.limits().len() as f64;
                 }
                 total_s += again_s * (REFERENCES.min(self.limits().len()) * rounds) as f64;
-                total_s += work.load_s(self.rows);
+                total_s += work.load_s(&self.thrash);
             }
             let run_s = self.run_s(&plan(Purpose::Controller, scenario.phases()[0]));
             total_s += run_s * self.controllers.len() as f64;
@@ -324,8 +329,8 @@ impl Bench<'_> {
         let phases = scenario.phases();
         let names: Vec<&str> = phases.iter().map(|work| work.name()).collect();
         self.tell(format!("{scenario}: loading the tables of {}", names.join(" and ")));
-        self.database.load(&scenario.tables(self.options.rows), self.cancel)?;
-        self.done_s += phases.iter().map(|work| work.load_s(self.options.rows)).sum::<f64>();
+        self.database.load(&scenario.workloads(&self.options.thrash), self.cancel)?;
+        self.done_s += phases.iter().map(|work| work.load_s(&self.options.thrash)).sum::<f64>();
         let mut proposals = Vec::new();
         for &work in scenario.phases() {
             let sweep = self.sweep(scenario, work)?;
@@ -401,7 +406,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let sums = self.database.sums()?;
-        if !sums.is_some_and(|sums| sums.consistent()) {
+        if !sums.consistent() {
             self.inconsistent.push(scenario.name());
         }
         Ok(())

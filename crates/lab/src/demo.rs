@@ -23,15 +23,17 @@ mod summary;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_control::Algorithm;
-use tidegate_workload::Workload;
 use tidegate_workload::pgbench::Scale;
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::Workload;
 
-use crate::load::{self, LoadOptions, LoadReport, Progress, Stage};
-use crate::rig::{self, Database, Front, FrontOptions, MAX_CLIENTS, RigError, Tables};
+use crate::load::{self, Arrivals, LoadOptions, LoadReport, Progress, Stage};
+use crate::rig::{self, Database, Front, FrontOptions, MAX_CLIENTS, RigError};
 
 pub use crate::rig::{Console, DatabaseChoice, DatabaseKind, Interval, Machine, Times, Update};
 pub use error::DemoError;
@@ -186,7 +188,7 @@ impl<'a> Demo<'a> {
         self.tell(format!("{}: starting it", database.reason));
         let mut database = Database::start(database.kind)?;
         self.tell(format!("Loading pgbench's tables at scale {}", self.options.scale.get()));
-        database.load(&[self.tables()], self.cancel)?;
+        database.load(&[self.workload()], self.cancel)?;
         let front = self.front(&database)?;
         self.done_s += START_S;
 
@@ -219,8 +221,8 @@ impl<'a> Demo<'a> {
         })
     }
 
-    fn tables(&self) -> Tables {
-        Tables::Pgbench(self.options.scale)
+    fn workload(&self) -> Arc<dyn Workload> {
+        Arc::new(Tpcb { scale: self.options.scale })
     }
 
     fn journal(&self) -> PathBuf {
@@ -233,12 +235,12 @@ impl<'a> Demo<'a> {
         database: &Database,
         front: &Front<'_>,
     ) -> Result<Step, DemoError> {
-        database.level(&[self.tables()], self.cancel)?;
+        database.level(&[self.workload()])?;
         let way = database.direct(clients)?;
         let direct = self.load(clients, Side::Direct, &way)?;
         way.stop()?;
 
-        database.level(&[self.tables()], self.cancel)?;
+        database.level(&[self.workload()])?;
         let (cpu_before_s, from) = (front.cpu_seconds()?, front.age());
         let proxied = self.load(clients, Side::Proxied, front)?;
         let (cpu_after_s, until) = (front.cpu_seconds()?, front.age());
@@ -266,11 +268,12 @@ impl<'a> Demo<'a> {
         let times = self.times(side);
         let options = LoadOptions {
             target: way.target(),
-            workload: Workload::Tpcb,
-            scale: self.options.scale,
+            workload: self.workload(),
+            arrivals: Arrivals::Closed,
             clients,
             warmup: times.warmup,
             duration: times.measured,
+            interval: INTERVAL,
             seed: self.options.seed,
         };
         self.tell(format!("{clients} clients {side}"));
@@ -307,6 +310,9 @@ impl<'a> Demo<'a> {
         (self.observer)(&Update { fraction, message, is_new: true });
     }
 }
+
+/// The intervals in which transactions are counted apart.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Seconds to start the database and load the tables, roughly.
 const START_S: f64 = 4.0;

@@ -1,7 +1,7 @@
-//! A closed loop of clients, all on one thread, and what they saw.
+//! Many clients, all on one thread, and what they saw.
 //!
-//! Each client runs one transaction after the other without think time. The loop connects everybody
-//! first; when the last client is logged in they all begin at once, and after the warm-up the clock
+//! Each client runs one transaction after the other, at once or when it has thought (closed loop), or
+//! takes the next of a stream of arrivals (open loop). Everybody is connected first; when the last client is logged in they all begin at once, and after the warm-up the clock
 //! starts. When the time is up, the transactions still running are counted as stragglers and no
 //! more of them counts: a client that waits behind a lock must not lengthen the measurement. Then
 //! each straggler ends at its next answer, by disconnecting in the middle of its transaction unless
@@ -20,34 +20,47 @@
 //! to connect, a transaction is one call, and the server runs it again after a conflict; stragglers
 //! that have not begun, or have to begin again, end there.
 //!
-//! Limits: one thread, so at most one core's worth of transactions; latency is measured from the
-//! first statement's write to the commit's answer, and in a closed loop slow answers also mean
-//! fewer questions, so it is not what an open stream of arrivals would see.
+//! Latency counts from the moment a transaction was due to its commit's answer. In a closed loop that
+//! is when the client had the answer before, and slow answers also mean fewer questions, so it is
+//! not what an open stream of arrivals would see.
+//!
+//! Limits: one thread, so at most one core's worth of transactions.
 
 mod calls;
 mod client;
-mod closed_loop;
+mod course;
+mod desk;
 mod files;
+mod pacer;
+mod phases;
 mod session;
 mod socket;
 mod sockets;
 mod tally;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
-use tidegate_subject::client::{ProtocolError, ServerError, Url, UrlError};
+use tidegate_subject::client::{ProtocolError, Url, UrlError};
+use tidegate_subject::connection::Connector;
 use tidegate_subject::embedded::Service;
-use tidegate_workload::Workload;
-use tidegate_workload::pgbench::Scale;
+use tidegate_workload::Failure;
+use tidegate_workload::workload::Workload;
 
-use closed_loop::ClosedLoop;
+use course::Course;
 
 pub use files::{FileLimit, reserve_files};
+pub use pacer::Arrivals;
+pub use tally::{IntervalReport, KindReport, PhaseOfKind};
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
@@ -57,6 +70,13 @@ pub enum Target<'a> {
         /// Where they connect; see [`Url`] for the form.
         url: String,
         /// How long they may take to do so, all together.
+        connect_timeout: Duration,
+    },
+    /// To a database whose library blocks: each client has a thread of its own.
+    Threads {
+        /// Where connections come from.
+        connector: Arc<dyn Connector>,
+        /// How long the clients may take to connect, all together.
         connect_timeout: Duration,
     },
     /// To the embedded engine.
@@ -69,26 +89,26 @@ pub struct LoadOptions<'a> {
     /// Where the clients go.
     pub target: Target<'a>,
     /// What the clients do.
-    pub workload: Workload,
-    /// The size of the tables, as they were loaded.
-    pub scale: Scale,
+    pub workload: Arc<dyn Workload>,
+    /// When their transactions come.
+    pub arrivals: Arrivals,
     /// How many clients run, at least 1.
     pub clients: usize,
     /// How long transactions run before they count.
     pub warmup: Duration,
     /// How long transactions count.
     pub duration: Duration,
+    /// How long an interval of that time is, in which they are counted apart; above 0.
+    pub interval: Duration,
     /// Where the clients' draws begin; each client has a sequence of its own.
     pub seed: u64,
 }
 
 /// A further part of the measured time, with a workload of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Phase {
     /// What the clients do.
-    pub workload: Workload,
-    /// The size of pgbench's tables.
-    pub scale: Scale,
+    pub workload: Arc<dyn Workload>,
     /// How long.
     pub duration: Duration,
 }
@@ -124,8 +144,6 @@ pub enum Stage {
 pub struct LoadReport {
     /// The workload's name; that of the first phase when there are more.
     pub workload: &'static str,
-    /// The scale of pgbench's tables.
-    pub scale: u32,
     /// Clients connected when the clock started.
     pub clients: usize,
     /// Where the draws began.
@@ -140,17 +158,26 @@ pub struct LoadReport {
     pub tps: f64,
     /// The parts of the measured time, in order, at least one.
     pub phases: Vec<PhaseReport>,
+    /// Each kind of transaction on its own.
+    pub kinds: Vec<KindReport>,
+    /// The measured time, interval by interval.
+    pub intervals: Vec<IntervalReport>,
     /// Transactions committed before the measured time.
     pub warmup_transactions: u64,
     /// Transactions running when the time was up.
     pub stragglers: usize,
     /// How long the oldest of them had been running, in seconds.
     pub oldest_straggler_s: f64,
+    /// Transactions of an open loop that were due by then and that no client was free to begin.
+    pub overdue: u64,
     /// Stragglers whose commit was already on its way and succeeded.
     pub late_commits: u64,
     /// Errors that clients were told of, by SQLSTATE, or by their kind where there is none, in the
     /// whole run.
     pub errors: BTreeMap<String, u64>,
+    /// Transactions that gave way to others, by the reason, in the whole run; empty where the
+    /// database runs them again by itself.
+    pub conflicts: BTreeMap<String, u64>,
     /// Transactions run again after a deadlock or serialization failure, in the whole run.
     pub retries: u64,
     /// Clients whose connection broke after the start.
@@ -170,8 +197,6 @@ pub struct LoadReport {
 pub struct PhaseReport {
     /// The workload's name.
     pub workload: &'static str,
-    /// The scale of pgbench's tables.
-    pub scale: u32,
     /// When the phase began, in seconds since the load was called for, logins included.
     pub began_s: f64,
     /// Seconds measured.
@@ -214,16 +239,30 @@ pub enum LoadError {
     /// There are no clients to run.
     #[error("a load needs at least one client")]
     NoClients,
+    /// An open loop without a rate.
+    #[error("{0} arrivals a second are none; give a number above 0")]
+    Rate(f64),
+    /// Intervals of no length.
+    #[error("an interval of the measured time must be longer than nothing")]
+    NoInterval,
     /// Too few files may be open.
     #[error(transparent)]
     Files(#[from] FileLimit),
     /// Nobody could connect.
-    #[error("cannot connect to {url}: {reason}")]
+    #[error("cannot connect to {place}: {reason}")]
     Connect {
         /// Where to, without the password.
-        url: Box<Url>,
+        place: String,
         /// What stood in the way.
         reason: Refusal,
+    },
+    /// A client's thread could not be started.
+    #[error("cannot start a thread for each of {clients} clients: {source}")]
+    Thread {
+        /// Clients wanted.
+        clients: usize,
+        /// The system's reason.
+        source: io::Error,
     },
     /// Some could connect, some could not.
     #[error(
@@ -258,8 +297,8 @@ pub enum Refusal {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The server said no.
-    #[error("the server says: {0}")]
-    Server(#[from] ServerError),
+    #[error("{0}")]
+    Server(Failure),
     /// The server ended the connection without a word.
     #[error("the server closed the connection during the login")]
     Closed,
@@ -269,6 +308,23 @@ pub enum Refusal {
     /// Nothing happened at all.
     #[error("the server does not answer")]
     Silent,
+}
+
+impl LoadOptions<'_> {
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.clients == 0 {
+            return Err(LoadError::NoClients);
+        }
+        match self.arrivals {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate }
+                if !(rate.is_finite() && rate > 0.0) =>
+            {
+                Err(LoadError::Rate(rate))
+            }
+            _ if self.interval.is_zero() => Err(LoadError::NoInterval),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Runs a load to its end; calls `progress` about once a second and gives up soon after `cancel`
@@ -294,9 +350,7 @@ pub fn run_phases(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
-    if options.clients == 0 {
-        return Err(LoadError::NoClients);
-    }
+    options.validate()?;
     match &options.target {
         Target::Url { url, connect_timeout } => {
             let url: Url = url.parse()?;
@@ -304,11 +358,15 @@ pub fn run_phases(
                 .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, url, address, *connect_timeout)?;
-            ClosedLoop::new(options, crowd, cancel, progress).run(then)
+            Course::new(options, crowd, cancel, progress).run(then)
+        }
+        Target::Threads { connector, connect_timeout } => {
+            let crowd = threads::Threads::start(options, connector, *connect_timeout)?;
+            Course::new(options, crowd, cancel, progress).run(then)
         }
         Target::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
-            ClosedLoop::new(options, crowd, cancel, progress).run(then)
+            Course::new(options, crowd, cancel, progress).run(then)
         }
     }
 }

@@ -14,11 +14,9 @@ mod proxy;
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_subject::postgres::Postgres;
 
 use crate::load::{self, Progress, Stage};
 
@@ -28,7 +26,7 @@ pub use error::RigError;
 pub use journal::Interval;
 pub use machine::Machine;
 
-pub(crate) use database::{Database, Tables};
+pub(crate) use database::Database;
 pub(crate) use front::{Front, FrontOptions};
 pub(crate) use journal::{between as journal_between, read as read_journal};
 
@@ -40,32 +38,6 @@ pub(crate) const MAX_CLIENTS: usize = 1100 - SPARE_CONNECTIONS;
 
 /// How long the clients of a load may take to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How often a wait for the server looks at the cancellation flag.
-const POLL: Duration = Duration::from_millis(20);
-
-/// Runs statements on one connection, each on its own.
-///
-/// A statement that loads a table takes its time, so they run on a thread: a cancellation leaves it
-/// behind, and it ends when the server does.
-fn execute(
-    server: &Postgres,
-    cancel: &AtomicBool,
-    statements: Vec<String>,
-) -> Result<(), RigError> {
-    let mut client = server.connect()?;
-    let worker = std::thread::spawn(move || {
-        statements.iter().try_for_each(|statement| client.query(statement).map(drop))
-    });
-    while !worker.is_finished() {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(RigError::Cancelled);
-        }
-        std::thread::sleep(POLL);
-    }
-    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    Ok(())
-}
 
 /// Leaves an empty file at `path`: what an earlier experiment wrote must not be taken for ours.
 pub(crate) fn empty_file(path: &Path) -> Result<(), RigError> {

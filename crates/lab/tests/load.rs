@@ -2,24 +2,48 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
+    Arrivals, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
 };
 use tidegate_subject::client::BlockingClient;
+use tidegate_subject::connection::{Connector, Transactional, load};
 use tidegate_subject::embedded::{self, Embedded, Isolation};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
-use tidegate_workload::Workload;
-use tidegate_workload::pgbench::{SUMS_QUERY, Scale, Sums, load_statements};
-use tidegate_workload::thrash::{self, Key, Rows, Thrash};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::pgbench::{Scale, Sums};
+use tidegate_workload::point_select::PointSelect;
+use tidegate_workload::thrash_study::{Options as ThrashOptions, ThrashStudy};
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::Workload;
+use tidegate_workload::{Failure, Session, finish};
 
 const SEED: u64 = 20_060_403;
 
-fn scale() -> Scale {
-    Scale::new(1).unwrap()
+/// The thrash study's.
+const TABLES: [&str; 2] = ["thrash_1", "thrash_2"];
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn tpcb() -> Arc<dyn Workload> {
+    Arc::new(Tpcb { scale: Scale::ONE })
+}
+
+fn point_select() -> Arc<dyn Workload> {
+    Arc::new(PointSelect { scale: Scale::ONE })
+}
+
+fn thrash(options: ThrashOptions) -> Arc<dyn Workload> {
+    Arc::new(ThrashStudy::new(options).unwrap())
+}
+
+fn make_tables(connection: &mut dyn Transactional, workload: &dyn Workload) {
+    load(connection, workload, &NEVER, &mut |_| {}).unwrap();
 }
 
 fn start(settings: &[(&str, &str)]) -> Postgres {
@@ -34,21 +58,19 @@ fn start(settings: &[(&str, &str)]) -> Postgres {
 
 fn start_loaded() -> Postgres {
     let server = start(&[]);
-    let mut client = server.connect().unwrap();
-    for statement in load_statements(scale()) {
-        client.query(&statement).unwrap();
-    }
+    make_tables(&mut server.connect().unwrap(), &*tpcb());
     server
 }
 
-fn options(url: String, workload: Workload, clients: usize) -> LoadOptions<'static> {
+fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOptions<'static> {
     LoadOptions {
         target: Target::Url { url, connect_timeout: Duration::from_secs(10) },
         workload,
-        scale: scale(),
+        arrivals: Arrivals::Closed,
         clients,
         warmup: Duration::from_millis(300),
         duration: Duration::from_millis(1200),
+        interval: Duration::from_millis(250),
         seed: SEED,
     }
 }
@@ -57,8 +79,9 @@ fn run_quietly(options: &LoadOptions<'_>) -> Result<LoadReport, LoadError> {
     run(options, &AtomicBool::new(false), &mut |_| {})
 }
 
-fn sums(client: &mut BlockingClient) -> Sums {
-    Sums::read(&client.query(SUMS_QUERY).unwrap()[0]).unwrap()
+fn sums(connection: &mut impl Transactional) -> Sums {
+    let session = Session::immediate(connection);
+    finish(Box::pin(async move { Sums::read(&session).await })).unwrap()
 }
 
 /// Waits until nobody but `client` is connected, so that nothing is under way any more.
@@ -79,10 +102,8 @@ fn reported_commits_are_the_servers_history() {
     let mut expected = 0;
     for (url, clients) in [(server.url(), 1), (server.socket_url(), 24)] {
         let mut stages = Vec::new();
-        let options = LoadOptions {
-            duration: Duration::from_millis(2200),
-            ..options(url, Workload::Tpcb, clients)
-        };
+        let options =
+            LoadOptions { duration: Duration::from_millis(2200), ..options(url, tpcb(), clients) };
         let report = run(&options, &AtomicBool::new(false), &mut |progress| {
             stages.push(progress.stage);
         })
@@ -106,73 +127,37 @@ fn reported_commits_are_the_servers_history() {
 #[test]
 fn point_selects_change_nothing() {
     let server = start_loaded();
-    let report = run_quietly(&options(server.url(), Workload::PointSelect, 8)).unwrap();
+    let report = run_quietly(&options(server.url(), point_select(), 8)).unwrap();
     assert!(report.transactions > 0 && report.errors.is_empty());
     let sums = sums(&mut server.connect().unwrap());
     assert_eq!((sums.history_rows, sums.accounts), (0, 0));
-}
-
-fn load_thrash(client: &mut BlockingClient, rows: Rows, key: Key) {
-    for statement in thrash::load_statements(rows, key) {
-        client.query(&statement).unwrap();
-    }
-}
-
-#[test]
-fn the_thrash_tables_are_the_studys() {
-    let server = start(&[]);
-    let mut client = server.connect().unwrap();
-    for (rows, key) in [(3_000, Key::Primary), (500, Key::None)] {
-        load_thrash(&mut client, Rows::new(rows).unwrap(), key);
-        for table in thrash::TABLES {
-            // 5 integers of 4 bytes and 2 strings of 90: 200 bytes a row; a short string's length
-            // takes a byte more.
-            let shape = format!(
-                "SELECT count(*), count(DISTINCT id1), min(id1), max(id1), \
-                 min(4 * 5 + length(str1) + length(str2)), sum(id2::bigint) > 0, \
-                 count(DISTINCT str2) FROM {table}"
-            );
-            let seen = client.query(&shape).unwrap().remove(0).into_iter().flatten();
-            let seen = seen.collect::<Vec<_>>().join(" ");
-            assert_eq!(seen, format!("{rows} {rows} 0 {} 200 t {rows}", rows - 1));
-            let keys = format!(
-                "SELECT count(*) FROM pg_index WHERE indisprimary AND \
-                 indrelid = '{table}'::regclass"
-            );
-            let expected = if key == Key::Primary { "1" } else { "0" };
-            assert_eq!(client.value(&keys).unwrap(), expected);
-        }
-        for statement in thrash::level_statements(key) {
-            client.query(&statement).unwrap();
-        }
-    }
 }
 
 #[test]
 fn range_updates_change_rows_and_not_their_number() {
     let server = start(&[]);
     let mut client = server.connect().unwrap();
-    let rows = Rows::new(3_000).unwrap();
-    load_thrash(&mut client, rows, Key::Primary);
+    let rows = |options: ThrashOptions| thrash(ThrashOptions { rows: 3_000, ..options });
+    make_tables(&mut client, &*rows(ThrashOptions::read()));
     let fingerprint = |client: &mut BlockingClient, condition: &str| {
         let of = |table| {
             format!("SELECT md5(string_agg(t::text, ',' ORDER BY id1)) FROM {table} t {condition}")
         };
-        thrash::TABLES.map(|table| client.value(&of(table)).unwrap())
+        TABLES.map(|table| client.value(&of(table)).unwrap())
     };
     // The updates keep to the first quarter.
     let (hot, cold) = ("WHERE id1 < 750", "WHERE id1 >= 750");
     let before = (fingerprint(&mut client, hot), fingerprint(&mut client, cold));
-    for (thrash, is_changed) in [(Thrash::read(rows), false), (Thrash::update(rows), true)] {
-        let report = run_quietly(&options(server.url(), Workload::Thrash(thrash), 8)).unwrap();
+    for (of, is_changed) in [(ThrashOptions::read(), false), (ThrashOptions::update(), true)] {
+        let report = run_quietly(&options(server.url(), rows(of.clone()), 8)).unwrap();
         assert!(report.transactions > 0, "{report:?}");
         // Deadlocks are possible, nothing else is.
         assert!(report.errors.keys().all(|code| code == "40P01"), "{report:?}");
         wait_until_alone(&mut client);
-        assert_eq!(fingerprint(&mut client, hot) != before.0, is_changed, "{thrash:?}");
-        assert_eq!(fingerprint(&mut client, cold), before.1, "{thrash:?}");
+        assert_eq!(fingerprint(&mut client, hot) != before.0, is_changed, "{of:?}");
+        assert_eq!(fingerprint(&mut client, cold), before.1, "{of:?}");
     }
-    for table in thrash::TABLES {
+    for table in TABLES {
         let count = client.value(&format!("SELECT count(DISTINCT id1) FROM {table}")).unwrap();
         assert_eq!(count, "3000");
     }
@@ -183,16 +168,16 @@ fn a_switch_is_counted_by_phase() {
     const CLIENTS: usize = 6;
     let server = start_loaded();
     let mut client = server.connect().unwrap();
-    load_thrash(&mut client, Rows::SMALL, Key::Primary);
-    let reads = Workload::Thrash(Thrash::read(Rows::SMALL));
-    let phase = |workload| Phase { workload, scale: scale(), duration: Duration::from_millis(700) };
-    let then = [phase(reads), phase(Workload::Tpcb), phase(reads)];
-    let options = options(server.url(), Workload::Tpcb, CLIENTS);
+    let reads = thrash(ThrashOptions { rows: 3_000, ..ThrashOptions::read() });
+    make_tables(&mut client, &*reads);
+    let phase = |workload| Phase { workload, duration: Duration::from_millis(700) };
+    let then = [phase(reads.clone()), phase(tpcb()), phase(reads)];
+    let options = options(server.url(), tpcb(), CLIENTS);
     let report = run_phases(&options, &then, &AtomicBool::new(false), &mut |_| {}).unwrap();
     wait_until_alone(&mut client);
 
     let names: Vec<_> = report.phases.iter().map(|phase| phase.workload).collect();
-    assert_eq!(names, ["tpcb", "thrash-read", "tpcb", "thrash-read"]);
+    assert_eq!(names, ["tpcb", "thrash", "tpcb", "thrash"]);
     let counts: Vec<u64> = report.phases.iter().map(|phase| phase.transactions).collect();
     assert_eq!(counts.iter().sum::<u64>(), report.transactions);
     assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
@@ -213,10 +198,8 @@ fn a_switch_is_counted_by_phase() {
 fn an_abrupt_stop_leaves_no_transaction_in_part() {
     let server = start_loaded();
     let cancel = AtomicBool::new(false);
-    let options = LoadOptions {
-        duration: Duration::from_secs(60),
-        ..options(server.url(), Workload::Tpcb, 24)
-    };
+    let options =
+        LoadOptions { duration: Duration::from_secs(60), ..options(server.url(), tpcb(), 24) };
     let result = run(&options, &cancel, &mut |progress| {
         cancel.store(progress.stage == Stage::Measuring, Ordering::Relaxed);
     });
@@ -232,10 +215,8 @@ fn lost_connections_are_counted_while_others_live() {
     let server = start_loaded();
     let mut admin = server.connect().unwrap();
     let mut killed = 0;
-    let options = LoadOptions {
-        duration: Duration::from_millis(2500),
-        ..options(server.url(), Workload::Tpcb, 10)
-    };
+    let options =
+        LoadOptions { duration: Duration::from_millis(2500), ..options(server.url(), tpcb(), 10) };
     let report = run(&options, &AtomicBool::new(false), &mut |progress| {
         if progress.stage == Stage::Measuring && killed == 0 {
             let some = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -255,8 +236,7 @@ fn lost_connections_are_counted_while_others_live() {
 fn a_server_that_goes_away_ends_the_load() {
     let mut server = Some(start_loaded());
     let url = server.as_ref().unwrap().url();
-    let options =
-        LoadOptions { duration: Duration::from_secs(60), ..options(url, Workload::Tpcb, 8) };
+    let options = LoadOptions { duration: Duration::from_secs(60), ..options(url, tpcb(), 8) };
     let result = run(&options, &AtomicBool::new(false), &mut |progress| {
         if progress.stage == Stage::Measuring {
             drop(server.take());
@@ -268,7 +248,7 @@ fn a_server_that_goes_away_ends_the_load() {
 #[test]
 fn failing_transactions_are_counted_by_their_code() {
     let server = start(&[]);
-    let report = run_quietly(&options(server.url(), Workload::Tpcb, 2)).unwrap();
+    let report = run_quietly(&options(server.url(), tpcb(), 2)).unwrap();
     assert_eq!(report.transactions, 0);
     let codes: Vec<&str> = report.errors.keys().map(String::as_str).collect();
     assert_eq!(codes, ["42P01"]);
@@ -282,7 +262,7 @@ fn what_keeps_the_clients_out_is_said() {
         let connect_timeout = Duration::from_millis(500);
         let options = LoadOptions {
             target: Target::Url { url: url.to_owned(), connect_timeout },
-            ..options(url.to_owned(), Workload::Tpcb, clients)
+            ..options(url.to_owned(), tpcb(), clients)
         };
         run_quietly(&options).unwrap_err().to_string()
     };
@@ -309,7 +289,7 @@ fn commits_of_the_embedded_engine_are_its_history() {
         isolation: Isolation::Serializable,
     })
     .unwrap();
-    store.load_pgbench(scale(), &AtomicBool::new(false)).unwrap();
+    store.load(&*tpcb(), &NEVER).unwrap();
     let mut expected = 0;
     // Twice on one server: who gave up at the end of the first load is back for the second.
     let limit = Mpl::at_least_one(8);
@@ -320,14 +300,10 @@ fn commits_of_the_embedded_engine_are_its_history() {
     };
     let service = store.serve(Algorithm::Fixed(limit), &setting, SEED, Box::new(|_| ())).unwrap();
     for _ in 0..2 {
-        let then = Phase {
-            workload: Workload::PointSelect,
-            scale: scale(),
-            duration: Duration::from_millis(300),
-        };
+        let then = Phase { workload: point_select(), duration: Duration::from_millis(300) };
         let options = LoadOptions {
             target: Target::Embedded(&service),
-            ..options(String::new(), Workload::Tpcb, CLIENTS)
+            ..options(String::new(), tpcb(), CLIENTS)
         };
         let mut stages = Vec::new();
         let report = run_phases(&options, &[then], &AtomicBool::new(false), &mut |progress| {
@@ -338,7 +314,7 @@ fn commits_of_the_embedded_engine_are_its_history() {
         assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
         assert_eq!((report.clients, report.stragglers), (CLIENTS, CLIENTS));
         assert!(stages.contains(&Stage::Measuring), "{stages:?}");
-        let sums = store.sums().unwrap().unwrap();
+        let sums = sums(&mut store.connect());
         assert!(sums.consistent(), "seed {SEED}: {sums:?}");
         // Those of the first phase, and of the second no more than had begun before it.
         let rows = sums.history_rows.cast_unsigned() - expected;
@@ -346,4 +322,68 @@ fn commits_of_the_embedded_engine_are_its_history() {
         assert!((least..=least + CLIENTS as u64).contains(&rows), "{rows}: {report:?}");
         expected += rows;
     }
+}
+
+/// Connections to one file.
+#[derive(Debug)]
+struct File(PathBuf);
+
+impl Connector for File {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        let connection = SqliteConnection::open(&self.0, Duration::from_secs(10))?;
+        connection.batch("PRAGMA synchronous = OFF")?;
+        Ok(Box::new(connection))
+    }
+}
+
+#[test]
+fn commits_of_a_blocking_library_are_its_history() {
+    const CLIENTS: usize = 12;
+    let directory = tempfile::tempdir().unwrap();
+    let file = File(directory.path().join("bank"));
+    let mut connection = SqliteConnection::open(&file.0, Duration::from_secs(10)).unwrap();
+    connection.batch("PRAGMA journal_mode = WAL").unwrap();
+    make_tables(&mut connection, &*tpcb());
+    let connector: Arc<dyn Connector> = Arc::new(file);
+    let options = LoadOptions {
+        target: Target::Threads { connector, connect_timeout: Duration::from_secs(10) },
+        ..options(String::new(), tpcb(), CLIENTS)
+    };
+    let report = run_quietly(&options).unwrap();
+    let sums = sums(&mut connection);
+    let done = report.warmup_transactions + report.transactions + report.late_commits;
+    assert_eq!(sums.history_rows.cast_unsigned(), done, "seed {SEED}: {report:?}");
+    assert!(sums.consistent() && report.transactions > 0, "seed {SEED}: {sums:?}");
+    assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
+
+    let nowhere = File(directory.path().join("no/such/directory"));
+    let target =
+        Target::Threads { connector: Arc::new(nowhere), connect_timeout: Duration::from_secs(10) };
+    let refused = run_quietly(&LoadOptions { target, ..options }).unwrap_err().to_string();
+    assert!(refused.contains("cannot connect") && refused.contains("unable to open"), "{refused}");
+}
+
+#[test]
+fn an_open_loop_runs_what_arrives_and_no_more() {
+    let server = start_loaded();
+    let arrivals = Arrivals::Constant { rate: 200.0 };
+    let few = LoadOptions { arrivals, ..options(server.url(), tpcb(), 8) };
+    let report = run_quietly(&few).unwrap();
+    // 200 a second for 1.2 s; those of the warm-up may end in the measured time.
+    let expected = 240 - 2 * 8..=240 + 2 * 8;
+    assert!(expected.contains(&report.transactions), "{report:?}");
+    assert!(report.stragglers <= 8, "{report:?}");
+    let counted: u64 = report.intervals.iter().map(|interval| interval.transactions).sum();
+    assert_eq!((counted, report.intervals.len()), (report.transactions, 5), "{report:?}");
+
+    // A client that thinks of nothing else cannot do a hundred thousand a second.
+    let arrivals = Arrivals::Poisson { rate: 1e5 };
+    let flood = LoadOptions { arrivals, ..options(server.url(), tpcb(), 2) };
+    let report = run_quietly(&flood).unwrap();
+    let arrived = 1e5 * (report.warmup_s + report.seconds);
+    let ended = (report.warmup_transactions + report.transactions) as f64;
+    let known = ended + report.overdue as f64 + report.stragglers as f64;
+    assert!((known / arrived - 1.0).abs() < 0.05, "{known} of {arrived}: {report:?}");
+    // Late by what it waited for a client, and not by what it took.
+    assert!(report.latency.max_ms > 500.0, "{report:?}");
 }

@@ -36,6 +36,11 @@ pub trait Transactional: Connection + Send {
     /// The dialect that statements are given in.
     fn dialect(&self) -> Dialect;
 
+    /// What ends a statement that takes too long, where the database has that. The statement fails.
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
+
     /// Inserts rows of a table, within a transaction. Databases with a faster way have their own.
     ///
     /// # Errors
@@ -45,6 +50,18 @@ pub trait Transactional: Connection + Send {
         rows.iter().try_for_each(|row| self.run(&statement, row, Wants::Count).map(drop))
     }
 }
+
+/// Makes connections, each for a thread of its own.
+pub trait Connector: std::fmt::Debug + Send + Sync {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure>;
+}
+
+/// Ends what a connection is at, from another thread.
+pub type Interrupter = Box<dyn Fn() + Send>;
 
 /// Runs a transaction from its begin to its end, once.
 ///

@@ -1,9 +1,8 @@
 //! The embedded engine as a database under test: a private store, gone when dropped.
 //!
 //! # Mechanism
-//! A store of [`tidegate_engine`] in a directory of its own, with pgbench's tables or the thrash
-//! study's as trees and their transactions as stored procedures. A [`Service`] is the engine's
-//! server on it: so many requests at once as its controller says, the others in the queue of its
+//! A store of [`tidegate_engine`] in a directory of its own, with the tables of workloads as trees.
+//! Their statements are run by [`sql`]. A [`Service`] is the engine's server on it: so many requests at once as its controller says, the others in the queue of its
 //! gate. There can be several services on one store, one after the other; each borrows the store,
 //! so that all are gone before it is.
 //!
@@ -14,8 +13,8 @@
 //! The engine runs in our own process and shares its processors with who measures it. When we are
 //! killed outright (SIGKILL) nobody is left to remove the directory.
 
-mod procedures;
-mod tables;
+mod requests;
+pub mod sql;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,15 +31,14 @@ use tidegate_engine::{
     TxnOptions,
 };
 use tidegate_gate::Class;
-use tidegate_workload::Transaction;
-use tidegate_workload::pgbench::{Scale, Sums};
-use tidegate_workload::thrash::Rows;
+use tidegate_workload::Ending;
+use tidegate_workload::workload::{Transaction, Workload};
 
 pub use tidegate_engine::lock::LockStatistics;
 pub use tidegate_engine::{CallError, Isolation};
 
-use procedures::GivenUp;
-use tables::Trees;
+use requests::{GivenUp, Waiting};
+use sql::{Catalog, StoreConnection};
 
 /// What a store is made with; everything else is the engine's default.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +74,7 @@ pub enum EmbeddedError {
 /// A private store; dropping it closes it and removes its directory.
 pub struct Embedded {
     // Dropped in this order: the store is closed before its directory goes.
-    trees: Trees,
+    catalog: Arc<Catalog>,
     store: Arc<Store>,
     directory: TempDir,
     io: IoMode,
@@ -103,25 +101,26 @@ impl Embedded {
         };
         let id = LogId(std::process::id().into());
         let store = Arc::new(Store::create(&disk, id, &settings)?);
-        Ok(Embedded { trees: Trees::default(), store, directory, io, options })
+        Ok(Embedded { catalog: Arc::default(), store, directory, io, options })
     }
 
-    /// Makes pgbench's tables, which must not be there yet. `cancel` ends it soon.
+    /// Makes the tables of a workload, which must not be there yet. `cancel` ends it soon.
     ///
     /// # Errors
     /// The store fails, or it was cancelled.
-    pub fn load_pgbench(&mut self, scale: Scale, cancel: &AtomicBool) -> Result<(), EmbeddedError> {
-        self.trees.pgbench = Some(tables::load_pgbench(&self.store, scale, cancel)?);
+    pub fn load(
+        &mut self,
+        workload: &dyn Workload,
+        cancel: &AtomicBool,
+    ) -> Result<(), EmbeddedError> {
+        Arc::make_mut(&mut self.catalog).load(&self.store, workload, cancel)?;
         Ok(())
     }
 
-    /// Makes the thrash study's tables, which must not be there yet. `cancel` ends it soon.
-    ///
-    /// # Errors
-    /// The store fails, or it was cancelled.
-    pub fn load_thrash(&mut self, rows: Rows, cancel: &AtomicBool) -> Result<(), EmbeddedError> {
-        self.trees.thrash = Some(tables::load_thrash(&self.store, rows, cancel)?);
-        Ok(())
+    /// A connection for others than the clients, past the server.
+    #[must_use]
+    pub fn connect(&self) -> StoreConnection {
+        StoreConnection::new(Arc::clone(&self.store), Arc::clone(&self.catalog))
     }
 
     /// Writes all changed pages and takes a checkpoint, so that two runs begin alike.
@@ -130,15 +129,6 @@ impl Embedded {
     /// The store cannot write.
     pub fn level(&self) -> Result<(), EmbeddedError> {
         Ok(self.store.flush()?)
-    }
-
-    /// The sums of pgbench's tables, while no transaction runs; `None` when they are not loaded.
-    ///
-    /// # Errors
-    /// The store cannot read.
-    pub fn sums(&self) -> Result<Option<Sums>, EmbeddedError> {
-        let trees = self.trees.pgbench.as_ref();
-        Ok(trees.map(|trees| tables::sums(&self.store, trees)).transpose()?)
     }
 
     /// Starts to serve the transactions whose tables are loaded, with `algorithm` at the gate. The
@@ -153,7 +143,8 @@ impl Embedded {
         seed: u64,
         observer: Observer,
     ) -> Result<Service<'_>, EmbeddedError> {
-        let given_up = GivenUp::default();
+        let (given_up, waiting) = (GivenUp::default(), Waiting::default());
+        let run = requests::procedure(Arc::clone(&self.catalog), waiting.clone(), given_up.clone());
         let options = ServerOptions {
             transactions: TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() },
             // A client runs a transaction again until it is done or not wanted any more.
@@ -163,12 +154,12 @@ impl Embedded {
         };
         let server = Server::start(
             Arc::clone(&self.store),
-            procedures::all(&self.trees, &given_up),
+            vec![(requests::RUN.to_owned(), run)],
             algorithm.controller(setting),
             options,
             observer,
         )?;
-        Ok(Service { server, given_up, database: self })
+        Ok(Service { server, given_up, waiting, database: self })
     }
 
     /// The directory that holds the store.
@@ -212,8 +203,8 @@ impl Embedded {
     /// # Errors
     /// The directory cannot be removed.
     pub fn stop(self) -> Result<(), EmbeddedError> {
-        let Embedded { trees, store, directory, .. } = self;
-        drop((trees, store));
+        let Embedded { catalog, store, directory, .. } = self;
+        drop((catalog, store));
         let path = directory.path().to_owned();
         directory.close().map_err(|source| EmbeddedError::Directory { path, source })
     }
@@ -234,6 +225,7 @@ fn open_disk(path: &Path) -> io::Result<(Arc<dyn Disk>, IoMode)> {
 pub struct Service<'d> {
     server: Server,
     given_up: GivenUp,
+    waiting: Waiting,
     database: &'d Embedded,
 }
 
@@ -242,13 +234,14 @@ impl Service<'_> {
     /// see [`Server::submit`].
     pub fn submit(
         &self,
-        transaction: &Transaction,
-        answer: impl FnOnce(Result<(), CallError>) + Send + 'static,
+        transaction: &Arc<dyn Transaction>,
+        answer: impl FnOnce(Result<Ending, CallError>) + Send + 'static,
     ) {
-        let mut arguments = Vec::with_capacity(32);
-        transaction.encode(&mut arguments);
-        self.server.submit(transaction.procedure(), &arguments, Class::Normal, move |result| {
-            answer(result.map(drop));
+        let waiting = self.waiting.clone();
+        let number = waiting.add(Arc::clone(transaction));
+        self.server.submit(requests::RUN, &number.to_le_bytes(), Class::Normal, move |result| {
+            waiting.remove(number);
+            answer(result.map(|bytes| requests::ending(&bytes)));
         });
     }
 

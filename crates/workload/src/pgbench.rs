@@ -1,9 +1,10 @@
-//! The tables of PostgreSQL's `pgbench`, filled by the server, and the check of their sums.
+//! The tables of PostgreSQL's `pgbench`, and the check of their sums.
 //!
-//! Names, columns, fill factors, row counts and keys are pgbench's own (PostgreSQL documentation,
-//! chapter "pgbench"), so that pgbench can run on them and the other way round.
+//! Names, columns, row counts and keys are pgbench's own (PostgreSQL documentation, chapter
+//! "pgbench"), so that pgbench can run on them and the other way round.
 
-use crate::append;
+use crate::workload::Condition;
+use crate::{Column, Failure, Session, Statement, Table, Type, Value};
 
 /// Branches per unit of scale.
 pub const BRANCHES: u32 = 1;
@@ -43,63 +44,94 @@ impl Scale {
     }
 }
 
-/// Statements that make the tables anew, each to be run on its own: VACUUM cannot share a
-/// transaction.
-#[must_use]
-pub fn load_statements(scale: Scale) -> Vec<String> {
-    let (branches, tellers, accounts) =
-        (scale.last(BRANCHES), scale.last(TELLERS), scale.last(ACCOUNTS));
-    vec![
-        "DROP TABLE IF EXISTS \
-         pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers"
-            .to_owned(),
-        "CREATE TABLE pgbench_history \
-         (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))"
-            .to_owned(),
-        "CREATE TABLE pgbench_tellers \
-         (tid int NOT NULL, bid int, tbalance int, filler char(84)) WITH (fillfactor=100)"
-            .to_owned(),
-        "CREATE TABLE pgbench_accounts \
-         (aid int NOT NULL, bid int, abalance int, filler char(84)) WITH (fillfactor=100)"
-            .to_owned(),
-        "CREATE TABLE pgbench_branches \
-         (bid int NOT NULL, bbalance int, filler char(88)) WITH (fillfactor=100)"
-            .to_owned(),
-        format!(
-            "INSERT INTO pgbench_branches (bid, bbalance) \
-             SELECT bid, 0 FROM generate_series(1, {branches}) AS bid"
-        ),
-        format!(
-            "INSERT INTO pgbench_tellers (tid, bid, tbalance) \
-             SELECT tid, (tid - 1) / {TELLERS} + 1, 0 FROM generate_series(1, {tellers}) AS tid"
-        ),
-        format!(
-            "INSERT INTO pgbench_accounts (aid, bid, abalance, filler) \
-             SELECT aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' \
-             FROM generate_series(1, {accounts}) AS aid"
-        ),
-        "VACUUM ANALYZE pgbench_branches".to_owned(),
-        "VACUUM ANALYZE pgbench_tellers".to_owned(),
-        "VACUUM ANALYZE pgbench_accounts".to_owned(),
-        "VACUUM ANALYZE pgbench_history".to_owned(),
-        "ALTER TABLE pgbench_branches ADD PRIMARY KEY (bid)".to_owned(),
-        "ALTER TABLE pgbench_tellers ADD PRIMARY KEY (tid)".to_owned(),
-        "ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid)".to_owned(),
-    ]
+/// A table whose rows have a number and a balance.
+struct Numbered {
+    name: &'static str,
+    key: &'static str,
+    balance: &'static str,
+    filler: u16,
+    per_unit: u32,
 }
 
-/// Statements that give two runs on the same tables the same start: dead versions of the hot rows
-/// gone, and no checkpoint left over from the run before. Each is to be run on its own.
-pub const LEVEL_STATEMENTS: [&str; 3] =
-    ["VACUUM pgbench_branches", "VACUUM pgbench_tellers", "CHECKPOINT"];
+/// The tables with balances; the first has no branch but is one.
+const NUMBERED: [Numbered; 3] = [
+    Numbered {
+        name: "pgbench_branches",
+        key: "bid",
+        balance: "bbalance",
+        filler: 88,
+        per_unit: BRANCHES,
+    },
+    Numbered {
+        name: "pgbench_tellers",
+        key: "tid",
+        balance: "tbalance",
+        filler: 84,
+        per_unit: TELLERS,
+    },
+    Numbered {
+        name: "pgbench_accounts",
+        key: "aid",
+        balance: "abalance",
+        filler: 84,
+        per_unit: ACCOUNTS,
+    },
+];
 
-/// A query whose one row holds the sums that [`Sums::read`] takes.
-pub const SUMS_QUERY: &str = "\
-    SELECT (SELECT coalesce(sum(abalance), 0) FROM pgbench_accounts), \
-           (SELECT coalesce(sum(tbalance), 0) FROM pgbench_tellers), \
-           (SELECT coalesce(sum(bbalance), 0) FROM pgbench_branches), \
-           (SELECT coalesce(sum(delta), 0) FROM pgbench_history), \
-           (SELECT count(*) FROM pgbench_history)";
+/// The tables: branches, tellers, accounts, and the history, which has no key.
+#[must_use]
+pub fn tables() -> Vec<Table> {
+    let history = Table {
+        name: "pgbench_history",
+        columns: vec![
+            Column::nullable("tid", Type::Int),
+            Column::nullable("bid", Type::Int),
+            Column::nullable("aid", Type::Int),
+            Column::nullable("delta", Type::Int),
+            Column::nullable("mtime", Type::Timestamp),
+            Column::nullable("filler", Type::Char(22)),
+        ],
+        primary_key: vec![],
+        indexes: vec![],
+    };
+    NUMBERED.iter().map(Numbered::table).chain([history]).collect()
+}
+
+/// The rows of the table with this place in [`tables`].
+#[must_use]
+pub fn rows(scale: Scale, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send> {
+    let Some(table) = NUMBERED.get(table) else {
+        return Box::new(std::iter::empty());
+    };
+    let numbers = (1..=scale.last(table.per_unit)).zip(0..);
+    Box::new(numbers.map(move |(number, index)| table.row(number, index)))
+}
+
+impl Numbered {
+    fn is_branch(&self) -> bool {
+        self.per_unit == BRANCHES
+    }
+
+    fn table(&self) -> Table {
+        let mut columns = vec![Column::new(self.key, Type::Int)];
+        if !self.is_branch() {
+            columns.push(Column::nullable("bid", Type::Int));
+        }
+        columns.push(Column::nullable(self.balance, Type::Int));
+        columns.push(Column::nullable("filler", Type::Char(self.filler)));
+        Table { name: self.name, columns, primary_key: vec![self.key], indexes: vec![] }
+    }
+
+    /// Row `number`, which has so many before it.
+    fn row(&self, number: i32, index: u32) -> Vec<Value<'static>> {
+        let filler = if self.is_branch() { Value::Null } else { "".into() };
+        let mut row = vec![number.into(), Value::Int(0), filler];
+        if !self.is_branch() {
+            row.insert(1, Value::Int(i64::from(index / self.per_unit + 1)));
+        }
+        row
+    }
+}
 
 /// The sums every transaction changes alike: `TPC-B`'s consistency condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,19 +149,22 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// The sums in the row [`SUMS_QUERY`] returns; `None` when it is not that row.
-    #[must_use]
-    pub fn read(row: &[Option<String>]) -> Option<Self> {
-        let number = |column: &Option<String>| column.as_deref()?.parse().ok();
-        let [accounts, tellers, branches, history, history_rows] = row else {
-            return None;
-        };
-        Some(Sums {
-            accounts: number(accounts)?,
-            tellers: number(tellers)?,
-            branches: number(branches)?,
-            history: number(history)?,
-            history_rows: number(history_rows)?,
+    /// Adds up, while nobody changes the tables.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn read(session: &Session<'_>) -> Result<Self, Failure> {
+        const ACCOUNTS: Statement = Statement::new("SELECT SUM(abalance) FROM pgbench_accounts");
+        const TELLERS: Statement = Statement::new("SELECT SUM(tbalance) FROM pgbench_tellers");
+        const BRANCHES: Statement = Statement::new("SELECT SUM(bbalance) FROM pgbench_branches");
+        const HISTORY: Statement = Statement::new("SELECT SUM(delta) FROM pgbench_history");
+        const ROWS: Statement = Statement::new("SELECT COUNT(*) FROM pgbench_history");
+        Ok(Sums {
+            accounts: number(session, &ACCOUNTS).await?,
+            tellers: number(session, &TELLERS).await?,
+            branches: number(session, &BRANCHES).await?,
+            history: number(session, &HISTORY).await?,
+            history_rows: number(session, &ROWS).await?,
         })
     }
 
@@ -138,11 +173,21 @@ impl Sums {
     pub fn consistent(&self) -> bool {
         [self.tellers, self.branches, self.history].iter().all(|&sum| sum == self.accounts)
     }
+
+    /// The same as a condition.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        Condition {
+            name: "TPC-B sums",
+            violation: (!self.consistent()).then(|| format!("the sums differ: {self:?}")),
+        }
+    }
 }
 
-/// Appends pgbench's select by primary key, which both workloads run.
-pub(crate) fn write_select(account: i32, out: &mut Vec<u8>) {
-    append(out, format_args!("SELECT abalance FROM pgbench_accounts WHERE aid = {account};"));
+/// The number in the one row of an answer; a sum of no rows is none.
+async fn number(session: &Session<'_>, statement: &Statement) -> Result<i64, Failure> {
+    let rows = session.query_some(statement, &[], "the row of a sum").await?;
+    Ok(rows.int(0, 0).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -158,16 +203,33 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_read_and_compared() {
-        let row = |texts: [&str; 5]| texts.map(|text| Some(text.to_owned()));
-        let equal = Sums::read(&row(["-7", "-7", "-7", "-7", "3"])).unwrap();
-        assert!(equal.consistent());
-        for wrong in 0..4 {
-            let mut texts = ["5"; 5];
-            texts[wrong] = "6";
-            assert!(!Sums::read(&row(texts)).unwrap().consistent());
+    fn the_tables_are_pgbenchs() {
+        let names: Vec<_> = tables().iter().map(|table| table.name).collect();
+        let expected =
+            ["pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history"];
+        assert_eq!(names, expected);
+        let scale = Scale::new(2).unwrap();
+        for (table, (place, count)) in tables().iter().zip([2, 20, 200_000, 0].iter().enumerate()) {
+            assert_eq!(rows(scale, place).count(), *count, "{}", table.name);
+            assert!(rows(scale, place).all(|row| row.len() == table.columns.len()));
         }
-        assert_eq!(Sums::read(&row(["x", "1", "1", "1", "1"])), None);
-        assert_eq!(Sums::read(&[None, None]), None);
+        let last = rows(scale, 2).last().unwrap();
+        assert_eq!(last, [Value::Int(200_000), Value::Int(2), Value::Int(0), "".into()]);
+        assert_eq!(rows(scale, 1).nth(10).unwrap()[..2], [Value::Int(11), Value::Int(2)]);
+    }
+
+    #[test]
+    fn one_sum_that_differs_is_named() {
+        let equal = Sums { accounts: -7, tellers: -7, branches: -7, history: -7, history_rows: 3 };
+        assert_eq!(equal.condition().violation, None);
+        for wrong in [
+            Sums { accounts: 1, ..equal },
+            Sums { tellers: 1, ..equal },
+            Sums { branches: 1, ..equal },
+            Sums { history: 1, ..equal },
+        ] {
+            assert!(!wrong.consistent());
+            assert!(wrong.condition().violation.unwrap().contains("differ"));
+        }
     }
 }

@@ -1,42 +1,81 @@
 //! One read by primary key, each its own transaction: `pgbench --select-only`.
 
-use crate::pgbench::{self, ACCOUNTS, Scale};
-use crate::{Draw, words};
+use std::sync::Arc;
 
-/// Statements per transaction.
-pub const STATEMENTS: usize = 1;
+use crate::pgbench::{self, ACCOUNTS, Scale, Sums};
+use crate::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
+use crate::{Draw, Ending, Running, Session, Statement, Table, Value};
 
-/// The name of the procedure that runs the transaction, where there are procedures.
-pub const PROCEDURE: &str = "point-select";
+/// The balance of an account.
+pub(crate) const BALANCE: Statement =
+    Statement::new("SELECT abalance FROM pgbench_accounts WHERE aid = ?");
+
+/// The workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointSelect {
+    /// The size of its tables.
+    pub scale: Scale,
+}
+
+impl Workload for PointSelect {
+    fn name(&self) -> &'static str {
+        "point-select"
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind { name: "select", phases: &["all"] }]
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        pgbench::tables()
+    }
+
+    fn rows(&self, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_> {
+        pgbench::rows(self.scale, table)
+    }
+
+    fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
+        let last = self.scale.last(ACCOUNTS);
+        Box::new(Reader { last, draw: Draw::new(seed, number as u64) })
+    }
+
+    fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
+        Box::pin(async move { Ok(vec![Sums::read(&session).await?.condition()]) })
+    }
+}
+
+struct Reader {
+    /// The account with the highest number.
+    last: i32,
+    draw: Draw,
+}
+
+impl Client for Reader {
+    fn next(&mut self) -> Arc<dyn Transaction> {
+        Arc::new(Select { account: self.draw.between(1, self.last) })
+    }
+}
 
 /// The value of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PointSelect {
+pub struct Select {
     /// The account's number, from 1.
     pub account: i32,
 }
 
-impl PointSelect {
-    /// Draws the account.
-    #[must_use]
-    pub fn draw(scale: Scale, draw: &mut Draw) -> Self {
-        PointSelect { account: draw.between(1, scale.last(ACCOUNTS)) }
+impl Transaction for Select {
+    fn kind(&self) -> usize {
+        0
     }
 
-    /// Appends the value as bytes, for a database that is called with a whole transaction.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        words::append(&[self.account], out);
+    fn is_single(&self) -> bool {
+        true
     }
 
-    /// The value in bytes that [`PointSelect::encode`] made; `None` when they are others.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let [account] = words::read(bytes)?;
-        Some(PointSelect { account })
-    }
-
-    /// Appends the statement's text.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        pgbench::write_select(self.account, out);
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
+        Box::pin(async move {
+            session.query_some(&BALANCE, &[self.account.into()], "an account").await?;
+            Ok(Ending::Commit)
+        })
     }
 }

@@ -42,8 +42,8 @@ pub enum Failure {
     /// The database gave way to another transaction: the same one may succeed when it is run again.
     #[error("a conflict with another transaction ({0})")]
     Conflict(Conflict),
-    /// The database refused the statement.
-    #[error("the database refused a statement: {message} ({code})")]
+    /// The database refused the statement, or the login.
+    #[error("the database says: {message} ({code})")]
     Refused {
         /// The database's code, such as an SQLSTATE.
         code: String,

@@ -3,21 +3,74 @@
 //! Every transaction updates a branch, and at scale 1 there is one branch: all transactions queue
 //! for its row lock, which is what makes throughput collapse when too many of them run at once.
 
-use crate::pgbench::{self, ACCOUNTS, BRANCHES, Scale, TELLERS};
-use crate::{Draw, append, words};
+use std::sync::Arc;
 
-/// Statements per transaction.
-pub const STATEMENTS: usize = 7;
-
-/// The name of the procedure that runs the transaction, where there are procedures.
-pub const PROCEDURE: &str = "tpcb";
+use crate::pgbench::{self, ACCOUNTS, BRANCHES, Scale, Sums, TELLERS};
+use crate::point_select::BALANCE;
+use crate::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
+use crate::{Draw, Ending, Failure, Running, Session, Statement, Table, Value};
 
 /// The largest amount moved, in either direction.
 const DELTA_MAX: i32 = 5000;
 
-/// The values of one transaction.
+const ACCOUNT: Statement =
+    Statement::new("UPDATE pgbench_accounts SET abalance = abalance + ? WHERE aid = ?");
+const TELLER: Statement =
+    Statement::new("UPDATE pgbench_tellers SET tbalance = tbalance + ? WHERE tid = ?");
+const BRANCH: Statement =
+    Statement::new("UPDATE pgbench_branches SET bbalance = bbalance + ? WHERE bid = ?");
+const HISTORY: Statement = Statement::new(
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
+     VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
+);
+
+/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcb {
+    /// The size of its tables.
+    pub scale: Scale,
+}
+
+impl Workload for Tpcb {
+    fn name(&self) -> &'static str {
+        "tpcb"
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind { name: "transfer", phases: &["all"] }]
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        pgbench::tables()
+    }
+
+    fn rows(&self, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_> {
+        pgbench::rows(self.scale, table)
+    }
+
+    fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
+        Box::new(Teller { scale: self.scale, draw: Draw::new(seed, number as u64) })
+    }
+
+    fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
+        Box::pin(async move { Ok(vec![Sums::read(&session).await?.condition()]) })
+    }
+}
+
+struct Teller {
+    scale: Scale,
+    draw: Draw,
+}
+
+impl Client for Teller {
+    fn next(&mut self) -> Arc<dyn Transaction> {
+        Arc::new(Transfer::draw(self.scale, &mut self.draw))
+    }
+}
+
+/// The values of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
     /// The account's number, from 1.
     pub account: i32,
     /// The branch's number, from 1.
@@ -28,12 +81,12 @@ pub struct Tpcb {
     pub delta: i32,
 }
 
-impl Tpcb {
+impl Transfer {
     /// Draws the values with pgbench's ranges: account, branch and teller independent of each
     /// other, so that the teller and the account need not be the branch's.
     #[must_use]
     pub fn draw(scale: Scale, draw: &mut Draw) -> Self {
-        Tpcb {
+        Transfer {
             account: draw.between(1, scale.last(ACCOUNTS)),
             branch: draw.between(1, scale.last(BRANCHES)),
             teller: draw.between(1, scale.last(TELLERS)),
@@ -41,84 +94,67 @@ impl Tpcb {
         }
     }
 
-    /// Appends the values as bytes, for a database that is called with a whole transaction.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        words::append(&[self.account, self.branch, self.teller, self.delta], out);
+    async fn transfer(&self, session: Session<'_>) -> Result<Ending, Failure> {
+        let Transfer { account, branch, teller, delta } = *self;
+        session.execute(&ACCOUNT, &[delta.into(), account.into()]).await?;
+        session.query_some(&BALANCE, &[account.into()], "an account").await?;
+        session.execute(&TELLER, &[delta.into(), teller.into()]).await?;
+        session.execute(&BRANCH, &[delta.into(), branch.into()]).await?;
+        let values = [teller.into(), branch.into(), account.into(), delta.into()];
+        session.execute(&HISTORY, &values).await?;
+        Ok(Ending::Commit)
+    }
+}
+
+impl Transaction for Transfer {
+    fn kind(&self) -> usize {
+        0
     }
 
-    /// The values in bytes that [`Tpcb::encode`] made; `None` when they are others.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let [account, branch, teller, delta] = words::read(bytes)?;
-        Some(Tpcb { account, branch, teller, delta })
-    }
-
-    /// Appends the text of statement `index` of [`STATEMENTS`]; nothing beyond the last.
-    pub fn write_statement(&self, index: usize, out: &mut Vec<u8>) {
-        let Tpcb { account, branch, teller, delta } = self;
-        match index {
-            0 => out.extend_from_slice(b"BEGIN;"),
-            1 => append(
-                out,
-                format_args!(
-                    "UPDATE pgbench_accounts SET abalance = abalance + {delta} \
-                     WHERE aid = {account};"
-                ),
-            ),
-            2 => pgbench::write_select(*account, out),
-            3 => append(
-                out,
-                format_args!(
-                    "UPDATE pgbench_tellers SET tbalance = tbalance + {delta} \
-                     WHERE tid = {teller};"
-                ),
-            ),
-            4 => append(
-                out,
-                format_args!(
-                    "UPDATE pgbench_branches SET bbalance = bbalance + {delta} \
-                     WHERE bid = {branch};"
-                ),
-            ),
-            5 => append(
-                out,
-                format_args!(
-                    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
-                     VALUES ({teller}, {branch}, {account}, {delta}, CURRENT_TIMESTAMP);"
-                ),
-            ),
-            6 => out.extend_from_slice(b"END;"),
-            _ => {}
-        }
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
+        Box::pin(async move { self.transfer(session).await })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Connection, Dialect, Reply, Rows, Wants, finish};
+
+    /// Writes down what it is given; every query has a row.
+    #[derive(Default)]
+    struct Writer(Vec<String>);
+
+    impl Connection for Writer {
+        fn run(
+            &mut self,
+            statement: &Statement,
+            values: &[Value<'_>],
+            _: Wants,
+        ) -> Result<Reply, Failure> {
+            let mut text = Vec::new();
+            statement.render(Dialect::Postgres, values, &mut text);
+            self.0.push(String::from_utf8(text).unwrap());
+            let mut rows = Rows::new(1);
+            rows.push(&Value::Int(0));
+            Ok(Reply { rows, count: 1 })
+        }
+    }
 
     #[test]
     fn the_statements_are_pgbenchs() {
-        let transaction = Tpcb { account: 42, branch: 1, teller: 7, delta: -300 };
-        let statements: Vec<String> = (0..=STATEMENTS)
-            .map(|index| {
-                let mut text = Vec::new();
-                transaction.write_statement(index, &mut text);
-                String::from_utf8(text).unwrap()
-            })
-            .collect();
+        let transfer = Arc::new(Transfer { account: 42, branch: 1, teller: 7, delta: -300 });
+        let mut writer = Writer::default();
+        assert_eq!(finish(transfer.run(Session::immediate(&mut writer))), Ok(Ending::Commit));
         assert_eq!(
-            statements,
+            writer.0,
             [
-                "BEGIN;",
-                "UPDATE pgbench_accounts SET abalance = abalance + -300 WHERE aid = 42;",
-                "SELECT abalance FROM pgbench_accounts WHERE aid = 42;",
-                "UPDATE pgbench_tellers SET tbalance = tbalance + -300 WHERE tid = 7;",
-                "UPDATE pgbench_branches SET bbalance = bbalance + -300 WHERE bid = 1;",
+                "UPDATE pgbench_accounts SET abalance = abalance + -300 WHERE aid = 42",
+                "SELECT abalance FROM pgbench_accounts WHERE aid = 42",
+                "UPDATE pgbench_tellers SET tbalance = tbalance + -300 WHERE tid = 7",
+                "UPDATE pgbench_branches SET bbalance = bbalance + -300 WHERE bid = 1",
                 "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
-                 VALUES (7, 1, 42, -300, CURRENT_TIMESTAMP);",
-                "END;",
-                "",
+                 VALUES (7, 1, 42, -300, CURRENT_TIMESTAMP)",
             ]
         );
     }
@@ -127,8 +163,8 @@ mod tests {
     fn values_stay_in_range_and_reach_its_ends() {
         let scale = Scale::new(2).unwrap();
         let mut draw = Draw::new(5, 0);
-        let drawn: Vec<Tpcb> = (0..200_000).map(|_| Tpcb::draw(scale, &mut draw)).collect();
-        let range = |value: fn(&Tpcb) -> i32| {
+        let drawn: Vec<Transfer> = (0..200_000).map(|_| Transfer::draw(scale, &mut draw)).collect();
+        let range = |value: fn(&Transfer) -> i32| {
             let values = drawn.iter().map(value);
             (values.clone().min().unwrap(), values.max().unwrap())
         };

@@ -101,6 +101,20 @@ impl Rows {
         self.cells.push(Cell::Text(from, place(self.text.len())));
     }
 
+    /// Appends a row of text, NULL where there is none. The first says how many columns each has.
+    pub fn push_row<'r>(&mut self, columns: impl Iterator<Item = Option<&'r [u8]>>) {
+        let before = self.cells.len();
+        for column in columns {
+            match column {
+                Some(text) => self.push_text(text),
+                None => self.cells.push(Cell::Null),
+            }
+        }
+        if before == 0 {
+            self.width = self.cells.len();
+        }
+    }
+
     fn cell(&self, row: usize, column: usize) -> Option<Cell> {
         let index = row.checked_mul(self.width)?.checked_add(column)?;
         self.cells.get(index).copied().filter(|_| column < self.width)
@@ -148,6 +162,18 @@ mod tests {
         assert_eq!((rows.int(1, 0), rows.is_null(1, 0)), (None, true));
         assert_eq!((rows.int(1, 1), rows.text(0, 0)), (Some(-12), None));
         assert_eq!((rows.int(0, 2), rows.int(2, 0), rows.is_null(2, 0)), (None, None, false));
+    }
+
+    #[test]
+    fn the_first_row_of_text_says_how_wide_all_are() {
+        let mut rows = Rows::default();
+        rows.push_row([Some(&b"1"[..]), None].into_iter());
+        rows.push_row([None, Some(&b"x"[..])].into_iter());
+        assert_eq!((rows.width(), rows.len()), (2, 2));
+        assert_eq!(
+            (rows.int(0, 0), rows.text(1, 1), rows.is_null(0, 1)),
+            (Some(1), Some("x"), true)
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
 
 use super::{BenchOptions, LOG, Scenario, Work};
-use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
+use crate::load::{self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress};
 use crate::rig::{self, Database, FrontOptions, Interval, RigError, Times};
 
 /// When the time is up a transaction has been under way for up to clients over throughput, if it is
@@ -17,6 +17,9 @@ use crate::rig::{self, Database, FrontOptions, Interval, RigError, Times};
 /// least so many seconds.
 const OLD: f64 = 5.0;
 const OLD_S: f64 = 2.0;
+
+/// The intervals of a run in which transactions are counted apart.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,9 +102,9 @@ impl Plan {
     /// All pieces but the first, in order.
     fn then(&self, options: &BenchOptions) -> Vec<Phase> {
         let pieces = self.works().iter().flat_map(|&work| {
-            let (workload, scale) = (work.workload(options.rows), work.scale());
+            let workload = work.workload(&options.thrash);
             let duration = self.piece(options);
-            (0..self.pieces()).map(move |_| Phase { workload, scale, duration })
+            (0..self.pieces()).map(move |_| Phase { workload: workload.clone(), duration })
         });
         pieces.skip(1).collect()
     }
@@ -130,7 +133,7 @@ impl Plan {
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<Cell, RigError> {
-        database.level(&self.scenario.tables(options.rows), cancel)?;
+        database.level(&self.scenario.workloads(&options.thrash))?;
         let mut cell = Cell {
             scenario: self.scenario.name(),
             purpose: self.purpose,
@@ -170,11 +173,12 @@ impl Plan {
         let times = self.times(options);
         let load_options = LoadOptions {
             target: front.target(),
-            workload: self.work.workload(options.rows),
-            scale: self.work.scale(),
+            workload: self.work.workload(&options.thrash),
+            arrivals: Arrivals::Closed,
             clients: options.clients,
             warmup: times.warmup,
             duration: self.piece(options),
+            interval: INTERVAL,
             seed: options.seed,
         };
         let called = front.age();
@@ -338,7 +342,7 @@ mod tests {
             .iter()
             .map(|phase| (phase.workload.name(), phase.duration))
             .collect();
-        assert_eq!(names, [("tpcb", half), ("thrash-read", half), ("thrash-read", half)]);
+        assert_eq!(names, [("tpcb", half), ("thrash", half), ("thrash", half)]);
         assert_eq!(vegas.times(&options).total(), options.run * 2);
         assert_eq!(vegas.start(&options), Some(Mpl::at_least_one(64)));
 

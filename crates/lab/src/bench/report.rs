@@ -81,7 +81,7 @@ impl BenchReport {
             database,
             clients: options.clients,
             start_limit: options.start,
-            works: works.iter().map(|&work| (work, work.about(options.rows))).collect(),
+            works: works.iter().map(|&work| (work, work.about(&options.thrash))).collect(),
             sweep_warmup_s: options.sweep.warmup.as_secs_f64(),
             sweep_s: options.sweep.measured.as_secs_f64(),
             run_s: options.run.as_secs_f64(),

@@ -2,17 +2,43 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::Serialize;
 use thiserror::Error;
-use tidegate_workload::Workload;
 use tidegate_workload::pgbench::Scale;
-use tidegate_workload::thrash::{Rows, Thrash};
+use tidegate_workload::thrash_study::{Impossible, Options, ThrashStudy};
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::Workload;
 
-use crate::rig::{DatabaseKind, Tables};
+use crate::rig::DatabaseKind;
 
 const TEN: Scale = Scale::new(10).expect("10 is within the range of scales");
 const FIFTY: Scale = Scale::new(50).expect("50 is within the range of scales");
+
+/// The thrash study's reads and updates, on the same tables.
+#[derive(Clone, Debug)]
+pub struct Thrash {
+    read: Arc<ThrashStudy>,
+    update: Arc<ThrashStudy>,
+}
+
+impl Thrash {
+    /// On tables of so many rows each.
+    ///
+    /// # Errors
+    /// Tables of this size cannot be.
+    pub fn new(rows: u32) -> Result<Self, Impossible> {
+        Ok(Thrash {
+            read: Arc::new(ThrashStudy::new(Options { rows, ..Options::read() })?),
+            update: Arc::new(ThrashStudy::new(Options { rows, ..Options::update() })?),
+        })
+    }
+
+    fn rows(&self) -> u32 {
+        self.read.options().rows
+    }
+}
 
 /// A workload on tables of a known size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,31 +73,32 @@ impl Work {
     }
 
     /// What it is, in words.
-    pub(super) fn about(self, rows: Rows) -> String {
-        let ranges = |thrash: Thrash| {
-            let (sf, rose) = (thrash.sf().percent(), thrash.rose().percent());
-            format!("SF {sf} %, ROSE {rose} %, of two tables of {} rows with a key", rows.get())
+    pub(super) fn about(self, thrash: &Thrash) -> String {
+        let ranges = |study: &ThrashStudy| {
+            let Options { sf, rose, rows, .. } = study.options();
+            let (sf, rose) = (sf.percent(), rose.percent());
+            format!("SF {sf} %, ROSE {rose} %, of two tables of {rows} rows with a key")
         };
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
                 format!("TPC-B, scale {}", self.scale().get())
             }
-            Work::ThrashRead => format!("range reads, {}", ranges(Thrash::read(rows))),
-            Work::ThrashUpdate => format!("range updates, {}", ranges(Thrash::update(rows))),
+            Work::ThrashRead => format!("range reads, {}", ranges(&thrash.read)),
+            Work::ThrashUpdate => format!("range updates, {}", ranges(&thrash.update)),
         }
     }
 
-    /// What the load runs; `rows` is the size of the thrash tables.
-    pub(super) fn workload(self, rows: Rows) -> Workload {
+    /// What the load runs.
+    pub(super) fn workload(self, thrash: &Thrash) -> Arc<dyn Workload> {
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => Workload::Tpcb,
-            Work::ThrashRead => Workload::Thrash(Thrash::read(rows)),
-            Work::ThrashUpdate => Workload::Thrash(Thrash::update(rows)),
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => Arc::new(Tpcb { scale: self.scale() }),
+            Work::ThrashRead => thrash.read.clone(),
+            Work::ThrashUpdate => thrash.update.clone(),
         }
     }
 
     /// The scale of pgbench's tables; 1 where there are none.
-    pub(super) fn scale(self) -> Scale {
+    fn scale(self) -> Scale {
         match self {
             Work::Tpcb10 => TEN,
             Work::Tpcb50 => FIFTY,
@@ -84,24 +111,19 @@ impl Work {
         matches!(self, Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50)
     }
 
-    /// The tables it needs.
-    pub(super) fn tables(self, rows: Rows) -> Tables {
-        if self.is_tpcb() { Tables::Pgbench(self.scale()) } else { Tables::Thrash(rows) }
-    }
-
     /// Seconds that it takes to give the next run the same start as the one before, roughly.
-    pub(super) fn level_s(self, rows: Rows) -> f64 {
+    pub(super) fn level_s(self, thrash: &Thrash) -> f64 {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.2,
-            Work::ThrashRead | Work::ThrashUpdate => f64::from(rows.get()) / 100_000.0,
+            Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 100_000.0,
         }
     }
 
     /// Seconds that loading takes, roughly.
-    pub(super) fn load_s(self, rows: Rows) -> f64 {
+    pub(super) fn load_s(self, thrash: &Thrash) -> f64 {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.5 + f64::from(self.scale().get()) * 0.4,
-            Work::ThrashRead | Work::ThrashUpdate => f64::from(rows.get()) / 60_000.0,
+            Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 60_000.0,
         }
     }
 }
@@ -179,9 +201,9 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// All its tables, also those that a run with one workload leaves alone.
-    pub(super) fn tables(self, rows: Rows) -> Vec<Tables> {
-        self.phases().iter().map(|work| work.tables(rows)).collect()
+    /// All its workloads, whose tables are there also when a run leaves some of them alone.
+    pub(super) fn workloads(self, thrash: &Thrash) -> Vec<Arc<dyn Workload>> {
+        self.phases().iter().map(|work| work.workload(thrash)).collect()
     }
 }
 
@@ -223,9 +245,10 @@ mod tests {
 
     #[test]
     fn a_workload_says_its_parameters() {
-        assert_eq!(Work::Tpcb50.about(Rows::SMALL), "TPC-B, scale 50");
+        let thrash = Thrash::new(30_000).unwrap();
+        assert_eq!(Work::Tpcb50.about(&thrash), "TPC-B, scale 50");
         assert_eq!(
-            Work::ThrashUpdate.about(Rows::SMALL),
+            Work::ThrashUpdate.about(&thrash),
             "range updates, SF 0.25 %, ROSE 25 %, of two tables of 30000 rows with a key"
         );
     }

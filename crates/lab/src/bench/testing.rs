@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 
 use tidegate_control::{Algorithm, Mpl};
 
-use super::{BenchOptions, Cell, Purpose, Scenario, Work};
+use super::{BenchOptions, Cell, Purpose, Scenario, Thrash, Work};
 use crate::load::{Latency, LoadReport, PhaseReport};
 use crate::rig::{DatabaseChoice, DatabaseKind};
 
 /// The whole benchmark on PostgreSQL.
 pub(super) fn options() -> BenchOptions {
     let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
-    BenchOptions::new(database, "tidegate".into(), "out".into(), "test".into())
+    BenchOptions::new(
+        database,
+        Thrash::new(30_000).unwrap(),
+        "tidegate".into(),
+        "out".into(),
+        "test".into(),
+    )
 }
 
 /// A load of which only the phases matter: (began, seconds, transactions) each.
@@ -19,7 +25,6 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
     let none = Latency { mean_ms: 0.0, p50_ms: 0.0, p95_ms: 0.0, p99_ms: 0.0, max_ms: 0.0 };
     let phase = |&(began_s, seconds, transactions): &(f64, f64, u64)| PhaseReport {
         workload: "any",
-        scale: 1,
         began_s,
         seconds,
         transactions,
@@ -29,7 +34,6 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
     let transactions: u64 = phases.iter().map(|phase| phase.2).sum();
     LoadReport {
         workload: "any",
-        scale: 1,
         clients: 200,
         seed: 1,
         warmup_s: 0.0,
@@ -37,6 +41,10 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         transactions,
         tps: transactions as f64 / seconds,
         phases: phases.iter().map(phase).collect(),
+        kinds: Vec::new(),
+        intervals: Vec::new(),
+        overdue: 0,
+        conflicts: BTreeMap::new(),
         warmup_transactions: 0,
         stragglers: 200,
         oldest_straggler_s: 0.1,

@@ -61,7 +61,7 @@ impl DemoSummary {
     pub(super) fn new(
         options: &DemoOptions,
         database: DatabaseDescription,
-        sums: Option<Sums>,
+        sums: Sums,
         steps: Vec<Step>,
     ) -> Self {
         DemoSummary {
@@ -71,8 +71,8 @@ impl DemoSummary {
             machine: Machine::this(),
             database,
             scale: options.scale.get(),
-            consistent: sums.is_some_and(|sums| sums.consistent()),
-            history_rows: sums.map_or(0, |sums| sums.history_rows),
+            consistent: sums.consistent(),
+            history_rows: sums.history_rows,
             steps,
         }
     }

@@ -7,11 +7,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use tidegate_subject::embedded::{CallError, Service};
-use tidegate_workload::Draw;
+use tidegate_workload::Ending;
 
-use super::closed_loop::Crowd;
-use super::session::Work;
-use super::tally::Tally;
+use super::course::Crowd;
+use super::desk::{Desk, Task};
 use super::{LoadError, LoadOptions, Stage};
 
 /// Answers taken from the channel before others have their turn.
@@ -19,72 +18,76 @@ const ANSWERS: usize = 256;
 
 pub(super) struct Calls<'a> {
     service: &'a Service<'a>,
-    work: Work,
-    clients: Vec<Caller>,
+    desk: Desk,
+    /// The transaction that each client has under way.
+    tasks: Vec<Option<Task>>,
     answered: Sender<Answer>,
     answers: Receiver<Answer>,
-    tally: Tally,
     alive: usize,
     losses: usize,
     conflicts_before: u64,
 }
 
-struct Caller {
-    draw: Draw,
-    /// When the transaction was called for; `None` when none is under way.
-    began: Option<Instant>,
-}
-
 /// A client's number, and what became of its transaction.
-type Answer = (usize, Result<(), CallError>);
+type Answer = (usize, Result<Ending, CallError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
         let (answered, answers) = mpsc::channel();
-        let caller =
-            |index: usize| Caller { draw: Draw::new(options.seed, index as u64), began: None };
         Calls {
             service,
-            work: Work { workload: options.workload, scale: options.scale },
-            clients: (0..options.clients).map(caller).collect(),
+            desk: Desk::new(options),
+            tasks: vec![None; options.clients],
             answered,
             answers,
-            tally: Tally::new(),
             alive: options.clients,
             losses: 0,
             conflicts_before: conflicts(service),
         }
     }
 
-    /// Calls for the client's next transaction.
-    fn call(&mut self, index: usize) {
-        let client = &mut self.clients[index];
-        let transaction = self.work.transaction(&mut client.draw);
-        client.began = Some(Instant::now());
-        let answered = self.answered.clone();
-        self.service.submit(&transaction, move |result| {
-            // Who has left does not want to know.
-            let _ = answered.send((index, result));
-        });
+    /// Lets a client that has nothing to do begin its next transaction, or leave.
+    fn next(&mut self, client: usize) {
+        if self.desk.is_closing() {
+            self.alive -= 1;
+        } else if let Some(task) = self.desk.next(client, Instant::now()) {
+            self.call(client, task);
+        }
     }
 
-    fn take(&mut self, (index, result): Answer) {
-        let began = self.clients[index].began.take();
+    fn call(&mut self, client: usize, task: Task) {
+        let answered = self.answered.clone();
+        self.service.submit(&task.transaction, move |result| {
+            // Who has left does not want to know.
+            let _ = answered.send((client, result));
+        });
+        self.tasks[client] = Some(task);
+    }
+
+    fn take(&mut self, (client, result): Answer) {
+        let Some(task) = self.tasks[client].take() else { return };
         match result {
-            Ok(()) => self.tally.commit(began.map(|began| began.elapsed()).unwrap_or_default()),
-            Err(_) if self.tally.stage == Stage::Draining => {}
+            Ok(ending) => self.desk.ended(&task, ending, &[], Instant::now()),
+            Err(_) if self.desk.is_closing() => {}
             Err(CallError::Stopped | CallError::NoProcedure(_)) => {
                 self.alive -= 1;
                 self.losses += 1;
                 return;
             }
-            Err(error) => self.tally.error(kind(&error).to_owned()),
+            Err(error) => self.desk.tally.error(kind(&error).to_owned()),
         }
-        if self.tally.stage == Stage::Draining {
-            self.alive -= 1;
-        } else {
-            self.call(index);
+        self.next(client);
+    }
+
+    /// Lets those begin who have waited and are to begin; how long to wait for the next of them, at
+    /// most `longest`.
+    fn begin_due(&mut self, longest: Duration) -> Duration {
+        let now = Instant::now();
+        while let Some((client, task)) = self.desk.due(now) {
+            self.call(client, task);
         }
+        let next = self.desk.next_due();
+        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 }
 
@@ -95,21 +98,25 @@ impl Crowd for Calls<'_> {
     }
 
     fn start(&mut self) {
-        for index in 0..self.clients.len() {
-            self.call(index);
+        for client in 0..self.tasks.len() {
+            self.next(client);
         }
     }
 
-    fn switch_to(&mut self, work: Work) {
-        self.work = work;
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
     }
 
     fn enter(&mut self, stage: Stage) {
-        self.tally.stage = stage;
+        self.desk.tally.stage = stage;
         self.service.give_up(stage == Stage::Draining);
+        if stage == Stage::Draining {
+            self.alive = self.tasks.iter().flatten().count();
+        }
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), LoadError> {
+        let timeout = self.begin_due(timeout);
         match self.answers.recv_timeout(timeout) {
             Ok(answer) => self.take(answer),
             // We hold a sender ourselves, so the channel stays open.
@@ -126,25 +133,18 @@ impl Crowd for Calls<'_> {
         self.alive
     }
 
-    fn oldest(&self, now: Instant) -> Duration {
-        let began = self.clients.iter().filter_map(|client| client.began);
-        began.min().map(|began| now.saturating_duration_since(began)).unwrap_or_default()
+    fn busy(&self, now: Instant) -> (usize, Duration) {
+        let ages =
+            self.tasks.iter().flatten().map(|task| now.saturating_duration_since(task.scheduled));
+        ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
-    fn retries(&self) -> u64 {
+    fn retries(&mut self) -> u64 {
         conflicts(self.service) - self.conflicts_before
     }
 
     fn losses(&self) -> usize {
         self.losses
-    }
-
-    fn connect_retries(&self) -> u64 {
-        0
     }
 }
 

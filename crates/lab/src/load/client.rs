@@ -1,46 +1,38 @@
-//! One client: its socket, its connection and its session put together.
+//! One client: its socket, its connection and its talk put together.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
 use mio::{Interest, Poll, Token};
-use tidegate_subject::client::{Connection, ProtocolError, ServerError, Url};
-use tidegate_workload::Draw;
+use tidegate_subject::client::{
+    Connection, Event, ProtocolError, ServerError, TERMINATE, TransactionStatus, Url, count,
+    data_row, encode_query,
+};
+use tidegate_workload::{Dialect, Failure};
 
-use super::LoadOptions;
-use super::session::{Script, Session, Work};
+use super::desk::{Desk, Task};
+use super::session::{Said, Send, Talk};
 use super::socket::{Address, Socket};
-use super::tally::Tally;
 
 const BUFFER_LEN: usize = 64 * 1024;
 
 /// What all clients use in turn.
 pub(super) struct Shared {
-    pub(super) tally: Tally,
-    script: Script,
+    pub(super) desk: Desk,
     buffer: Box<[u8]>,
 }
 
 impl Shared {
-    pub(super) fn new(work: Work) -> Self {
-        Shared {
-            tally: Tally::new(),
-            script: Script::new(work),
-            buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
-        }
-    }
-
-    /// From now on every client's next transaction is of this kind.
-    pub(super) fn switch_to(&mut self, work: Work) {
-        self.script.work = work;
+    pub(super) fn new(desk: Desk) -> Self {
+        Shared { desk, buffer: vec![0; BUFFER_LEN].into_boxed_slice() }
     }
 }
 
 pub(super) struct Client {
     socket: Socket,
     connection: Connection,
-    session: Session,
+    talk: Talk,
     /// Bytes to be written; usually a query, gone at once.
     out: Vec<u8>,
     is_connected: bool,
@@ -57,26 +49,18 @@ pub(super) enum Loss {
 impl Client {
     /// Begins to connect and log in as client number `index`, which is also its token.
     pub(super) fn open(
-        options: &LoadOptions<'_>,
         url: &Url,
         address: &Address,
         poll: &Poll,
         index: usize,
     ) -> io::Result<Self> {
-        let work = Work { workload: options.workload, scale: options.scale };
         let mut socket = Socket::connect(address)?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
         let connection = Connection::start(url, "tidegate load", &mut out);
-        let draw = Draw::new(options.seed, index as u64);
-        Ok(Client {
-            socket,
-            connection,
-            session: Session::new(work, draw, Instant::now()),
-            out,
-            is_connected: false,
-        })
+        let talk = Talk::new(index, Dialect::Postgres);
+        Ok(Client { socket, connection, talk, out, is_connected: false })
     }
 
     pub(super) fn is_logged_in(&self) -> bool {
@@ -85,26 +69,48 @@ impl Client {
 
     /// Whether the client has said good-bye.
     pub(super) fn is_done(&self) -> bool {
-        self.session.is_done()
+        self.talk.is_done()
     }
 
-    /// How long the current transaction has been running.
+    /// Whether a transaction is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.talk.is_busy()
+    }
+
+    /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        self.session.age(now)
+        self.talk.age(now)
     }
 
-    /// The error that came last, such as why the login was refused.
-    pub(super) fn take_error(&mut self) -> Option<ServerError> {
-        self.session.take_error()
+    /// The failure that came last, such as why the login was refused.
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+        self.talk.take_failure()
     }
 
-    /// Starts the first transaction.
-    pub(super) fn start(&mut self, shared: &mut Shared) -> Result<(), Loss> {
-        self.session.start(&mut shared.script, &mut self.out);
+    /// Looks for something to do.
+    pub(super) fn start(&mut self, desk: &mut Desk) -> Result<(), Loss> {
+        let send = self.talk.start(desk);
+        self.say(send)
+    }
+
+    /// Begins a transaction, as a client that has waited for it.
+    pub(super) fn begin(&mut self, task: Task, desk: &mut Desk) -> Result<(), Loss> {
+        let send = self.talk.begin(task, desk);
+        self.say(send)
+    }
+
+    /// Leaves, unless a transaction is under way.
+    pub(super) fn close(&mut self) -> Result<(), Loss> {
+        let send = self.talk.close();
+        self.say(send)
+    }
+
+    fn say(&mut self, send: Send) -> Result<(), Loss> {
+        encode(send, &self.talk, &mut self.out);
         self.flush()
     }
 
-    /// Reads what there is, lets the session act on it, writes what it has to say.
+    /// Reads what there is, lets the talk go on, writes what it has to say.
     pub(super) fn on_readiness(
         &mut self,
         event: &Readiness,
@@ -144,11 +150,11 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Loss::Io(error)),
             };
-            let (session, tally, script) =
-                (&mut self.session, &mut shared.tally, &mut shared.script);
+            let (talk, desk) = (&mut self.talk, &mut shared.desk);
             self.connection
                 .receive(&shared.buffer[..count], &mut self.out, |event, out| {
-                    session.on_event(event, tally, script, out);
+                    let send = on_event(event, talk, desk);
+                    encode(send, talk, out);
                 })
                 .map_err(Loss::Protocol)?;
             if count < shared.buffer.len() && !is_closed {
@@ -168,6 +174,42 @@ impl Client {
             }
         }
         Ok(())
+    }
+}
+
+/// Puts what PostgreSQL said into the words of every protocol.
+fn on_event(event: Event<'_>, talk: &mut Talk, desk: &mut Desk) -> Send {
+    match event {
+        Event::Row(payload) => {
+            // A row of a wrong form has no columns, and the transaction misses them.
+            if let Ok(columns) = data_row(payload) {
+                talk.wire().borrow_mut().row(columns);
+            }
+            Send::Nothing
+        }
+        Event::Complete(payload) => {
+            talk.wire().borrow_mut().complete(count(payload));
+            Send::Nothing
+        }
+        Event::Error(payload) => talk.on(Said::Failed(ServerError::read(payload).into()), desk),
+        Event::Ready(status) => {
+            talk.on(Said::Ready { in_transaction: status != TransactionStatus::Idle }, desk)
+        }
+    }
+}
+
+fn encode(send: Send, talk: &Talk, out: &mut Vec<u8>) {
+    match send {
+        Send::Nothing => {}
+        Send::Begin => encode_query(out, b"BEGIN"),
+        Send::Commit => encode_query(out, b"COMMIT"),
+        Send::Rollback => encode_query(out, b"ROLLBACK"),
+        Send::Statement => {
+            if let Some(text) = talk.wire().borrow_mut().take_statement() {
+                encode_query(out, text);
+            }
+        }
+        Send::Quit => out.extend_from_slice(TERMINATE),
     }
 }
 

@@ -1,64 +1,84 @@
 //! One client's way through its transactions, without sockets.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tidegate_subject::client::{Event, ServerError, TERMINATE, TransactionStatus, encode_query};
-use tidegate_workload::pgbench::Scale;
-use tidegate_workload::{Draw, Transaction, Workload};
+use tidegate_workload::{Dialect, Ending, Failure, Running, Session, poll};
 
-use super::Stage;
-use super::tally::Tally;
+use super::desk::{Desk, Task};
+use super::wire::Wire;
 
-/// SQLSTATEs after which the same transaction may well succeed: serialization failure, deadlock.
-const RETRYABLE: [&str; 2] = ["40001", "40P01"];
+/// What a server said, in whatever protocol.
+pub(super) enum Said {
+    /// It waits for a statement, inside a transaction or outside; the first of these ends the login.
+    Ready { in_transaction: bool },
+    /// The statement, or the login, failed.
+    Failed(Failure),
+}
+
+/// What a client sends next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Send {
+    /// Nothing yet.
+    Nothing,
+    /// The statement in the wire.
+    Statement,
+    /// The beginning of a transaction.
+    Begin,
+    /// Its end.
+    Commit,
+    /// Its undoing.
+    Rollback,
+    /// Good-bye.
+    Quit,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Waiting for the first `ReadyForQuery`.
+    /// Waiting for the server to be ready for the first time.
     LoggingIn,
-    /// Logged in; waiting for the others.
-    AtBarrier,
-    /// The answer to this statement of the transaction is awaited.
-    Running { statement: usize },
-    /// The answer to a ROLLBACK is awaited.
+    /// Logged in, with nothing to do: before the start, thinking, or waiting for an arrival.
+    Idle,
+    /// The answer to BEGIN is awaited.
+    Beginning,
+    /// The answer to a statement is awaited.
+    Running,
+    /// The answer to COMMIT is awaited.
+    Committing,
+    /// The answer to ROLLBACK is awaited, which the transaction itself wanted.
+    Undoing,
+    /// The answer to ROLLBACK is awaited, after a failure.
     RollingBack,
     /// Nothing more will be sent.
     Done,
 }
 
-/// What clients do.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
-    pub(super) workload: Workload,
-    pub(super) scale: Scale,
-}
-
-impl Work {
-    pub(super) fn transaction(self, draw: &mut Draw) -> Transaction {
-        self.workload.transaction(self.scale, draw)
-    }
-}
-
 /// A client's state, and what it does on each event of its connection.
-pub(super) struct Session {
-    draw: Draw,
+pub(super) struct Talk {
+    /// The client's number.
+    client: usize,
+    wire: Rc<RefCell<Wire>>,
     state: State,
-    transaction: Transaction,
-    /// When the transaction's first statement was written, retries not counted.
-    began: Instant,
-    /// The error of the statement, or of the transaction that is rolled back.
-    error: Option<ServerError>,
+    task: Option<Task>,
+    running: Option<Running<'static>>,
+    /// The failure of the statement, or of the transaction that is rolled back.
+    failure: Option<Failure>,
+    /// Whether the transaction has been run before, so that its phases say nothing.
+    is_again: bool,
 }
 
-impl Session {
-    /// The session of a client whose first transaction is `work`.
-    pub(super) fn new(work: Work, mut draw: Draw, now: Instant) -> Self {
-        Session {
-            transaction: work.transaction(&mut draw),
-            draw,
+impl Talk {
+    pub(super) fn new(client: usize, dialect: Dialect) -> Self {
+        Talk {
+            client,
+            wire: Rc::new(RefCell::new(Wire::new(dialect))),
             state: State::LoggingIn,
-            began: now,
-            error: None,
+            task: None,
+            running: None,
+            failure: None,
+            is_again: false,
         }
     }
 
@@ -66,249 +86,353 @@ impl Session {
         self.state == State::Done
     }
 
-    /// How long the current transaction has been running.
+    /// Whether a transaction is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.began)
+        let scheduled = self.task.as_ref().map(|task| task.scheduled);
+        scheduled.map(|then| now.saturating_duration_since(then)).unwrap_or_default()
     }
 
-    /// The error that came last, such as why the login was refused.
-    pub(super) fn take_error(&mut self) -> Option<ServerError> {
-        self.error.take()
+    /// The failure that came last, such as why the login was refused.
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
     }
 
-    /// Starts the first transaction.
-    pub(super) fn start(&mut self, script: &mut Script, out: &mut Vec<u8>) {
-        self.began = Instant::now();
-        self.send(0, script, out);
+    pub(super) fn wire(&self) -> &Rc<RefCell<Wire>> {
+        &self.wire
     }
 
-    /// Does what the server's word asks for; what is to be sent is appended to `out`.
-    pub(super) fn on_event(
-        &mut self,
-        event: Event<'_>,
-        tally: &mut Tally,
-        script: &mut Script,
-        out: &mut Vec<u8>,
-    ) {
-        match event {
-            Event::Row(_) | Event::Complete(_) => {}
-            Event::Error(payload) => {
-                let error = ServerError::read(payload);
-                if tally.stage != Stage::Connecting {
-                    tally.error(error.code.clone());
-                }
-                self.error = Some(error);
+    /// Looks for something to do, as a client that has nothing.
+    pub(super) fn start(&mut self, desk: &mut Desk) -> Send {
+        if desk.is_closing() {
+            return self.quit();
+        }
+        if let Some(task) = desk.next(self.client, Instant::now()) {
+            return self.begin(task, desk);
+        }
+        self.state = State::Idle;
+        Send::Nothing
+    }
+
+    /// Begins a transaction.
+    pub(super) fn begin(&mut self, task: Task, desk: &mut Desk) -> Send {
+        self.is_again = false;
+        self.task = Some(task);
+        self.attempt(desk)
+    }
+
+    /// A client that waits leaves when no transaction is to begin any more.
+    pub(super) fn close(&mut self) -> Send {
+        if self.state == State::Idle { self.quit() } else { Send::Nothing }
+    }
+
+    fn attempt(&mut self, desk: &mut Desk) -> Send {
+        let Some(task) = &self.task else { return Send::Nothing };
+        self.wire.borrow_mut().begin(Instant::now());
+        if task.transaction.is_single() {
+            return self.enter(false, desk);
+        }
+        self.state = State::Beginning;
+        Send::Begin
+    }
+
+    /// The transaction's own code begins to run.
+    fn enter(&mut self, in_transaction: bool, desk: &mut Desk) -> Send {
+        let Some(task) = &self.task else { return Send::Nothing };
+        let session = Session::new(self.wire.clone());
+        self.running = Some(task.transaction.clone().run(session));
+        self.state = State::Running;
+        self.advance(in_transaction, desk)
+    }
+
+    /// Takes what the server said; what is to be sent then.
+    pub(super) fn on(&mut self, said: Said, desk: &mut Desk) -> Send {
+        match said {
+            Said::Failed(failure) => {
+                self.failure = Some(failure);
+                Send::Nothing
             }
-            Event::Ready(status) => self.on_ready(status, tally, script, out),
+            Said::Ready { in_transaction } => self.on_ready(in_transaction, desk),
         }
     }
 
-    fn on_ready(
-        &mut self,
-        status: TransactionStatus,
-        tally: &mut Tally,
-        script: &mut Script,
-        out: &mut Vec<u8>,
-    ) {
-        match self.state {
-            State::LoggingIn => self.state = State::AtBarrier,
-            State::AtBarrier | State::Done => {}
-            State::Running { .. } if self.error.is_some() => {
-                if status == TransactionStatus::Idle {
-                    self.again(tally, script, out);
-                } else {
-                    encode_query(out, b"ROLLBACK;");
-                    self.state = State::RollingBack;
-                }
+    fn on_ready(&mut self, in_transaction: bool, desk: &mut Desk) -> Send {
+        match (self.state, self.failure.is_some()) {
+            (State::LoggingIn, _) => {
+                self.state = State::Idle;
+                Send::Nothing
             }
-            State::RollingBack => self.again(tally, script, out),
-            State::Running { statement } => self.advance(statement + 1, tally, script, out),
+            (State::Idle | State::Done, _) => Send::Nothing,
+            (State::RollingBack, _) => self.again(desk),
+            (State::Committing, false) => self.ended(Ending::Commit, desk),
+            (State::Undoing, false) => self.ended(Ending::Rollback, desk),
+            _ if desk.is_closing() => self.quit(),
+            (State::Running, _) => {
+                let outcome = self.failure.take().map_or(Ok(()), Err);
+                self.wire.borrow_mut().ready(outcome);
+                self.advance(in_transaction, desk)
+            }
+            (State::Beginning, false) => self.enter(in_transaction, desk),
+            (State::Beginning | State::Committing | State::Undoing, true) => {
+                self.on_failure(in_transaction, desk)
+            }
         }
     }
 
-    /// Goes on with statement `next`, or with the next transaction after the last.
-    fn advance(&mut self, next: usize, tally: &mut Tally, script: &mut Script, out: &mut Vec<u8>) {
-        let is_committed = next >= self.transaction.statements();
-        if is_committed {
-            let now = Instant::now();
-            tally.commit(self.age(now));
-            self.began = now;
+    /// Lets the transaction's code go on, up to its next statement or its end.
+    fn advance(&mut self, in_transaction: bool, desk: &mut Desk) -> Send {
+        let Some(running) = &mut self.running else { return Send::Nothing };
+        let end = match poll(running) {
+            Poll::Pending => return Send::Statement,
+            Poll::Ready(end) => end,
+        };
+        self.running = None;
+        let is_single = self.task.as_ref().is_some_and(|task| task.transaction.is_single());
+        match end {
+            Err(failure) => {
+                self.failure = Some(failure);
+                self.on_failure(in_transaction, desk)
+            }
+            Ok(ending) if is_single => self.ended(ending, desk),
+            Ok(Ending::Commit) => {
+                self.state = State::Committing;
+                Send::Commit
+            }
+            Ok(Ending::Rollback) => {
+                self.state = State::Undoing;
+                Send::Rollback
+            }
         }
-        if tally.stage == Stage::Draining {
-            self.finish(out);
-        } else if is_committed {
-            self.transaction = script.work.transaction(&mut self.draw);
-            self.send(0, script, out);
-        } else {
-            self.send(next, script, out);
+    }
+
+    fn ended(&mut self, ending: Ending, desk: &mut Desk) -> Send {
+        let now = Instant::now();
+        if let Some(task) = self.task.take() {
+            let mut wire = self.wire.borrow_mut();
+            let phases = if self.is_again { &[] } else { wire.phases(now) };
+            desk.ended(&task, ending, phases, now);
         }
+        self.start(desk)
+    }
+
+    fn on_failure(&mut self, in_transaction: bool, desk: &mut Desk) -> Send {
+        if in_transaction {
+            self.state = State::RollingBack;
+            return Send::Rollback;
+        }
+        self.again(desk)
     }
 
     /// After a failure: the same transaction when that may help, else the next one.
-    fn again(&mut self, tally: &mut Tally, script: &mut Script, out: &mut Vec<u8>) {
-        let error = self.error.take();
-        if tally.stage == Stage::Draining {
-            return self.finish(out);
+    fn again(&mut self, desk: &mut Desk) -> Send {
+        let is_retried = self.failure.take().is_some_and(|failure| desk.failed(failure));
+        if desk.is_closing() {
+            return self.quit();
         }
-        if error.is_some_and(|error| RETRYABLE.contains(&error.code.as_str())) {
-            tally.retries += 1;
-        } else {
-            self.transaction = script.work.transaction(&mut self.draw);
-            self.began = Instant::now();
+        if is_retried {
+            self.is_again = true;
+            return self.attempt(desk);
         }
-        self.send(0, script, out);
+        self.task = None;
+        self.start(desk)
     }
 
-    fn send(&mut self, statement: usize, script: &mut Script, out: &mut Vec<u8>) {
-        script.text.clear();
-        self.transaction.write_statement(statement, &mut script.text);
-        encode_query(out, &script.text);
-        self.state = State::Running { statement };
-    }
-
-    fn finish(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(TERMINATE);
+    fn quit(&mut self) -> Send {
+        self.task = None;
+        self.running = None;
         self.state = State::Done;
-    }
-}
-
-/// What comes next, and where statements are written before they become messages; one for all
-/// clients.
-pub(super) struct Script {
-    pub(super) work: Work,
-    text: Vec<u8>,
-}
-
-impl Script {
-    pub(super) fn new(work: Work) -> Self {
-        Script { work, text: Vec::new() }
+        Send::Quit
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use tidegate_subject::client::TransactionStatus::{Failed, Idle, InBlock};
+    use crate::load::testing::{self, STATEMENTS};
+    use crate::load::{LoadOptions, Stage};
+    use tidegate_workload::pgbench::Scale;
+    use tidegate_workload::point_select::PointSelect;
+    use tidegate_workload::workload::Workload;
+    use tidegate_workload::{Conflict, tpcb::Tpcb};
 
-    fn work(workload: Workload) -> Work {
-        Work { workload, scale: Scale::new(1).unwrap() }
-    }
+    const IDLE: Said = Said::Ready { in_transaction: false };
+    const IN_BLOCK: Said = Said::Ready { in_transaction: true };
 
-    /// A TPC-B session past the barrier, in the measured time.
+    /// A session past the barrier, in the measured time.
     struct Bench {
-        session: Session,
-        script: Script,
-        tally: Tally,
-        out: Vec<u8>,
+        talk: Talk,
+        desk: Desk,
     }
 
-    fn bench() -> Bench {
-        let work = work(Workload::Tpcb);
-        let mut bench = Bench {
-            session: Session::new(work, Draw::new(1, 1), Instant::now()),
-            script: Script::new(work),
-            tally: Tally::new(),
-            out: Vec::new(),
-        };
-        assert_eq!(bench.on(Event::Ready(Idle)), "");
-        assert_eq!(bench.session.state, State::AtBarrier);
-        bench.tally.stage = Stage::Measuring;
-        bench.session.start(&mut bench.script, &mut bench.out);
-        assert_eq!(bench.sent(), "BEGIN;");
+    fn bench(options: &LoadOptions<'_>) -> Bench {
+        let mut bench = Bench { talk: Talk::new(0, Dialect::Postgres), desk: Desk::new(options) };
+        assert_eq!(bench.on(IDLE), "");
+        bench.desk.tally.stage = Stage::Measuring;
+        let first = bench.talk.start(&mut bench.desk);
+        bench.text(first);
         bench
     }
 
+    fn tpcb() -> Bench {
+        bench(&testing::options(Arc::new(Tpcb { scale: Scale::ONE })))
+    }
+
     impl Bench {
-        fn on(&mut self, event: Event<'_>) -> String {
-            let Bench { session, script, tally, out } = self;
-            session.on_event(event, tally, script, out);
-            self.sent()
+        fn on(&mut self, said: Said) -> String {
+            let send = self.talk.on(said, &mut self.desk);
+            self.text(send)
         }
 
-        /// The query just sent, without the message's header and final zero.
-        fn sent(&mut self) -> String {
-            let message = std::mem::take(&mut self.out);
-            let end = message.len().saturating_sub(1);
-            String::from_utf8_lossy(message.get(5..end).unwrap_or_default()).into_owned()
+        fn text(&mut self, send: Send) -> String {
+            match send {
+                Send::Statement => {
+                    let mut wire = self.talk.wire().borrow_mut();
+                    String::from_utf8_lossy(wire.take_statement().unwrap()).into_owned()
+                }
+                Send::Nothing => String::new(),
+                other => format!("{other:?}"),
+            }
         }
 
+        /// Answers what was sent, up to a statement that begins so.
         fn run_to(&mut self, statement: &str) {
-            while !self.on(Event::Ready(InBlock)).starts_with(statement) {}
+            for _ in 0..STATEMENTS {
+                self.answer();
+                if self.on(IN_BLOCK).starts_with(statement) {
+                    return;
+                }
+            }
+            panic!("no statement begins with {statement}");
         }
 
-        /// An `ErrorResponse` with the code alone.
-        fn fail(&mut self, code: &str) {
-            let payload = [b"C", code.as_bytes(), b"\0\0"].concat();
-            assert_eq!(self.on(Event::Error(&payload)), "");
+        /// One row with a number.
+        fn answer(&self) {
+            let mut wire = self.talk.wire().borrow_mut();
+            wire.row([Some(&b"5"[..])].into_iter());
+            wire.complete(1);
         }
+
+        fn fail(&mut self, failure: Failure) {
+            assert_eq!(self.on(Said::Failed(failure)), "");
+        }
+
+        fn counts(&self) -> (u64, u64, u64) {
+            let tally = &self.desk.tally;
+            (tally.transactions, tally.retries(), tally.errors.values().sum())
+        }
+    }
+
+    fn refused(code: &str) -> Failure {
+        Failure::Refused { code: code.to_owned(), message: String::new() }
     }
 
     #[test]
     fn a_commit_counts_and_the_next_transaction_begins() {
-        let mut bench = bench();
-        bench.run_to("END");
-        assert_eq!(bench.tally.transactions, 0);
-        assert_eq!(bench.on(Event::Ready(Idle)), "BEGIN;");
-        assert_eq!(bench.tally.transactions, 1);
+        let mut bench = tpcb();
+        bench.run_to("Commit");
+        assert_eq!(bench.counts(), (0, 0, 0));
+        assert_eq!(bench.on(IDLE), "Begin");
+        assert_eq!(bench.counts(), (1, 0, 0));
     }
 
     #[test]
-    fn a_deadlock_victim_runs_the_same_transaction_again() {
-        for (code, is_retried) in [("40P01", true), ("40001", true), ("23505", false)] {
-            let mut bench = bench();
-            let before = bench.session.transaction;
+    fn a_single_statement_needs_no_begin() {
+        let mut bench = bench(&testing::options(Arc::new(PointSelect { scale: Scale::ONE })));
+        bench.answer();
+        assert!(bench.on(IDLE).starts_with("SELECT abalance"));
+        assert_eq!(bench.counts(), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_conflict_runs_the_same_transaction_again() {
+        for (failure, is_retried) in [
+            (Failure::Conflict(Conflict::Deadlock), true),
+            (Failure::Conflict(Conflict::Serialization), true),
+            (refused("23505"), false),
+        ] {
+            let mut bench = tpcb();
+            let statement = bench.on(IN_BLOCK);
             bench.run_to("UPDATE pgbench_branches");
-            bench.fail(code);
-            assert_eq!(bench.on(Event::Ready(Failed)), "ROLLBACK;");
-            assert_eq!(bench.on(Event::Ready(Idle)), "BEGIN;");
-            assert_eq!(bench.session.transaction == before, is_retried, "{code}");
-            assert_eq!(bench.tally.retries, u64::from(is_retried));
-            assert_eq!(bench.tally.errors.get(code), Some(&1));
-            assert_eq!(bench.tally.transactions, 0);
+            bench.fail(failure);
+            assert_eq!(bench.on(IN_BLOCK), "Rollback");
+            assert_eq!(bench.on(IDLE), "Begin");
+            assert_eq!(bench.on(IN_BLOCK) == statement, is_retried);
+            let expected = if is_retried { (0, 1, 0) } else { (0, 0, 1) };
+            assert_eq!(bench.counts(), expected);
         }
     }
 
     #[test]
     fn a_switch_changes_the_next_transaction_and_not_the_one_under_way() {
-        let mut bench = bench();
+        let mut bench = tpcb();
         bench.run_to("UPDATE pgbench_branches");
-        bench.script.work = work(Workload::PointSelect);
-        bench.fail("40P01");
-        assert_eq!(bench.on(Event::Ready(Failed)), "ROLLBACK;");
-        assert_eq!(bench.on(Event::Ready(Idle)), "BEGIN;", "the same transaction again");
-        bench.run_to("END");
-        assert!(bench.on(Event::Ready(Idle)).starts_with("SELECT abalance"));
-        assert_eq!(bench.tally.transactions, 1);
+        bench.desk.switch_to(&PointSelect { scale: Scale::ONE }, 1);
+        bench.fail(Failure::Conflict(Conflict::Deadlock));
+        assert_eq!(bench.on(IN_BLOCK), "Rollback");
+        assert_eq!(bench.on(IDLE), "Begin", "the same transaction again");
+        bench.run_to("Commit");
+        assert!(bench.on(IDLE).starts_with("SELECT abalance"));
+        let kinds = bench.desk.tally.kinds();
+        let committed: Vec<_> = kinds.iter().map(|kind| (kind.kind, kind.committed)).collect();
+        assert_eq!(committed, [("transfer", 1), ("select", 0)]);
     }
 
     #[test]
     fn an_error_that_leaves_no_transaction_needs_no_rollback() {
-        let mut bench = bench();
-        bench.fail("53300");
-        assert_eq!(bench.on(Event::Ready(Idle)), "BEGIN;");
-        assert_eq!(bench.tally.committed(), 0);
+        let mut bench = tpcb();
+        bench.fail(refused("53300"));
+        assert_eq!(bench.on(IDLE), "Begin");
+        assert_eq!(bench.counts(), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_missing_row_is_an_error_of_its_own() {
+        let mut bench = tpcb();
+        assert!(bench.on(IN_BLOCK).starts_with("UPDATE pgbench_accounts"));
+        assert!(bench.on(IN_BLOCK).starts_with("SELECT"));
+        assert_eq!(bench.on(IN_BLOCK), "Rollback");
+        assert_eq!(bench.on(IDLE), "Begin");
+        assert!(bench.desk.tally.errors.keys().any(|error| error.contains("account")));
     }
 
     #[test]
     fn a_straggler_ends_at_its_next_answer() {
-        let mut early = bench();
+        let mut early = tpcb();
         early.run_to("SELECT");
-        early.tally.stage = Stage::Draining;
-        early.on(Event::Ready(InBlock));
-        assert!(early.session.is_done());
-        assert_eq!(early.tally.committed(), 0);
+        early.desk.tally.stage = Stage::Draining;
+        assert_eq!(early.on(IN_BLOCK), "Quit");
+        assert_eq!(early.desk.tally.total(), 0);
 
-        let mut late = bench();
-        late.run_to("END");
-        late.tally.stage = Stage::Draining;
-        late.on(Event::Ready(Idle));
-        assert!(late.session.is_done());
-        assert_eq!((late.tally.late_commits, late.tally.transactions), (1, 0));
+        let mut late = tpcb();
+        late.run_to("Commit");
+        late.desk.tally.stage = Stage::Draining;
+        assert_eq!(late.on(IDLE), "Quit");
+        assert_eq!((late.desk.tally.late_commits, late.desk.tally.transactions), (1, 0));
 
-        let mut failed = bench();
-        failed.fail("57014");
-        failed.tally.stage = Stage::Draining;
-        failed.on(Event::Ready(Idle));
-        assert!(failed.session.is_done());
+        let mut failed = tpcb();
+        failed.fail(refused("57014"));
+        failed.desk.tally.stage = Stage::Draining;
+        assert_eq!(failed.on(IDLE), "Quit");
+        assert!(failed.talk.is_done() && !failed.talk.is_busy());
+    }
+
+    #[test]
+    fn phases_are_told_apart_and_retries_left_out() {
+        let kinds = testing::TwoPhases.kinds();
+        assert_eq!(kinds[0].phases, ["I", "II"]);
+        let mut bench = bench(&testing::options(Arc::new(testing::TwoPhases)));
+        bench.run_to("SELECT 2");
+        bench.run_to("Commit");
+        assert_eq!(bench.on(IDLE), "Begin");
+        let phases = &bench.desk.tally.kinds()[0].phases;
+        let names: Vec<_> = phases.iter().map(|phase| phase.phase).collect();
+        assert_eq!(names, ["I", "II"]);
+        assert!(phases.iter().all(|phase| phase.latency.max_ms > 0.0), "{phases:?}");
     }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use mio::event::Event as Readiness;
 use mio::{Events, Poll};
 use tidegate_subject::client::Url;
+use tidegate_workload::Failure;
 
 use super::client::{Client, Loss, Shared};
-use super::closed_loop::Crowd;
-use super::session::Work;
+use super::course::Crowd;
+use super::desk::Desk;
 use super::socket::Address;
-use super::tally::Tally;
 use super::{LoadError, LoadOptions, Refusal, Stage};
 
 /// Logins under way at once: enough to hide round trips, few enough not to overrun a server that
@@ -70,7 +70,7 @@ impl<'a> Sockets<'a> {
             address,
             poll: Poll::new().map_err(LoadError::Poll)?,
             clients: (0..options.clients).map(|_| None).collect(),
-            shared: Shared::new(Work { workload: options.workload, scale: options.scale }),
+            shared: Shared::new(Desk::new(options)),
             waiting: (0..options.clients).collect(),
             handshakes: 0,
             logged_in: 0,
@@ -94,38 +94,37 @@ impl Crowd for Sockets<'_> {
         self.connections.start_all();
     }
 
-    fn switch_to(&mut self, work: Work) {
-        self.connections.shared.switch_to(work);
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.connections.shared.desk
     }
 
     fn enter(&mut self, stage: Stage) {
-        self.connections.shared.tally.stage = stage;
+        self.connections.shared.desk.tally.stage = stage;
+        if stage == Stage::Draining {
+            self.connections.close_idle();
+        }
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), LoadError> {
+        let timeout = self.connections.begin_due(timeout);
         match self.connections.poll.poll(&mut self.events, Some(timeout)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(LoadError::Poll(error)),
         }
-        self.events.iter().try_for_each(|event| self.connections.serve(event))
+        self.events.iter().try_for_each(|event| self.connections.serve(event))?;
+        self.connections.begin_due(Duration::ZERO);
+        Ok(())
     }
 
     fn alive(&self) -> usize {
         self.connections.logged_in
     }
 
-    fn oldest(&self, now: Instant) -> Duration {
-        let clients = self.connections.clients.iter().flatten();
-        clients.map(|client| client.age(now)).max().unwrap_or_default()
-    }
-
-    fn tally(&self) -> &Tally {
-        &self.connections.shared.tally
-    }
-
-    fn retries(&self) -> u64 {
-        self.connections.shared.tally.retries
+    fn busy(&self, now: Instant) -> (usize, Duration) {
+        let busy = self.connections.clients.iter().flatten().filter(|client| client.is_busy());
+        let ages = busy.map(|client| client.age(now));
+        ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
     fn losses(&self) -> usize {
@@ -152,7 +151,7 @@ impl Connections<'_> {
 
     fn not_all_connected(&self, reason: Refusal) -> LoadError {
         if self.logged_in == 0 {
-            return LoadError::Connect { url: Box::new(self.url.clone()), reason };
+            return LoadError::Connect { place: self.url.to_string(), reason };
         }
         LoadError::NotAllConnected {
             connected: self.logged_in,
@@ -168,7 +167,7 @@ impl Connections<'_> {
                 break;
             };
             self.handshakes += 1;
-            match Client::open(self.options, &self.url, &self.address, &self.poll, index) {
+            match Client::open(&self.url, &self.address, &self.poll, index) {
                 Ok(client) => self.clients[index] = Some(client),
                 Err(error) => self.refused(index, Refusal::Io(error))?,
             }
@@ -195,8 +194,34 @@ impl Connections<'_> {
             let Some(client) = &mut self.clients[index] else {
                 continue;
             };
-            if client.start(&mut self.shared).is_err() {
+            if client.start(&mut self.shared.desk).is_err() {
                 self.lost(index);
+            }
+        }
+    }
+
+    /// Lets those begin who have waited and are to begin; how long to wait for the next of them, at
+    /// most `longest`.
+    fn begin_due(&mut self, longest: Duration) -> Duration {
+        let now = Instant::now();
+        while let Some((index, task)) = self.shared.desk.due(now) {
+            let Some(Some(client)) = self.clients.get_mut(index) else { continue };
+            if client.begin(task, &mut self.shared.desk).is_err() {
+                self.lost(index);
+            }
+        }
+        let next = self.shared.desk.next_due();
+        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+    }
+
+    /// Sends those home who wait for a transaction.
+    fn close_idle(&mut self) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            let outcome = client.close();
+            if outcome.is_err() || client.is_done() {
+                self.clients[index] = None;
+                self.logged_in -= 1;
             }
         }
     }
@@ -223,7 +248,7 @@ impl Connections<'_> {
                 }
                 Ok(())
             }
-            Err(loss) if self.shared.tally.stage == Stage::Connecting => {
+            Err(loss) if self.shared.desk.tally.stage == Stage::Connecting => {
                 self.lost_while_connecting(index, was_logged_in, loss)
             }
             Err(_) => {
@@ -243,9 +268,9 @@ impl Connections<'_> {
             self.logged_in -= 1;
             self.handshakes += 1;
         }
-        let error = self.clients[index].as_mut().and_then(Client::take_error);
-        let reason = match (error, loss) {
-            (Some(error), _) => Refusal::Server(error),
+        let failure = self.clients[index].as_mut().and_then(Client::take_failure);
+        let reason = match (failure, loss) {
+            (Some(failure), _) => Refusal::Server(failure),
             (None, Loss::Closed) => Refusal::Closed,
             (None, Loss::Io(error)) => Refusal::Io(error),
             (None, Loss::Protocol(error)) => Refusal::Protocol(error),
@@ -264,9 +289,9 @@ impl Refusal {
     /// Whether another attempt may succeed once others are through.
     fn may_pass(&self) -> bool {
         match self {
-            Refusal::Server(error) => TRY_LATER.contains(&error.code.as_str()),
+            Refusal::Server(Failure::Refused { code, .. }) => TRY_LATER.contains(&code.as_str()),
             Refusal::Io(_) | Refusal::Closed | Refusal::Silent => true,
-            Refusal::Protocol(_) => false,
+            Refusal::Server(_) | Refusal::Protocol(_) => false,
         }
     }
 }

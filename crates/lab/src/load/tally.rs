@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
+use tidegate_workload::workload::Kind;
+use tidegate_workload::{Conflict, Ending};
 
 use super::{Latency, Stage};
 
@@ -16,9 +19,94 @@ pub(super) struct Tally {
     pub(super) warmup_transactions: u64,
     pub(super) transactions: u64,
     pub(super) late_commits: u64,
-    pub(super) retries: u64,
+    pub(super) conflicts: BTreeMap<Conflict, u64>,
     pub(super) errors: BTreeMap<String, u64>,
+    kinds: Vec<OfKind>,
     latency_us: Histogram<u64>,
+    /// Of the transactions done since the interval began.
+    interval_us: Histogram<u64>,
+}
+
+/// The counters of a kind of transaction.
+struct OfKind {
+    kind: Kind,
+    workload: &'static str,
+    committed: u64,
+    rolled_back: u64,
+    latency_us: Histogram<u64>,
+    phases_us: Vec<Histogram<u64>>,
+}
+
+/// What was seen of a kind of transaction in the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindReport {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions that rolled themselves back, which is an end like another.
+    pub rolled_back: u64,
+    /// How long they took, retries included.
+    pub latency: Latency,
+    /// How long their phases took, of those that were not run again, by name; empty when there is
+    /// one phase.
+    pub phases: Vec<PhaseOfKind>,
+}
+
+/// How long a phase of a kind of transaction took.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseOfKind {
+    /// The phase's name.
+    pub phase: &'static str,
+    /// How long it took.
+    pub latency: Latency,
+}
+
+/// What was seen in one interval of the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct IntervalReport {
+    /// When it ended, in seconds of the measured time.
+    pub until_s: f64,
+    /// Transactions that came to their end.
+    pub transactions: u64,
+    /// How long they took.
+    pub latency: Latency,
+    /// The same in full: latencies in microseconds, to three digits, and how many had each.
+    #[serde(skip)]
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// A transaction that has come to its end.
+pub(super) struct Ended<'a> {
+    pub(super) kind: usize,
+    pub(super) ending: Ending,
+    /// Since it was scheduled.
+    pub(super) latency: Duration,
+    /// How long each of its phases took; nothing where that is not known.
+    pub(super) phases: &'a [Duration],
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LATENCY_MAX_US, 3)
+        .expect("an hour in microseconds at three digits is a valid range")
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+}
+
+fn latency(histogram: &Histogram<u64>) -> Latency {
+    let ms = |us: u64| us as f64 / 1e3;
+    let quantile = |quantile| ms(histogram.value_at_quantile(quantile));
+    Latency {
+        mean_ms: histogram.mean() / 1e3,
+        p50_ms: quantile(0.5),
+        p95_ms: quantile(0.95),
+        p99_ms: quantile(0.99),
+        max_ms: ms(histogram.max()),
+    }
 }
 
 impl Tally {
@@ -28,45 +116,111 @@ impl Tally {
             warmup_transactions: 0,
             transactions: 0,
             late_commits: 0,
-            retries: 0,
+            conflicts: BTreeMap::new(),
             errors: BTreeMap::new(),
-            latency_us: Histogram::new_with_max(LATENCY_MAX_US, 3)
-                .expect("an hour in microseconds at three digits is a valid range"),
+            kinds: Vec::new(),
+            latency_us: histogram(),
+            interval_us: histogram(),
         }
     }
 
-    /// A transaction that took `latency` was committed.
-    pub(super) fn commit(&mut self, latency: Duration) {
+    /// Makes counters for the kinds of a workload, where there are none; the place of the first.
+    pub(super) fn add_kinds(&mut self, workload: &'static str, kinds: &[Kind]) -> usize {
+        if let Some(place) = self.kinds.iter().position(|counted| counted.workload == workload) {
+            return place;
+        }
+        let first = self.kinds.len();
+        self.kinds.extend(kinds.iter().map(|&kind| OfKind {
+            kind,
+            workload,
+            committed: 0,
+            rolled_back: 0,
+            latency_us: histogram(),
+            phases_us: match kind.phases.len() {
+                0 | 1 => Vec::new(),
+                count => vec![histogram(); count],
+            },
+        }));
+        first
+    }
+
+    /// A transaction has come to its end.
+    pub(super) fn ended(&mut self, ended: &Ended<'_>) {
         match self.stage {
             Stage::Connecting | Stage::Warmup => self.warmup_transactions += 1,
-            Stage::Measuring => {
-                self.transactions += 1;
-                let latency = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-                self.latency_us.saturating_record(latency);
-            }
+            Stage::Measuring => self.measured(ended),
             Stage::Draining => self.late_commits += 1,
         }
     }
 
-    /// Transactions committed at any time.
-    pub(super) fn committed(&self) -> u64 {
+    fn measured(&mut self, ended: &Ended<'_>) {
+        self.transactions += 1;
+        record(&mut self.latency_us, ended.latency);
+        record(&mut self.interval_us, ended.latency);
+        let Some(of_kind) = self.kinds.get_mut(ended.kind) else { return };
+        match ended.ending {
+            Ending::Commit => of_kind.committed += 1,
+            Ending::Rollback => of_kind.rolled_back += 1,
+        }
+        record(&mut of_kind.latency_us, ended.latency);
+        for (histogram, &time) in of_kind.phases_us.iter_mut().zip(ended.phases) {
+            record(histogram, time);
+        }
+    }
+
+    /// Transactions that came to their end at any time.
+    pub(super) fn total(&self) -> u64 {
         self.warmup_transactions + self.transactions + self.late_commits
     }
 
-    /// A statement failed.
+    /// Transactions run again after a conflict.
+    pub(super) fn retries(&self) -> u64 {
+        self.conflicts.values().sum()
+    }
+
+    /// A transaction gave way to another, and is to run again.
+    pub(super) fn conflict(&mut self, conflict: Conflict) {
+        *self.conflicts.entry(conflict).or_default() += 1;
+    }
+
+    /// A transaction failed.
     pub(super) fn error(&mut self, code: String) {
         *self.errors.entry(code).or_default() += 1;
     }
 
     pub(super) fn latency(&self) -> Latency {
-        let ms = |us: u64| us as f64 / 1e3;
-        let quantile = |quantile| ms(self.latency_us.value_at_quantile(quantile));
-        Latency {
-            mean_ms: self.latency_us.mean() / 1e3,
-            p50_ms: quantile(0.5),
-            p95_ms: quantile(0.95),
-            p99_ms: quantile(0.99),
-            max_ms: ms(self.latency_us.max()),
-        }
+        latency(&self.latency_us)
+    }
+
+    /// What was seen since the interval before ended; the next begins.
+    pub(super) fn end_interval(&mut self, until_s: f64) -> IntervalReport {
+        let seen = &self.interval_us;
+        let report = IntervalReport {
+            until_s,
+            transactions: seen.len(),
+            latency: latency(seen),
+            histogram: seen
+                .iter_recorded()
+                .map(|value| (value.value_iterated_to(), value.count_at_value()))
+                .collect(),
+        };
+        self.interval_us.reset();
+        report
+    }
+
+    pub(super) fn kinds(&self) -> Vec<KindReport> {
+        let phase = |(&phase, histogram): (&&'static str, &Histogram<u64>)| PhaseOfKind {
+            phase,
+            latency: latency(histogram),
+        };
+        let report = |of_kind: &OfKind| KindReport {
+            workload: of_kind.workload,
+            kind: of_kind.kind.name,
+            committed: of_kind.committed,
+            rolled_back: of_kind.rolled_back,
+            latency: latency(&of_kind.latency_us),
+            phases: of_kind.kind.phases.iter().zip(&of_kind.phases_us).map(phase).collect(),
+        };
+        self.kinds.iter().map(report).collect()
     }
 }

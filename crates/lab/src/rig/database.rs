@@ -3,14 +3,17 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use thiserror::Error;
+use tidegate_subject::connection::{Transactional, load};
 use tidegate_subject::embedded::{self, Embedded, Isolation};
 use tidegate_subject::postgres::{self, Postgres, PostgresError};
-use tidegate_workload::pgbench::{self, SUMS_QUERY, Scale, Sums};
-use tidegate_workload::thrash::{self, Key, Rows};
+use tidegate_workload::pgbench::Sums;
+use tidegate_workload::workload::Workload;
+use tidegate_workload::{Session, Table, finish};
 
 use super::RigError;
 
@@ -110,29 +113,16 @@ impl DatabaseChoice {
     }
 }
 
-/// Tables of an experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tables {
-    /// pgbench's.
-    Pgbench(Scale),
-    /// The thrash study's, with a primary key.
-    Thrash(Rows),
-}
-
-impl Tables {
-    fn load_statements(self) -> Vec<String> {
-        match self {
-            Tables::Pgbench(scale) => pgbench::load_statements(scale),
-            Tables::Thrash(rows) => thrash::load_statements(rows, Key::Primary),
-        }
-    }
-
-    fn level_statements(self) -> Vec<String> {
-        match self {
-            Tables::Pgbench(_) => pgbench::LEVEL_STATEMENTS.map(str::to_owned).to_vec(),
-            Tables::Thrash(_) => thrash::level_statements(Key::Primary),
-        }
-    }
+/// The workloads but for those whose first table an earlier one has made.
+fn distinct(workloads: &[Arc<dyn Workload>]) -> Vec<&Arc<dyn Workload>> {
+    let mut names = Vec::new();
+    let is_new = |workload: &&Arc<dyn Workload>| {
+        let name = workload.tables().first().map(|table| table.name);
+        let is_new = !names.contains(&name);
+        names.push(name);
+        is_new
+    };
+    workloads.iter().filter(is_new).collect()
 }
 
 /// What an experiment ran on, for its report.
@@ -169,45 +159,62 @@ impl Database {
         }
     }
 
-    /// Makes tables anew. The embedded engine has these alone afterwards.
-    pub(crate) fn load(&mut self, all: &[Tables], cancel: &AtomicBool) -> Result<(), RigError> {
+    /// Makes the tables of workloads anew; those that several have in common once. The embedded
+    /// engine has these alone afterwards.
+    pub(crate) fn load(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), RigError> {
         match self {
             Database::Postgres(server) => {
-                let statements = all.iter().flat_map(|tables| tables.load_statements());
-                super::execute(server, cancel, statements.collect())
+                let mut client = server.connect()?;
+                for workload in distinct(workloads) {
+                    for table in workload.tables() {
+                        client.query(&format!("DROP TABLE IF EXISTS {}", table.name))?;
+                    }
+                    load(&mut client, &**workload, cancel, &mut |_| {})?;
+                    for table in workload.tables() {
+                        client.query(&format!("VACUUM ANALYZE {}", table.name))?;
+                    }
+                }
             }
             Database::Embedded(store) => {
                 *store = Embedded::start(EMBEDDED_OPTIONS)?;
-                for tables in all {
-                    match *tables {
-                        Tables::Pgbench(scale) => store.load_pgbench(scale, cancel)?,
-                        Tables::Thrash(rows) => store.load_thrash(rows, cancel)?,
-                    }
+                for workload in distinct(workloads) {
+                    store.load(&**workload, cancel)?;
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
-    /// Gives two runs on the same tables the same start.
-    pub(crate) fn level(&self, all: &[Tables], cancel: &AtomicBool) -> Result<(), RigError> {
+    /// Gives two runs on the same tables the same start: no dead versions of rows, no checkpoint
+    /// left over from the run before.
+    pub(crate) fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), RigError> {
         match self {
             Database::Postgres(server) => {
-                let statements = all.iter().flat_map(|tables| tables.level_statements());
-                super::execute(server, cancel, statements.collect())
+                let mut client = server.connect()?;
+                let tables = workloads.iter().flat_map(|workload| workload.tables());
+                let vacuum = |table: Table| format!("VACUUM {}", table.name);
+                for statement in tables.map(vacuum).chain(["CHECKPOINT".to_owned()]) {
+                    client.query(&statement)?;
+                }
+                Ok(())
             }
             Database::Embedded(store) => Ok(store.level()?),
         }
     }
 
-    /// The sums of pgbench's tables, while nobody changes them; `None` when there are none.
-    pub(crate) fn sums(&self) -> Result<Option<Sums>, RigError> {
+    /// The sums of pgbench's tables, while nobody changes them.
+    pub(crate) fn sums(&self) -> Result<Sums, RigError> {
+        fn read(connection: &mut impl Transactional) -> Result<Sums, RigError> {
+            let session = Session::immediate(connection);
+            Ok(finish(Box::pin(async move { Sums::read(&session).await }))?)
+        }
         match self {
-            Database::Postgres(server) => {
-                let rows = server.connect()?.query(SUMS_QUERY)?;
-                Ok(rows.first().and_then(|row| Sums::read(row)))
-            }
-            Database::Embedded(store) => Ok(store.sums()?),
+            Database::Postgres(server) => read(&mut server.connect()?),
+            Database::Embedded(store) => read(&mut store.connect()),
         }
     }
 

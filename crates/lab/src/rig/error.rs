@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tidegate_control::BoundsError;
 use tidegate_subject::client::ClientError;
+use tidegate_subject::connection::LoadError;
 use tidegate_subject::embedded::EmbeddedError;
 use tidegate_subject::postgres::PostgresError;
 use tidegate_subject::process::ProcessError;
+use tidegate_workload::Failure;
 
 /// What can go wrong with the server, the proxy and the files of an experiment.
 #[derive(Debug, Error)]
@@ -27,6 +29,12 @@ pub enum RigError {
     /// The private server did not do what it was told.
     #[error("preparing the database failed: {0}")]
     Database(#[from] ClientError),
+    /// The tables could not be made.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A query of ours failed.
+    #[error("looking at the tables failed: {0}")]
+    Query(#[from] Failure),
     /// The embedded engine failed.
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tidegate_wire::frontend;
 
-use super::{Connection, Event, Host, ProtocolError, ServerError, Url, UrlError, data_row};
+use super::{
+    Connection, Event, Host, ProtocolError, ServerError, TransactionStatus, Url, UrlError, data_row,
+};
 
 const READ_LEN: usize = 16 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -153,9 +155,32 @@ impl BlockingClient {
     /// Sends what is in `out` and collects rows until the server is ready again.
     fn round_trip(&mut self) -> Result<Vec<Row>, ClientError> {
         let mut rows = Vec::new();
+        self.exchange(|event| {
+            if let Event::Row(payload) = event {
+                rows.push(row(payload));
+            }
+        })?;
+        Ok(rows)
+    }
+
+    /// Runs `sql`, which is text, and hands over what the server says of it.
+    pub(super) fn run(
+        &mut self,
+        sql: &[u8],
+        on_event: impl FnMut(Event<'_>),
+    ) -> Result<TransactionStatus, ClientError> {
+        frontend::encode_query(&mut self.out, sql);
+        self.exchange(on_event)
+    }
+
+    /// Sends what is in `out` and hands over what comes until the server is ready again.
+    fn exchange(
+        &mut self,
+        mut on_event: impl FnMut(Event<'_>),
+    ) -> Result<TransactionStatus, ClientError> {
         let mut error = None;
-        let mut ready = false;
-        while !ready {
+        let mut ready = None;
+        while ready.is_none() {
             self.stream.write_all(&self.out)?;
             self.out.clear();
             let count = self.stream.read(&mut self.buffer)?;
@@ -164,15 +189,14 @@ impl BlockingClient {
             }
             let bytes = &self.buffer[..count];
             self.connection.receive(bytes, &mut self.out, |event, _| match event {
-                Event::Row(payload) => rows.push(row(payload)),
-                Event::Complete(_) => {}
+                Event::Row(_) | Event::Complete(_) => on_event(event),
                 Event::Error(payload) => error = Some(ServerError::read(payload)),
-                Event::Ready(_) => ready = true,
+                Event::Ready(status) => ready = Some(status),
             })?;
         }
         match error {
             Some(error) => Err(ClientError::Server(error)),
-            None => Ok(rows),
+            None => Ok(ready.unwrap_or(TransactionStatus::Idle)),
         }
     }
 }

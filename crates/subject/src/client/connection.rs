@@ -14,10 +14,11 @@ use tidegate_wire::authentication::{
     Authentication, SCRAM_SHA_256, authentication, encode_sasl_initial_response,
     encode_sasl_response, offers,
 };
-use tidegate_wire::backend::{TransactionStatus, ready_for_query, tag};
+use tidegate_wire::backend::{TransactionStatus, command_complete, ready_for_query, tag};
 use tidegate_wire::error_response::field;
 use tidegate_wire::frame::{FrameError, HEADER_LEN, frame};
 use tidegate_wire::{Malformed, frontend, startup};
+use tidegate_workload::{Conflict, Failure};
 
 use super::Url;
 
@@ -50,6 +51,26 @@ impl ServerError {
     pub fn read(payload: &[u8]) -> Self {
         ServerError { code: field(payload, b'C'), message: field(payload, b'M') }
     }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        match error.code.as_str() {
+            "40001" => Failure::Conflict(Conflict::Serialization),
+            "40P01" => Failure::Conflict(Conflict::Deadlock),
+            "55P03" => Failure::Conflict(Conflict::LockTimeout),
+            _ => Failure::Refused { code: error.code, message: error.message },
+        }
+    }
+}
+
+/// How many rows a statement returned or changed: the number that ends its `CommandComplete`; 0
+/// when it has none.
+#[must_use]
+pub fn count(payload: &[u8]) -> u64 {
+    let tag = command_complete(payload).ok().and_then(|tag| std::str::from_utf8(tag).ok());
+    let number = tag.and_then(|tag| tag.rsplit(' ').next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// A server that this client cannot go on with.

@@ -1,12 +1,12 @@
-//! The course of a load, whoever the clients are: stages, phases, progress, the report.
+//! The course of a load, whoever the clients are: stages, phases, intervals, progress, the report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::session::Work;
-use super::tally::Tally;
+use super::desk::Desk;
+use super::tally::IntervalReport;
 use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
 
 /// How long stragglers may take to end before they are left behind.
@@ -17,46 +17,51 @@ const POLL_MAX: Duration = Duration::from_millis(50);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Clients that run transactions one after the other, and what they saw.
+/// Clients that run transactions, and what they saw.
 pub(super) trait Crowd {
     /// Does what is to be done so that all clients are ready to begin; whether they are.
     fn gather(&mut self) -> Result<bool, LoadError>;
 
-    /// Lets every client begin its first transaction.
+    /// Lets every client look for something to do.
     fn start(&mut self);
 
-    /// From now on every client's next transaction is of this kind.
-    fn switch_to(&mut self, work: Work);
+    /// What they do next, and what was counted.
+    fn desk(&mut self) -> &mut Desk;
 
-    /// What is seen from now on belongs to this stage. In the last no transaction begins.
+    /// What is seen from now on belongs to this stage. In the last no transaction begins, and who
+    /// waits for one leaves.
     fn enter(&mut self, stage: Stage);
 
-    /// Waits once, at most so long, and serves the clients that have been answered.
+    /// Waits once, at most so long, and serves the clients that have been answered; those that have
+    /// waited and are to begin begin.
     fn turn(&mut self, timeout: Duration) -> Result<(), LoadError>;
 
     /// Clients that are ready or in a transaction.
     fn alive(&self) -> usize;
 
-    /// How long the oldest transaction under way has been so.
-    fn oldest(&self, now: Instant) -> Duration;
-
-    fn tally(&self) -> &Tally;
+    /// Clients in a transaction, and how long the oldest of them has been due.
+    fn busy(&self, now: Instant) -> (usize, Duration);
 
     /// Transactions run again after a deadlock or the like.
-    fn retries(&self) -> u64;
+    fn retries(&mut self) -> u64 {
+        self.desk().tally.retries()
+    }
 
     /// Clients lost after the start.
     fn losses(&self) -> usize;
 
     /// Attempts to connect that were turned away and made again.
-    fn connect_retries(&self) -> u64;
+    fn connect_retries(&self) -> u64 {
+        0
+    }
 }
 
-pub(super) struct ClosedLoop<'a, C> {
+pub(super) struct Course<'a, C> {
     options: &'a LoadOptions<'a>,
     cancel: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     crowd: C,
+    intervals: Vec<IntervalReport>,
     /// When all this began.
     called: Instant,
     pace: Pace,
@@ -75,12 +80,14 @@ struct Measured {
     clients: usize,
     seconds: f64,
     phases: Vec<PhaseReport>,
+    intervals: Vec<IntervalReport>,
     cpu_s: f64,
     stragglers: usize,
     oldest_straggler_s: f64,
+    overdue: u64,
 }
 
-impl<'a, C: Crowd> ClosedLoop<'a, C> {
+impl<'a, C: Crowd> Course<'a, C> {
     pub(super) fn new(
         options: &'a LoadOptions<'a>,
         crowd: C,
@@ -89,7 +96,7 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
     ) -> Self {
         let now = Instant::now();
         let pace = Pace { stage: Stage::Connecting, stage_began: now, reported: now, committed: 0 };
-        ClosedLoop { options, cancel, progress, crowd, called: now, pace }
+        Course { options, cancel, progress, crowd, intervals: Vec::new(), called: now, pace }
     }
 
     /// Runs the phase of the options and then the others.
@@ -98,6 +105,7 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
             self.turn(POLL_MAX)?;
         }
         self.enter(Stage::Warmup);
+        self.crowd.desk().open(Instant::now());
         self.crowd.start();
         self.run_until(self.pace.stage_began + self.options.warmup)?;
 
@@ -105,41 +113,54 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
         let clients = self.crowd.alive();
         let cpu_before = thread_cpu();
         let phases = self.measure(then)?;
+        let now = Instant::now();
+        let (stragglers, oldest) = self.crowd.busy(now);
         let measured = Measured {
             clients,
             phases,
+            intervals: std::mem::take(&mut self.intervals),
             cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
-            seconds: self.pace.stage_began.elapsed().as_secs_f64(),
-            stragglers: self.crowd.alive(),
-            oldest_straggler_s: self.crowd.oldest(Instant::now()).as_secs_f64(),
+            seconds: now.duration_since(self.pace.stage_began).as_secs_f64(),
+            stragglers,
+            oldest_straggler_s: oldest.as_secs_f64(),
+            overdue: self.crowd.desk().overdue(now),
         };
 
         self.enter(Stage::Draining);
         self.drain()?;
-        Ok(self.report(&measured))
+        Ok(self.report(measured))
     }
 
-    fn report(&self, measured: &Measured) -> LoadReport {
-        let tally = self.crowd.tally();
+    fn report(&mut self, measured: Measured) -> LoadReport {
+        let (retries, losses) = (self.crowd.retries(), self.crowd.losses());
+        let connect_retries = self.crowd.connect_retries();
+        let tally = &self.crowd.desk().tally;
         let transactions = tally.transactions as f64;
         LoadReport {
             workload: self.options.workload.name(),
-            scale: self.options.scale.get(),
             clients: measured.clients,
             seed: self.options.seed,
             warmup_s: self.options.warmup.as_secs_f64(),
             seconds: measured.seconds,
             transactions: tally.transactions,
             tps: transactions / measured.seconds,
-            phases: measured.phases.clone(),
+            phases: measured.phases,
+            kinds: tally.kinds(),
+            intervals: measured.intervals,
             warmup_transactions: tally.warmup_transactions,
             stragglers: measured.stragglers,
             oldest_straggler_s: measured.oldest_straggler_s,
+            overdue: measured.overdue,
             late_commits: tally.late_commits,
             errors: tally.errors.clone(),
-            retries: self.crowd.retries(),
-            connection_losses: self.crowd.losses(),
-            connect_retries: self.crowd.connect_retries(),
+            conflicts: tally
+                .conflicts
+                .iter()
+                .map(|(conflict, &count)| (conflict.to_string(), count))
+                .collect(),
+            retries,
+            connection_losses: losses,
+            connect_retries,
             latency: tally.latency(),
             client_cpu_us: measured.cpu_s * 1e6 / transactions.max(1.0),
             client_core_share: measured.cpu_s / measured.seconds,
@@ -149,26 +170,29 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
     fn enter(&mut self, stage: Stage) {
         self.crowd.enter(stage);
         let now = Instant::now();
-        let committed = self.crowd.tally().committed();
+        let committed = self.crowd.desk().tally.total();
         self.pace = Pace { stage, stage_began: now, reported: now, committed };
     }
 
     /// Runs the phase of the options and then the others, each to its planned end.
     fn measure(&mut self, then: &[Phase]) -> Result<Vec<PhaseReport>, LoadError> {
-        let LoadOptions { workload, scale, duration, .. } = *self.options;
-        let first = Phase { workload, scale, duration };
+        let LoadOptions { workload, duration, .. } = self.options;
+        let first = Phase { workload: workload.clone(), duration: *duration };
         let mut deadline = self.pace.stage_began;
+        let end = deadline + *duration + then.iter().map(|phase| phase.duration).sum::<Duration>();
         let mut reports = Vec::with_capacity(1 + then.len());
-        for &Phase { workload, scale, duration } in [first].iter().chain(then) {
-            let (began, before) = (Instant::now(), self.crowd.tally().transactions);
-            self.crowd.switch_to(Work { workload, scale });
-            deadline += duration;
-            self.run_until(deadline)?;
+        for (place, phase) in [&first].into_iter().chain(then).enumerate() {
+            let began = Instant::now();
+            let before = self.crowd.desk().tally.transactions;
+            if place > 0 {
+                self.crowd.desk().switch_to(&*phase.workload, self.options.clients);
+            }
+            deadline += phase.duration;
+            self.measure_until(deadline, end)?;
             let seconds = began.elapsed().as_secs_f64();
-            let transactions = self.crowd.tally().transactions - before;
+            let transactions = self.crowd.desk().tally.transactions - before;
             reports.push(PhaseReport {
-                workload: workload.name(),
-                scale: scale.get(),
+                workload: phase.workload.name(),
                 began_s: began.duration_since(self.called).as_secs_f64(),
                 seconds,
                 transactions,
@@ -176,6 +200,31 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
             });
         }
         Ok(reports)
+    }
+
+    /// Runs the clients until `deadline`, interval by interval; `end` is when all is over.
+    fn measure_until(&mut self, deadline: Instant, end: Instant) -> Result<(), LoadError> {
+        loop {
+            let next = self.next_boundary(end);
+            self.run_until(next.min(deadline))?;
+            if next > deadline {
+                return Ok(());
+            }
+            let until_s = self.pace.stage_began.elapsed().as_secs_f64();
+            let interval = self.crowd.desk().tally.end_interval(until_s);
+            self.intervals.push(interval);
+            if next == end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// When the interval ends. The last takes what would be left after it, if that is little.
+    fn next_boundary(&self, end: Instant) -> Instant {
+        let interval = self.options.interval;
+        let number = u32::try_from(self.intervals.len() + 1).unwrap_or(u32::MAX);
+        let next = self.pace.stage_began + interval * number;
+        if end.saturating_duration_since(next) < interval / 4 { end } else { next }
     }
 
     /// Runs the clients until `deadline`.
@@ -214,7 +263,7 @@ impl<'a, C: Crowd> ClosedLoop<'a, C> {
     }
 
     fn report_progress(&mut self, now: Instant) {
-        let committed = self.crowd.tally().committed();
+        let committed = self.crowd.desk().tally.total();
         let seconds = now.duration_since(self.pace.reported).as_secs_f64();
         (self.progress)(&Progress {
             stage: self.pace.stage,

@@ -1,0 +1,121 @@
+//! What all clients of a load share: what each does next, and what is counted of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_workload::workload::{Client, Transaction, Workload};
+use tidegate_workload::{Ending, Failure};
+
+use super::pacer::{Arrivals, Pacer};
+use super::tally::{Ended, Tally};
+use super::{LoadOptions, Stage};
+
+/// A transaction to be run by a client.
+#[derive(Clone)]
+pub(super) struct Task {
+    pub(super) transaction: Arc<dyn Transaction>,
+    /// When it was due.
+    pub(super) scheduled: Instant,
+    /// Where its kind is counted.
+    kind: usize,
+}
+
+/// Gives out transactions and takes back what became of them.
+pub(super) struct Desk {
+    pub(super) tally: Tally,
+    pacer: Pacer,
+    arrivals: Arrivals,
+    seed: u64,
+    clients: Vec<Box<dyn Client>>,
+    /// Where the first kind of the workload is counted.
+    first_kind: usize,
+}
+
+impl Desk {
+    pub(super) fn new(options: &LoadOptions<'_>) -> Self {
+        let mut desk = Desk {
+            tally: Tally::new(),
+            pacer: Pacer::new(&options.arrivals, options.seed, Instant::now()),
+            arrivals: options.arrivals.clone(),
+            seed: options.seed,
+            clients: Vec::new(),
+            first_kind: 0,
+        };
+        desk.switch_to(&*options.workload, options.clients);
+        desk
+    }
+
+    /// From now on every client's next transaction is of this workload.
+    pub(super) fn switch_to(&mut self, workload: &dyn Workload, clients: usize) {
+        self.first_kind = self.tally.add_kinds(workload.name(), workload.kinds());
+        let client = |number| workload.client(number, clients, self.seed);
+        self.clients = (0..clients).map(client).collect();
+    }
+
+    /// Everybody is ready: the schedule of arrivals begins.
+    pub(super) fn open(&mut self, now: Instant) {
+        self.pacer = Pacer::new(&self.arrivals, self.seed, now);
+    }
+
+    /// What a client that has nothing to do does now; `None` when it is to wait.
+    pub(super) fn next(&mut self, client: usize, now: Instant) -> Option<Task> {
+        let think = self.clients.get_mut(client)?.think_time();
+        let scheduled = self.pacer.free(client, think, now)?;
+        self.task(client, scheduled)
+    }
+
+    /// A client that has waited and is to begin now.
+    pub(super) fn due(&mut self, now: Instant) -> Option<(usize, Task)> {
+        if self.tally.stage == Stage::Draining {
+            return None;
+        }
+        let (client, scheduled) = self.pacer.due(now)?;
+        Some((client, self.task(client, scheduled)?))
+    }
+
+    /// When somebody who waits is to begin, as far as that is known.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.pacer.next_due()
+    }
+
+    /// Transactions that were due and that nobody was free to begin.
+    pub(super) fn overdue(&self, now: Instant) -> u64 {
+        self.pacer.overdue(now, 1_000_000)
+    }
+
+    fn task(&mut self, client: usize, scheduled: Instant) -> Option<Task> {
+        let transaction = self.clients.get_mut(client)?.next();
+        let kind = self.first_kind + transaction.kind();
+        Some(Task { transaction, scheduled, kind })
+    }
+
+    /// A client's transaction has come to its end; `phases` may be empty.
+    pub(super) fn ended(&mut self, task: &Task, ending: Ending, phases: &[Duration], now: Instant) {
+        let latency = now.saturating_duration_since(task.scheduled);
+        self.tally.ended(&Ended { kind: task.kind, ending, latency, phases });
+    }
+
+    /// A client's transaction has failed: whether the same one is to run again.
+    pub(super) fn failed(&mut self, failure: Failure) -> bool {
+        match failure {
+            Failure::Conflict(conflict) => {
+                self.tally.conflict(conflict);
+                true
+            }
+            Failure::Refused { code, .. } => {
+                self.tally.error(code);
+                false
+            }
+            Failure::Unexpected(what) => {
+                self.tally.error(format!("not found: {what}"));
+                false
+            }
+            Failure::Lost(_) | Failure::Stopped => false,
+        }
+    }
+
+    /// Whether no transaction is to begin any more.
+    pub(super) fn is_closing(&self) -> bool {
+        self.tally.stage == Stage::Draining
+    }
+}

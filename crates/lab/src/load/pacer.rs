@@ -1,0 +1,214 @@
+//! When a client begins its next transaction.
+//!
+//! In a *closed loop* a client begins when it has been answered and has thought. In an *open loop*
+//! transactions arrive by a schedule that knows nothing of the answers; whichever client is free
+//! takes the one that is due, and one that waited for a free client is late. Its latency counts from
+//! the moment it was due: a client that started its clock when it began would leave out the very
+//! waiting that an overload is made of ("coordinated omission").
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_workload::Draw;
+
+/// How transactions come.
+#[derive(Clone, Debug)]
+pub enum Arrivals {
+    /// A client's next when its last has been answered and the client has thought.
+    Closed,
+    /// Open: so many a second, with gaps that are drawn from an exponential distribution.
+    Poisson {
+        /// Arrivals a second in the mean, above 0.
+        rate: f64,
+    },
+    /// Open: so many a second, all gaps alike.
+    Constant {
+        /// Arrivals a second, above 0.
+        rate: f64,
+    },
+    /// Open: at these times after the start, in order.
+    Trace(Arc<[Duration]>),
+}
+
+/// The stream of draws for arrivals; clients have theirs by their numbers.
+const STREAM: u64 = u64::MAX;
+
+/// Decides who begins when.
+pub(super) struct Pacer {
+    schedule: Schedule,
+}
+
+enum Schedule {
+    /// Clients that think, by when they are done.
+    Closed { thinking: BinaryHeap<Reverse<(Instant, usize)>> },
+    /// The clients that wait for something to do, and when the next transaction is due.
+    Open { free: VecDeque<usize>, gaps: Gaps, due: Option<Instant> },
+}
+
+impl Pacer {
+    /// The pacer of a load that starts now.
+    pub(super) fn new(arrivals: &Arrivals, seed: u64, now: Instant) -> Self {
+        let draw = Draw::new(seed, STREAM);
+        let gaps = match arrivals {
+            Arrivals::Closed => {
+                return Pacer { schedule: Schedule::Closed { thinking: BinaryHeap::new() } };
+            }
+            Arrivals::Poisson { rate } => Gaps::Drawn { mean_s: 1.0 / rate, draw },
+            Arrivals::Constant { rate } => Gaps::Alike(Duration::from_secs_f64(1.0 / rate)),
+            Arrivals::Trace(times) => Gaps::Trace { times: Arc::clone(times), next: 0, start: now },
+        };
+        let mut gaps = gaps;
+        let due = gaps.after(now);
+        Pacer { schedule: Schedule::Open { free: VecDeque::new(), gaps, due } }
+    }
+
+    /// A client is free and would think so long. When its transaction is scheduled for, if it is to
+    /// begin now; otherwise it comes up in [`Pacer::due`].
+    pub(super) fn free(&mut self, client: usize, think: Duration, now: Instant) -> Option<Instant> {
+        match &mut self.schedule {
+            Schedule::Closed { .. } if think.is_zero() => Some(now),
+            Schedule::Closed { thinking } => {
+                thinking.push(Reverse((now + think, client)));
+                None
+            }
+            Schedule::Open { free, gaps, due } => match *due {
+                Some(scheduled) if scheduled <= now => {
+                    *due = gaps.after(scheduled);
+                    Some(scheduled)
+                }
+                _ => {
+                    free.push_back(client);
+                    None
+                }
+            },
+        }
+    }
+
+    /// A client that is to begin now, with the time its transaction is scheduled for.
+    pub(super) fn due(&mut self, now: Instant) -> Option<(usize, Instant)> {
+        match &mut self.schedule {
+            Schedule::Closed { thinking } => {
+                let &Reverse((when, client)) = thinking.peek()?;
+                (when <= now).then(|| {
+                    thinking.pop();
+                    (client, when)
+                })
+            }
+            Schedule::Open { free, gaps, due } => {
+                let scheduled = due.filter(|&scheduled| scheduled <= now)?;
+                let client = free.pop_front()?;
+                *due = gaps.after(scheduled);
+                Some((client, scheduled))
+            }
+        }
+    }
+
+    /// When somebody is to begin next, as far as that does not depend on answers.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        match &self.schedule {
+            Schedule::Closed { thinking } => thinking.peek().map(|&Reverse((when, _))| when),
+            Schedule::Open { free, due, .. } => due.filter(|_| !free.is_empty()),
+        }
+    }
+
+    /// Transactions that were due and that nobody has begun, counted up to `most`.
+    pub(super) fn overdue(&self, now: Instant, most: u64) -> u64 {
+        let Schedule::Open { gaps, due, .. } = &self.schedule else { return 0 };
+        let (mut gaps, mut due, mut count) = (gaps.clone(), *due, 0);
+        while let Some(scheduled) = due.filter(|&scheduled| scheduled <= now && count < most) {
+            count += 1;
+            due = gaps.after(scheduled);
+        }
+        count
+    }
+}
+
+#[derive(Clone)]
+enum Gaps {
+    Drawn { mean_s: f64, draw: Draw },
+    Alike(Duration),
+    Trace { times: Arc<[Duration]>, next: usize, start: Instant },
+}
+
+impl Gaps {
+    /// The arrival that follows one at `last`; `None` when the trace has ended.
+    fn after(&mut self, last: Instant) -> Option<Instant> {
+        match self {
+            Gaps::Drawn { mean_s, draw } => {
+                // A draw of (0, 1], so that the logarithm is finite.
+                let unit = (f64::from(draw.between(0, i32::MAX - 1)) + 1.0) / f64::from(i32::MAX);
+                Some(last + Duration::from_secs_f64(-unit.ln() * *mean_s))
+            }
+            Gaps::Alike(gap) => Some(last + *gap),
+            Gaps::Trace { times, next, start } => {
+                let time = times.get(*next)?;
+                *next += 1;
+                Some(*start + *time)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_closed_loop_waits_for_answers_and_thoughts() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(&Arrivals::Closed, 1, start);
+        assert_eq!(pacer.free(3, Duration::ZERO, start), Some(start));
+        assert_eq!((pacer.free(1, 5 * MS, start), pacer.free(2, 2 * MS, start)), (None, None));
+        assert_eq!((pacer.due(start + MS), pacer.next_due()), (None, Some(start + 2 * MS)));
+        let later = start + 9 * MS;
+        assert_eq!(pacer.due(later), Some((2, start + 2 * MS)));
+        assert_eq!(pacer.due(later), Some((1, start + 5 * MS)));
+        assert_eq!((pacer.due(later), pacer.overdue(later, 9)), (None, 0));
+    }
+
+    #[test]
+    fn an_open_loop_is_late_when_nobody_is_free() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(&Arrivals::Constant { rate: 1000.0 }, 1, start);
+        assert_eq!(pacer.free(0, 7 * MS, start), None);
+        assert_eq!(pacer.due(start + MS), Some((0, start + MS)));
+        // Nobody is free until 4.5 ms, and then the one that was due at 2 ms comes first.
+        let (due, busy) = (start + 2 * MS, start + 9 * MS / 2);
+        assert_eq!((pacer.due(busy), pacer.next_due()), (None, None));
+        assert_eq!((pacer.overdue(busy, 9), pacer.overdue(busy, 2)), (3, 2));
+        assert_eq!(pacer.free(1, Duration::ZERO, busy), Some(due));
+        assert_eq!(pacer.free(0, Duration::ZERO, busy), Some(due + MS));
+        assert_eq!(pacer.overdue(busy, 9), 1);
+    }
+
+    #[test]
+    fn a_trace_ends() {
+        let start = Instant::now();
+        let times: Arc<[Duration]> = [MS, 3 * MS].into();
+        let mut pacer = Pacer::new(&Arrivals::Trace(times), 1, start);
+        let late = start + 10 * MS;
+        assert_eq!(pacer.free(0, Duration::ZERO, late), Some(start + MS));
+        assert_eq!(pacer.free(0, Duration::ZERO, late), Some(start + 3 * MS));
+        assert_eq!(pacer.free(0, Duration::ZERO, late), None);
+        assert_eq!((pacer.due(late), pacer.next_due(), pacer.overdue(late, 9)), (None, None, 0));
+    }
+
+    #[test]
+    fn poisson_arrivals_have_their_rate_and_variance() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(&Arrivals::Poisson { rate: 500.0 }, 7, start);
+        let far = start + Duration::from_secs(3600);
+        let mut times = vec![start];
+        times.extend((0..20_000).filter_map(|_| pacer.free(0, Duration::ZERO, far)));
+        let gaps: Vec<f64> =
+            times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean * 500.0 - 1.0).abs() < 0.03, "seed 7: mean gap {mean}");
+        assert!((variance / (mean * mean) - 1.0).abs() < 0.1, "seed 7: variance {variance}");
+    }
+}

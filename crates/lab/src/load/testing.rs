@@ -1,0 +1,79 @@
+//! What the tests of this module share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
+use tidegate_workload::{Ending, Running, Session, Statement, Table, Value};
+
+use super::{Arrivals, LoadOptions, Target};
+
+/// More than any transaction of the tests has.
+pub(super) const STATEMENTS: usize = 20;
+
+/// A load of one client that goes nowhere.
+pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
+    LoadOptions {
+        target: Target::Url { url: String::new(), connect_timeout: Duration::ZERO },
+        workload,
+        arrivals: Arrivals::Closed,
+        clients: 1,
+        warmup: Duration::ZERO,
+        duration: Duration::ZERO,
+        interval: Duration::from_secs(1),
+        seed: 1,
+    }
+}
+
+/// Transactions of two statements, each a phase.
+#[derive(Debug)]
+pub(super) struct TwoPhases;
+
+impl Workload for TwoPhases {
+    fn name(&self) -> &'static str {
+        "two-phases"
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind { name: "both", phases: &["I", "II"] }]
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        Vec::new()
+    }
+
+    fn rows(&self, _: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_> {
+        Box::new(std::iter::empty())
+    }
+
+    fn client(&self, _: usize, _: usize, _: u64) -> Box<dyn Client> {
+        Box::new(TwoPhases)
+    }
+
+    fn check<'d>(&self, _: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+impl Client for TwoPhases {
+    fn next(&mut self) -> Arc<dyn Transaction> {
+        Arc::new(TwoPhases)
+    }
+}
+
+impl Transaction for TwoPhases {
+    fn kind(&self) -> usize {
+        0
+    }
+
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
+        Box::pin(async move {
+            session.execute(&Statement::new("SELECT 1"), &[]).await?;
+            std::thread::sleep(Duration::from_micros(5));
+            session.phase(1);
+            session.execute(&Statement::new("SELECT 2"), &[]).await?;
+            std::thread::sleep(Duration::from_micros(5));
+            Ok(Ending::Commit)
+        })
+    }
+}
