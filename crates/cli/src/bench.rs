@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_lab::bench::{self, BenchOptions, Scenario};
+use tidegate_lab::bench::{self, BenchOptions, Scenario, Thrash};
 use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
 
 use crate::{Failure, interrupt, print};

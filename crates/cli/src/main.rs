@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod interrupt;
+mod lab;
 mod load;
 mod proxy;
 mod replay;
@@ -42,6 +43,7 @@ enum Command {
     Bench(bench::BenchArguments),
     Replay(replay::ReplayArguments),
     Simulate(simulate::SimulateArguments),
+    Lab(lab::LabArguments),
 }
 
 /// Why the command ends without success.
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Lab(arguments) => lab::run(arguments),
     };
     let (code, error) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,

@@ -206,16 +206,19 @@ impl Database {
         }
     }
 
+    /// A connection for others than the clients.
+    pub(crate) fn connect(&self) -> Result<Box<dyn Transactional>, RigError> {
+        Ok(match self {
+            Database::Postgres(server) => Box::new(server.connect()?),
+            Database::Embedded(store) => Box::new(store.connect()),
+        })
+    }
+
     /// The sums of pgbench's tables, while nobody changes them.
     pub(crate) fn sums(&self) -> Result<Sums, RigError> {
-        fn read(connection: &mut impl Transactional) -> Result<Sums, RigError> {
-            let session = Session::immediate(connection);
-            Ok(finish(Box::pin(async move { Sums::read(&session).await }))?)
-        }
-        match self {
-            Database::Postgres(server) => read(&mut server.connect()?),
-            Database::Embedded(store) => read(&mut store.connect()),
-        }
+        let mut connection = self.connect()?;
+        let session = Session::immediate(&mut *connection);
+        Ok(finish(Box::pin(async move { Sums::read(&session).await }))?)
     }
 
     /// What it is.

@@ -1,0 +1,114 @@
+//! Who makes executions.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use thiserror::Error;
+use tidegate_workload::workload::Condition;
+
+use super::workload::WorkloadSpec;
+use super::{Admission, RunPlan};
+use crate::load::{LoadReport, Progress};
+
+/// A subject as it was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// The DBMS and its version.
+    pub version: String,
+    /// Its settings that are not its defaults, as in force.
+    pub settings: Vec<(String, String)>,
+    /// Processors that its processes were seen to have.
+    pub processors: u32,
+}
+
+/// What one execution is to be.
+#[derive(Clone, Debug)]
+pub struct Assignment<'a> {
+    /// The workload, whose tables are there.
+    pub workload: &'a WorkloadSpec,
+    /// The level.
+    pub mpl: u32,
+    /// What the level is.
+    pub admission: Admission,
+    /// Time before transactions count.
+    pub warmup: Duration,
+    /// Time that they count.
+    pub ctl: Duration,
+    /// How long an interval is.
+    pub interval: Duration,
+    /// How long all clients may take to connect.
+    pub connect: Duration,
+    /// Where the draws begin.
+    pub seed: u64,
+}
+
+/// What one execution saw.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What the clients saw.
+    pub load: LoadReport,
+    /// Seconds from the first connection's begin to the last's login.
+    pub connect_s: f64,
+    /// Processors that the subject's processes were seen to have.
+    pub processors: u32,
+    /// Other programs that run experiments on the machine.
+    pub other_executors: u32,
+    /// Processes of other DBMSs on the machine, by name.
+    pub other_dbms: Vec<String>,
+}
+
+/// Why an execution has no result.
+#[derive(Debug, Error)]
+pub enum ExecutionError {
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+    /// The subject cannot be started here; its runs are left out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// This execution failed; others may do.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Starts a subject and makes executions on it, one after the other.
+pub trait Executor {
+    /// Starts the subject of a run, with nothing in it.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError>;
+
+    /// Makes the tables of a workload, as at the start.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn prepare(
+        &mut self,
+        workload: &WorkloadSpec,
+        cancel: &AtomicBool,
+    ) -> Result<(), ExecutionError>;
+
+    /// Makes one execution.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn execute(
+        &mut self,
+        assignment: &Assignment<'_>,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured, ExecutionError>;
+
+    /// Looks whether the tables of a workload are consistent, after its executions.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError>;
+
+    /// Stops the subject.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn stop(&mut self) -> Result<(), ExecutionError>;
+}

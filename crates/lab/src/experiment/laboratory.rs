@@ -1,0 +1,209 @@
+//! The laboratory's door: experiments begun, resumed, looked at and analysed, on one result store.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use thiserror::Error;
+
+use super::run::{Outcome, RunError, Runner};
+use super::{
+    Choice, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated, SubjectKind,
+    figure, parse, show,
+};
+use crate::rig::{Machine, Update};
+use crate::store::{ExperimentRow, Store, StoreError};
+use crate::tap::{DataError, Report, Rule, analyse};
+
+/// The name that a file taken out of the store goes by in messages.
+const STORED: &str = "the stored experiment file";
+
+/// Why the laboratory does not do what it was told.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// The file is no experiment.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The experiment stopped before its end.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The rows contradict each other.
+    #[error("the rows cannot be analysed: {0}")]
+    Data(#[from] DataError),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {reason}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// A laboratory: a result store, and the program that it may start.
+#[derive(Debug)]
+pub struct Laboratory {
+    store: Store,
+    /// The `tidegate` program, for proxies.
+    tidegate: PathBuf,
+    /// Where logs of proxies go.
+    log: PathBuf,
+}
+
+impl Laboratory {
+    /// Opens the result store at a place; see [`Store::open`].
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub fn open(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
+        let log = std::env::temp_dir().join(format!("tidegate-lab-{}.log", std::process::id()));
+        Ok(Laboratory { store: Store::open(place)?, tidegate, log })
+    }
+
+    /// Writes down what an experiment plans; its number in the store.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn begin(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
+        let plan = Plan::new(experiment);
+        Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)
+    }
+
+    /// Runs what is left of an experiment.
+    ///
+    /// # Errors
+    /// See [`LabError`]; what was measured is in the store.
+    pub fn run(
+        &mut self,
+        id: i64,
+        cancel: &AtomicBool,
+        observer: &mut dyn FnMut(&Update),
+    ) -> Result<Outcome, LabError> {
+        let (experiment, plan) = self.stored(id)?;
+        let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
+        let mut executor = |run: &RunPlan| executor_of(run, &tidegate, &log);
+        let outcome = Runner {
+            experiment: &experiment,
+            plan: &plan,
+            id,
+            store: &mut self.store,
+            executor: &mut executor,
+            cancel,
+            observer,
+        }
+        .run();
+        Ok(outcome?)
+    }
+
+    /// The experiment that was begun, as it was then.
+    fn stored(&mut self, id: i64) -> Result<(Experiment, Plan), LabError> {
+        let row = self.store.experiment(id)?;
+        let subjects = row.subjects.split(',').map(str::parse).collect::<Result<Vec<_>, _>>();
+        let subjects =
+            subjects.map_err(|error| StoreError::Damaged(format!("experiment {id}: {error}")))?;
+        let preset = Some(row.preset).filter(|preset| !preset.is_empty());
+        let choice = Choice { preset, subjects: Some(subjects) };
+        let experiment = parse(Path::new(STORED), &row.file, &choice)?;
+        let plan = Plan::new(&experiment);
+        Ok((experiment, plan))
+    }
+
+    /// All experiments in the store.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, LabError> {
+        Ok(self.store.experiments()?)
+    }
+
+    /// Applies the analysis protocol to an experiment and keeps the thrashing points.
+    ///
+    /// # Errors
+    /// See [`LabError`].
+    pub fn tap(&mut self, id: i64) -> Result<Report, LabError> {
+        let report = self.analysed(id)?;
+        self.store.analysed(id, &report)?;
+        Ok(report)
+    }
+
+    fn analysed(&mut self, id: i64) -> Result<Report, LabError> {
+        let (experiment, plan) = self.stored(id)?;
+        let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
+        let data = self.store.data_set(id, &plan, times)?;
+        Ok(analyse(&data, Rule::default())?)
+    }
+
+    /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
+    /// given.
+    ///
+    /// # Errors
+    /// See [`LabError`].
+    pub fn show(&mut self, id: i64, svg: Option<&Path>) -> Result<String, LabError> {
+        let row = self.store.experiment(id)?;
+        let curves = self.store.curves(id)?;
+        // A curve can be shown also where the rows cannot be analysed.
+        let report = self.analysed(id).ok();
+        let mut text = show::text(&curves, report.as_ref());
+        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
+        for line in violations.iter().chain(&failures) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{line}");
+        }
+        let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);
+        if let Some(directory) = svg {
+            figure::write(directory, &row.name, &curves, report.as_ref())?;
+        }
+        Ok(text)
+    }
+}
+
+/// Who makes the executions of a run.
+fn executor_of(run: &RunPlan, tidegate: &Path, log: &Path) -> Box<dyn Executor> {
+    match run.subject.kind {
+        SubjectKind::Simulated => Box::new(Simulated::default()),
+        _ => Box::new(RealSubject::new(tidegate.to_owned(), log.to_owned())),
+    }
+}
+
+/// What an experiment would do and how long it would take, for people.
+#[must_use]
+pub fn plan_text(experiment: &Experiment) -> String {
+    const SHOWN: usize = 5;
+    let plan = Plan::new(experiment);
+    let batchsets: usize = plan.runs.iter().map(|run| run.batchsets.len()).sum();
+    let batches: usize =
+        plan.runs.iter().flat_map(|run| &run.batchsets).map(|set| set.batches.len()).sum();
+    let mut text = format!(
+        "{}, scenario {}, seed {}\n{} runs, {batchsets} batchset instances, {batches} batch \
+         instances, {} batch executions\nestimated time {}\n\n",
+        experiment.name,
+        experiment.scenario.name(),
+        experiment.seed,
+        plan.runs.len(),
+        plan.count(),
+        humantime::format_duration(std::time::Duration::from_secs(
+            plan.estimate(experiment).as_secs()
+        )),
+    );
+    for run in &plan.runs {
+        let sets = run.batchsets.len();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "run {}: {}, {sets} batchsets", run.number, run.title());
+        for execution in plan.executions(run).iter().take(SHOWN) {
+            let set = run.batchsets.iter().find(|set| set.number == execution.batchset);
+            let workload = set.map(|set| set.workload.describe()).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "  batchset {}, MPL {}, execution {}: {workload}",
+                execution.batchset, execution.mpl, execution.repetition
+            );
+        }
+        if plan.executions(run).len() > SHOWN {
+            text.push_str("  ...\n");
+        }
+    }
+    text
+}

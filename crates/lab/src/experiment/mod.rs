@@ -1,0 +1,262 @@
+//! Experiments: from a file to executions, in the hierarchy of the thrashing study (Suh, Snodgrass
+//! and Currim, 2017, Section 5, Fig. 5).
+//!
+//! # Mechanism
+//!
+//! | level | what it is | how many |
+//! | --- | --- | --- |
+//! | scenario | what is varied: [`Scenario`] | a file has one |
+//! | experiment | a file with a preset: [`Experiment`] | |
+//! | run | a subject with so many processors, and tables with or without primary keys | subjects × processors × keys |
+//! | batchset instance | a workload with its values | those of the scenario |
+//! | batch instance | an MPL | the levels of `mpl` |
+//! | batch execution | one measurement | `repetitions` |
+//! | interval | a part of it | CTL / `interval` |
+//!
+//! [`Plan::new`] writes all of this out, the same from the same file and seed. The runner
+//! ([`run`](run::run)) takes one execution after the other that the store does not have yet, so that
+//! to resume is to run: what is done stays done, and what was cut off becomes a new attempt.
+//!
+//! # Example
+//! The study's confirmatory experiment: per run 28 batchsets (3 read SF + 4 update SF, times 4
+//! ROSE), 10 MPLs, 5 repetitions: 1,400 executions; 50 runs have 70,000.
+//!
+//! # Limits
+//! Subjects are started one after the other on this machine.
+
+mod executor;
+mod figure;
+mod file;
+mod laboratory;
+mod plan;
+pub mod run;
+pub mod show;
+mod simulated;
+mod subject;
+pub mod workload;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tidegate_control::Algorithm;
+
+pub use executor::{ExecutionError, Executor, Measured, Started};
+pub use file::{Choice, FileError, parse, read};
+pub use laboratory::{LabError, Laboratory, plan_text};
+pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
+pub use simulated::Simulated;
+pub use subject::RealSubject;
+use workload::WorkloadSpec;
+
+/// What an experiment file says.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What is varied.
+    pub scenario: Scenario,
+    /// Where all draws begin, also that of the order.
+    pub seed: u64,
+    /// The databases.
+    pub subjects: Vec<SubjectSpec>,
+    /// The numbers of processors given to the DBMS; all there are when nothing is said.
+    pub processors: Option<Vec<u32>>,
+    /// What an MPL is here.
+    pub admission: Admission,
+    /// The levels, rising.
+    pub mpls: Vec<u32>,
+    /// How long an execution is measured: the connection time limit.
+    pub ctl: Duration,
+    /// How long it runs before that.
+    pub warmup: Duration,
+    /// How long nothing happens after it.
+    pub pause: Duration,
+    /// How long all clients may take to connect.
+    pub connect: Duration,
+    /// How long an interval is, in which transactions are counted apart.
+    pub interval: Duration,
+    /// How often each batch is executed.
+    pub repetitions: u32,
+    /// In which order.
+    pub order: Order,
+    /// The file's text, word for word.
+    pub text: String,
+    /// The preset that was chosen.
+    pub preset: Option<String>,
+}
+
+/// What an experiment varies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scenario {
+    /// The throughput curve of one workload over MPLs.
+    Characterise {
+        /// The workload.
+        workload: WorkloadSpec,
+    },
+    /// The thrashing study's batchsets.
+    Thrash {
+        /// Rows of each table.
+        rows: u32,
+        /// Whether there are primary keys; a run has one of these.
+        primary_key: Vec<bool>,
+        /// Shares of the rows that a read touches, in per cent.
+        read_sf: Vec<f64>,
+        /// Shares of the rows that an update touches, in per cent.
+        update_sf: Vec<f64>,
+        /// Shares of the rows that may be touched, in per cent.
+        rose: Vec<f64>,
+    },
+}
+
+impl Scenario {
+    /// The name in files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Scenario::Characterise { .. } => "characterise",
+            Scenario::Thrash { .. } => "thrash",
+        }
+    }
+
+    /// Whether tables have primary keys: a run for each.
+    fn primary_keys(&self) -> Vec<bool> {
+        match self {
+            Scenario::Characterise { .. } => vec![true],
+            Scenario::Thrash { primary_key, .. } => primary_key.clone(),
+        }
+    }
+
+    /// The workloads of a run, in the order of the study: reads first, SF by SF, ROSE by ROSE.
+    fn batchsets(&self, primary_key: bool) -> Vec<WorkloadSpec> {
+        match self {
+            Scenario::Characterise { workload } => vec![workload.clone()],
+            Scenario::Thrash { rows, read_sf, update_sf, rose, .. } => {
+                let reads = read_sf.iter().map(|&sf| (sf, false));
+                let updates = update_sf.iter().map(|&sf| (sf, true));
+                let pairs = reads.chain(updates);
+                pairs
+                    .flat_map(|(sf, updates)| rose.iter().map(move |&rose| (sf, rose, updates)))
+                    .map(|(sf, rose, updates)| {
+                        WorkloadSpec::thrash(*rows, primary_key, sf, rose, updates)
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// What an MPL of an experiment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The number of clients, each in a transaction all the time.
+    Clients,
+    /// A limit that a gate holds, whoever waits outside.
+    Limit {
+        /// Clients.
+        clients: u32,
+    },
+    /// The limit that a controller starts with.
+    Control {
+        /// Clients.
+        clients: u32,
+        /// The controller.
+        control: Algorithm,
+    },
+}
+
+/// In which order executions are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Batchsets in an order drawn from the seed, and the executions of each, too.
+    Random,
+    /// As they are written, MPLs rising, repetitions one after the other.
+    Ascending,
+}
+
+/// A database of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectSpec {
+    /// Which.
+    pub kind: SubjectKind,
+    /// Its own settings, by its own names.
+    pub settings: BTreeMap<String, String>,
+    /// How far transactions are apart; the database's default when nothing is said.
+    pub isolation: Option<String>,
+    /// Where an existing server is, instead of a private one.
+    pub url: Option<String>,
+}
+
+/// A kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubjectKind {
+    /// PostgreSQL.
+    Postgres,
+    /// PostgreSQL behind a Tidegate proxy with its default controller.
+    PostgresThroughTidegate,
+    /// MariaDB.
+    Mariadb,
+    /// SQLite, within our own process.
+    Sqlite,
+    /// Firebird.
+    Firebird,
+    /// The engine that Tidegate carries with it.
+    Embedded,
+    /// No database: a plant of the simulator, to try an experiment or the laboratory itself.
+    Simulated,
+}
+
+impl SubjectKind {
+    /// Every kind.
+    pub const ALL: [SubjectKind; 7] = [
+        SubjectKind::Postgres,
+        SubjectKind::PostgresThroughTidegate,
+        SubjectKind::Mariadb,
+        SubjectKind::Sqlite,
+        SubjectKind::Firebird,
+        SubjectKind::Embedded,
+        SubjectKind::Simulated,
+    ];
+
+    /// The name in files and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SubjectKind::Postgres => "postgres",
+            SubjectKind::PostgresThroughTidegate => "postgres-through-tidegate",
+            SubjectKind::Mariadb => "mariadb",
+            SubjectKind::Sqlite => "sqlite",
+            SubjectKind::Firebird => "firebird",
+            SubjectKind::Embedded => "embedded",
+            SubjectKind::Simulated => "simulated",
+        }
+    }
+}
+
+impl fmt::Display for SubjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no subject has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no subject is called `{name}`: use {}", SubjectKind::ALL.map(SubjectKind::name).join(", "))]
+pub struct UnknownSubject {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for SubjectKind {
+    type Err = UnknownSubject;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSubject> {
+        let known = SubjectKind::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| UnknownSubject { name: text.to_owned() })
+    }
+}

@@ -1,0 +1,373 @@
+//! Runs what an experiment has planned and the store does not have yet.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::executor::Assignment;
+use super::plan::{START_S, execution_s, load_s};
+use super::workload::WorkloadSpec;
+use super::{Batchset, Execution, ExecutionError, Executor, Experiment, Plan, RunPlan};
+use crate::load::{Progress, Stage};
+use crate::rig::{Machine, Update};
+use crate::store::{Store, StoreError};
+
+/// Failures one after the other after which the rest of a run is left for another time.
+const FAILURES_MAX: u32 = 3;
+
+/// How often a pause looks at the cancellation flag.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Why an experiment stopped before its end. It can be resumed.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The caller raised the cancellation flag.
+    #[error("cancelled; `tidegate lab resume {0}` goes on from here")]
+    Cancelled(i64),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Executions that were done now.
+    pub done: usize,
+    /// Executions that failed now, and are still to be done.
+    pub failed: usize,
+    /// Subjects that could not be started, and why.
+    pub unavailable: Vec<String>,
+}
+
+/// What runs an experiment.
+pub struct Runner<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// All that it plans.
+    pub plan: &'a Plan,
+    /// Its number in the store.
+    pub id: i64,
+    /// The store.
+    pub store: &'a mut Store,
+    /// Makes an executor for a run's subject.
+    pub executor: &'a mut dyn FnMut(&RunPlan) -> Box<dyn Executor>,
+    /// Ends it soon when raised.
+    pub cancel: &'a AtomicBool,
+    /// Is told how far it is.
+    pub observer: &'a mut dyn FnMut(&Update),
+}
+
+impl Runner<'_> {
+    /// Runs what is left to do.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub fn run(&mut self) -> Result<Outcome, RunError> {
+        let to_do = self.store.to_do(self.id)?;
+        let rows: BTreeMap<u32, i64> =
+            self.store.runs(self.id)?.into_iter().map(|row| (row.number, row.id)).collect();
+        let batchsets: BTreeMap<(u32, u32), i64> = self
+            .store
+            .batchsets(self.id)?
+            .into_iter()
+            .map(|row| ((row.run, row.number), row.id))
+            .collect();
+        let mut clock = Clock::new(self.experiment, self.plan, &to_do);
+        let mut outcome = Outcome::default();
+        for run in &self.plan.runs {
+            let executions: Vec<(Execution, i64)> = self
+                .plan
+                .executions(run)
+                .into_iter()
+                .filter_map(|one| Some((one, *to_do.get(&one)?)))
+                .collect();
+            let Some(&row) = rows.get(&run.number) else { continue };
+            if executions.is_empty() {
+                continue;
+            }
+            let mut course = Course { run, row, batchsets: &batchsets, clock: &mut clock };
+            self.run_one(&mut course, &executions, &mut outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    fn run_one(
+        &mut self,
+        course: &mut Course<'_>,
+        executions: &[(Execution, i64)],
+        outcome: &mut Outcome,
+    ) -> Result<(), RunError> {
+        let mut executor = (self.executor)(course.run);
+        let name = course.run.title();
+        self.tell(course.clock, format!("{name}: starting"));
+        let started = match executor.start(course.run, self.cancel) {
+            Ok(started) => started,
+            Err(ExecutionError::Cancelled) => return Err(RunError::Cancelled(self.id)),
+            Err(error) => {
+                let reason = format!("{name}: {error}");
+                self.tell(course.clock, reason.clone());
+                outcome.unavailable.push(reason);
+                course.clock.skip(executions);
+                return Ok(());
+            }
+        };
+        let start = self.store.started(course.row, &Machine::this(), &started)?;
+        course.clock.done_s += START_S;
+        let result = self.execute_all(course, &mut *executor, start, executions, outcome);
+        // Also after an error: what was started is stopped.
+        let stopped = executor.stop();
+        result?;
+        if let Err(error) = stopped {
+            self.tell(course.clock, format!("{name}: {error}"));
+        }
+        Ok(())
+    }
+
+    fn execute_all(
+        &mut self,
+        course: &mut Course<'_>,
+        executor: &mut dyn Executor,
+        start: i64,
+        executions: &[(Execution, i64)],
+        outcome: &mut Outcome,
+    ) -> Result<(), RunError> {
+        let mut current: Option<&Batchset> = None;
+        let mut failures = 0;
+        for (place, &(execution, row)) in executions.iter().enumerate() {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(RunError::Cancelled(self.id));
+            }
+            let Some(batchset) = course.run.batchset(execution.batchset) else { continue };
+            if current.is_none_or(|current| current.number != batchset.number) {
+                if let Some(before) = current {
+                    self.check(course, executor, start, before)?;
+                }
+                if !self.prepare(course, executor, &batchset.workload, outcome)? {
+                    course.clock.skip(&executions[place..]);
+                    return Ok(());
+                }
+                current = Some(batchset);
+            }
+            if self.execute(course, executor, start, (execution, row), batchset)? {
+                outcome.done += 1;
+                failures = 0;
+            } else {
+                outcome.failed += 1;
+                failures += 1;
+            }
+            if failures == FAILURES_MAX {
+                course.clock.skip(&executions[place + 1..]);
+                return Ok(());
+            }
+            self.pause()?;
+        }
+        match current {
+            Some(last) => self.check(course, executor, start, last),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the tables; whether that went well.
+    fn prepare(
+        &mut self,
+        course: &mut Course<'_>,
+        executor: &mut dyn Executor,
+        workload: &WorkloadSpec,
+        outcome: &mut Outcome,
+    ) -> Result<bool, RunError> {
+        self.tell(course.clock, format!("{}: loading tables", course.run.title()));
+        match executor.prepare(workload, self.cancel) {
+            Ok(()) => {
+                course.clock.done_s += load_s(workload);
+                Ok(true)
+            }
+            Err(ExecutionError::Cancelled) => Err(RunError::Cancelled(self.id)),
+            Err(error) => {
+                let reason = format!("{}: {error}", course.run.title());
+                self.tell(course.clock, reason.clone());
+                outcome.unavailable.push(reason);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Makes one execution; whether it is done.
+    fn execute(
+        &mut self,
+        course: &mut Course<'_>,
+        executor: &mut dyn Executor,
+        start: i64,
+        (execution, row): (Execution, i64),
+        batchset: &Batchset,
+    ) -> Result<bool, RunError> {
+        let experiment = self.experiment;
+        let seed = execution.seed(experiment.seed);
+        let title = format!(
+            "{}, batchset {}, MPL {}",
+            course.run.title(),
+            execution.batchset,
+            execution.mpl
+        );
+        self.tell(course.clock, title.clone());
+        let tried = self.store.try_execution(row, start, seed)?;
+        let assignment = Assignment {
+            workload: &batchset.workload,
+            mpl: execution.mpl,
+            admission: experiment.admission,
+            warmup: experiment.warmup,
+            ctl: experiment.ctl,
+            interval: experiment.interval,
+            connect: experiment.connect,
+            seed,
+        };
+        let (clock, observer) = (&*course.clock, &mut *self.observer);
+        let measured = executor.execute(&assignment, self.cancel, &mut |progress| {
+            observer(&Update {
+                fraction: clock.fraction(seconds_into(experiment, progress)),
+                message: format!("{title}: {:.0} tps", progress.tps),
+                is_new: false,
+            });
+        });
+        course.clock.done_s += execution_s(experiment, execution.mpl);
+        match measured {
+            Ok(measured) => {
+                self.store.measured(tried, &measured)?;
+                Ok(true)
+            }
+            Err(ExecutionError::Cancelled) => {
+                self.store.failed(tried, "cancelled")?;
+                Err(RunError::Cancelled(self.id))
+            }
+            Err(error) => {
+                self.store.failed(tried, &error.to_string())?;
+                self.tell(course.clock, format!("{title}: {error}"));
+                Ok(false)
+            }
+        }
+    }
+
+    fn check(
+        &mut self,
+        course: &mut Course<'_>,
+        executor: &mut dyn Executor,
+        start: i64,
+        batchset: &Batchset,
+    ) -> Result<(), RunError> {
+        let Some(&row) = course.batchsets.get(&(course.run.number, batchset.number)) else {
+            return Ok(());
+        };
+        match executor.check(&batchset.workload) {
+            Ok(conditions) => {
+                for condition in &conditions {
+                    if let Some(violation) = &condition.violation {
+                        let name = course.run.title();
+                        self.tell(course.clock, format!("{name}: {}: {violation}", condition.name));
+                    }
+                }
+                Ok(self.store.checked(start, row, &conditions)?)
+            }
+            Err(ExecutionError::Cancelled) => Err(RunError::Cancelled(self.id)),
+            Err(error) => {
+                let name = course.run.title();
+                self.tell(course.clock, format!("{name}: the check failed: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn pause(&self) -> Result<(), RunError> {
+        let until = Instant::now() + self.experiment.pause;
+        while Instant::now() < until {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(RunError::Cancelled(self.id));
+            }
+            std::thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, clock: &Clock, message: String) {
+        let fraction = clock.fraction(0.0);
+        (self.observer)(&Update { fraction, message, is_new: true });
+    }
+}
+
+/// A run on its way.
+struct Course<'a> {
+    run: &'a RunPlan,
+    row: i64,
+    batchsets: &'a BTreeMap<(u32, u32), i64>,
+    clock: &'a mut Clock,
+}
+
+/// How much of the planned time is done.
+struct Clock {
+    done_s: f64,
+    total_s: f64,
+    /// What an execution of each MPL is planned to take.
+    by_mpl: BTreeMap<u32, f64>,
+}
+
+impl Clock {
+    fn new(experiment: &Experiment, plan: &Plan, to_do: &BTreeMap<Execution, i64>) -> Self {
+        let of = |mpl: u32| execution_s(experiment, mpl);
+        let executions: f64 = to_do.keys().map(|execution| of(execution.mpl)).sum();
+        let batchset = |run: &RunPlan, batchset: &Batchset| {
+            let mut places = to_do.keys();
+            places.any(|one| (one.run, one.batchset) == (run.number, batchset.number))
+        };
+        let loads: f64 = plan
+            .runs
+            .iter()
+            .flat_map(|run| run.batchsets.iter().map(move |set| (run, set)))
+            .filter(|(run, set)| batchset(run, set))
+            .map(|(_, set)| load_s(&set.workload))
+            .sum();
+        let runs: std::collections::BTreeSet<u32> = to_do.keys().map(|one| one.run).collect();
+        Clock {
+            done_s: 0.0,
+            total_s: executions + loads + START_S * runs.len() as f64,
+            by_mpl: experiment.mpls.iter().map(|&mpl| (mpl, of(mpl))).collect(),
+        }
+    }
+
+    fn skip(&mut self, executions: &[(Execution, i64)]) {
+        let times = executions.iter().filter_map(|(one, _)| self.by_mpl.get(&one.mpl));
+        self.done_s += times.sum::<f64>();
+    }
+
+    fn fraction(&self, more_s: f64) -> f64 {
+        (self.done_s + more_s) / self.total_s.max(f64::MIN_POSITIVE)
+    }
+}
+
+fn seconds_into(experiment: &Experiment, progress: &Progress) -> f64 {
+    let elapsed = match progress.stage {
+        Stage::Connecting => Duration::ZERO,
+        Stage::Warmup => progress.elapsed,
+        Stage::Measuring => experiment.warmup + progress.elapsed,
+        Stage::Draining => experiment.warmup + experiment.ctl,
+    };
+    elapsed.as_secs_f64()
+}
+
+impl RunPlan {
+    /// What the run is called in messages.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let processors = match self.processors {
+            Some(1) => ", 1 processor".to_owned(),
+            Some(count) => format!(", {count} processors"),
+            None => String::new(),
+        };
+        let keys = if self.primary_key { "" } else { ", no primary keys" };
+        format!("{}{processors}{keys}", self.subject.kind)
+    }
+
+    fn batchset(&self, number: u32) -> Option<&Batchset> {
+        self.batchsets.iter().find(|batchset| batchset.number == number)
+    }
+}

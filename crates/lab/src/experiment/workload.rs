@@ -1,0 +1,206 @@
+//! The workload of an experiment, as its file describes it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tidegate_workload::pgbench::Scale;
+use tidegate_workload::point_select::PointSelect;
+use tidegate_workload::thrash_study::{Impossible, Mix, Options, Placement, Share, ThrashStudy};
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::Workload;
+
+/// A workload with its values.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum WorkloadSpec {
+    /// pgbench's TPC-B-like transaction.
+    Tpcb {
+        /// Branches.
+        #[serde(default = "one")]
+        scale: u32,
+    },
+    /// One read by primary key.
+    PointSelect {
+        /// Branches of pgbench's tables.
+        #[serde(default = "one")]
+        scale: u32,
+    },
+    /// The thrashing study's statements.
+    Thrash(ThrashSpec),
+}
+
+/// The values of the thrashing study's statements.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThrashSpec {
+    /// Rows of each table.
+    #[serde(default = "small")]
+    pub rows: u32,
+    /// Whether `id1` is the primary key.
+    #[serde(default = "yes")]
+    pub primary_key: bool,
+    /// The share of the rows that a transaction touches, in per cent.
+    pub sf: f64,
+    /// The share of the rows that it may touch, in per cent.
+    #[serde(default = "all")]
+    pub rose: f64,
+    /// Where in that share they lie: `random`, `rotation` or `discrete`.
+    #[serde(default)]
+    pub placement: PlacementName,
+    /// The weight of reads.
+    #[serde(default)]
+    pub reads: u16,
+    /// The weight of updates.
+    #[serde(default)]
+    pub updates: u16,
+    /// The weight of deletions and insertions.
+    #[serde(default)]
+    pub changes: u16,
+    /// The weight of joins.
+    #[serde(default)]
+    pub joins: u16,
+}
+
+/// See [`Placement`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacementName {
+    /// See [`Placement::Random`].
+    #[default]
+    Random,
+    /// See [`Placement::Rotation`].
+    Rotation,
+    /// See [`Placement::Discrete`].
+    Discrete,
+}
+
+/// Values that no workload has.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum WorkloadError {
+    /// No pgbench tables are so large.
+    #[error("workload: a scale of {0}; give 1 to {max}", max = Scale::MAX)]
+    Scale(u32),
+    /// A share that is none.
+    #[error("workload: {0} % is no share of the rows that can be told apart")]
+    Share(f64),
+    /// Values of the thrashing study that contradict each other.
+    #[error(transparent)]
+    Thrash(#[from] Impossible),
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn small() -> u32 {
+    Options::ROWS_SMALL
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn all() -> f64 {
+    100.0
+}
+
+impl WorkloadSpec {
+    /// A workload of the thrashing study: reads or updates of one range.
+    #[must_use]
+    pub fn thrash(rows: u32, primary_key: bool, sf: f64, rose: f64, updates: bool) -> Self {
+        WorkloadSpec::Thrash(ThrashSpec {
+            rows,
+            primary_key,
+            sf,
+            rose,
+            placement: PlacementName::Random,
+            reads: u16::from(!updates),
+            updates: u16::from(updates),
+            changes: 0,
+            joins: 0,
+        })
+    }
+
+    /// The workload.
+    ///
+    /// # Errors
+    /// There is none with these values.
+    pub fn build(&self) -> Result<Arc<dyn Workload>, WorkloadError> {
+        let scale = |scale: u32| Scale::new(scale).ok_or(WorkloadError::Scale(scale));
+        Ok(match self {
+            WorkloadSpec::Tpcb { scale: of } => Arc::new(Tpcb { scale: scale(*of)? }),
+            WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
+            WorkloadSpec::Thrash(spec) => Arc::new(ThrashStudy::new(spec.options()?)?),
+        })
+    }
+
+    /// What it is, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            WorkloadSpec::Tpcb { scale } => format!("tpcb, scale {scale}"),
+            WorkloadSpec::PointSelect { scale } => format!("point-select, scale {scale}"),
+            WorkloadSpec::Thrash(spec) => spec.describe(),
+        }
+    }
+
+    /// Rows of its tables, roughly: for an estimate of how long it takes to load them.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        match self {
+            WorkloadSpec::Tpcb { scale } | WorkloadSpec::PointSelect { scale } => {
+                100_000 * u64::from(*scale)
+            }
+            WorkloadSpec::Thrash(spec) => 2 * u64::from(spec.rows),
+        }
+    }
+
+    /// Whether another workload can run on the same tables, once they are as at the start.
+    #[must_use]
+    pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
+        match (self, other) {
+            (WorkloadSpec::Thrash(one), WorkloadSpec::Thrash(other)) => {
+                (one.rows, one.primary_key) == (other.rows, other.primary_key)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl ThrashSpec {
+    fn describe(&self) -> String {
+        let kinds = [
+            (self.reads, "reads"),
+            (self.updates, "updates"),
+            (self.changes, "changes"),
+            (self.joins, "joins"),
+        ];
+        let kinds: Vec<&str> =
+            kinds.iter().filter(|(weight, _)| *weight > 0).map(|&(_, name)| name).collect();
+        let ThrashSpec { rows, sf, rose, .. } = self;
+        format!("thrash {}, SF {sf} %, ROSE {rose} % of {rows} rows", kinds.join(" and "))
+    }
+
+    fn options(&self) -> Result<Options, WorkloadError> {
+        let share =
+            |percent: f64| Share::from_percent(percent).ok_or(WorkloadError::Share(percent));
+        Ok(Options {
+            rows: self.rows,
+            primary_key: self.primary_key,
+            sf: share(self.sf)?,
+            rose: share(self.rose)?,
+            placement: match self.placement {
+                PlacementName::Random => Placement::Random,
+                PlacementName::Rotation => Placement::Rotation,
+                PlacementName::Discrete => Placement::Discrete,
+            },
+            mix: Mix {
+                reads: self.reads,
+                updates: self.updates,
+                changes: self.changes,
+                joins: self.joins,
+            },
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! The result store: everything an experiment was, saw and found, in SQLite or PostgreSQL.
+//!
+//! # Mechanism
+//! The schema ([`schema`]) is the same in both. Rows are added and never changed; triggers refuse
+//! it. What is *planned* is written before the first execution, down to each execution. What was
+//! *tried* is an `attempt`, written before it begins; what came of it is a `measurement` or a
+//! `failure`, written in one transaction when it is over. An execution is done when it has a
+//! measurement, and it can have only one: a unique key says so. So whatever kills the laboratory, at
+//! whatever moment, the store says exactly what is left to do.
+//!
+//! A store is reached through the same connections as the databases under test
+//! ([`Transactional`]), with statements in the SQL that both share.
+//!
+//! # Limits
+//! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
+
+mod read;
+pub mod schema;
+mod write;
+
+use std::path::Path;
+use std::time::Duration;
+
+use thiserror::Error;
+use tidegate_subject::client::{BlockingClient, ClientError};
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
+
+pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
+pub use write::Tried;
+
+/// How long a write waits for another laboratory.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why the store does not do what it was told.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// It cannot be opened.
+    #[error("cannot open the result store {place}: {reason}")]
+    Open {
+        /// The file, or the URL without its password.
+        place: String,
+        /// The database's reason.
+        reason: String,
+    },
+    /// It was written by a newer program.
+    #[error(
+        "the result store has schema version {found}, and this program knows up to {known}: \
+         use the newer program that wrote it"
+    )]
+    Newer {
+        /// Its version.
+        found: usize,
+        /// Ours.
+        known: usize,
+    },
+    /// The database failed. What was written before is safe.
+    #[error(
+        "the result store failed: {0}; what was measured before is safe, `tidegate lab resume` \
+         goes on from there"
+    )]
+    Database(#[from] Failure),
+    /// There is no such row.
+    #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
+    Missing {
+        /// What was looked for.
+        what: &'static str,
+        /// Its number.
+        id: i64,
+    },
+    /// A row is not as we write them.
+    #[error("the result store is damaged: {0}")]
+    Damaged(String),
+}
+
+/// An open store, in the newest version.
+pub struct Store {
+    connection: Box<dyn Transactional>,
+}
+
+impl Store {
+    /// Opens the store at a place: a URL that begins with `postgres://`, or else a file of SQLite.
+    /// One that is not there is made; an older one is brought to this program's version.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open(place: &str) -> Result<Self, StoreError> {
+        if place.starts_with("postgres://") || place.starts_with("postgresql://") {
+            Self::open_postgres(place)
+        } else {
+            Self::open_file(Path::new(place))
+        }
+    }
+
+    /// Opens a file of SQLite.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open_file(path: &Path) -> Result<Self, StoreError> {
+        let failed = |failure: Failure| StoreError::Open {
+            place: path.display().to_string(),
+            reason: failure.to_string(),
+        };
+        let connection = SqliteConnection::open(path, PATIENCE).map_err(failed)?;
+        connection
+            .batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
+            .map_err(failed)?;
+        Self::migrated(Box::new(connection))
+    }
+
+    fn open_postgres(url: &str) -> Result<Self, StoreError> {
+        let failed = |error: ClientError| StoreError::Open {
+            // The error names the server without the password.
+            place: "on PostgreSQL".to_owned(),
+            reason: error.to_string(),
+        };
+        let connection = BlockingClient::connect(url).map_err(failed)?;
+        Self::migrated(Box::new(connection))
+    }
+
+    fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
+        let mut store = Store { connection };
+        store.execute(schema::VERSIONS, &[])?;
+        let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
+        let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
+        if version > schema::VERSION {
+            return Err(StoreError::Newer { found: version, known: schema::VERSION });
+        }
+        while let Some(statements) = schema::step(version, store.connection.dialect()) {
+            version += 1;
+            store.atomically(|store| {
+                statements.iter().try_for_each(|sql| store.execute(sql, &[]).map(drop))?;
+                let values = [count(version)];
+                store.execute("INSERT INTO schema_version (version) VALUES (?)", &values)?;
+                Ok(())
+            })?;
+        }
+        Ok(store)
+    }
+
+    /// All of it or nothing.
+    fn atomically<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.connection.begin()?;
+        let done = work(self);
+        match done {
+            Ok(value) => {
+                self.connection.commit()?;
+                Ok(value)
+            }
+            Err(error) => {
+                // The first error says more than what it leads to.
+                let _ = self.connection.rollback();
+                Err(error)
+            }
+        }
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+        let statement = Statement::written(sql.to_owned());
+        Ok(self.connection.run(&statement, values, Wants::Count)?.count)
+    }
+
+    fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Rows, StoreError> {
+        let statement = Statement::written(sql.to_owned());
+        Ok(self.connection.run(&statement, values, Wants::Rows)?.rows)
+    }
+
+    /// Adds a row; the number that the database gave it.
+    fn add(&mut self, sql: &str, values: &[Value<'_>]) -> Result<i64, StoreError> {
+        let rows = self.query(&format!("{sql} RETURNING id"), values)?;
+        rows.int(0, 0).ok_or_else(|| StoreError::Damaged("a new row has no number".to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("dialect", &self.connection.dialect()).finish_non_exhaustive()
+    }
+}
+
+/// A number with a point as a value: the databases read its digits.
+fn real(number: f64) -> Value<'static> {
+    number.to_string().into()
+}
+
+fn count(number: impl TryInto<i64>) -> Value<'static> {
+    Value::Int(number.try_into().unwrap_or(i64::MAX))
+}
+
+/// Microseconds since 1970.
+fn now_us() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,445 @@
+//! What is read: what is left to do, curves, and rows for the analysis protocol.
+
+use std::collections::BTreeMap;
+
+use tidegate_control::Mpl;
+use tidegate_workload::Rows;
+
+use super::write::Place;
+use super::{Store, StoreError};
+use crate::experiment::workload::WorkloadSpec;
+use crate::tap::{
+    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
+};
+
+/// An experiment in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExperimentRow {
+    /// Its number.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// What it varies.
+    pub scenario: String,
+    /// The preset, or nothing.
+    pub preset: String,
+    /// The subjects, separated by commas.
+    pub subjects: String,
+    /// The file's text.
+    pub file: String,
+    /// When it began, in microseconds since 1970.
+    pub began_us: i64,
+    /// Executions planned.
+    pub planned: i64,
+    /// Executions done.
+    pub done: i64,
+}
+
+/// A run in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its row.
+    pub id: i64,
+    /// Its number in the plan.
+    pub number: u32,
+    /// The subject's name.
+    pub subject: String,
+    /// Processors; 0 is all there were.
+    pub processors: u32,
+    /// Whether tables have primary keys.
+    pub primary_key: bool,
+}
+
+/// A batchset in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchsetRow {
+    /// Its row.
+    pub id: i64,
+    /// Its run's number in the plan.
+    pub run: u32,
+    /// Its number in the run.
+    pub number: u32,
+    /// Its workload.
+    pub spec: WorkloadSpec,
+}
+
+/// Throughput over MPLs, of a batchset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// The run.
+    pub run: RunRow,
+    /// The batchset.
+    pub batchset: BatchsetRow,
+    /// What was measured, MPLs rising.
+    pub points: Vec<Point>,
+}
+
+/// One execution of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// The level.
+    pub mpl: u32,
+    /// Which of the batch's executions.
+    pub repetition: u32,
+    /// Transactions per second.
+    pub tps: f64,
+    /// Mean latency, in milliseconds.
+    pub mean_ms: f64,
+    /// 99th percentile of the latency, in milliseconds.
+    pub p99_ms: f64,
+}
+
+impl Store {
+    /// All experiments, the oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, StoreError> {
+        let rows = self.query(
+            "SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.file, e.began_us, \
+             (SELECT COUNT(*) FROM execution x, batchset b, run r WHERE x.batchset = b.id \
+              AND b.run = r.id AND r.experiment = e.id), \
+             (SELECT COUNT(*) FROM measurement m, execution x, batchset b, run r \
+              WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+              AND r.experiment = e.id) \
+             FROM experiment e ORDER BY e.id",
+            &[],
+        )?;
+        (0..rows.len()).map(|row| experiment(&rows, row)).collect()
+    }
+
+    /// An experiment.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], and all others.
+    pub fn experiment(&mut self, id: i64) -> Result<ExperimentRow, StoreError> {
+        let found = self.experiments()?.into_iter().find(|row| row.id == id);
+        found.ok_or(StoreError::Missing { what: "experiment", id })
+    }
+
+    /// The runs of an experiment.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn runs(&mut self, experiment: i64) -> Result<Vec<RunRow>, StoreError> {
+        let rows = self.query(
+            "SELECT id, number, subject, processors, primary_key FROM run WHERE experiment = ? \
+             ORDER BY number",
+            &[experiment.into()],
+        )?;
+        let run = |row| {
+            Ok(RunRow {
+                id: int(&rows, row, 0)?,
+                number: small(&rows, row, 1)?,
+                subject: text(&rows, row, 2),
+                processors: small(&rows, row, 3)?,
+                primary_key: int(&rows, row, 4)? != 0,
+            })
+        };
+        (0..rows.len()).map(run).collect()
+    }
+
+    /// The batchsets of an experiment.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn batchsets(&mut self, experiment: i64) -> Result<Vec<BatchsetRow>, StoreError> {
+        let rows = self.query(
+            "SELECT b.id, r.number, b.number, b.spec FROM batchset b, run r WHERE b.run = r.id \
+             AND r.experiment = ? ORDER BY r.number, b.number",
+            &[experiment.into()],
+        )?;
+        let batchset = |row| {
+            let spec = text(&rows, row, 3);
+            Ok(BatchsetRow {
+                id: int(&rows, row, 0)?,
+                run: small(&rows, row, 1)?,
+                number: small(&rows, row, 2)?,
+                spec: serde_json::from_str(&spec)
+                    .map_err(|error| StoreError::Damaged(format!("a workload: {error}")))?,
+            })
+        };
+        (0..rows.len()).map(batchset).collect()
+    }
+
+    /// The rows of an experiment's executions that are not done, by their places in the plan.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Place, i64>, StoreError> {
+        let rows = self.query(
+            "SELECT r.number, b.number, x.mpl, x.repetition, x.id \
+             FROM execution x, batchset b, run r WHERE x.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ? AND x.id NOT IN (SELECT execution FROM measurement)",
+            &[experiment.into()],
+        )?;
+        let execution = |row| {
+            let place = Place {
+                run: small(&rows, row, 0)?,
+                batchset: small(&rows, row, 1)?,
+                mpl: small(&rows, row, 2)?,
+                repetition: small(&rows, row, 3)?,
+            };
+            Ok((place, int(&rows, row, 4)?))
+        };
+        (0..rows.len()).map(execution).collect()
+    }
+
+    /// The curves of an experiment.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn curves(&mut self, experiment: i64) -> Result<Vec<Curve>, StoreError> {
+        let runs = self.runs(experiment)?;
+        let mut curves = Vec::new();
+        for batchset in self.batchsets(experiment)? {
+            let Some(run) = runs.iter().find(|run| run.number == batchset.run) else { continue };
+            let points = self.points(batchset.id)?;
+            curves.push(Curve { run: run.clone(), batchset, points });
+        }
+        Ok(curves)
+    }
+
+    fn points(&mut self, batchset: i64) -> Result<Vec<Point>, StoreError> {
+        let rows = self.query(
+            "SELECT x.mpl, x.repetition, m.tps, m.mean_ms, m.p99_ms \
+             FROM execution x, measurement m WHERE m.execution = x.id AND x.batchset = ? \
+             ORDER BY x.mpl, x.repetition",
+            &[batchset.into()],
+        )?;
+        let point = |row| {
+            Ok(Point {
+                mpl: small(&rows, row, 0)?,
+                repetition: small(&rows, row, 1)?,
+                tps: float(&rows, row, 2)?,
+                mean_ms: float(&rows, row, 3)?,
+                p99_ms: float(&rows, row, 4)?,
+            })
+        };
+        (0..rows.len()).map(point).collect()
+    }
+
+    /// The conditions that did not hold: the run's and the batchset's number, the condition, how.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn violations(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
+        let rows = self.query(
+            "SELECT r.number, b.number, c.condition, c.violation \
+             FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ? AND c.violation IS NOT NULL ORDER BY c.id",
+            &[experiment.into()],
+        )?;
+        let violation = |row| {
+            let (run, batchset) = (int(&rows, row, 0)?, int(&rows, row, 1)?);
+            let (condition, how) = (text(&rows, row, 2), text(&rows, row, 3));
+            Ok(format!("run {run}, batchset {batchset}: {condition}: {how}"))
+        };
+        (0..rows.len()).map(violation).collect()
+    }
+
+    /// Why executions failed that are not done: the run's and the batchset's number, the MPL, why.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn failures(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
+        let rows = self.query(
+            "SELECT r.number, b.number, x.mpl, f.reason \
+             FROM failure f, attempt a, execution x, batchset b, run r \
+             WHERE f.attempt = a.id AND a.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ? AND x.id NOT IN (SELECT execution FROM measurement) \
+             ORDER BY f.attempt",
+            &[experiment.into()],
+        )?;
+        let failure = |row| {
+            let (run, batchset) = (int(&rows, row, 0)?, int(&rows, row, 1)?);
+            let (mpl, reason) = (int(&rows, row, 2)?, text(&rows, row, 3));
+            Ok(format!("run {run}, batchset {batchset}, MPL {mpl}: {reason}"))
+        };
+        (0..rows.len()).map(failure).collect()
+    }
+
+    /// The rows of an experiment for the analysis protocol, with the plan that they are held
+    /// against.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn data_set(
+        &mut self,
+        experiment: i64,
+        plan: &crate::experiment::Plan,
+        times: (f64, f64),
+    ) -> Result<DataSet, StoreError> {
+        let mut data = DataSet::default();
+        let rows = self.runs(experiment)?;
+        for (run, row) in plan.runs.iter().zip(&rows) {
+            let (machine, dbms, processors) = self.start_of(row.id)?;
+            data.runs.push(Run {
+                id: RunId(row.number.into()),
+                machine,
+                subject: row.subject.clone(),
+                dbms,
+                plan: Plan {
+                    batchsets: u32::try_from(run.batchsets.len()).unwrap_or(u32::MAX),
+                    mpls: run
+                        .batchsets
+                        .iter()
+                        .flat_map(|set| &set.batches)
+                        .map(|batch| Mpl::at_least_one(batch.mpl))
+                        .collect(),
+                    executions: run
+                        .batchsets
+                        .first()
+                        .and_then(|set| set.batches.first())
+                        .map_or(1, |batch| batch.repetitions),
+                    num_procs: run.processors.unwrap_or(processors),
+                    ctl_s: times.0,
+                    connect_limit_s: times.1,
+                },
+            });
+        }
+        self.add_batchsets(experiment, &mut data)?;
+        self.add_executions(experiment, &mut data)?;
+        Ok(data)
+    }
+
+    /// The machine, the DBMS and its processors when a run was last started.
+    fn start_of(&mut self, run: i64) -> Result<(String, String, u32), StoreError> {
+        let rows = self.query(
+            "SELECT m.id, m.cpu, s.version, s.processors FROM start s, machine m \
+             WHERE s.machine = m.id AND s.run = ? ORDER BY s.id DESC LIMIT 1",
+            &[run.into()],
+        )?;
+        if rows.is_empty() {
+            return Ok(("none".to_owned(), "not started".to_owned(), 0));
+        }
+        let machine = format!("{} {}", int(&rows, 0, 0)?, text(&rows, 0, 1));
+        Ok((machine, text(&rows, 0, 2), small(&rows, 0, 3)?))
+    }
+
+    fn add_batchsets(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
+        let begun = self.query(
+            "SELECT DISTINCT x.batchset FROM attempt a, execution x, batchset b, run r \
+             WHERE a.execution = x.id AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
+            &[experiment.into()],
+        )?;
+        let begun: Vec<i64> =
+            (0..begun.len()).map(|row| int(&begun, row, 0)).collect::<Result<_, _>>()?;
+        for batchset in self.batchsets(experiment)? {
+            if begun.contains(&batchset.id) {
+                let run = RunId(batchset.run.into());
+                data.batchsets.push(BatchsetInstance {
+                    key: BatchsetKey { run, batchset: batchset.number },
+                    factors: factors(&batchset.spec),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_executions(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
+        let others = self.other_dbms(experiment)?;
+        let rows = self.query(
+            "SELECT r.number, b.number, x.mpl, x.repetition, a.began_us, m.seconds, m.connect_s, \
+             m.transactions, m.mean_ms, m.processors, m.other_executors, m.attempt \
+             FROM measurement m, attempt a, execution x, batchset b, run r \
+             WHERE m.attempt = a.id AND m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ?",
+            &[experiment.into()],
+        )?;
+        for row in 0..rows.len() {
+            let key = ExecutionKey {
+                run: RunId(int(&rows, row, 0)?),
+                batchset: small(&rows, row, 1)?,
+                mpl: Mpl::at_least_one(small(&rows, row, 2)?),
+                iteration: small(&rows, row, 3)?,
+            };
+            let (seconds, connect_s) = (float(&rows, row, 5)?, float(&rows, row, 6)?);
+            let began_s = int(&rows, row, 4)? as f64 / 1e6 + connect_s;
+            let transactions = u64::try_from(int(&rows, row, 7)?).unwrap_or(0);
+            let atpt_s = float(&rows, row, 8)? / 1e3;
+            data.executions.push(BatchExecution {
+                key,
+                began_s,
+                ended_s: began_s + seconds,
+                connect_s,
+                transactions,
+                atpt_s: (transactions > 0).then_some(atpt_s),
+                num_procs: small(&rows, row, 9)?,
+                other_executors: small(&rows, row, 10)?,
+                other_dbms: others.get(&int(&rows, row, 11)?).cloned().unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
+    fn other_dbms(&mut self, experiment: i64) -> Result<BTreeMap<i64, Vec<String>>, StoreError> {
+        let rows = self.query(
+            "SELECT t.attempt, t.what FROM trouble t, attempt a, execution x, batchset b, run r \
+             WHERE t.kind = 'other DBMS' AND t.attempt = a.id AND a.execution = x.id \
+             AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
+            &[experiment.into()],
+        )?;
+        let mut others: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for row in 0..rows.len() {
+            others.entry(int(&rows, row, 0)?).or_default().push(text(&rows, row, 1));
+        }
+        Ok(others)
+    }
+}
+
+/// The independent variables of a workload. What is not of the thrashing study is a group of its
+/// own.
+fn factors(spec: &WorkloadSpec) -> Factors {
+    match spec {
+        WorkloadSpec::Thrash(thrash) => Factors {
+            group: if thrash.updates > 0 { "update" } else { "read" }.to_owned(),
+            selectivity: thrash.sf / 100.0,
+            rose: thrash.rose / 100.0,
+            primary_key: thrash.primary_key,
+        },
+        other => Factors {
+            group: other.build().map_or("unknown", |workload| workload.name()).to_owned(),
+            selectivity: 1.0,
+            rose: 1.0,
+            primary_key: true,
+        },
+    }
+}
+
+fn experiment(rows: &Rows, row: usize) -> Result<ExperimentRow, StoreError> {
+    Ok(ExperimentRow {
+        id: int(rows, row, 0)?,
+        name: text(rows, row, 1),
+        scenario: text(rows, row, 2),
+        preset: text(rows, row, 3),
+        subjects: text(rows, row, 4),
+        file: text(rows, row, 5),
+        began_us: int(rows, row, 6)?,
+        planned: int(rows, row, 7)?,
+        done: int(rows, row, 8)?,
+    })
+}
+
+fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, StoreError> {
+    let missing = || StoreError::Damaged(format!("column {column} of row {row} is no number"));
+    rows.int(row, column).ok_or_else(missing)
+}
+
+fn small(rows: &Rows, row: usize, column: usize) -> Result<u32, StoreError> {
+    let number = int(rows, row, column)?;
+    u32::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
+}
+
+fn float(rows: &Rows, row: usize, column: usize) -> Result<f64, StoreError> {
+    let whole = rows.int(row, column).map(|number| number as f64);
+    let number = rows.text(row, column).and_then(|text| text.parse().ok()).or(whole);
+    number.ok_or_else(|| StoreError::Damaged(format!("column {column} of row {row} is no number")))
+}
+
+fn text(rows: &Rows, row: usize, column: usize) -> String {
+    match rows.text(row, column) {
+        Some(text) => text.to_owned(),
+        None => rows.int(row, column).map_or_else(String::new, |number| number.to_string()),
+    }
+}

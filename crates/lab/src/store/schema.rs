@@ -1,0 +1,136 @@
+//! The tables of the result store, as numbered steps from an empty database.
+//!
+//! A step, once released, is never changed: a store knows which steps it has gone through, and a
+//! newer program goes through the rest. `docs/results.md` describes the tables.
+
+use tidegate_workload::Dialect;
+
+/// The version that this program writes and reads: the number of the last step.
+pub const VERSION: usize = STEPS.len();
+
+/// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
+/// point, `{now}` the moment of insertion in words.
+const STEPS: [&[&str]; 1] = [&[
+    "CREATE TABLE machine (id {id}, cpu text NOT NULL, processors integer NOT NULL, \
+     memory_mib bigint NOT NULL, kernel text NOT NULL, \
+     UNIQUE (cpu, processors, memory_mib, kernel))",
+    "CREATE TABLE code (id {id}, version text NOT NULL, build text NOT NULL, \
+     UNIQUE (version, build))",
+    "CREATE TABLE experiment (id {id}, name text NOT NULL, scenario text NOT NULL, \
+     preset text NOT NULL, subjects text NOT NULL, seed bigint NOT NULL, file text NOT NULL, \
+     machine integer NOT NULL REFERENCES machine (id), \
+     code integer NOT NULL REFERENCES code (id), began_us bigint NOT NULL)",
+    "CREATE TABLE run (id {id}, experiment integer NOT NULL REFERENCES experiment (id), \
+     number integer NOT NULL, subject text NOT NULL, processors integer NOT NULL, \
+     primary_key integer NOT NULL, isolation text NOT NULL, settings text NOT NULL, \
+     UNIQUE (experiment, number))",
+    "CREATE TABLE batchset (id {id}, run integer NOT NULL REFERENCES run (id), \
+     number integer NOT NULL, workload text NOT NULL, spec text NOT NULL, \
+     UNIQUE (run, number))",
+    "CREATE TABLE execution (id {id}, batchset integer NOT NULL REFERENCES batchset (id), \
+     mpl integer NOT NULL, repetition integer NOT NULL, place integer NOT NULL, \
+     UNIQUE (batchset, mpl, repetition))",
+    "CREATE TABLE start (id {id}, run integer NOT NULL REFERENCES run (id), \
+     machine integer NOT NULL REFERENCES machine (id), \
+     code integer NOT NULL REFERENCES code (id), version text NOT NULL, settings text NOT NULL, \
+     processors integer NOT NULL, began_us bigint NOT NULL)",
+    "CREATE TABLE attempt (id {id}, execution integer NOT NULL REFERENCES execution (id), \
+     number integer NOT NULL, start integer NOT NULL REFERENCES start (id), \
+     seed bigint NOT NULL, began_us bigint NOT NULL, UNIQUE (execution, number))",
+    "CREATE TABLE failure (attempt integer PRIMARY KEY REFERENCES attempt (id), \
+     reason text NOT NULL)",
+    "CREATE TABLE measurement (attempt integer PRIMARY KEY REFERENCES attempt (id), \
+     execution integer NOT NULL UNIQUE REFERENCES execution (id), ended_us bigint NOT NULL, \
+     connect_s {real} NOT NULL, seconds {real} NOT NULL, clients integer NOT NULL, \
+     transactions bigint NOT NULL, tps {real} NOT NULL, mean_ms {real} NOT NULL, \
+     p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, \
+     max_ms {real} NOT NULL, retries bigint NOT NULL, stragglers integer NOT NULL, \
+     overdue bigint NOT NULL, connection_losses integer NOT NULL, client_cpu_us {real} NOT NULL, \
+     client_core_share {real} NOT NULL, processors integer NOT NULL, \
+     other_executors integer NOT NULL, report text NOT NULL)",
+    "CREATE TABLE kind (attempt integer NOT NULL REFERENCES attempt (id), \
+     workload text NOT NULL, kind text NOT NULL, committed bigint NOT NULL, \
+     rolled_back bigint NOT NULL, mean_ms {real} NOT NULL, p50_ms {real} NOT NULL, \
+     p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, max_ms {real} NOT NULL, \
+     PRIMARY KEY (attempt, workload, kind))",
+    "CREATE TABLE interval_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     number integer NOT NULL, until_s {real} NOT NULL, transactions bigint NOT NULL, \
+     mean_ms {real} NOT NULL, p99_ms {real} NOT NULL, histogram text NOT NULL, \
+     PRIMARY KEY (attempt, number))",
+    "CREATE TABLE trouble (attempt integer NOT NULL REFERENCES attempt (id), \
+     kind text NOT NULL, what text NOT NULL, times bigint NOT NULL, \
+     PRIMARY KEY (attempt, kind, what))",
+    "CREATE TABLE consistency (id {id}, start integer NOT NULL REFERENCES start (id), \
+     batchset integer NOT NULL REFERENCES batchset (id), condition text NOT NULL, \
+     violation text)",
+    "CREATE TABLE thrashing_point (id {id}, batchset integer NOT NULL REFERENCES batchset (id), \
+     protocol text NOT NULL, rule text NOT NULL, mpl integer, low integer NOT NULL, high integer, \
+     caveats text NOT NULL, found_us bigint NOT NULL)",
+]];
+
+/// Tables with what was measured: rows are added and never changed.
+const APPEND_ONLY: [&str; 14] = [
+    "machine",
+    "code",
+    "experiment",
+    "run",
+    "batchset",
+    "execution",
+    "start",
+    "attempt",
+    "failure",
+    "measurement",
+    "kind",
+    "interval_seen",
+    "trouble",
+    "consistency",
+];
+
+/// The statement that makes the table of versions, where it is not there.
+pub(super) const VERSIONS: &str =
+    "CREATE TABLE IF NOT EXISTS schema_version (version integer PRIMARY KEY)";
+
+/// The statements that lead from version `from` to the next.
+pub(super) fn step(from: usize, dialect: Dialect) -> Option<Vec<String>> {
+    let (id, real) = match dialect {
+        Dialect::Postgres => {
+            ("integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "double precision")
+        }
+        _ => ("integer PRIMARY KEY AUTOINCREMENT", "real"),
+    };
+    let statements = STEPS.get(from)?.iter();
+    let mut all: Vec<String> =
+        statements.map(|statement| statement.replace("{id}", id).replace("{real}", real)).collect();
+    if from == 0 {
+        all.extend(guards(dialect));
+    }
+    Some(all)
+}
+
+/// What makes the database refuse changes of measured rows.
+fn guards(dialect: Dialect) -> Vec<String> {
+    let mut guards = Vec::new();
+    if dialect == Dialect::Postgres {
+        guards.push(
+            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME; END $$"
+                .to_owned(),
+        );
+    }
+    for table in APPEND_ONLY {
+        for change in ["UPDATE", "DELETE"] {
+            let name = format!("{table}_no_{}", change.to_lowercase());
+            guards.push(match dialect {
+                Dialect::Postgres => format!(
+                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                     FOR EACH ROW EXECUTE FUNCTION refuse_change()"
+                ),
+                _ => format!(
+                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                     BEGIN SELECT RAISE(ABORT, 'rows of {table} are never changed'); END"
+                ),
+            });
+        }
+    }
+    guards
+}

@@ -1,0 +1,357 @@
+//! What is written: the plan, then attempts and what came of them.
+
+use tidegate_control::Mpl;
+use tidegate_workload::Value;
+use tidegate_workload::workload::Condition;
+
+use super::{BatchsetRow, Store, StoreError, count, now_us, real};
+use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
+use crate::load::{KindReport, LoadReport};
+use crate::rig::Machine;
+use crate::tap::Report;
+
+/// An attempt that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    id: i64,
+    execution: i64,
+}
+
+impl Store {
+    /// Writes down an experiment with all that it plans; its number.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn begin_experiment(
+        &mut self,
+        experiment: &Experiment,
+        plan: &Plan,
+        machine: &Machine,
+    ) -> Result<i64, StoreError> {
+        self.atomically(|store| {
+            let (machine, code) = (store.machine(machine)?, store.code()?);
+            let subjects: Vec<&str> =
+                experiment.subjects.iter().map(|subject| subject.kind.name()).collect();
+            let id = store.add(
+                "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, \
+                 code, began_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    experiment.name.as_str().into(),
+                    experiment.scenario.name().into(),
+                    experiment.preset.as_deref().unwrap_or_default().into(),
+                    subjects.join(",").into(),
+                    Value::Int(experiment.seed.cast_signed()),
+                    experiment.text.as_str().into(),
+                    machine.into(),
+                    code.into(),
+                    now_us().into(),
+                ],
+            )?;
+            plan.runs.iter().try_for_each(|run| store.plan_run(id, plan, run))?;
+            Ok(id)
+        })
+    }
+
+    fn plan_run(&mut self, experiment: i64, plan: &Plan, run: &RunPlan) -> Result<(), StoreError> {
+        let settings = json(&run.subject.settings)?;
+        let id = self.add(
+            "INSERT INTO run (experiment, number, subject, processors, primary_key, isolation, \
+             settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[
+                experiment.into(),
+                count(run.number),
+                run.subject.kind.name().into(),
+                count(run.processors.unwrap_or(0)),
+                i64::from(run.primary_key).into(),
+                run.subject.isolation.as_deref().unwrap_or_default().into(),
+                settings.into(),
+            ],
+        )?;
+        let mut batchsets = std::collections::BTreeMap::new();
+        for batchset in &run.batchsets {
+            let spec = json(&batchset.workload)?;
+            let workload = batchset.workload.build().map(|workload| workload.name());
+            let row = self.add(
+                "INSERT INTO batchset (run, number, workload, spec) VALUES (?, ?, ?, ?)",
+                &[
+                    id.into(),
+                    count(batchset.number),
+                    workload.unwrap_or_default().into(),
+                    spec.into(),
+                ],
+            )?;
+            batchsets.insert(batchset.number, row);
+        }
+        for (place, execution) in plan.executions(run).iter().enumerate() {
+            let batchset = batchsets.get(&execution.batchset).copied().unwrap_or_default();
+            self.execute(
+                "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (?, ?, ?, ?)",
+                &[batchset.into(), count(execution.mpl), count(execution.repetition), count(place)],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn machine(&mut self, machine: &Machine) -> Result<i64, StoreError> {
+        let values = [
+            machine.cpu.as_str().into(),
+            count(machine.cores),
+            count(machine.memory_mib),
+            machine.kernel.as_str().into(),
+        ];
+        let found = self.query(
+            "SELECT id FROM machine WHERE cpu = ? AND processors = ? AND memory_mib = ? \
+             AND kernel = ?",
+            &values,
+        )?;
+        if let Some(id) = found.int(0, 0) {
+            return Ok(id);
+        }
+        self.add(
+            "INSERT INTO machine (cpu, processors, memory_mib, kernel) VALUES (?, ?, ?, ?)",
+            &values,
+        )
+    }
+
+    fn code(&mut self) -> Result<i64, StoreError> {
+        let values: [Value<'_>; 2] = [env!("CARGO_PKG_VERSION").into(), crate::BUILD.into()];
+        let found = self.query("SELECT id FROM code WHERE version = ? AND build = ?", &values)?;
+        if let Some(id) = found.int(0, 0) {
+            return Ok(id);
+        }
+        self.add("INSERT INTO code (version, build) VALUES (?, ?)", &values)
+    }
+
+    /// A run's subject was started; the number of that.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn started(
+        &mut self,
+        run: i64,
+        machine: &Machine,
+        started: &Started,
+    ) -> Result<i64, StoreError> {
+        self.atomically(|store| {
+            let (machine, code) = (store.machine(machine)?, store.code()?);
+            store.add(
+                "INSERT INTO start (run, machine, code, version, settings, processors, began_us) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    run.into(),
+                    machine.into(),
+                    code.into(),
+                    started.version.as_str().into(),
+                    json(&started.settings)?.into(),
+                    count(started.processors),
+                    now_us().into(),
+                ],
+            )
+        })
+    }
+
+    /// An execution is tried, once more if it was before.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn try_execution(
+        &mut self,
+        execution: i64,
+        start: i64,
+        seed: u64,
+    ) -> Result<Tried, StoreError> {
+        self.atomically(|store| {
+            let before = store
+                .query("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
+            let number = before.int(0, 0).unwrap_or(0) + 1;
+            let id = store.add(
+                "INSERT INTO attempt (execution, number, start, seed, began_us) \
+                 VALUES (?, ?, ?, ?, ?)",
+                &[
+                    execution.into(),
+                    number.into(),
+                    start.into(),
+                    Value::Int(seed.cast_signed()),
+                    now_us().into(),
+                ],
+            )?;
+            Ok(Tried { id, execution })
+        })
+    }
+
+    /// An attempt failed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn failed(&mut self, tried: Tried, reason: &str) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO failure (attempt, reason) VALUES (?, ?)",
+            &[tried.id.into(), reason.into()],
+        )?;
+        Ok(())
+    }
+
+    /// An attempt succeeded, and its execution is done.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn measured(&mut self, tried: Tried, measured: &Measured) -> Result<(), StoreError> {
+        self.atomically(|store| {
+            store.add_measurement(tried, measured)?;
+            let load = &measured.load;
+            load.kinds.iter().try_for_each(|kind| store.add_kind(tried, kind))?;
+            store.add_intervals(tried, load)?;
+            let others = measured.other_dbms.iter().map(|name| ("other DBMS", name, 1));
+            let errors = load.errors.iter().map(|(code, &times)| ("error", code, times));
+            let conflicts = load.conflicts.iter().map(|(what, &times)| ("conflict", what, times));
+            for (kind, what, times) in errors.chain(conflicts).chain(others) {
+                store.execute(
+                    "INSERT INTO trouble (attempt, kind, what, times) VALUES (?, ?, ?, ?)",
+                    &[tried.id.into(), kind.into(), what.as_str().into(), count(times)],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    fn add_measurement(&mut self, tried: Tried, measured: &Measured) -> Result<(), StoreError> {
+        let load = &measured.load;
+        let latency = load.latency;
+        self.execute(
+            "INSERT INTO measurement (attempt, execution, ended_us, connect_s, seconds, clients, \
+             transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, \
+             overdue, connection_losses, client_cpu_us, client_core_share, processors, \
+             other_executors, report) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                tried.id.into(),
+                tried.execution.into(),
+                now_us().into(),
+                real(measured.connect_s),
+                real(load.seconds),
+                count(load.clients),
+                count(load.transactions),
+                real(load.tps),
+                real(latency.mean_ms),
+                real(latency.p50_ms),
+                real(latency.p95_ms),
+                real(latency.p99_ms),
+                real(latency.max_ms),
+                count(load.retries),
+                count(load.stragglers),
+                count(load.overdue),
+                count(load.connection_losses),
+                real(load.client_cpu_us),
+                real(load.client_core_share),
+                count(measured.processors),
+                count(measured.other_executors),
+                json(load)?.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn add_kind(&mut self, tried: Tried, kind: &KindReport) -> Result<(), StoreError> {
+        let latency = kind.latency;
+        self.execute(
+            "INSERT INTO kind (attempt, workload, kind, committed, rolled_back, mean_ms, p50_ms, \
+             p95_ms, p99_ms, max_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                tried.id.into(),
+                kind.workload.into(),
+                kind.kind.into(),
+                count(kind.committed),
+                count(kind.rolled_back),
+                real(latency.mean_ms),
+                real(latency.p50_ms),
+                real(latency.p95_ms),
+                real(latency.p99_ms),
+                real(latency.max_ms),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn add_intervals(&mut self, tried: Tried, load: &LoadReport) -> Result<(), StoreError> {
+        for (number, interval) in (1_i64..).zip(&load.intervals) {
+            self.execute(
+                "INSERT INTO interval_seen (attempt, number, until_s, transactions, mean_ms, \
+                 p99_ms, histogram) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    tried.id.into(),
+                    number.into(),
+                    real(interval.until_s),
+                    count(interval.transactions),
+                    real(interval.latency.mean_ms),
+                    real(interval.latency.p99_ms),
+                    json(&interval.histogram)?.into(),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The conditions of a batchset's tables after its executions.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn checked(
+        &mut self,
+        start: i64,
+        batchset: i64,
+        conditions: &[Condition],
+    ) -> Result<(), StoreError> {
+        self.atomically(|store| {
+            for condition in conditions {
+                let violation = condition.violation.as_deref().map_or(Value::Null, Into::into);
+                store.execute(
+                    "INSERT INTO consistency (start, batchset, condition, violation) \
+                     VALUES (?, ?, ?, ?)",
+                    &[start.into(), batchset.into(), condition.name.into(), violation],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps the thrashing points of an analysis, each with the protocol's and the rule's version.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<(), StoreError> {
+        let batchsets = self.batchsets(experiment)?;
+        let rule = json(&report.rule)?;
+        self.atomically(|store| {
+            for set in &report.retained {
+                let is_row = |row: &&BatchsetRow| {
+                    (i64::from(row.run), row.number) == (set.key.run.0, set.key.batchset)
+                };
+                let Some(row) = batchsets.iter().find(is_row) else { continue };
+                let (low, high) = set.thrashing_point.bounds();
+                let number = |mpl: Option<Mpl>| mpl.map_or(Value::Null, |mpl| count(mpl.get()));
+                store.execute(
+                    "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, \
+                     caveats, found_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    &[
+                        row.id.into(),
+                        report.protocol.into(),
+                        rule.trim_matches('"').into(),
+                        number(set.thrashing_point.mpl()),
+                        number(Some(low)),
+                        number(high),
+                        json(&set.caveats)?.into(),
+                        now_us().into(),
+                    ],
+                )?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The key of an execution in a plan, which has a row of its own in the store.
+pub(super) type Place = Execution;
+
+fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Damaged(error.to_string()))
+}

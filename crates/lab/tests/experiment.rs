@@ -1,0 +1,185 @@
+//! Experiments on a simulated subject: what is planned is done, once, whatever happens on the way.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_control::Mpl;
+use tidegate_lab::experiment::run::{Outcome, RunError, Runner};
+use tidegate_lab::experiment::{Choice, Executor, Experiment, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::rig::{Machine, Update};
+use tidegate_lab::store::{Store, StoreError};
+use tidegate_lab::tap::{Check, Rule, Violation, analyse};
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Connection, Statement, Wants};
+
+const FILE: &str = r#"
+name = "try"
+scenario = "thrash"
+seed = 7
+subjects = ["simulated"]
+processors = [1, 2]
+mpl = { from = 100, to = 400, step = 100 }
+ctl = "2s"
+warmup = "0s"
+repetitions = 2
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [1.0]
+rose = [100.0]
+"#;
+
+/// 2 runs of 5 batchsets of 4 MPLs twice.
+const EXECUTIONS: usize = 80;
+
+fn experiment() -> (Experiment, Plan) {
+    let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
+    let plan = Plan::new(&experiment);
+    assert_eq!(plan.count(), EXECUTIONS);
+    (experiment, plan)
+}
+
+/// Runs what is left, until `stop_after` executions were seen to begin.
+fn run(store: &mut Store, id: i64, stop_after: usize) -> Result<Outcome, RunError> {
+    let (experiment, plan) = experiment();
+    let cancel = AtomicBool::new(false);
+    let mut begun = 0;
+    let mut observer = |update: &Update| {
+        begun += usize::from(update.message.contains("MPL"));
+        cancel.store(begun > stop_after, Ordering::Relaxed);
+    };
+    let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
+    Runner {
+        experiment: &experiment,
+        plan: &plan,
+        id,
+        store,
+        executor: &mut executor,
+        cancel: &cancel,
+        observer: &mut observer,
+    }
+    .run()
+}
+
+fn begin(store: &mut Store) -> i64 {
+    let (experiment, plan) = experiment();
+    store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap()
+}
+
+/// What is cut off again and again is done in the end, each execution once.
+fn what_is_cut_off_is_done_in_the_end(place: &str) {
+    let mut store = Store::open(place).unwrap();
+    let id = begin(&mut store);
+    for stop_after in [0, 1, 17, 5] {
+        let cut = run(&mut store, id, stop_after);
+        assert!(matches!(cut, Err(RunError::Cancelled(cut)) if cut == id), "{cut:?}");
+        // As after a kill: the store is opened anew.
+        drop(store);
+        store = Store::open(place).unwrap();
+    }
+    let outcome = run(&mut store, id, usize::MAX).unwrap();
+    assert!((outcome.failed, outcome.done < EXECUTIONS) == (0, true), "{outcome:?}");
+    assert_eq!(run(&mut store, id, usize::MAX).unwrap(), Outcome::default());
+    let row = store.experiment(id).unwrap();
+    assert_eq!((row.planned, row.done), (80, 80));
+    assert!(store.failures(id).unwrap().is_empty());
+
+    let curves = store.curves(id).unwrap();
+    assert_eq!(curves.len(), 10);
+    for curve in &curves {
+        let places: Vec<_> = curve.points.iter().map(|one| (one.mpl, one.repetition)).collect();
+        let expected = [(100, 1), (100, 2), (200, 1), (200, 2), (300, 1), (300, 2)];
+        assert_eq!((places[..6].to_vec(), places.len()), (expected.to_vec(), 8));
+    }
+    // The model falls by more than a sixth from 100 on, so each batchset thrashes at 100.
+    let (experiment, plan) = self::experiment();
+    let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
+    let data = store.data_set(id, &plan, times).unwrap();
+    assert_eq!((data.runs.len(), data.batchsets.len(), data.executions.len()), (2, 10, 80));
+    let report = analyse(&data, Rule::default()).unwrap();
+    // A simulated second takes a millisecond, so that executions overlap by what they say.
+    let is_overlap = |violation: &Violation| violation.check == Check::OtherExecutors;
+    assert!(report.violations.iter().all(is_overlap));
+    let points: Vec<_> = report.retained.iter().map(|set| set.thrashing_point.mpl()).collect();
+    assert_eq!(points, [Some(Mpl::at_least_one(100)); 10]);
+
+    let other = begin(&mut store);
+    assert_eq!(store.to_do(other).unwrap().len(), EXECUTIONS);
+    assert!(matches!(store.experiment(99), Err(StoreError::Missing { id: 99, .. })));
+}
+
+#[test]
+fn in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    what_is_cut_off_is_done_in_the_end(path.to_str().unwrap());
+}
+
+#[test]
+fn on_postgresql() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    what_is_cut_off_is_done_in_the_end(&server.url());
+    rows_are_never_changed(&mut server.connect().unwrap());
+}
+
+#[test]
+fn rows_in_a_file_are_never_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let mut store = Store::open_file(&path).unwrap();
+    let id = begin(&mut store);
+    run(&mut store, id, usize::MAX).unwrap();
+    let patience = std::time::Duration::from_secs(1);
+    rows_are_never_changed(&mut SqliteConnection::open(&path, patience).unwrap());
+}
+
+fn rows_are_never_changed(connection: &mut impl Transactional) {
+    for change in [
+        "UPDATE measurement SET tps = 1",
+        "DELETE FROM measurement",
+        "DELETE FROM attempt",
+        "UPDATE experiment SET seed = 3",
+        "DELETE FROM interval_seen",
+    ] {
+        let statement = Statement::written(change.to_owned());
+        let refused = connection.run(&statement, &[], Wants::Count).unwrap_err().to_string();
+        assert!(refused.contains("never changed"), "{change}: {refused}");
+    }
+    // A second measurement of an execution, as of two laboratories at once.
+    let twice = "INSERT INTO failure (attempt, reason) SELECT attempt, 'x' FROM measurement; ";
+    let statement = Statement::written(twice.trim_end_matches("; ").to_owned());
+    assert!(connection.run(&statement, &[], Wants::Count).is_ok());
+    let again = Statement::new(
+        "INSERT INTO measurement (attempt, execution, ended_us, connect_s, seconds, clients, \
+         transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, \
+         connection_losses, client_cpu_us, client_core_share, processors, other_executors, report) \
+         SELECT attempt + 1000000, execution, ended_us, connect_s, seconds, clients, transactions, \
+         tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, \
+         connection_losses, client_cpu_us, client_core_share, processors, other_executors, report \
+         FROM measurement",
+    );
+    let refused = connection.run(&again, &[], Wants::Count).unwrap_err().to_string();
+    assert!(refused.to_lowercase().contains("unique"), "{refused}");
+}
+
+#[test]
+fn a_newer_store_is_refused_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    drop(Store::open_file(&path).unwrap());
+    let connection = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    connection.batch("INSERT INTO schema_version (version) VALUES (99)").unwrap();
+    let error = Store::open_file(&path).unwrap_err().to_string();
+    assert!(error.contains("version 99") && error.contains("newer program"), "{error}");
+    let nowhere = Store::open("/no/such/directory/results.db").unwrap_err().to_string();
+    assert!(nowhere.contains("results.db") && nowhere.contains("unable to open"), "{nowhere}");
+}
