@@ -10,12 +10,14 @@
 //! and how to check them; [`thrash`] has tables of its own.
 
 mod draw;
+pub mod ds2;
 pub mod pgbench;
 pub mod point_select;
 mod session;
 mod statement;
 mod table;
 pub mod thrash;
+pub mod thrash_study;
 pub mod tpcb;
 mod value;
 mod words;
