@@ -19,11 +19,11 @@
 //!
 //! # Example
 //! The small scale has 20,000 customers, 10,000 products, and 12,000 orders with 60,000 lines. A
-//! cycle is five transactions in the mean, of which the purchase has some 23 statements. A product
-//! starts with 0 to 500 units; one line of 250 finds too few of 0, 1 or 2, so that of the purchases,
-//! five lines each, two in a hundred are rolled back. When a sale leaves fewer than three, the stock
-//! is filled up to 250 at once, so nothing else runs out: in a long run the products with none at
-//! the start remain, and one purchase in a hundred.
+//! cycle is five transactions in the mean, of which the purchase has some 22 statements. A product
+//! starts with 0 to 500 units. One line of 250 finds too few, of 0, 1 or 2, so that of the
+//! purchases, five lines each, two in a hundred are rolled back. When a sale leaves fewer than
+//! three, the stock is filled up to 250 at once, so nothing else runs out: in a long run the
+//! products with none at the start remain, and one purchase in a hundred.
 //!
 //! # Where this leaves the published one
 //! * **No update is lost.** The published drivers read the stock and write back what they
