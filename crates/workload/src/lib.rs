@@ -9,11 +9,13 @@
 //! [`pgbench`]; every other workload has its own.
 
 mod draw;
+pub mod ds2;
 pub mod pgbench;
 pub mod point_select;
 mod session;
 mod statement;
 mod table;
+pub mod thrash;
 pub mod thrash_study;
 pub mod tpcb;
 mod value;

@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_rotation_touches_each_row_equally_often() {
-        // 80 rows, of which the first 40 are the region: chunks of 12, so three, and four rows over.
+        // The first 40 of 80 rows are the region: three chunks of 12, and four rows over.
         let options = options(80, 15.0, 50.0, Placement::Rotation);
         let mut touched = [0_u32; 80];
         for number in 0..4 {
