@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_lab::bench::{self, BenchOptions, Scenario, Thrash};
+use tidegate_lab::bench::{self, BenchOptions, Ranges, Scenario};
 use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
 
 use crate::{Failure, interrupt, print};
@@ -89,7 +89,7 @@ struct ControlArguments {
 
     /// Rows of each thrash table; the study has 30000 and 1000000
     #[arg(long, value_name = "N", value_parser = thrash, default_value = "30000")]
-    rows: Thrash,
+    rows: Ranges,
 
     /// Seconds that are counted at each fixed limit [default: 4]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -109,9 +109,9 @@ fn limit(text: &str) -> Result<Mpl, String> {
     limit.map(Mpl::at_least_one).ok_or_else(|| "expected a positive number".to_owned())
 }
 
-fn thrash(text: &str) -> Result<Thrash, String> {
+fn thrash(text: &str) -> Result<Ranges, String> {
     let rows = text.parse().map_err(|_| "expected a positive number".to_owned())?;
-    Thrash::new(rows).map_err(|error| error.to_string())
+    Ranges::new(rows).map_err(|error| error.to_string())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

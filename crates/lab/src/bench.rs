@@ -60,7 +60,7 @@ use crate::rig::{
 
 pub use cell::{Cell, Purpose};
 pub use report::BenchReport;
-pub use scenario::{Scenario, Thrash, UnknownScenario, Work};
+pub use scenario::{Ranges, Scenario, UnknownScenario, Work};
 pub use score::{ControllerScore, Measured, PhaseScore, Reference, ScenarioScore};
 pub use sweep::Sweep;
 
@@ -95,7 +95,7 @@ pub struct BenchOptions {
     /// The limit a controller starts with.
     pub start: Mpl,
     /// The thrash study's workloads, with the size of their tables.
-    pub thrash: Thrash,
+    pub thrash: Ranges,
     /// Uncounted and counted time at a fixed limit.
     pub sweep: Times,
     /// Time of a controller in each phase of a scenario.
@@ -111,7 +111,7 @@ impl BenchOptions {
     #[must_use]
     pub fn new(
         database: DatabaseChoice,
-        thrash: Thrash,
+        thrash: Ranges,
         tidegate: PathBuf,
         out: PathBuf,
         command: String,

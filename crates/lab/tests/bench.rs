@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_lab::bench::{Thrash, BenchError, BenchOptions, Scenario, run};
+use tidegate_lab::bench::{BenchError, BenchOptions, Ranges, Scenario, run};
 use tidegate_lab::rig::{DatabaseChoice, DatabaseKind};
 
-fn thrash() -> Thrash {
-    Thrash::new(30_000).unwrap()
+fn thrash() -> Ranges {
+    Ranges::new(30_000).unwrap()
 }
 
 fn all(tidegate: &str, out: &Path) -> BenchOptions {
@@ -103,7 +103,8 @@ fn the_plan_grows_with_what_is_asked_for() {
 fn the_embedded_engine_is_swept_controlled_and_scored() {
     let out = tempfile::tempdir().unwrap();
     let database = DatabaseChoice::new(Some(DatabaseKind::Embedded));
-    let whole = BenchOptions::new(database, thrash(), "false".into(), out.path().into(), "test".into());
+    let whole =
+        BenchOptions::new(database, thrash(), "false".into(), out.path().into(), "test".into());
     let mut quick = BenchOptions {
         scenarios: vec![Scenario::Switch],
         controllers: vec![Algorithm::HillClimbing],

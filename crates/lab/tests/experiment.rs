@@ -14,7 +14,7 @@ use tidegate_lab::tap::{Check, Rule, Violation, analyse};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Connection, Statement, Wants};
+use tidegate_workload::{Statement, Wants};
 
 const FILE: &str = r#"
 name = "try"

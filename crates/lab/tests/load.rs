@@ -18,7 +18,7 @@ use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
-use tidegate_workload::thrash_study::{Options as ThrashOptions, ThrashStudy};
+use tidegate_workload::thrash::{Options as ThrashOptions, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Failure, Session, finish};
@@ -39,7 +39,7 @@ fn point_select() -> Arc<dyn Workload> {
 }
 
 fn thrash(options: ThrashOptions) -> Arc<dyn Workload> {
-    Arc::new(ThrashStudy::new(options).unwrap())
+    Arc::new(Thrash::new(options).unwrap())
 }
 
 fn make_tables(connection: &mut dyn Transactional, workload: &dyn Workload) {

@@ -16,7 +16,6 @@ mod session;
 mod statement;
 mod table;
 pub mod thrash;
-pub mod thrash_study;
 pub mod tpcb;
 mod value;
 pub mod workload;

@@ -9,7 +9,7 @@ use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::{Transactional, check, load, run};
 use tidegate_subject::postgres::{Authentication, Options as ServerOptions, Postgres};
 use tidegate_workload::ds2::{self, Ds2, Scale, Search};
-use tidegate_workload::thrash_study::{Mix, Options, Placement, Share, ThrashStudy};
+use tidegate_workload::thrash::{Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{
     Conflict, Connection, Dialect, Ending, Failure, Reply, Rows, Statement, Value, Wants,
@@ -152,7 +152,7 @@ fn the_study_keeps_its_rows() {
     let server = server();
     for placement in [Placement::Random, Placement::Rotation, Placement::Discrete] {
         for primary_key in [true, false] {
-            let study = ThrashStudy::new(Options {
+            let study = Thrash::new(Options {
                 rows: 600,
                 primary_key,
                 sf: Share::from_percent(2.0).unwrap(),

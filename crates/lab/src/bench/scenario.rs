@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_workload::pgbench::Scale;
-use tidegate_workload::thrash_study::{Impossible, Options, ThrashStudy};
+use tidegate_workload::thrash::{Impossible, Options, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
@@ -18,20 +18,20 @@ const FIFTY: Scale = Scale::new(50).expect("50 is within the range of scales");
 
 /// The thrash study's reads and updates, on the same tables.
 #[derive(Clone, Debug)]
-pub struct Thrash {
-    read: Arc<ThrashStudy>,
-    update: Arc<ThrashStudy>,
+pub struct Ranges {
+    read: Arc<Thrash>,
+    update: Arc<Thrash>,
 }
 
-impl Thrash {
+impl Ranges {
     /// On tables of so many rows each.
     ///
     /// # Errors
     /// Tables of this size cannot be.
     pub fn new(rows: u32) -> Result<Self, Impossible> {
-        Ok(Thrash {
-            read: Arc::new(ThrashStudy::new(Options { rows, ..Options::read() })?),
-            update: Arc::new(ThrashStudy::new(Options { rows, ..Options::update() })?),
+        Ok(Ranges {
+            read: Arc::new(Thrash::new(Options { rows, ..Options::read() })?),
+            update: Arc::new(Thrash::new(Options { rows, ..Options::update() })?),
         })
     }
 
@@ -73,8 +73,8 @@ impl Work {
     }
 
     /// What it is, in words.
-    pub(super) fn about(self, thrash: &Thrash) -> String {
-        let ranges = |study: &ThrashStudy| {
+    pub(super) fn about(self, thrash: &Ranges) -> String {
+        let ranges = |study: &Thrash| {
             let Options { sf, rose, rows, .. } = study.options();
             let (sf, rose) = (sf.percent(), rose.percent());
             format!("SF {sf} %, ROSE {rose} %, of two tables of {rows} rows with a key")
@@ -89,7 +89,7 @@ impl Work {
     }
 
     /// What the load runs.
-    pub(super) fn workload(self, thrash: &Thrash) -> Arc<dyn Workload> {
+    pub(super) fn workload(self, thrash: &Ranges) -> Arc<dyn Workload> {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => Arc::new(Tpcb { scale: self.scale() }),
             Work::ThrashRead => thrash.read.clone(),
@@ -112,7 +112,7 @@ impl Work {
     }
 
     /// Seconds that it takes to give the next run the same start as the one before, roughly.
-    pub(super) fn level_s(self, thrash: &Thrash) -> f64 {
+    pub(super) fn level_s(self, thrash: &Ranges) -> f64 {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.2,
             Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 100_000.0,
@@ -120,7 +120,7 @@ impl Work {
     }
 
     /// Seconds that loading takes, roughly.
-    pub(super) fn load_s(self, thrash: &Thrash) -> f64 {
+    pub(super) fn load_s(self, thrash: &Ranges) -> f64 {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.5 + f64::from(self.scale().get()) * 0.4,
             Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 60_000.0,
@@ -202,7 +202,7 @@ impl Scenario {
 
 impl Scenario {
     /// All its workloads, whose tables are there also when a run leaves some of them alone.
-    pub(super) fn workloads(self, thrash: &Thrash) -> Vec<Arc<dyn Workload>> {
+    pub(super) fn workloads(self, thrash: &Ranges) -> Vec<Arc<dyn Workload>> {
         self.phases().iter().map(|work| work.workload(thrash)).collect()
     }
 }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_workload_says_its_parameters() {
-        let thrash = Thrash::new(30_000).unwrap();
+        let thrash = Ranges::new(30_000).unwrap();
         assert_eq!(Work::Tpcb50.about(&thrash), "TPC-B, scale 50");
         assert_eq!(
             Work::ThrashUpdate.about(&thrash),

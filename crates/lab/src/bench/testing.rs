@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_control::{Algorithm, Mpl};
 
-use super::{BenchOptions, Cell, Purpose, Scenario, Thrash, Work};
+use super::{BenchOptions, Cell, Purpose, Ranges, Scenario, Work};
 use crate::load::{Latency, LoadReport, PhaseReport};
 use crate::rig::{DatabaseChoice, DatabaseKind};
 
@@ -13,7 +13,7 @@ pub(super) fn options() -> BenchOptions {
     let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
     BenchOptions::new(
         database,
-        Thrash::new(30_000).unwrap(),
+        Ranges::new(30_000).unwrap(),
         "tidegate".into(),
         "out".into(),
         "test".into(),

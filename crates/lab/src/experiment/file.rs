@@ -284,7 +284,8 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
         keys = keys.overridden_by(chosen.clone());
     }
     keys.subjects = choice.subjects.clone().or(keys.subjects);
-    let mut experiment = build(keys).map_err(|reason| FileError::Values { path: path.to_owned(), reason })?;
+    let mut experiment =
+        build(keys).map_err(|reason| FileError::Values { path: path.to_owned(), reason })?;
     text.clone_into(&mut experiment.text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::point_select::PointSelect;
-use tidegate_workload::thrash_study::{Impossible, Mix, Options, Placement, Share, ThrashStudy};
+use tidegate_workload::thrash::{Impossible, Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
@@ -131,7 +131,7 @@ impl WorkloadSpec {
         Ok(match self {
             WorkloadSpec::Tpcb { scale: of } => Arc::new(Tpcb { scale: scale(*of)? }),
             WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
-            WorkloadSpec::Thrash(spec) => Arc::new(ThrashStudy::new(spec.options()?)?),
+            WorkloadSpec::Thrash(spec) => Arc::new(Thrash::new(spec.options()?)?),
         })
     }
 

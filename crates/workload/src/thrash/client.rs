@@ -204,7 +204,7 @@ impl Transaction for Single {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thrash_study::options::Share;
+    use crate::thrash::options::Share;
 
     fn client(options: &Options, number: usize, seed: u64) -> StudyClient {
         let statements = Arc::new(Statements::new(options));

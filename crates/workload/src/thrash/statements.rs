@@ -64,7 +64,7 @@ fn condition(options: &Options, id1: &str) -> String {
 mod tests {
     use super::*;
     use crate::Dialect;
-    use crate::thrash_study::options::Share;
+    use crate::thrash::options::Share;
 
     fn text(statement: &Statement) -> String {
         statement.sql(Dialect::Postgres).into_owned()

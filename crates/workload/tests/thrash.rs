@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_subject::connection::{check, load, run};
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::thrash_study::{Mix, Options, Placement, Share, ThrashStudy};
+use tidegate_workload::thrash::{Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{Connection, Ending, Failure, Statement, Wants};
 
@@ -36,8 +36,8 @@ fn options(placement: Placement, primary_key: bool) -> Options {
     }
 }
 
-fn loaded(options: Options, path: &Path) -> (ThrashStudy, SqliteConnection) {
-    let study = ThrashStudy::new(options).unwrap();
+fn loaded(options: Options, path: &Path) -> (Thrash, SqliteConnection) {
+    let study = Thrash::new(options).unwrap();
     let mut connection = open(path);
     let mut rows = 0;
     load(&mut connection, &study, &AtomicBool::new(false), &mut |loaded| rows = loaded).unwrap();
@@ -45,7 +45,7 @@ fn loaded(options: Options, path: &Path) -> (ThrashStudy, SqliteConnection) {
     (study, connection)
 }
 
-fn violations(connection: &mut SqliteConnection, study: &ThrashStudy, depth: Depth) -> Vec<String> {
+fn violations(connection: &mut SqliteConnection, study: &Thrash, depth: Depth) -> Vec<String> {
     let conditions = check(connection, study, depth).unwrap();
     assert_eq!(conditions.len(), if depth == Depth::Full { 6 } else { 4 });
     let found = conditions.into_iter().filter_map(|condition| {
@@ -62,7 +62,7 @@ fn number(connection: &mut SqliteConnection, sql: &str) -> i64 {
 /// Runs transactions of a client, and counts them by kind.
 fn work(
     connection: &mut SqliteConnection,
-    study: &ThrashStudy,
+    study: &Thrash,
     client: usize,
     count: usize,
 ) -> [u32; 5] {

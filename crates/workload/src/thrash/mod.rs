@@ -85,19 +85,19 @@ const KINDS: [Kind; 5] = [
 
 /// The workload.
 #[derive(Clone, Debug)]
-pub struct ThrashStudy {
+pub struct Thrash {
     options: Options,
     statements: Arc<Statements>,
 }
 
-impl ThrashStudy {
+impl Thrash {
     /// The workload with these options.
     ///
     /// # Errors
     /// Options that contradict each other, see [`Impossible`].
     pub fn new(options: Options) -> Result<Self, Impossible> {
         options.validate()?;
-        Ok(ThrashStudy { statements: Arc::new(Statements::new(&options)), options })
+        Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })
     }
 
     /// Its options.
@@ -107,7 +107,7 @@ impl ThrashStudy {
     }
 }
 
-impl Workload for ThrashStudy {
+impl Workload for Thrash {
     fn name(&self) -> &'static str {
         "thrash"
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn without_a_key_there_is_no_index_at_all() {
         for (primary_key, ending) in [(true, "PRIMARY KEY (id1))"), (false, "str2 varchar(90))")] {
-            let study = ThrashStudy::new(Options { primary_key, ..Options::read() }).unwrap();
+            let study = Thrash::new(Options { primary_key, ..Options::read() }).unwrap();
             for table in study.tables() {
                 assert!(table.create(Dialect::Postgres).ends_with(ending));
                 assert!(table.create_indexes().is_empty());
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn rows_count_from_0_are_200_bytes_and_repeat() {
-        let study = ThrashStudy::new(Options { rows: 1_000, ..Options::read() }).unwrap();
+        let study = Thrash::new(Options { rows: 1_000, ..Options::read() }).unwrap();
         let rows: Vec<_> = study.rows(1).collect();
         assert_eq!(rows.len(), 1_000);
         for (id1, row) in (0_i64..).zip(&rows) {
