@@ -10,6 +10,9 @@
 pub mod client;
 pub mod connection;
 pub mod embedded;
+pub mod isolation;
+pub mod mysql;
 pub mod postgres;
 pub mod process;
 pub mod sqlite;
+mod stream;
