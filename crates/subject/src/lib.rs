@@ -7,6 +7,7 @@
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
+mod account;
 pub mod client;
 pub mod connection;
 pub mod embedded;
