@@ -1,7 +1,7 @@
 //! Where MariaDB's programs are.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::MariaDbError;
@@ -42,7 +42,7 @@ impl Binaries {
             Some(_) => VARIABLE,
             None => "PATH, /usr/sbin, /usr/bin",
         };
-        let directories = directories(own, env::var_os("PATH").unwrap_or_default());
+        let directories = directories(own, &env::var_os("PATH").unwrap_or_default());
         let find = |program: Program| {
             within(&directories, program.name())
                 .ok_or(MariaDbError::NoBinary(program.name(), searched))
@@ -56,10 +56,10 @@ impl Binaries {
     }
 }
 
-fn directories(own: Option<OsString>, path: OsString) -> Vec<PathBuf> {
+fn directories(own: Option<OsString>, path: &OsStr) -> Vec<PathBuf> {
     match own {
         Some(own) => env::split_paths(&own).collect(),
-        None => env::split_paths(&path).chain(DEBIAN.map(PathBuf::from)).collect(),
+        None => env::split_paths(path).chain(DEBIAN.map(PathBuf::from)).collect(),
     }
 }
 
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn the_variable_comes_instead_of_the_path() {
-        let own = directories(Some("/a:/b".into()), "/c".into());
+        let own = directories(Some("/a:/b".into()), "/c".as_ref());
         assert_eq!(own, [PathBuf::from("/a"), "/b".into()]);
-        let path = directories(None, "/c".into());
+        let path = directories(None, "/c".as_ref());
         assert_eq!(path, [PathBuf::from("/c"), "/usr/sbin".into(), "/usr/bin".into()]);
     }
 

@@ -45,7 +45,7 @@ const SETTINGS: &str = "SET sql_mode = 'STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES
 const ERROR: u8 = 0xff;
 
 /// What a server said, of what a client cares about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A row.
     Row(TextRow<'a>),
@@ -340,20 +340,172 @@ impl Connection {
     /// Runs the next of the session's settings, or ends the login when there is none.
     fn settle(&mut self, out: &mut Vec<u8>, on_event: &mut impl FnMut(Event<'_>, &mut Vec<u8>)) {
         self.stage = Stage::Answer;
-        match self.pending.as_mut().and_then(|pending| pending.settings.pop()) {
-            Some(statement) => {
-                encode_query(out, statement.as_bytes());
-                self.expected = None;
-            }
-            None => {
-                self.pending = None;
-                self.ready(out, on_event);
-            }
+        let next = self.pending.as_mut().and_then(|pending| pending.settings.pop());
+        if let Some(statement) = next {
+            encode_query(out, statement.as_bytes());
+            self.expected = None;
+        } else {
+            self.pending = None;
+            self.ready(out, on_event);
         }
     }
 
     fn ready(&mut self, out: &mut Vec<u8>, on_event: &mut impl FnMut(Event<'_>, &mut Vec<u8>)) {
         self.expected = None;
         on_event(Event::Ready(self.status), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_wire::mysql::packet::encode_message;
+
+    /// A MariaDB's greeting; with the flag, it can leave out EOF.
+    fn greeting(deprecates_eof: bool) -> Vec<u8> {
+        let high = u8::from(deprecates_eof);
+        let low = b"\x0a10.11\0\x07\0\0\0nonce678\0\xff\xff\x2d\x02\0\x0f";
+        [&low[..], &[high, 21]]
+            .concat()
+            .into_iter()
+            .chain([0; 10])
+            .chain(*b"123456789012\0mysql_native_password\0")
+            .collect()
+    }
+
+    /// Messages of one exchange, the first with this number.
+    fn exchange(first: u8, payloads: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (payload, number) in payloads.iter().zip(first..) {
+            encode_message(&mut out, number, |out| out.extend_from_slice(payload));
+        }
+        out
+    }
+
+    const OK: &[u8] = b"\0\0\0\x02\0\0\0";
+    const OK_IN_TRANSACTION: &[u8] = b"\0\x03\0\x03\0\0\0";
+    const OK_FOR_EOF: &[u8] = b"\xfe\0\0\x02\0\0\0";
+    const EOF: &[u8] = b"\xfe\0\0\x02\0";
+    const EOF_AND_MORE: &[u8] = b"\xfe\0\0\x0a\0";
+    const DEADLOCK: &[u8] = b"\xff\xbd\x04#40001Deadlock";
+
+    /// What a server says to a client with an isolation level, from the greeting to its end.
+    fn conversation(deprecates_eof: bool) -> Vec<u8> {
+        let mut bytes = exchange(0, &[&greeting(deprecates_eof)]);
+        bytes.extend(exchange(2, &[OK]));
+        bytes.extend([OK, OK, OK_IN_TRANSACTION].map(|ok| exchange(1, &[ok])).concat());
+        let rows: &[&[u8]] = if deprecates_eof {
+            &[b"\x02", b"\x03def", b"\x03def", b"\x017\xfb", OK_FOR_EOF]
+        } else {
+            &[b"\x02", b"def", b"def", EOF, b"\x017\xfb", EOF_AND_MORE, b"\x01", b"d", EOF, EOF]
+        };
+        bytes.extend(exchange(1, rows));
+        bytes.extend(exchange(1, &[OK_IN_TRANSACTION]));
+        bytes.extend(exchange(1, &[b"\x01", b"d", DEADLOCK]));
+        bytes.extend(exchange(1, &[DEADLOCK]));
+        bytes.extend(exchange(1, &[OK]));
+        bytes
+    }
+
+    fn started() -> Connection {
+        let url = "mysql://ann:secret@h/d".parse().unwrap();
+        Connection::start(&url, Some(Isolation::ReadCommitted))
+    }
+
+    /// Events as text, and what was sent, when `bytes` arrive in pieces of `size`.
+    fn events(bytes: &[u8], size: usize) -> (Vec<String>, Vec<u8>) {
+        let (mut connection, mut seen, mut sent) = (started(), Vec::new(), Vec::new());
+        for piece in bytes.chunks(size) {
+            let on_event = |event: Event<'_>, _: &mut Vec<u8>| {
+                seen.push(match event {
+                    Event::Error(error) => format!("Error({})", error.code),
+                    other => format!("{other:?}"),
+                });
+            };
+            connection.receive(piece, &mut sent, on_event).unwrap();
+        }
+        assert!(connection.partial.is_empty() && connection.is_logged_in());
+        (seen, sent)
+    }
+
+    #[test]
+    fn events_do_not_depend_on_how_bytes_arrive() {
+        for deprecates_eof in [true, false] {
+            let bytes = conversation(deprecates_eof);
+            let (whole, sent) = events(&bytes, bytes.len());
+            let mut expected = vec!["Ready(Idle)", "Complete(3)", "Ready(InBlock)"];
+            expected.extend(["Row([Some(\"7\"), None])", "Complete(0)"]);
+            // A second set of rows, an empty one.
+            expected.extend((!deprecates_eof).then_some("Complete(0)"));
+            expected.extend(["Ready(Idle)", "Complete(3)", "Ready(InBlock)"]);
+            expected.extend(["Error(1213)", "Ready(Failed)", "Error(1213)", "Ready(Failed)"]);
+            expected.extend(["Complete(0)", "Ready(Idle)"]);
+            assert_eq!(whole, expected);
+            let text = String::from_utf8_lossy(&sent);
+            let place = |part: &str| text.find(part).unwrap();
+            assert!(place("mysql_native_password") < place("SET sql_mode"));
+            assert!(
+                place("SET sql_mode") < place("SET SESSION TRANSACTION ISOLATION LEVEL READ C")
+            );
+            for size in 1..bytes.len() {
+                assert_eq!(events(&bytes, size), (whole.clone(), sent.clone()), "by {size}");
+            }
+        }
+    }
+
+    /// What comes of a server that says this.
+    fn outcome(bytes: &[u8]) -> (Result<(), ProtocolError>, Vec<u16>, Vec<u8>) {
+        let (mut errors, mut sent) = (Vec::new(), Vec::new());
+        let result = started().receive(bytes, &mut sent, |event, _| {
+            if let Event::Error(error) = event {
+                errors.push(error.code);
+            }
+        });
+        (result, errors, sent)
+    }
+
+    #[test]
+    fn another_nonce_is_answered_and_another_method_refused() {
+        let greeting = greeting(true);
+        let native = [b"\xfemysql_native_password\0", &b"12345678901234567890\0"[..]].concat();
+        let bytes = [exchange(0, &[&greeting]), exchange(2, &[&native])].concat();
+        let (result, _, sent) = outcome(&bytes);
+        assert_eq!(result, Ok(()));
+        let proof = native_password(b"secret", b"12345678901234567890").unwrap();
+        assert!(sent.ends_with(&[&[20, 0, 0, 3][..], &proof].concat()));
+
+        let other = exchange(2, &[b"\xfeclient_ed25519\0nonce"]);
+        let (result, ..) = outcome(&[exchange(0, &[&greeting]), other].concat());
+        assert_eq!(result, Err(ProtocolError::Method("client_ed25519".to_owned())));
+    }
+
+    #[test]
+    fn a_refusal_is_told_at_every_step() {
+        let full = exchange(0, &[b"\xff\x10\x04Too many connections"]);
+        assert_eq!(outcome(&full), (Ok(()), vec![1040], vec![]));
+        let greeting = exchange(0, &[&greeting(true)]);
+        let denied = exchange(2, &[b"\xff\x15\x04#28000Access denied"]);
+        assert_eq!(outcome(&[greeting.clone(), denied].concat()).1, [1045]);
+        let unset = exchange(1, &[b"\xff\xcf\x04#42000no"]);
+        let (result, errors, sent) = outcome(&[greeting, exchange(2, &[OK]), unset].concat());
+        assert_eq!((result, errors), (Ok(()), vec![1231]));
+        assert!(sent.ends_with(QUIT));
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused() {
+        let greeting = exchange(0, &[&greeting(true)]);
+        let in_and_set = [exchange(2, &[OK]), exchange(1, &[OK]), exchange(1, &[OK])].concat();
+        for bytes in [
+            b"HTTP/1.1 400 Bad Request\r\n\r\n".repeat(1 << 18),
+            exchange(1, &[&b"\x0a"[..]]),
+            exchange(0, &[b""]),
+            [&greeting[..], &exchange(3, &[OK])].concat(),
+            [&greeting[..], &exchange(2, &[b"\x01\x04"])].concat(),
+            [&greeting[..], &in_and_set, &exchange(1, &[b"\xfb/etc/passwd"])].concat(),
+            [&greeting[..], &in_and_set, &exchange(1, &[b"\x01", b"d", b"\x01a\x01b"])].concat(),
+        ] {
+            assert!(outcome(&bytes).0.is_err(), "{:?}", &bytes[..bytes.len().min(120)]);
+        }
     }
 }

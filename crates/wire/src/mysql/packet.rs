@@ -28,7 +28,7 @@ pub const PACKET_LEN_MAX: usize = 0xff_ffff;
 /// The longest message: the highest `max_allowed_packet` a server can be given.
 pub const MESSAGE_LEN_MAX: usize = 1 << 30;
 
-/// A COM_QUIT command: the client says good-bye, and the server closes the connection.
+/// A `COM_QUIT` command: the client says good-bye, and the server closes the connection.
 pub const QUIT: &[u8] = b"\x01\0\0\0\x01";
 
 const COM_QUERY: u8 = 3;
@@ -143,7 +143,7 @@ fn header(len: usize, number: u8) -> [u8; HEADER_LEN] {
     [low, middle, high, number]
 }
 
-/// Appends a COM_QUERY command, which begins an exchange.
+/// Appends a `COM_QUERY` command, which begins an exchange.
 pub fn encode_query(out: &mut Vec<u8>, sql: &[u8]) {
     encode_message(out, 0, |out| {
         out.push(COM_QUERY);

@@ -66,7 +66,7 @@ pub enum Answer<'a> {
 }
 
 /// One of the messages behind the definitions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum RowOrEnd<'a> {
     /// A row.
     Row(TextRow<'a>),
@@ -159,7 +159,7 @@ pub fn error(payload: &[u8]) -> Result<ErrorPacket<'_>, Malformed> {
 
 /// A row whose values come as text; `None` is NULL. It was read to its end when it was made, so
 /// going through it cannot fail.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct TextRow<'a> {
     cursor: Cursor<'a>,
     columns: usize,
@@ -197,6 +197,8 @@ impl ExactSizeIterator for TextRow<'_> {}
 
 impl std::fmt::Debug for TextRow<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.map(|value| value.map(String::from_utf8_lossy))).finish()
+        f.debug_list()
+            .entries(self.clone().map(|value| value.map(String::from_utf8_lossy)))
+            .finish()
     }
 }
