@@ -17,6 +17,7 @@
 //! | `open_files_limit` | 10000 | a connection is a file, an open table up to two |
 //! | `character_set_server` | `utf8mb4` | text is UTF-8 |
 //! | `collation_server` | `utf8mb4_bin` | text is equal when it is the same, as elsewhere |
+//! | `innodb_buffer_pool_dump_at_shutdown`, `.._load_at_startup` | off | a restart empties memory |
 //! | `skip_name_resolve` | on | no login waits for a name server |
 //!
 //! A free port is found by binding port 0 and letting go of it; should another program take it in
@@ -57,6 +58,10 @@ const START_BOUND: Duration = Duration::from_secs(60);
 /// How long a server may take to write what it has in memory before it is killed. What is lost then
 /// is done again from the log when it starts.
 const STOP_BOUND: Duration = Duration::from_secs(30);
+
+/// Files a server opens besides those of its connections, at least: two for each of the 200 tables
+/// that it keeps open in any case, and some of its own.
+const FILES: u64 = 430;
 
 /// What a server is started with; everything else is as the module says.
 #[derive(Clone, Debug, Default)]
@@ -107,16 +112,18 @@ pub enum MariaDbError {
         /// The end of the server's log.
         log: String,
     },
-    /// The server runs with fewer connections than it was told.
+    /// The server may not open a file for each connection it was told to take.
     #[error(
-        "MariaDB lowered max_connections from {asked} to {granted}, for want of open files; \
-         raise the limit (ulimit -n) to {asked} and some thousands more"
+        "MariaDB may open {files} files, and takes {granted} connections instead of {asked}; \
+         allow it {} (ulimit -n)", .asked.saturating_add(FILES)
     )]
     TooFewFiles {
-        /// How many were asked for.
+        /// How many connections were asked for.
         asked: u64,
-        /// How many it lets in.
+        /// How many it says that it lets in, sometimes more than it has files for.
         granted: u64,
+        /// How many files it may open.
+        files: u64,
     },
     /// The server did not let us in, or refused to say what was asked.
     #[error("the server just started is of no use: {0}")]
@@ -167,19 +174,23 @@ impl MariaDb {
         installation.install(directory.path())?;
         let (process, port) = installation.start_on_free_port(directory.path(), &options)?;
         let server = MariaDb { process, directory, installation, options, port };
-        server.check_connections()?;
         let mut client = BlockingClient::connect(&server.url_of(""))?;
+        server.check_connections(&mut client)?;
         client.query(&format!("CREATE DATABASE {DATABASE}"))?;
         Ok(server)
     }
 
-    /// Looks whether the server kept the number of connections it was given.
-    fn check_connections(&self) -> Result<(), MariaDbError> {
+    /// Looks whether the server can take the connections it was told to. With few files to open it
+    /// lowers their number on its own, and with very few it keeps quiet.
+    fn check_connections(&self, client: &mut BlockingClient) -> Result<(), MariaDbError> {
         let asked = installation::max_connections(&self.options);
-        let mut client = BlockingClient::connect(&self.url_of(""))?;
-        let granted = client.value("SELECT @@global.max_connections")?.parse().unwrap_or(0);
-        if granted < asked {
-            return Err(MariaDbError::TooFewFiles { asked, granted });
+        let mut global = |name: &str| -> Result<u64, MariaDbError> {
+            let value = client.value(&format!("SELECT @@global.{name}"))?;
+            Ok(value.parse().unwrap_or(0))
+        };
+        let (granted, files) = (global("max_connections")?, global("open_files_limit")?);
+        if granted < asked || files < asked.saturating_add(FILES) {
+            return Err(MariaDbError::TooFewFiles { asked, granted, files });
         }
         Ok(())
     }

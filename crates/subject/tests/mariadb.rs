@@ -56,7 +56,7 @@ fn a_server_serves_restarts_and_leaves_nothing() {
         let text = |column: &str| Some(column.to_owned());
         assert_eq!(rows, [[text("1"), None, text("two")], [text("3"), text(""), None]], "{url}");
     }
-    let names = ["innodb_buffer_pool_size", "tx_isolation", "port", "max_connections"];
+    let names = ["innodb_buffer_pool_size", "tx_isolation", "port", "back_log"];
     let settings = server.settings(&names).unwrap();
     let port = server.port().to_string();
     let values: Vec<&str> = settings.iter().map(|(_, value)| value.as_str()).collect();
@@ -256,7 +256,8 @@ fn who_is_stopped_or_killed_is_told() {
             (end, run(&mut victim, "SELECT 1"))
         });
         let asleep = format!(
-            "SELECT count(*) FROM information_schema.processlist WHERE id = {id} AND info LIKE '%sleep%'"
+            "SELECT count(*) FROM information_schema.processlist \
+             WHERE id = {id} AND info LIKE '%sleep%'"
         );
         while root.value(&asleep).unwrap() == "0" {
             thread::yield_now();

@@ -168,7 +168,7 @@ fn the_query_of_the_documentation_is_written() {
     assert_eq!(QUIT, hex("01 00 00 00 01"));
 }
 
-/// The example of `ProtocolText::Resultset` in the MySQL Internals Manual: the answer to that query.
+/// The answer to that query: the example of `ProtocolText::Resultset` in the same manual.
 const ROWS: &str = "01 00 00 01 01 27 00 00 02 03 64 65 66 00 00 00 11 40 40 76 65 72 73 69 6f 6e
     5f 63 6f 6d 6d 65 6e 74 00 0c 08 00 1c 00 00 00 fd 00 00 1f 00 00 05 00 00 03 fe 00 00 02 00
     1d 00 00 04 1c 4d 79 53 51 4c 20 43 6f 6d 6d 75 6e 69 74 79 20 53 65 72 76 65 72 20 28 47 50
@@ -243,7 +243,7 @@ fn errors_are_read_with_and_without_a_state() {
 #[test]
 fn answers_that_are_none_are_refused() {
     assert_eq!(answer(b"\xfc\x01\x02"), Ok(Answer::Columns(513)));
-    // A file is asked for; nothing; a count cut short; a count with more behind it; an OK cut short.
+    // A file is asked for; nothing; a count cut short, and with more behind it; an OK cut short.
     for payload in [&b"\xfb/etc/passwd"[..], b"", b"\xfc\x01", b"\x01\x01", b"\0", b"\0\0\0\x02"] {
         assert!(answer(payload).is_err(), "{payload:?}");
     }

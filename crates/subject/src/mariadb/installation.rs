@@ -26,13 +26,15 @@ const ACCOUNTS: &[&str] = &["mysql", "nobody"];
 const MAX_CONNECTIONS: &str = "max_connections";
 
 /// What every server is started with; a setting of the caller's comes later and wins.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 8] = [
     (MAX_CONNECTIONS, "1100"),
     ("back_log", "1100"),
     ("table_open_cache", "4000"),
     ("open_files_limit", "10000"),
     ("character_set_server", "utf8mb4"),
     ("collation_server", "utf8mb4_bin"),
+    ("innodb_buffer_pool_dump_at_shutdown", "OFF"),
+    ("innodb_buffer_pool_load_at_startup", "OFF"),
 ];
 
 /// The programs and the user they run as.
@@ -234,8 +236,8 @@ mod tests {
         };
         let arguments = settings(&options);
         assert_eq!(arguments[0], "--max_connections=1100");
-        assert_eq!(arguments[6], "--transaction_isolation=READ-COMMITTED");
-        assert_eq!(arguments[7], "--innodb_buffer_pool_size=64M");
+        assert_eq!(arguments[8], "--transaction_isolation=READ-COMMITTED");
+        assert_eq!(arguments[9], "--innodb_buffer_pool_size=64M");
         assert_eq!(max_connections(&options), 1100);
         options.settings.push(own("max-connections", "7"));
         assert_eq!(max_connections(&options), 7);
