@@ -9,7 +9,6 @@
 //!
 //! Limits: when we are killed outright (SIGKILL) nobody is left to stop the server.
 
-mod account;
 mod binaries;
 mod installation;
 

@@ -1,4 +1,5 @@
-//! PostgreSQL's frontend/backend protocol, version 3: bytes to values and back, no sockets.
+//! PostgreSQL's frontend/backend protocol, version 3: bytes to values and back, no sockets. Beside
+//! it, in [`mysql`], the one of MariaDB and MySQL.
 //!
 //! The hot path needs only message boundaries ([`frame`]) and a byte or a name here and there; it
 //! borrows from the buffer it is given and copies nothing. Encoders append to a `Vec<u8>` that the
@@ -16,6 +17,7 @@ mod cursor;
 pub mod error_response;
 pub mod frame;
 pub mod frontend;
+pub mod mysql;
 pub mod startup;
 
 pub use cursor::Malformed;

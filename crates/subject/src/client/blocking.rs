@@ -1,8 +1,6 @@
 //! A blocking client for loading, checking and tests: one query at a time, rows as text.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -11,9 +9,9 @@ use tidegate_wire::frontend;
 use super::{
     Connection, Event, Host, ProtocolError, ServerError, TransactionStatus, Url, UrlError, data_row,
 };
+use crate::stream::{CONNECT_TIMEOUT, Stream};
 
 const READ_LEN: usize = 16 * 1024;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A row's columns as text; `None` is NULL.
 pub type Row = Vec<Option<String>>;
@@ -46,54 +44,6 @@ pub enum ClientError {
     Protocol(#[from] ProtocolError),
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn connect(url: &Url) -> io::Result<Self> {
-        if let Some(path) = url.socket_path() {
-            return UnixStream::connect(path).map(Stream::Unix);
-        }
-        let Host::Tcp(host) = &url.host else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in (host.as_str(), url.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Stream::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
-            Stream::Unix(stream) => stream.set_read_timeout(timeout),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-}
-
 /// A logged-in connection that runs one query at a time.
 pub struct BlockingClient {
     stream: Stream,
@@ -109,8 +59,13 @@ impl BlockingClient {
     /// The URL, the way to the server, or the server refuses; see [`ClientError`].
     pub fn connect(url: &str) -> Result<Self, ClientError> {
         let url: Url = url.parse()?;
-        let stream = Stream::connect(&url)
-            .map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
+        let stream = match (url.socket_path(), &url.host) {
+            (Some(path), _) => Stream::unix(&path),
+            (None, Host::Tcp(host)) => Stream::tcp(host, url.port),
+            (None, Host::Unix(_)) => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let stream =
+            stream.map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
         stream.set_timeout(Some(CONNECT_TIMEOUT))?;
         let mut out = Vec::new();
         let connection = Connection::start(&url, "tidegate", &mut out);

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::account::Account;
 use super::binaries::Binaries;
 use super::{Options, PostgresError, START_BOUND, STOP_SIGNALS, USER, free_port, url};
+use crate::account::Account;
 use crate::client::{BlockingClient, ClientError, ServerError};
 use crate::process::Process;
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
 const LOG_TAIL_LINES: usize = 12;
+
+/// Users to be when we are root, tried in this order.
+const ACCOUNTS: &[&str] = &["postgres", "nobody"];
 
 /// SQLSTATE `cannot_connect_now`: the server is starting up.
 const CANNOT_CONNECT_NOW: &str = "57P03";
@@ -33,7 +36,7 @@ impl Installation {
     pub(super) fn find() -> Result<Self, PostgresError> {
         Ok(Installation {
             binaries: Binaries::find().ok_or(PostgresError::NoBinaries)?,
-            account: Account::needed()?,
+            account: Account::needed(ACCOUNTS).map_err(|_| PostgresError::NoAccount)?,
         })
     }
 

@@ -7,38 +7,41 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::PostgresError;
-
-/// Users tried in this order.
-const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
-
 /// A user and its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    name: String,
     uid: u32,
     gid: u32,
 }
 
+/// We are root and there is nobody else to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoAccount;
+
 impl Account {
-    /// The account to switch to: none unless we are root.
-    pub(super) fn needed() -> Result<Option<Self>, PostgresError> {
+    /// The account to switch to, the first of these that exists: none unless we are root.
+    pub(crate) fn needed(candidates: &[&str]) -> Result<Option<Self>, NoAccount> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        match CANDIDATES.iter().find_map(|name| find(&passwd, name)) {
-            Some(account) => Ok(Some(account)),
-            None => Err(PostgresError::NoAccount),
-        }
+        let account = candidates.iter().find_map(|name| find(&passwd, name));
+        account.map(Some).ok_or(NoAccount)
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Makes `path` the account's own.
-    pub(super) fn own(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.uid), Some(self.gid))
     }
 
     /// Makes `command` run as the account; the standard library drops root's other groups too.
-    pub(super) fn run_as(self, command: &mut Command) {
+    pub(crate) fn run_as(&self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
     }
 }
@@ -48,7 +51,7 @@ fn find(passwd: &str, name: &str) -> Option<Account> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut ids = line.split(':').skip(2).map(str::parse);
     let (uid, gid) = (ids.next()?.ok()?, ids.next()?.ok()?);
-    (uid != 0).then_some(Account { uid, gid })
+    (uid != 0).then(|| Account { name: name.to_owned(), uid, gid })
 }
 
 #[cfg(test)]
@@ -59,7 +62,7 @@ mod tests {
     fn only_a_whole_unprivileged_entry_counts() {
         let passwd = "root:x:0:0::/:/bin/sh\npostgresql:x:7:8::/:\npostgres:x:101:104:PG:/:\n\
                       toor:x:0:0::/:\nbroken:x:";
-        let expected = Account { uid: 101, gid: 104 };
+        let expected = Account { name: "postgres".into(), uid: 101, gid: 104 };
         assert_eq!(find(passwd, "postgres"), Some(expected));
         for name in ["post", "toor", "broken", "x", ""] {
             assert_eq!(find(passwd, name), None, "{name}");

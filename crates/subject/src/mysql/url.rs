@@ -1,0 +1,177 @@
+//! Connection URLs: `mysql://user[:password]@host[:port]/database[?socket=/path]`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+use thiserror::Error;
+
+const PORT: u16 = 3306;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A host name or address; the port follows in [`Url::port`].
+    Tcp(String),
+    /// The path of its socket.
+    Unix(PathBuf),
+}
+
+/// Where to connect, as whom, to which database.
+///
+/// User, password, host, database and socket may be percent-encoded. `mariadb://` is understood as
+/// well. With a socket, host and port do not matter. Displayed without the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Who logs in.
+    pub user: String,
+    /// The password; empty when none is given.
+    pub password: String,
+    /// The server's place.
+    pub host: Host,
+    /// The TCP port.
+    pub port: u16,
+    /// The database; empty when none is to be used.
+    pub database: String,
+}
+
+/// A connection URL that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "bad connection URL: {0}; expected mysql://user[:password]@host[:port]/database[?socket=/path]"
+)]
+pub struct UrlError(&'static str);
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let rest = text
+            .strip_prefix("mysql://")
+            .or_else(|| text.strip_prefix("mariadb://"))
+            .ok_or(UrlError("it does not begin with mysql://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, place) = authority.rsplit_once('@').ok_or(UrlError("there is no user"))?;
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        if user.is_empty() {
+            return Err(UrlError("there is no user"));
+        }
+        let (host, port) = host_and_port(place)?;
+        let host = match socket(query)? {
+            Some(path) => Host::Unix(path.into()),
+            None if host.is_empty() => return Err(UrlError("there is no host")),
+            None => Host::Tcp(host),
+        };
+        Ok(Url {
+            user: decode(user)?,
+            password: decode(password)?,
+            host,
+            port,
+            database: decode(database)?,
+        })
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), UrlError> {
+    let (host, port) = match place.rsplit_once(':') {
+        // The colons of a bare IPv6 address stand inside brackets.
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().map_err(|_| UrlError("the port is not one"))?)
+        }
+        _ => (place, PORT),
+    };
+    Ok((decode(host.trim_start_matches('[').trim_end_matches(']'))?, port))
+}
+
+/// The value of `socket` in the URL's query.
+fn socket(query: &str) -> Result<Option<String>, UrlError> {
+    if query.is_empty() {
+        return Ok(None);
+    }
+    match query.split_once('=') {
+        Some(("socket", path)) if !path.is_empty() => decode(path).map(Some),
+        _ => Err(UrlError("socket is the only parameter understood")),
+    }
+}
+
+fn decode(text: &str) -> Result<String, UrlError> {
+    match percent_decode_str(text).decode_utf8() {
+        // A zero would end the text early on its way to the server.
+        Ok(text) if !text.contains('\0') => Ok(text.into_owned()),
+        Ok(_) => Err(UrlError("it has a zero byte once decoded")),
+        Err(_) => Err(UrlError("it is not UTF-8 once decoded")),
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mysql://{}@", self.user)?;
+        match &self.host {
+            Host::Tcp(host) => write!(f, "{host}:{}/{}", self.port, self.database),
+            Host::Unix(path) => {
+                write!(f, "localhost/{}?socket={}", self.database, path.display())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let full = url("mysql://ann:p%40ss%3a@db.example:3307/shop");
+        assert_eq!((full.user.as_str(), full.password.as_str()), ("ann", "p@ss:"));
+        assert_eq!(full.host, Host::Tcp("db.example".into()));
+        assert_eq!((full.port, full.database.as_str()), (3307, "shop"));
+
+        let short = url("mariadb://bob@[::1]");
+        assert_eq!(short.host, Host::Tcp("::1".into()));
+        assert_eq!((short.port, short.database.as_str(), short.password.as_str()), (3306, "", ""));
+    }
+
+    #[test]
+    fn a_socket_stands_in_the_query() {
+        let socket = url("mysql://a@localhost/d?socket=/run/my%20sql.sock");
+        assert_eq!(socket.host, Host::Unix("/run/my sql.sock".into()));
+        assert_eq!(url("mysql://a@/d?socket=/s").host, Host::Unix("/s".into()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, wrong) in [
+            ("postgres://a@h/d", "mysql://"),
+            ("mysql://h:1/d", "no user"),
+            ("mysql://:p@h:1/d", "no user"),
+            ("mysql://a@h:99999/d", "port"),
+            ("mysql://a@:1/d", "no host"),
+            ("mysql://a%ff@h/d", "UTF-8"),
+            ("mysql://a%00b@h/d", "zero"),
+            ("mysql://a@h/d?ssl=1", "only parameter"),
+            ("mysql://a@h/d?socket=", "only parameter"),
+        ] {
+            let error = text.parse::<Url>().unwrap_err().to_string();
+            let (reason, _) = error.split_once(';').unwrap();
+            assert!(reason.contains(wrong), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let url = url("mysql://ann:secret@h:1/d");
+        assert_eq!(format!("{url} {url:?}").find("secret"), None);
+    }
+}
