@@ -1,5 +1,6 @@
 //! `tidegate lab`.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -127,10 +128,11 @@ fn conduct(laboratory: &mut Laboratory, id: i64) -> Result<(), Failure> {
     drop(console);
     let outcome = outcome.map_err(failed)?;
     let mut text = laboratory.show(id, None).map_err(failed)?;
+    // Writing to a String cannot fail.
     for reason in &outcome.unavailable {
-        text += &format!("left out: {reason}\n");
+        let _ = writeln!(text, "left out: {reason}");
     }
-    text += &format!("experiment {id}\n");
+    let _ = writeln!(text, "experiment {id}");
     print(&text)
 }
 
@@ -138,8 +140,9 @@ fn list(laboratory: &mut Laboratory) -> Result<(), Failure> {
     let mut text = String::new();
     for row in laboratory.experiments().map_err(failed)? {
         let preset = if row.preset.is_empty() { "" } else { ", preset " };
-        text += &format!(
-            "{}: {} ({}{preset}{}) on {}: {} of {} executions\n",
+        let _ = writeln!(
+            text,
+            "{}: {} ({}{preset}{}) on {}: {} of {} executions",
             row.id, row.name, row.scenario, row.preset, row.subjects, row.done, row.planned
         );
     }
