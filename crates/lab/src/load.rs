@@ -31,6 +31,7 @@ mod client;
 mod course;
 mod desk;
 mod files;
+mod line;
 mod pacer;
 mod phases;
 mod session;
@@ -50,24 +51,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
-use tidegate_subject::client::{ProtocolError, Url, UrlError};
+use tidegate_subject::client::UrlError;
 use tidegate_subject::connection::Connector;
 use tidegate_subject::embedded::Service;
+use tidegate_subject::mysql;
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
 
 use course::Course;
 
 pub use files::{FileLimit, reserve_files};
+pub use line::{LineError, ServerUrl};
 pub use pacer::Arrivals;
 pub use tally::{IntervalReport, KindReport, PhaseOfKind};
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
 pub enum Target<'a> {
-    /// To a server that speaks PostgreSQL's protocol.
+    /// To a server that speaks PostgreSQL's or MariaDB's protocol, as the URL says.
     Url {
-        /// Where they connect; see [`Url`] for the form.
+        /// Where they connect: `postgres://` or `mysql://user:password@host:port/database`.
         url: String,
         /// How long they may take to do so, all together.
         connect_timeout: Duration,
@@ -228,11 +231,14 @@ pub enum LoadError {
     /// The URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
+    /// The URL cannot be used.
+    #[error(transparent)]
+    MySqlUrl(#[from] mysql::UrlError),
     /// The host's name has no address.
     #[error("cannot find the host of {url}: {source}")]
     Host {
         /// Where to, without the password.
-        url: Box<Url>,
+        url: Box<ServerUrl>,
         /// The system's reason.
         source: io::Error,
     },
@@ -304,7 +310,7 @@ pub enum Refusal {
     Closed,
     /// The server cannot be understood or satisfied.
     #[error(transparent)]
-    Protocol(#[from] ProtocolError),
+    Protocol(#[from] LineError),
     /// Nothing happened at all.
     #[error("the server does not answer")]
     Silent,
@@ -353,8 +359,9 @@ pub fn run_phases(
     options.validate()?;
     match &options.target {
         Target::Url { url, connect_timeout } => {
-            let url: Url = url.parse()?;
-            let address = socket::Address::resolve(&url)
+            let url = ServerUrl::parse(url)?;
+            let address = url
+                .resolve()
                 .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, url, address, *connect_timeout)?;

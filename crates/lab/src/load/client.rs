@@ -5,14 +5,11 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
 use mio::{Interest, Poll, Token};
-use tidegate_subject::client::{
-    Connection, Event, ProtocolError, ServerError, TERMINATE, TransactionStatus, Url, count,
-    data_row, encode_query,
-};
-use tidegate_workload::{Dialect, Failure};
+use tidegate_workload::Failure;
 
 use super::desk::{Desk, Task};
-use super::session::{Said, Send, Talk};
+use super::line::{Line, LineError, ServerUrl};
+use super::session::{Send, Talk};
 use super::socket::{Address, Socket};
 
 const BUFFER_LEN: usize = 64 * 1024;
@@ -31,7 +28,7 @@ impl Shared {
 
 pub(super) struct Client {
     socket: Socket,
-    connection: Connection,
+    line: Line,
     talk: Talk,
     /// Bytes to be written; usually a query, gone at once.
     out: Vec<u8>,
@@ -43,13 +40,13 @@ pub(super) enum Loss {
     /// The peer closed it.
     Closed,
     Io(io::Error),
-    Protocol(ProtocolError),
+    Protocol(LineError),
 }
 
 impl Client {
     /// Begins to connect and log in as client number `index`, which is also its token.
     pub(super) fn open(
-        url: &Url,
+        url: &ServerUrl,
         address: &Address,
         poll: &Poll,
         index: usize,
@@ -58,13 +55,13 @@ impl Client {
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
-        let connection = Connection::start(url, "tidegate load", &mut out);
-        let talk = Talk::new(index, Dialect::Postgres);
-        Ok(Client { socket, connection, talk, out, is_connected: false })
+        let line = Line::start(url, &mut out);
+        let talk = Talk::new(index, url.dialect());
+        Ok(Client { socket, line, talk, out, is_connected: false })
     }
 
     pub(super) fn is_logged_in(&self) -> bool {
-        self.connection.is_logged_in()
+        self.line.is_logged_in()
     }
 
     /// Whether the client has said good-bye.
@@ -106,7 +103,7 @@ impl Client {
     }
 
     fn say(&mut self, send: Send) -> Result<(), Loss> {
-        encode(send, &self.talk, &mut self.out);
+        self.line.encode(send, &self.talk, &mut self.out);
         self.flush()
     }
 
@@ -151,11 +148,8 @@ impl Client {
                 Err(error) => return Err(Loss::Io(error)),
             };
             let (talk, desk) = (&mut self.talk, &mut shared.desk);
-            self.connection
-                .receive(&shared.buffer[..count], &mut self.out, |event, out| {
-                    let send = on_event(event, talk, desk);
-                    encode(send, talk, out);
-                })
+            self.line
+                .receive(&shared.buffer[..count], &mut self.out, talk, desk)
                 .map_err(Loss::Protocol)?;
             if count < shared.buffer.len() && !is_closed {
                 return Ok(());
@@ -174,42 +168,6 @@ impl Client {
             }
         }
         Ok(())
-    }
-}
-
-/// Puts what PostgreSQL said into the words of every protocol.
-fn on_event(event: Event<'_>, talk: &mut Talk, desk: &mut Desk) -> Send {
-    match event {
-        Event::Row(payload) => {
-            // A row of a wrong form has no columns, and the transaction misses them.
-            if let Ok(columns) = data_row(payload) {
-                talk.wire().borrow_mut().row(columns);
-            }
-            Send::Nothing
-        }
-        Event::Complete(payload) => {
-            talk.wire().borrow_mut().complete(count(payload));
-            Send::Nothing
-        }
-        Event::Error(payload) => talk.on(Said::Failed(ServerError::read(payload).into()), desk),
-        Event::Ready(status) => {
-            talk.on(Said::Ready { in_transaction: status != TransactionStatus::Idle }, desk)
-        }
-    }
-}
-
-fn encode(send: Send, talk: &Talk, out: &mut Vec<u8>) {
-    match send {
-        Send::Nothing => {}
-        Send::Begin => encode_query(out, b"BEGIN"),
-        Send::Commit => encode_query(out, b"COMMIT"),
-        Send::Rollback => encode_query(out, b"ROLLBACK"),
-        Send::Statement => {
-            if let Some(text) = talk.wire().borrow_mut().take_statement() {
-                encode_query(out, text);
-            }
-        }
-        Send::Quit => out.extend_from_slice(TERMINATE),
     }
 }
 

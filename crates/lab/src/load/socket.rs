@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
-use tidegate_subject::client::{Host, Url};
 
 /// Where sockets connect, looked up once for all of them.
 #[derive(Clone, Debug)]
@@ -16,15 +15,10 @@ pub(super) enum Address {
 }
 
 impl Address {
-    pub(super) fn resolve(url: &Url) -> io::Result<Self> {
-        if let Some(path) = url.socket_path() {
-            return Ok(Address::Unix(path));
-        }
-        let Host::Tcp(host) = &url.host else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
+    /// The address of a host's name.
+    pub(super) fn look_up(host: &str, port: u16) -> io::Result<Self> {
         // IPv4 first: a name such as localhost often has both, and servers often only one.
-        let mut addresses: Vec<_> = (host.as_str(), url.port).to_socket_addrs()?.collect();
+        let mut addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
         addresses.sort_by_key(SocketAddr::is_ipv6);
         match addresses.first() {
             Some(address) => Ok(Address::Tcp(*address)),

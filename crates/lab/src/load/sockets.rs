@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
 use mio::{Events, Poll};
-use tidegate_subject::client::Url;
 use tidegate_workload::Failure;
 
 use super::client::{Client, Loss, Shared};
 use super::course::Crowd;
 use super::desk::Desk;
+use super::line::ServerUrl;
 use super::socket::Address;
 use super::{LoadError, LoadOptions, Refusal, Stage};
 
@@ -24,8 +24,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 const EVENTS: usize = 256;
 
-/// SQLSTATEs of a server that may let us in later: too many connections, starting up.
-const TRY_LATER: [&str; 2] = ["53300", "57P03"];
+/// Codes of a server that may let us in later: too many connections, starting up; MariaDB's too many
+/// connections.
+const TRY_LATER: [&str; 3] = ["53300", "57P03", "1040"];
 
 /// All clients, and the events that came last.
 pub(super) struct Sockets<'a> {
@@ -35,7 +36,7 @@ pub(super) struct Sockets<'a> {
 
 struct Connections<'a> {
     options: &'a LoadOptions<'a>,
-    url: Url,
+    url: ServerUrl,
     address: Address,
     poll: Poll,
     /// By token; `None` when not connected.
@@ -59,7 +60,7 @@ impl<'a> Sockets<'a> {
     /// Clients of the server at `url`, none of them connected.
     pub(super) fn new(
         options: &'a LoadOptions<'a>,
-        url: Url,
+        url: ServerUrl,
         address: Address,
         connect_timeout: Duration,
     ) -> Result<Self, LoadError> {

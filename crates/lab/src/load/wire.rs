@@ -51,14 +51,16 @@ impl Wire {
 
     /// A row of the answer has come, as the text of its columns.
     pub(super) fn row<'r>(&mut self, columns: impl Iterator<Item = Option<&'r [u8]>>) {
+        self.reply.count += 1;
         if self.wants == Wants::Rows {
             self.reply.rows.push_row(columns);
         }
     }
 
-    /// The answer is complete: how many rows were returned or changed.
+    /// The answer is complete. How many rows were changed, says the server; how many were returned,
+    /// we have counted.
     pub(super) fn complete(&mut self, count: u64) {
-        self.reply.count = count;
+        self.reply.count = self.reply.count.max(count);
     }
 
     /// The server waits for the next statement; the last has had this outcome.
