@@ -9,6 +9,7 @@
 //! Never here: sockets, clocks, threads. [`pgbench`] holds the tables of the first two workloads
 //! and how to check them; [`thrash`] has tables of its own.
 
+mod demand;
 mod draw;
 pub mod pgbench;
 pub mod point_select;
@@ -24,6 +25,7 @@ pub mod workload;
 use std::fmt;
 use std::str::FromStr;
 
+pub use demand::Demand;
 pub use draw::Draw;
 pub use session::{
     Conflict, Connection, Driver, Ending, Failure, Reply, Running, Session, Wants, finish, poll,
