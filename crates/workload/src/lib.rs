@@ -18,6 +18,7 @@ mod statement;
 mod table;
 pub mod thrash;
 pub mod tpcb;
+pub mod tpcw;
 mod value;
 mod words;
 pub mod workload;
