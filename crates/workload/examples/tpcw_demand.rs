@@ -1,7 +1,7 @@
 //! How much the service demand of TPC-W varies: one client on a SQLite file, one interaction after
 //! the other, so that none waits for another.
 //!
-//! `cargo run --release -p tidegate-workload --example tpcw_demand [items [browsers [interactions]]]`
+//! `cargo run --release -p tidegate-workload --example tpcw_demand [items browsers interactions]`
 
 use std::error::Error;
 use std::io::Write;

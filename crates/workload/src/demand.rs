@@ -1,11 +1,11 @@
 //! Service demand: its mean and how much it varies.
 //!
 //! # Mechanism
-//! Times that transactions take when they run alone, at MPL 1, are a sample of the service demand of
-//! a workload. What decides how many must run at once for short ones not to wait behind long ones is
-//! their squared coefficient of variation, C² = variance / mean²: 0 when all are alike, 1 for
-//! exponential times, more when few long ones make up most of the work (Schroeder et al., ICDE 2006,
-//! section 3.2).
+//! Times that transactions take when they run alone, at MPL 1, are a sample of the service demand
+//! of a workload. What decides how many must run at once for short ones not to wait behind long
+//! ones is their squared coefficient of variation, C² = variance / mean²: 0 when all are alike, 1
+//! for exponential times, more when few long ones make up most of the work (Schroeder et al., ICDE
+//! 2006, section 3.2).
 //!
 //! The sums are kept about the running mean (B. P. Welford, "Note on a Method for Calculating
 //! Corrected Sums of Squares and Products", Technometrics 4, 1962), so that nothing is stored and

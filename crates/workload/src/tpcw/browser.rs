@@ -1,10 +1,10 @@
 //! An emulated browser: what it remembers of the pages it saw, and what it asks for next.
 //!
 //! # Mechanism
-//! Pages lead to pages by the [mix](super::mix). What a page is asked for comes from the page before:
-//! a book from the list that is shown, an order from the cart. So each interaction leaves in the
-//! browser's [`Memory`] what its page shows, and the browser draws the next request from there. The
-//! request is complete then: it can be run again and is the same.
+//! Pages lead to pages by the [mix](super::mix). What a page is asked for comes from the page
+//! before: a book from the list that is shown, an order from the cart. So each interaction leaves
+//! in the browser's [`Memory`] what its page shows, and the browser draws the next request from
+//! there. The request is complete then: it can be run again and is the same.
 //!
 //! A session begins at Home, with a returning customer in four of five (clause 6.1.9); a new one
 //! signs up at Buy Request. It ends at the first Home after a drawn length, 15 minutes in the mean
@@ -34,9 +34,9 @@ use super::population::{
 };
 use super::purchase::BuyConfirm;
 use super::scale::{COUNTRIES, Scale};
-use super::visit::{Action, Visit};
-use crate::Draw;
+use super::visit::{Action, Page, Visit};
 use crate::workload::{Client, Transaction};
+use crate::{Draw, Failure};
 
 const THINK_MEAN: Duration = Duration::from_secs(7);
 const THINK_MOST: Duration = Duration::from_secs(70);
@@ -52,6 +52,22 @@ pub(super) struct Memory {
     pub(super) items: Vec<i64>,
     /// The cart, and items and quantities in it.
     pub(super) cart: Option<Cart>,
+}
+
+impl Memory {
+    /// Remembers what a page shows. Where the tables do not hold what the last pages did, which is
+    /// so after a commit that failed, customer and cart are forgotten.
+    pub(super) fn turn(&mut self, page: &Result<Page, Failure>) {
+        match page {
+            Ok(page) => {
+                self.items = page.items.as_ref().unwrap_or(&self.items).clone();
+                self.cart = page.cart.as_ref().or(self.cart.as_ref()).cloned();
+                self.customer = page.customer.or(self.customer);
+            }
+            Err(Failure::Unexpected(_)) => *self = Memory::default(),
+            Err(_) => {}
+        }
+    }
 }
 
 /// A cart as it was shown.
@@ -360,8 +376,8 @@ mod tests {
                 known += u32::from(browser.memory.with(|memory| memory.customer.is_some()));
             }
         }
-        // 300,000 interactions of 7 s, in sessions of 883 s (15 min, cut off at an hour) and the way
-        // to the next Home: between 1,500 and 2,400.
+        // 300,000 interactions of 7 s, in sessions of 883 s (15 min, cut off at an hour) and the
+        // way to the next Home: between 1,500 and 2,400.
         assert!((1_500..2_400).contains(&sessions), "{sessions}");
         let share = f64::from(known) / f64::from(sessions);
         assert!((share - 0.8).abs() < 0.06, "{share}");
@@ -383,6 +399,19 @@ mod tests {
         assert!(browser.think_time() > Duration::ZERO);
         browser.thinks = false;
         assert_eq!(browser.think_time(), Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_keeps_what_a_page_does_not_show() {
+        let mut memory = Memory { customer: Some(3), items: vec![1], cart: None };
+        let cart = Some(Cart { id: 9, lines: vec![(5, 1)] });
+        memory.turn(&Ok(Page { cart: cart.clone(), ..Page::default() }));
+        let kept = Memory { customer: Some(3), items: vec![1], cart };
+        assert_eq!(memory, kept);
+        memory.turn(&Err(Failure::Stopped));
+        assert_eq!(memory, kept);
+        memory.turn(&Err(Failure::Unexpected("customer: one is missing")));
+        assert_eq!(memory, Memory::default());
     }
 
     #[test]

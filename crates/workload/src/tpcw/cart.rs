@@ -82,11 +82,14 @@ impl ShoppingCart {
         show(session, cart).await
     }
 
-    /// The number of the cart, which is there then.
+    /// The number of the cart, which is there then: one that was made by an interaction whose
+    /// commit failed, is not.
     async fn open(&self, keys: &Keys, session: &Session<'_>) -> Result<i64, Failure> {
         if let Some(cart) = self.cart {
-            session.execute(&TOUCH, &[self.now.into(), cart.into()]).await?;
-            return Ok(cart);
+            let touched = session.execute(&TOUCH, &[self.now.into(), cart.into()]).await?;
+            if touched > 0 {
+                return Ok(cart);
+            }
         }
         let cart = keys.carts.take(session).await?;
         session.execute(&NEW_CART, &[cart.into(), self.now.into()]).await?;

@@ -3,9 +3,9 @@
 //! Every page but Product Detail advertises five books that are related to one drawn evenly from
 //! all (promotional processing, [`promotion`]).
 //!
-//! Best Sellers is the heaviest: it adds up the lines of the last 3,333 orders, about 10,000, to find
-//! the 50 books of one subject that sold most. It may be as old as 30 seconds (clause 3.3); nothing
-//! is kept here, so each asks the database.
+//! Best Sellers is the heaviest: it adds up the lines of the last 3,333 orders, about 10,000, to
+//! find the 50 books of one subject that sold most. It may be as old as 30 seconds (clause 3.3);
+//! nothing is kept here, so each asks the database.
 //!
 //! # Where this leaves the specification
 //! - Searches by author and title look for a word anywhere in the name or title, which no index

@@ -1,15 +1,18 @@
 //! What must hold while no interaction is under way. The conditions are ours: the specification has
 //! none of the kind.
 //!
-//! | condition | what it says |
-//! | --- | --- |
-//! | `tpcw order totals` | subtotal, tax and total follow from an order's lines by the [rules](super::rules) |
-//! | `tpcw order lines` | every order has lines, numbered from 1 without a gap, and every line an order |
-//! | `tpcw payments` | every order is paid once, by its total, and every payment has an order |
-//! | `tpcw carts` | a cart's lines have a cart, an item, and a quantity of one or more |
-//! | `tpcw stock` | an item's stock is what it was, less what was sold, and 21 for each refill; it is 30 at most |
-//! | `tpcw references` | items have authors, customers addresses, orders customers and addresses, lines items |
-//! | `tpcw population` | as many countries, authors and items as at the start; no fewer orders and customers |
+//! - `tpcw order totals`: subtotal, tax and total follow from an order's lines by the
+//!   [rules](super::rules).
+//! - `tpcw order lines`: every order has lines, numbered from 1 without a gap, and every line an
+//!   order.
+//! - `tpcw payments`: every order is paid once, by its total, and every payment has an order.
+//! - `tpcw carts`: a cart's lines have a cart, an item, and a quantity of one or more.
+//! - `tpcw stock`: an item's stock is what it was, less what was sold, and 21 for each refill; it
+//!   is never above 30.
+//! - `tpcw references`: items have authors, customers addresses, orders customers and addresses,
+//!   lines items.
+//! - `tpcw population`: as many countries, authors and items as at the start; no fewer orders and
+//!   customers.
 //!
 //! Orders are read a few hundred at a time. The quick check looks at the orders of clients only.
 //! What was sold is compared by items, a row for each.
@@ -297,7 +300,7 @@ async fn stock(scale: Scale, session: &Session<'_>) -> Result<Offences, Failure>
         let refilled = stock.saturating_sub(before).saturating_add(gone);
         if stock > MOST_STOCK || refilled < 0 || refilled % REFILL != 0 {
             offences.add(format_args!(
-                "item {item} had {before}, sold {gone} and has {stock}: no refills by {REFILL} do that"
+                "item {item} had {before}, sold {gone}, has {stock}: no refills by {REFILL} do that"
             ));
         }
     }

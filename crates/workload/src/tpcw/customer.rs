@@ -32,7 +32,7 @@ const LOGIN: Statement =
 const INSERT_CUSTOMER: Statement = Statement::new(
     "INSERT INTO customer (c_id, c_uname, c_passwd, c_fname, c_lname, c_addr_id, c_phone, c_email, \
      c_since, c_last_visit, c_login, c_expiration, c_discount, c_balance, c_ytd_pmt, c_birthdate, \
-     c_data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
+     c_data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 );
 
 const COUNTRY: Statement = Statement::new("SELECT co_id FROM country WHERE co_name = ?");
@@ -166,6 +166,8 @@ impl NewCustomer {
             now.into(),
             (now + TWO_HOURS_US).into(),
             self.discount.into(),
+            0.into(),
+            0.into(),
             self.birthdate.into(),
             self.data.as_str().into(),
         ];

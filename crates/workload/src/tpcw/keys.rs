@@ -6,10 +6,10 @@
 //! many ways as there are databases. So the clients of one run share counters in their own process,
 //! which go on from the largest key in the table when they are first asked.
 //!
-//! Ranges of keys, one for each client, would not do: Best Sellers looks at the last 3,333 orders by
-//! their numbers, so numbers must be given out without gaps and in the order of time. With ranges,
-//! or with every n-th number for each of n clients, that window empties as some clients sell more
-//! than others, and the heaviest query of the benchmark gets lighter the longer it runs.
+//! Ranges of keys, one for each client, would not do: Best Sellers looks at the last 3,333 orders
+//! by their numbers, so numbers must be given out without gaps and in the order of time. With
+//! ranges, or with every n-th number for each of n clients, that window empties as some clients
+//! sell more than others, and the heaviest query of the benchmark gets lighter the longer it runs.
 //!
 //! # Limits
 //! Clients of two processes on the same tables take the same numbers, and the database refuses the

@@ -1,20 +1,20 @@
 //! Which interaction comes after which: the three mixes.
 //!
 //! # Mechanism
-//! A browser goes from page to page by chance. For each page the specification (clause 5.2.2) has a
-//! row of thresholds: draw a number of 1 to 9,999, and the first page whose threshold is not below
-//! it is next. From the home page of the browsing mix, 2,000 leads to Best Sellers (3,792), 8,000 to
-//! Search Request (9,559).
+//! A browser goes from page to page by chance. For each page the specification (clause 5.2.2) has
+//! a row of thresholds: draw a number of 1 to 9,999, and the first page whose threshold is not
+//! below it is next. From the home page of the browsing mix, 2,000 leads to Best Sellers (3,792),
+//! 8,000 to Search Request (9,559).
 //!
 //! The shares that follow in the long run (clause 5.2.1) are [`Mix::share`]: 5 % of the
 //! interactions of the browsing mix order, 20 % of the shopping mix, 50 % of the ordering mix.
 //!
 //! # Where the thresholds are from
-//! The specification is not at hand; public implementations print its thresholds. They agree but for
-//! one number, the shopping mix from Shopping Cart to Home: 9,552 in some, 9,992 in others, the
-//! Java one of Wisconsin among them. The stationary distribution decides: with 9,552 it has 11.60 %
-//! of Shopping Cart and 16.00 % of Home, as clause 5.2.1 says, with 9,992 it has 11.15 % and
-//! 16.21 %. A test holds all three against the published shares.
+//! The specification is not at hand; public implementations print its thresholds. They agree but
+//! for one number, the shopping mix from Shopping Cart to Home: 9,552 in some, 9,992 in others,
+//! the Java one of Wisconsin among them. The stationary distribution decides: with 9,552 it has
+//! 11.60 % of Shopping Cart and 16.00 % of Home, as clause 5.2.1 says, with 9,992 it has 11.15 %
+//! and 16.21 %. A test holds all three against the published shares.
 
 use crate::Draw;
 use crate::workload::Kind;

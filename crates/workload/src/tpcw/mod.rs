@@ -37,15 +37,16 @@
 //! Each file names its differences. The largest:
 //! - No web server, no pages, no pictures, no payment gateway: interactions are transactions.
 //! - Keys (`keys`) of new rows come from counters in the clients' process.
-//! - The size (`scale`) and the number of clients are free of each other: emulated browsers size the
-//!   tables, and as many clients run as an experiment asks for. Without think time a client is worth
-//!   as much as a thousand browsers.
+//! - The size (`scale`) and the number of clients are free of each other: emulated browsers size
+//!   the tables, and as many clients run as an experiment asks for. Without think time a client is
+//!   worth as much as a thousand browsers.
 //! - A page that asks nothing of the database, such as a form for an unknown customer, is a
 //!   transaction without statements.
 //! - Titles, names and orders of the start are drawn as `population` says.
 //!
 //! # Limits
-//! - Firebird has no index that finds a largest key, so Best Sellers reads all orders' numbers there.
+//! - Firebird has no index that finds a largest key, so Best Sellers reads all orders' numbers
+//!   there.
 //! - Tables grow: as the specification wants, nothing is ever deleted but lines of carts.
 //!
 //! # Source

@@ -5,9 +5,9 @@
 //! draw, from which three tables take their part.
 //!
 //! # Where this leaves the specification
-//! - Its program WGEN makes titles and names out of sentences that hold a search word. Here a title
-//!   is small letters before and after the word, and a last name the word with letters after it; the
-//!   words come as often as there (five titles, two and a half authors each).
+//! - Its program WGEN makes titles and names out of sentences that hold a search word. Here a
+//!   title is small letters before and after the word, and a last name the word with letters after
+//!   it; the words come as often as there (five titles, two and a half authors each).
 //! - The present is a fixed day, [`TODAY`], so that the rows are the same each time.
 //! - Rates of exchange are drawn, names of currencies too: nothing is computed with them.
 
@@ -20,6 +20,9 @@ use super::schema;
 
 /// What all rows are drawn from.
 const SEED: u64 = 0x7470_6377;
+
+/// What prices are drawn from: no table's place.
+const PRICES: usize = 100;
 
 /// The day on which the store opens, in days since 1970: 1 January 2010.
 pub(super) const TODAY: i32 = 14_610;
@@ -171,7 +174,7 @@ pub(super) struct Price {
 }
 
 pub(super) fn price(item: i32) -> Price {
-    let mut draw = draw(usize::MAX >> 1, item);
+    let mut draw = draw(PRICES, item);
     let suggested = i64::from(draw.between(100, 99_999));
     Price { suggested, cost: reduced(&mut draw, suggested), stock: draw.between(10, 30) }
 }

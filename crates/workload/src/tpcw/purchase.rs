@@ -29,7 +29,7 @@ const CART: Statement = Statement::new(
 const INSERT_ORDER: Statement = Statement::new(
     "INSERT INTO orders (o_id, o_c_id, o_date, o_sub_total, o_tax, o_total, o_ship_type, \
      o_ship_date, o_bill_addr_id, o_ship_addr_id, o_status) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'PENDING')",
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 );
 
 const INSERT_LINE: Statement = Statement::new(
@@ -137,6 +137,7 @@ impl BuyConfirm {
             (self.now + self.days * DAY_US).into(),
             buyer.bill_address.into(),
             buyer.ship_address.into(),
+            "PENDING".into(),
         ];
         session.execute(&INSERT_ORDER, &values).await.map(drop)
     }

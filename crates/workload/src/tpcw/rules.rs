@@ -8,8 +8,8 @@
 //! - Money is a whole number of cents, rounded to the nearest once for each sum.
 //! - The same rule holds for the orders that are there from the start. The specification draws
 //!   their subtotals without regard to their lines, and ships them by their number of lines; then
-//!   nothing about them could be checked. `ol_cost`, the price at the time of the sale, is ours too:
-//!   Admin Confirm changes prices afterwards.
+//!   nothing about them could be checked. `ol_cost`, the price at the time of the sale, is ours
+//!   too: Admin Confirm changes prices afterwards.
 
 /// Tax, in hundredths of a percent.
 const TAX: i64 = 825;

@@ -105,15 +105,9 @@ impl Transaction for Visit {
 
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
-            let page = self.action.run(&self.keys, &session).await?;
-            self.memory.with(|memory| {
-                if let Some(items) = page.items {
-                    memory.items = items;
-                }
-                memory.cart = page.cart.or(memory.cart.take());
-                memory.customer = page.customer.or(memory.customer);
-            });
-            Ok(Ending::Commit)
+            let page = self.action.run(&self.keys, &session).await;
+            self.memory.with(|memory| memory.turn(&page));
+            page.map(|_| Ending::Commit)
         })
     }
 }
