@@ -1,4 +1,4 @@
-//! The Admin Request and Admin Confirm interactions (clauses 2.15 and 2.16).
+//! The Admin Request and Admin Confirm interactions.
 //!
 //! Admin Confirm gives an item a new price, new pictures and today as its date of publication, and
 //! finds new books that are related to it: those that sold most to the customers who bought it

@@ -6,9 +6,9 @@
 //! in the browser's [`Memory`] what its page shows, and the browser draws the next request from
 //! there. The request is complete then: it can be run again and is the same.
 //!
-//! A session begins at Home, with a returning customer in four of five (clause 6.1.9); a new one
-//! signs up at Buy Request. It ends at the first Home after a drawn length, 15 minutes in the mean
-//! and an hour at most.
+//! A session begins at Home, with a returning customer in four of five; a new one signs up at Buy
+//! Request. It ends at the first Home after a drawn length, 15 minutes in the mean and an hour at
+//! most.
 //!
 //! # Where this leaves the specification
 //! - A session's length counts think times only, drawn whether they are waited for or not, because

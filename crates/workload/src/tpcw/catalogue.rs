@@ -4,7 +4,7 @@
 //! all (promotional processing, [`promotion`]).
 //!
 //! Best Sellers is the heaviest: it adds up the lines of the last 3,333 orders, about 10,000, to
-//! find the 50 books of one subject that sold most. It may be as old as 30 seconds (clause 3.3);
+//! find the 50 books of one subject that sold most. It may be as old as 30 seconds;
 //! nothing is kept here, so each asks the database.
 //!
 //! # Where this leaves the specification
@@ -15,7 +15,7 @@
 use super::visit::Page;
 use crate::{Failure, Rows, Session, Statement, Value};
 
-/// Orders that count for Best Sellers (clause 2.5.3).
+/// Orders that count for Best Sellers.
 const LATE_ORDERS: i64 = 3_333;
 
 const NAME: Statement = Statement::new("SELECT c_fname, c_lname FROM customer WHERE c_id = ?");

@@ -1,7 +1,7 @@
 //! The pages about a customer: forms, Buy Request, Order Display.
 //!
-//! Buy Request (clause 2.6) signs in a customer, or writes a new one with their address, which is
-//! looked up first, and shows the cart. Order Display (clause 2.9) shows the customer's latest
+//! Buy Request signs in a customer, or writes a new one with their address, which is
+//! looked up first, and shows the cart. Order Display shows the customer's latest
 //! order, if they have one: the population has nine orders for ten customers, so two of five have
 //! none.
 //!

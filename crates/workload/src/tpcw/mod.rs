@@ -99,7 +99,7 @@ impl Tpcw {
     }
 
     /// The same, whose customers think between pages: negative exponentially, 7 s in the mean and
-    /// 70 s at most (clause 5.3.1).
+    /// 70 s at most (clause 5.3.2.1).
     #[must_use]
     pub fn with_think_time(self) -> Self {
         Tpcw { thinks: true, ..self }

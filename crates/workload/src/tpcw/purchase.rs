@@ -1,4 +1,4 @@
-//! The Buy Confirm interaction (clause 2.7): a cart becomes an order.
+//! The Buy Confirm interaction: a cart becomes an order.
 //!
 //! Each book's stock is read under a lock and then written, so that of two orders for one book the
 //! second sees what the first left. Books are taken in the order of their numbers, so that two

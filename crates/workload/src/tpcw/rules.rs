@@ -56,7 +56,7 @@ pub(super) fn totals(sales: &[Sale]) -> Totals {
     Totals { subtotal, tax, total: subtotal.saturating_add(tax).saturating_add(shipping) }
 }
 
-/// The stock after a sale: 21 come when fewer than ten would be left (clause 2.7.3.3).
+/// The stock after a sale: 21 come when fewer than ten would be left.
 pub(super) fn stock_after(stock: i64, quantity: i64) -> i64 {
     let left = stock.saturating_sub(quantity);
     if left < LEAST_STOCK { left.saturating_add(REFILL) } else { left }

@@ -12,7 +12,7 @@
 //! | `cc_xacts` | one an order | 2,592 |
 //! | `shopping_cart`, `shopping_cart_line` | none | 0 |
 //!
-//! That is table 4.3 of the specification but for the two largest numbers of items, a million and
+//! Those are the sizes of the specification but for the two largest numbers of items, a million and
 //! ten million, which are left out. Smaller stores than 1,000 items and one browser are refused:
 //! the specification knows none, and with fewer items hardly any book is in a list of 50.
 

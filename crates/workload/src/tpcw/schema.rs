@@ -1,4 +1,4 @@
-//! The ten tables of clause 1.4, and their indexes.
+//! The ten tables of the specification, and their indexes.
 //!
 //! Money is in cents, a discount in percent, a rate in ten-thousandths. A moment (`o_date`,
 //! `c_login` and such) is microseconds since 1970 and a date days since 1970. Beyond the
