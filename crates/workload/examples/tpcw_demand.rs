@@ -1,6 +1,6 @@
 //! How much the service demand of TPC-W varies: one client on a SQLite file, one interaction after
-//! the other, so that none waits for another. Times are those of the processor on this thread, which
-//! is all the service there is: the database is within the process and in memory.
+//! the other, so that none waits for another. Times are those of the processor on this thread,
+//! which is all the service there is: the database is within the process and in memory.
 //!
 //! `cargo run --release -p tidegate-workload --example tpcw_demand [items browsers interactions]`
 

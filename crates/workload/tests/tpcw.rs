@@ -14,7 +14,7 @@ use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::tpcw::{Interaction, Mix, Scale, Tpcw};
 use tidegate_workload::workload::{Client, Depth, Transaction, Workload};
 use tidegate_workload::{
-    Conflict, Connection, Dialect, Failure, Reply, Session, Statement, Value, Wants, finish,
+    Conflict, Connection, Demand, Dialect, Failure, Reply, Session, Statement, Value, Wants, finish,
 };
 
 const CONDITIONS: [&str; 7] = [
@@ -203,6 +203,56 @@ fn the_quick_check_looks_at_the_orders_of_clients() {
         )
         .unwrap();
     assert_eq!(violated(&mut connection, &workload, Depth::Quick), [CONDITIONS[2]]);
+}
+
+/// Counts the rows of lists, by a part of their statements.
+struct Watching<'c> {
+    connection: &'c mut SqliteConnection,
+    lists: Vec<(&'static str, Demand)>,
+}
+
+impl Connection for Watching<'_> {
+    fn run(
+        &mut self,
+        statement: &Statement,
+        values: &[Value<'_>],
+        wants: Wants,
+    ) -> Result<Reply, Failure> {
+        let reply = self.connection.run(statement, values, wants)?;
+        let sql = statement.sql(Dialect::Sqlite);
+        for (part, rows) in &mut self.lists {
+            if sql.contains(*part) {
+                rows.add(f64::from(u32::try_from(reply.count).unwrap()));
+            }
+        }
+        Ok(reply)
+    }
+}
+
+#[test]
+fn lists_are_as_long_as_the_population_makes_them() {
+    let (_directory, mut connection, workload) = shop(Mix::Browsing);
+    // 1,000 items have 24 subjects, 201 words in titles, and 101 in the names of 250 authors.
+    let expected = [
+        ("i_pub_date DESC, i_title LIMIT 50", 41.7),
+        ("ORDER BY sold DESC LIMIT 50", 41.7),
+        ("i_title LIKE ?", 1_000.0 / 201.0),
+        ("a_lname LIKE ?", 1_000.0 / 101.0),
+        ("FROM item WHERE i_id IN (?, ?, ?, ?, ?)", 5.0),
+    ];
+    let lists = expected.map(|(part, _)| (part, Demand::new())).to_vec();
+    let mut watching = Watching { connection: &mut connection, lists };
+    let mut client = workload.client(0, 1, 8);
+    for _ in 0..5_000 {
+        finish(client.next().run(Session::immediate(&mut watching))).unwrap();
+    }
+    for ((part, expected), (_, rows)) in expected.iter().zip(&watching.lists) {
+        let mean = rows.mean().unwrap();
+        println!("{part}: {mean:.1} rows, {} times", rows.count());
+        assert!(rows.count() > 100, "{part}: {rows:?}");
+        // Some words are asked for more often than others, and some are in more titles.
+        assert!((0.6..1.5).contains(&(mean / expected)), "{part}: {mean}, expected {expected}");
+    }
 }
 
 /// Refuses a statement of a transaction, or its commit, once.

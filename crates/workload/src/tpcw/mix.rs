@@ -13,8 +13,8 @@
 //! The specification is not at hand; public implementations print its thresholds. Two that were
 //! compared differ in two places, and the stationary distribution decides which is right:
 //!
-//! - Shopping mix, from Shopping Cart to Home: 9,552 or 9,992. The first leads to 11.60 % of Shopping
-//!   Cart and 16.00 % of Home, as clause 5.2.1 says, the second to 11.15 % and 16.20 %.
+//! - Shopping mix, from Shopping Cart to Home: 9,552 or 9,992. The first leads to 11.60 % of
+//!   Shopping Cart and 16.00 % of Home, as clause 5.2.1 says, the second to 11.15 % and 16.20 %.
 //! - Browsing mix, from Buy Confirm: to Home or, beyond 342, to Search Request; or always to Home.
 //!   The first leads to 12.00 % of Search Request, as it should, the second to 11.53 %.
 //!
