@@ -25,9 +25,9 @@
 //! Most of these read a row or two, and one in nine of the browsing mix adds up ten thousand: the
 //! squared coefficient of variation of their service demand is 15 where Schroeder et al. measured
 //! it ("How to Determine a Good Multi-Programming Level for External Scheduling", ICDE 2006), that
-//! of TPC-C 1 to 1.5. [`Demand`](crate::Demand) measures it here. It depends on the database as much
-//! as on the mix: the example `tpcw_demand` finds less than 15 on SQLite in memory, where a short
-//! interaction costs a hundredth of a long one, and more with more items.
+//! of TPC-C 1 to 1.5. [`Demand`](crate::Demand) measures it here. It depends on the database as
+//! much as on the mix: for browsing on SQLite in memory the example `tpcw_demand` finds less than
+//! 15, and more with more items.
 //!
 //! # Example
 //! A thousand items and one emulated browser: 2,880 customers, 2,592 orders. A browser of the
