@@ -8,6 +8,7 @@
 //! Never here: sockets, clocks, threads. [`tpcb`] and [`point_select`] share the tables of
 //! [`pgbench`]; every other workload has its own.
 
+mod demand;
 mod draw;
 pub mod ds2;
 pub mod pgbench;
@@ -17,9 +18,11 @@ mod statement;
 mod table;
 pub mod thrash;
 pub mod tpcb;
+pub mod tpcw;
 mod value;
 pub mod workload;
 
+pub use demand::Demand;
 pub use draw::Draw;
 pub use session::{
     Conflict, Connection, Driver, Ending, Failure, Reply, Running, Session, Wants, finish, poll,
