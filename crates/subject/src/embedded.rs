@@ -15,6 +15,7 @@
 //! killed outright (SIGKILL) nobody is left to remove the directory.
 
 mod procedures;
+pub mod sql;
 mod tables;
 
 use std::io;
