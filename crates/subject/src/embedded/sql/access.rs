@@ -13,8 +13,8 @@
 //! | --- | --- |
 //! | whole keys that are told apart | 1 for each |
 //! | all columns of an index | 10 |
-//! | some columns, and a range in the next | 30 |
-//! | some columns | 100 |
+//! | the first n columns, and a range in the next | 30 / n |
+//! | the first n columns | 100 / n |
 //! | a range in the first column: with both ends, with one | 300, 1,000 |
 //! | all rows | 10,000 |
 //!
@@ -26,7 +26,7 @@
 //!
 //! # Example
 //! `orders` has the key (w, d, o) and an index on (w, d, c). `WHERE w = ? AND d = ? AND c = ? ORDER
-//! BY o DESC LIMIT 1`: the index costs 10, the key 100. The index's path is (w, d, c, w, d, o); with
+//! BY o DESC LIMIT 1`: the index costs 10, the key 50. The index's path is (w, d, c, w, d, o); with
 //! w, d, c, and w, d again given, the next is o, so it is read downward, and one entry will do.
 
 use super::ast::{Comparison, Expression, Predicate};
@@ -262,11 +262,12 @@ impl Known<'_> {
 fn price(access: &Access, own: usize) -> u64 {
     const ALL: u64 = 10_000;
     let keys = access.equal.iter().map(|(_, values)| values.len() as u64).max().unwrap_or(1);
+    let columns = access.equal.len().max(1) as u64;
     let of_one = match (&access.range, access.equal.len()) {
         _ if access.is_point => 1,
         (_, equal) if equal > 0 && equal >= own => 10,
-        (Some(_), 1..) => 30,
-        (None, 1..) => 100,
+        (Some(_), 1..) => 30 / columns,
+        (None, 1..) => 100 / columns,
         (Some(Range { low: Some(_), high: Some(_), .. }), 0) => 300,
         (Some(_), 0) => 1_000,
         (None, 0) => ALL,
