@@ -1,33 +1,35 @@
 //! SQL on the embedded engine: as much of it as the workloads are written in.
 //!
 //! # Mechanism
-//! A statement's text is [parsed](parse) and [planned](plan) once; all workers share the plan. It is
-//! run within a transaction of the engine, which the caller begins and ends, so that a workload's
-//! transaction with all its statements can be a stored procedure: [`run`] is one. A row is a key and
-//! a value in a tree ([`catalog`]), [encoded](encode) such that keys are in the order of their
-//! columns.
+//! A statement's text is parsed (`parse`) and planned (`plan`, `join`, `access`) once; all workers
+//! share the plan. It is run within a transaction of the engine, which the caller begins and ends,
+//! so that a workload's transaction with all its statements can be a stored procedure: [`run`] is
+//! one. A row is a key and a value in a tree (`catalog`), encoded such that keys are in the order
+//! of their columns (`encode`).
 //!
 //! | part of SQL | here |
 //! | --- | --- |
-//! | `SELECT` | columns, sums, `COUNT`, `SUM`, `MIN`, `MAX`, inner joins, `GROUP BY`, `ORDER BY`, `LIMIT` |
+//! | `SELECT` | columns and sums, `COUNT`, `SUM`, `MIN`, `MAX`, inner joins |
+//! | at its end | `GROUP BY`, `ORDER BY`, `LIMIT`, `FOR UPDATE` |
 //! | `WHERE` | comparisons, `BETWEEN`, `IN` a list, `LIKE`, `IS NULL`, all to hold together |
 //! | `UPDATE`, `DELETE` | of one table |
 //! | `INSERT` | values |
 //! | values | `?`, numbers, texts, `NULL`, `CURRENT_TIMESTAMP`, with `+`, `-` and `*` |
 //!
-//! The grammar is at the head of [`parse`]. Everything else is refused by an error that says where.
+//! The grammar is at the head of `parse`. Everything else is refused by an error that says where.
 //!
 //! # Locks
-//! `SELECT` reads as the isolation level says. `UPDATE`, `DELETE` and `SELECT .. FOR UPDATE` lock the
-//! rows they read, and the entries of indexes that lead to them, in U to the end of the transaction:
-//! of two that mean to change the same row one waits before it has read it, and they do not meet
-//! in a deadlock. All rows that the plan reads are locked so, also those that a condition then
-//! leaves out; without an index that is the whole table, as in other databases that lock rows.
+//! `SELECT` reads as the isolation level says. `UPDATE`, `DELETE` and `SELECT .. FOR UPDATE` lock
+//! the rows they read, and the entries of indexes that lead to them, in U to the end of the
+//! transaction: of two that mean to change the same row one waits before it has read it, and they
+//! do not meet in a deadlock. All rows that the plan reads are locked so, also those that a
+//! condition then leaves out; without an index that is the whole table, as in other databases that
+//! lock rows.
 //!
 //! # Example
-//! `UPDATE tellers SET balance = balance + ? WHERE id = ?` is planned as: primary key, point id, for
-//! update. It takes U on one key, reads the row, writes it, which makes the lock X, and changes no
-//! index, because none has the balance.
+//! `UPDATE tellers SET balance = balance + ? WHERE id = ?` is planned as: primary key, point id,
+//! for update. It takes U on one key, reads the row, writes it, which makes the lock X, and changes
+//! no index, because none has the balance.
 //!
 //! # Where this leaves SQL
 //! * **NULL comes first** in an order, as in SQLite and MariaDB; PostgreSQL has it last.
@@ -35,6 +37,7 @@
 //! * **`SUM` is a number of 64 bits**, and an error beyond.
 //! * **A statement that fails is undone**, and the transaction can go on, as in most databases;
 //!   PostgreSQL's cannot.
+//! * **A text is no number**: comparing one with the other is an error, not a conversion.
 //!
 //! # Limits
 //! A row has to fit a quarter of a page, a key an eighth (see the engine). Sorting, grouping and
@@ -51,6 +54,7 @@ mod error;
 mod evaluate;
 mod execute;
 mod explain;
+mod join;
 mod load;
 mod moment;
 mod output;

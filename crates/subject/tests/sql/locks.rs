@@ -88,9 +88,9 @@ fn a_deadlock_is_a_conflict_and_the_other_goes_on() {
         let end = |mut connection: StoreConnection, id: i32| {
             let done = run(&mut connection, update, &[id.into()]);
             if done.is_ok() {
-                connection.commit().unwrap()
+                connection.commit().unwrap();
             } else {
-                connection.rollback().unwrap()
+                connection.rollback().unwrap();
             }
             done
         };

@@ -189,7 +189,7 @@ impl Writer<'_> {
             1 | 2 => {
                 write!(self.sql, "{name} IN (").unwrap();
                 self.value_of(&column);
-                for _ in 0..self.chance.below(3) {
+                for _ in 0..*self.chance.one(&[0, 1, 2, 12]) {
                     self.add(", ");
                     self.value_of(&column);
                 }
@@ -253,8 +253,7 @@ impl Writer<'_> {
             }
         }
         // The places for values come in the order of the text: those of the items first.
-        self.sql =
-            format!("SELECT {} FROM {}", select.join(", "), from.join(", ")).trim_end().to_owned();
+        self.sql = format!("SELECT {} FROM {}", select.join(", "), from.join(", "));
         self.filter(&sources);
         if !group_by.is_empty() {
             write!(self.sql, " GROUP BY {}", group_by.join(", ")).unwrap();
@@ -432,7 +431,7 @@ fn compare(seed: u64) {
         assert_eq!(
             found,
             expected,
-            "seed {seed}, statement {number}, {compare:?}: {sql} {values:?}\nplan: {:?}\ntables: {tables:?}",
+            "seed {seed}, statement {number}: {sql} {values:?}\nplan: {:?}\ntables: {tables:?}",
             catalog.explain(&sql)
         );
     }

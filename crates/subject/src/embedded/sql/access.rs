@@ -52,16 +52,15 @@ pub(super) struct Access {
     /// What values are taken from other tables.
     pub(super) is_dependent: bool,
     pub(super) price: u64,
-    /// The conditions that it makes use of, by place.
+    /// The conditions that it makes use of, by place; first those with `=` and `IN`.
     pub(super) used: Vec<usize>,
-    /// Whether every row it reads fulfils those with `=` and `IN`, the first of them.
-    pub(super) fulfils: bool,
 }
 
 impl Access {
-    /// The conditions that every row it reads fulfils.
+    /// The conditions that every row it reads fulfils. What an index says of a row may be out of
+    /// date at the lower isolation levels, so it counts for nothing.
     pub(super) fn fulfilled(&self) -> &[usize] {
-        let count = if self.fulfils { self.equal.len() } else { 0 };
+        let count = if self.index.is_none() { self.equal.len() } else { 0 };
         self.used.get(..count).unwrap_or_default()
     }
 
@@ -139,8 +138,6 @@ impl Known<'_> {
             is_dependent: false,
             price: 0,
             used: Vec::new(),
-            // What an index says may be out of date at the lower isolation levels.
-            fulfils: index.is_none(),
         };
         let mut has_several = false;
         for &column in path {

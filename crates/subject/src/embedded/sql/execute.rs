@@ -51,7 +51,7 @@ fn select(
     if answer.is_full() {
         return Ok(answer.end());
     }
-    let mut reader = Reader::new(transaction, &plan.reading, given);
+    let mut reader = Reader::new(transaction, &plan.reading, given)?;
     match &plan.grouping {
         None => reader.read(&mut |row, _| answer.take(row))?,
         Some(grouping) => {

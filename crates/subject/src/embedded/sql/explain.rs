@@ -2,7 +2,8 @@
 
 use tidegate_engine::Direction;
 
-use super::plan::{Plan, Reading, Step};
+use super::join::{Reading, Step};
+use super::plan::Plan;
 
 impl Plan {
     /// A line for each table, in the order in which they are read, and what is done with the rows.

@@ -474,12 +474,12 @@ mod tests {
         let three = Box::new(Expression::Literal(Value::Int(-3)));
         let expected = Expression::Arithmetic(Box::new(sum), Operator::Subtract, three);
         assert_eq!(select.items, [Item { expression: expected, alias: Some("c".into()) }]);
-        let x = *column("x", 44);
+        let x = *column("x", 41);
         let seven = Expression::Literal(Value::Int(7));
         let expected = [
             Predicate::Compare(x.clone(), Comparison::GreaterOrEqual, Expression::Parameter(1)),
             Predicate::Compare(x, Comparison::LessOrEqual, seven),
-            Predicate::Compare(*column("y", 66), Comparison::Equal, Expression::Parameter(2)),
+            Predicate::Compare(*column("y", 63), Comparison::Equal, Expression::Parameter(2)),
         ];
         assert_eq!(select.filter, expected);
     }
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn nesting_has_an_end() {
         let deep = format!("SELECT {}a FROM t", "(".repeat(100_000));
-        assert!(matches!(parse(&deep), Err(SqlError::NotSupported { at: 72, .. })));
+        assert!(matches!(parse(&deep), Err(SqlError::NotSupported { at: 73, .. })));
         let deep = format!("SELECT {}a FROM t", "- ".repeat(100_000));
         assert!(matches!(parse(&deep), Err(SqlError::NotSupported { .. })));
     }

@@ -1,9 +1,11 @@
 //! Rows out of tables, as a plan says.
 //!
-//! One row is kept for all tables; each table writes its columns into its slots. So a row is made of
-//! what was read last of each.
+//! One row is kept for all tables; each table writes its columns into its slots. So a row is made
+//! of what was read last of each.
+//!
+//! A long list of `IN` is made a set before the first row is read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
@@ -16,7 +18,7 @@ use super::catalog::Relation;
 use super::encode::{RowReader, append_key, behind, read_key};
 use super::error::SqlError;
 use super::evaluate::{Given, own};
-use super::plan::{Hash, Reading, Step};
+use super::join::{Hash, Reading, Step};
 
 /// Given each row, with the key of the table read last; says whether to go on.
 pub(super) type Visit<'v> =
@@ -24,6 +26,9 @@ pub(super) type Visit<'v> =
 
 /// Rows of a table that is read once, by the values that they are joined by.
 type Kept = HashMap<Vec<u8>, Vec<Vec<Value<'static>>>>;
+
+/// Values of an `IN` from which on they are made a set.
+const LIST_MIN: usize = 10;
 
 /// Part of a tree.
 enum Part {
@@ -40,6 +45,8 @@ pub(super) struct Reader<'r> {
     key: Vec<u8>,
     /// For each table, once it is read.
     kept: Vec<Option<Rc<Kept>>>,
+    /// For each table and each of its conditions, the list of its `IN` as keys, if it is long.
+    lists: Vec<Vec<Option<HashSet<Vec<u8>>>>>,
 }
 
 impl<'r> Reader<'r> {
@@ -47,15 +54,17 @@ impl<'r> Reader<'r> {
         transaction: &'r mut Transaction,
         reading: &'r Reading,
         given: Given<'r>,
-    ) -> Self {
-        Reader {
+    ) -> Result<Self, SqlError> {
+        let lists = reading.steps.iter().map(|step| lists(&step.filter, given));
+        Ok(Reader {
+            lists: lists.collect::<Result<_, SqlError>>()?,
             transaction,
             reading,
             given,
             row: vec![Value::Null; reading.width],
             key: Vec::new(),
             kept: vec![None; reading.steps.len()],
-        }
+        })
     }
 
     /// Reads all rows.
@@ -70,7 +79,7 @@ impl<'r> Reader<'r> {
         match &step.hash {
             Some(hash) => self.kept_rows(step, hash, depth, visit),
             None => self.rows(step, &mut |reader| {
-                if !reader.holds(&step.filter)? {
+                if !reader.holds_at(depth, &step.filter)? {
                     return Ok(ControlFlow::Continue(()));
                 }
                 reader.table(depth + 1, visit)
@@ -99,7 +108,7 @@ impl<'r> Reader<'r> {
             if let Some(slots) = self.row.get_mut(step.first..step.first + cells.len()) {
                 slots.clone_from_slice(cells);
             }
-            if self.holds(&step.filter)? && self.table(depth + 1, visit)?.is_break() {
+            if self.holds_at(depth, &step.filter)? && self.table(depth + 1, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -136,6 +145,24 @@ impl<'r> Reader<'r> {
             append_key(&mut key, &value);
         }
         Ok(Some(key))
+    }
+
+    /// Whether the conditions of a table hold.
+    fn holds_at(&self, depth: usize, filter: &[Predicate<usize>]) -> Result<bool, SqlError> {
+        let lists = self.lists.get(depth).map(Vec::as_slice).unwrap_or_default();
+        for (predicate, list) in filter.iter().zip(lists) {
+            let holds = match (predicate, list) {
+                (Predicate::In(left, _), Some(list)) => {
+                    let key = self.hash_key(std::iter::once(left))?;
+                    key.is_some_and(|key| list.contains(&key))
+                }
+                _ => self.given.holds(predicate, &self.row)?,
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn holds(&self, filter: &[Predicate<usize>]) -> Result<bool, SqlError> {
@@ -315,6 +342,34 @@ impl<'r> Reader<'r> {
         };
         Ok((value != Value::Null).then(|| own(&value)))
     }
+}
+
+/// The long lists of values among conditions.
+fn lists(
+    filter: &[Predicate<usize>],
+    given: Given<'_>,
+) -> Result<Vec<Option<HashSet<Vec<u8>>>>, SqlError> {
+    let list = |predicate: &Predicate<usize>| {
+        let Predicate::In(_, list) = predicate else { return Ok(None) };
+        let mut has_columns = false;
+        for value in list {
+            value.for_each_column(&mut |_| has_columns = true);
+        }
+        if has_columns || list.len() < LIST_MIN {
+            return Ok(None);
+        }
+        let mut keys = HashSet::with_capacity(list.len());
+        for value in list {
+            let mut key = Vec::new();
+            match given.evaluate(value, &[])? {
+                Value::Null => continue,
+                value => append_key(&mut key, &value),
+            }
+            keys.insert(key);
+        }
+        Ok(Some(keys))
+    };
+    filter.iter().map(list).collect()
 }
 
 /// Behind all keys that begin so.

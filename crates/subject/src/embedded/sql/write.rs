@@ -12,7 +12,8 @@ use super::catalog::Relation;
 use super::encode::fit;
 use super::error::SqlError;
 use super::evaluate::{Given, borrow};
-use super::plan::{Deleting, Inserting, Reading, Updating};
+use super::join::Reading;
+use super::plan::{Deleting, Inserting, Updating};
 use super::read::Reader;
 
 type Row = Vec<Value<'static>>;
@@ -24,7 +25,7 @@ fn find(
     given: Given<'_>,
 ) -> Result<Vec<(Vec<u8>, Row)>, SqlError> {
     let mut found = Vec::new();
-    Reader::new(transaction, reading, given).read(&mut |row, key| {
+    Reader::new(transaction, reading, given)?.read(&mut |row, key| {
         found.push((key.to_vec(), row.to_vec()));
         Ok(ControlFlow::Continue(()))
     })?;
