@@ -95,9 +95,26 @@ fn read_text(mut rest: &[u8]) -> Option<(Value<'static>, &[u8])> {
 /// What is behind a key's first values, so many.
 pub(super) fn skip_key(mut key: &[u8], values: usize) -> Option<&[u8]> {
     for _ in 0..values {
-        (_, key) = read_key(key)?;
+        let (&first, rest) = key.split_first()?;
+        key = match first {
+            NULL => rest,
+            TEXT => skip_text(rest)?,
+            _ => read_key(key)?.1,
+        };
     }
     Some(key)
+}
+
+/// What is behind a text.
+fn skip_text(mut rest: &[u8]) -> Option<&[u8]> {
+    loop {
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        let mark = *rest.get(end + 1)?;
+        rest = rest.get(end + 2..)?;
+        if mark == 0 {
+            return Some(rest);
+        }
+    }
 }
 
 /// Above all keys that begin so, and below all others above them; `None` when nothing is.
@@ -326,6 +343,7 @@ mod tests {
                 rest = after;
             }
             assert!(rest.is_empty());
+            assert_eq!(skip_key(&low, 2).unwrap(), key(&one[2..]));
             let prefix = key(&one[..2]);
             let end = behind(prefix.clone()).unwrap();
             assert!(low < end && low >= prefix);

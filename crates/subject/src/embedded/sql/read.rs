@@ -5,7 +5,7 @@
 //!
 //! A long list of `IN` is made a set before the first row is read.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
@@ -263,19 +263,21 @@ impl<'r> Reader<'r> {
 
     /// The parts of the tree that have to be looked at, in ascending order.
     fn parts(&self, step: &Step) -> Result<Vec<Part>, SqlError> {
-        let mut prefixes = BTreeSet::from([Vec::new()]);
+        let mut prefixes = vec![Vec::new()];
         for (column, values) in &step.access.equal {
-            let mut longer = BTreeSet::new();
+            let mut longer = Vec::with_capacity(prefixes.len() * values.len());
             for value in values {
                 let Some(value) = self.key_value(&step.relation, *column, value)? else { continue };
                 for prefix in &prefixes {
                     let mut prefix = prefix.clone();
                     append_key(&mut prefix, &value);
-                    longer.insert(prefix);
+                    longer.push(prefix);
                 }
             }
             prefixes = longer;
         }
+        prefixes.sort_unstable();
+        prefixes.dedup();
         let mut parts = Vec::with_capacity(prefixes.len());
         for prefix in prefixes {
             if step.access.is_point {
@@ -329,18 +331,18 @@ impl<'r> Reader<'r> {
     }
 
     /// A value to look for in the key; `None` for NULL, which nothing is equal to.
-    fn key_value(
-        &self,
+    fn key_value<'v>(
+        &'v self,
         relation: &Relation,
         column: usize,
-        value: &Expression<usize>,
-    ) -> Result<Option<Value<'static>>, SqlError> {
+        value: &'v Expression<usize>,
+    ) -> Result<Option<Value<'v>>, SqlError> {
         let value = self.given.evaluate(value, &self.row)?;
         let value = match relation.columns.get(column) {
             Some(column) => super::encode::comparable(value, column)?,
             None => value,
         };
-        Ok((value != Value::Null).then(|| own(&value)))
+        Ok((value != Value::Null).then_some(value))
     }
 }
 
