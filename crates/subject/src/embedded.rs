@@ -31,14 +31,16 @@ use tidegate_engine::{
     TxnOptions,
 };
 use tidegate_gate::Class;
-use tidegate_workload::Ending;
 use tidegate_workload::workload::{Transaction, Workload};
+use tidegate_workload::{Ending, Table};
 
 pub use tidegate_engine::lock::LockStatistics;
 pub use tidegate_engine::{CallError, Isolation};
 
+use crate::connection::LoadError;
+pub use requests::RequestError;
 use requests::{GivenUp, Waiting};
-use sql::{Catalog, StoreConnection};
+use sql::{Catalog, SqlError, StoreConnection};
 
 /// What a store is made with; everything else is the engine's default.
 #[derive(Clone, Copy, Debug)]
@@ -63,18 +65,22 @@ pub enum EmbeddedError {
     /// The store failed.
     #[error("the embedded engine: {0}")]
     Store(#[from] StoreError),
-    /// A transaction that loads or reads the tables failed.
+    /// A transaction of ours failed.
     #[error("the embedded engine: {0}")]
     Transaction(#[from] TxnError),
-    /// The caller raised the cancellation flag.
-    #[error("cancelled")]
-    Cancelled,
+    /// The tables cannot be used.
+    #[error("the embedded engine: {0}")]
+    Sql(#[from] SqlError),
+    /// The tables were not loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
 }
 
 /// A private store; dropping it closes it and removes its directory.
 pub struct Embedded {
     // Dropped in this order: the store is closed before its directory goes.
     catalog: Arc<Catalog>,
+    tables: Vec<Table>,
     store: Arc<Store>,
     directory: TempDir,
     io: IoMode,
@@ -101,7 +107,8 @@ impl Embedded {
         };
         let id = LogId(std::process::id().into());
         let store = Arc::new(Store::create(&disk, id, &settings)?);
-        Ok(Embedded { catalog: Arc::default(), store, directory, io, options })
+        let catalog = Arc::new(Catalog::open(&store, &[])?);
+        Ok(Embedded { catalog, tables: Vec::new(), store, directory, io, options })
     }
 
     /// Makes the tables of a workload, which must not be there yet. `cancel` ends it soon.
@@ -113,14 +120,17 @@ impl Embedded {
         workload: &dyn Workload,
         cancel: &AtomicBool,
     ) -> Result<(), EmbeddedError> {
-        Arc::make_mut(&mut self.catalog).load(&self.store, workload, cancel)?;
+        sql::load(&self.store, workload, cancel, &mut |_| {})?;
+        self.tables.extend(workload.tables());
+        self.catalog = Arc::new(Catalog::open(&self.store, &self.tables)?);
         Ok(())
     }
 
     /// A connection for others than the clients, past the server.
     #[must_use]
     pub fn connect(&self) -> StoreConnection {
-        StoreConnection::new(Arc::clone(&self.store), Arc::clone(&self.catalog))
+        let options = TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() };
+        StoreConnection::new(Arc::clone(&self.store), Arc::clone(&self.catalog), options)
     }
 
     /// Writes all changed pages and takes a checkpoint, so that two runs begin alike.
@@ -235,13 +245,12 @@ impl Service<'_> {
     pub fn submit(
         &self,
         transaction: &Arc<dyn Transaction>,
-        answer: impl FnOnce(Result<Ending, CallError>) + Send + 'static,
+        answer: impl FnOnce(Result<Ending, RequestError>) + Send + 'static,
     ) {
         let waiting = self.waiting.clone();
         let number = waiting.add(Arc::clone(transaction));
         self.server.submit(requests::RUN, &number.to_le_bytes(), Class::Normal, move |result| {
-            waiting.remove(number);
-            answer(result.map(|bytes| requests::ending(&bytes)));
+            answer(requests::outcome(result, waiting.remove(number)));
         });
     }
 

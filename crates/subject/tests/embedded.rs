@@ -8,10 +8,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
-use tidegate_subject::embedded::{CallError, Embedded, EmbeddedError, Isolation, Options, Service};
-use tidegate_workload::pgbench::Scale;
-use tidegate_workload::thrash::{Rows, Thrash};
-use tidegate_workload::{Draw, Workload};
+use tidegate_subject::connection::{LoadError, check};
+use tidegate_subject::embedded::{
+    Embedded, EmbeddedError, Isolation, Options, RequestError, Service,
+};
+use tidegate_workload::pgbench::{Scale, Sums};
+use tidegate_workload::point_select::PointSelect;
+use tidegate_workload::thrash::{Options as Ranges, Thrash};
+use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::workload::{Depth, Workload};
+use tidegate_workload::{Ending, Failure, Session, finish};
 
 const SEED: u64 = 20_170_611;
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -32,38 +38,48 @@ fn serve(store: &Embedded, limit: u32) -> Service<'_> {
 }
 
 /// Asks for so many transactions at once, and waits for what became of them.
-fn run(service: &Service<'_>, workload: Workload, count: usize) -> Vec<Result<(), CallError>> {
-    let mut draw = Draw::new(SEED, 0);
+fn run(
+    service: &Service<'_>,
+    workload: &dyn Workload,
+    count: usize,
+) -> Vec<Result<Ending, RequestError>> {
+    let mut client = workload.client(0, 1, SEED);
     let (answered, answers) = mpsc::channel();
     for _ in 0..count {
         let answered = answered.clone();
-        let transaction = workload.transaction(Scale::ONE, &mut draw);
-        service.submit(&transaction, move |result| answered.send(result).unwrap());
+        service.submit(&client.next(), move |result| answered.send(result).unwrap());
     }
     drop(answered);
     answers.into_iter().collect()
 }
 
+fn sums(store: &Embedded) -> Sums {
+    let mut connection = store.connect();
+    let session = Session::immediate(&mut connection);
+    finish(Box::pin(async move { Sums::read(&session).await })).unwrap()
+}
+
+const TPCB: Tpcb = Tpcb { scale: Scale::ONE };
+
 #[test]
 fn every_transaction_is_done_whole_and_once() {
     let mut store = start();
-    assert_eq!(store.sums().unwrap(), None);
-    store.load_pgbench(Scale::ONE, &NEVER).unwrap();
-    let empty = store.sums().unwrap().unwrap();
+    store.load(&TPCB, &NEVER).unwrap();
+    let empty = sums(&store);
     assert!(empty.consistent() && empty.history_rows == 0, "{empty:?}");
     // On one branch and at eight at once, each in the way of all others.
     for (limit, count) in [(1, 20), (8, 300)] {
         let service = serve(&store, limit);
-        for result in run(&service, Workload::Tpcb, count) {
+        for result in run(&service, &TPCB, count) {
             result.unwrap();
         }
         assert_eq!(service.locks().held, 0);
     }
-    for result in run(&serve(&store, 4), Workload::PointSelect, 50) {
+    for result in run(&serve(&store, 4), &PointSelect { scale: Scale::ONE }, 50) {
         result.unwrap();
     }
     store.level().unwrap();
-    let sums = store.sums().unwrap().unwrap();
+    let sums = sums(&store);
     assert!(sums.consistent() && sums.history_rows == 320, "seed {SEED}: {sums:?}");
     let directory = store.directory().to_owned();
     assert!(directory.exists());
@@ -74,32 +90,37 @@ fn every_transaction_is_done_whole_and_once() {
 #[test]
 fn ranges_are_read_and_updated() {
     let mut store = start();
-    let rows = Rows::new(2_000).unwrap();
-    store.load_thrash(rows, &NEVER).unwrap();
+    let ranges = |of: Ranges| Thrash::new(Ranges { rows: 2_000, ..of }).unwrap();
+    store.load(&ranges(Ranges::read()), &NEVER).unwrap();
     let service = serve(&store, 6);
-    for thrash in [Thrash::read(rows), Thrash::update(rows)] {
-        for result in run(&service, Workload::Thrash(thrash), 200) {
+    for thrash in [Ranges::read(), Ranges::update()].map(ranges) {
+        for result in run(&service, &thrash, 200) {
             result.unwrap();
         }
+        let conditions = check(&mut store.connect(), &thrash, Depth::Full).unwrap();
+        assert!(conditions.iter().all(|one| one.violation.is_none()), "{conditions:?}");
     }
-    // There is no table of pgbench's, so there is no such procedure.
-    let refused = run(&service, Workload::Tpcb, 1).remove(0);
-    assert!(matches!(refused, Err(CallError::NoProcedure(name)) if name == "tpcb"));
+    // There is no table of pgbench's, and the first statement says so.
+    let refused = run(&service, &TPCB, 1).remove(0);
+    let Err(RequestError::Transaction(Failure::Refused { message, .. })) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(message.contains("pgbench_accounts"), "{message}");
 }
 
 #[test]
 fn who_has_given_up_gets_nothing_until_he_comes_back() {
     let mut store = start();
-    store.load_thrash(Rows::new(100).unwrap(), &NEVER).unwrap();
-    let reads = Workload::Thrash(Thrash::read(Rows::new(100).unwrap()));
+    let reads = Thrash::new(Ranges { rows: 1_000, ..Ranges::read() }).unwrap();
+    store.load(&reads, &NEVER).unwrap();
     let service = serve(&store, 2);
     service.give_up(true);
-    for result in run(&service, reads, 20) {
+    for result in run(&service, &reads, 20) {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("given up"), "{error}");
     }
     service.give_up(false);
-    assert!(run(&service, reads, 20).iter().all(Result::is_ok));
+    assert!(run(&service, &reads, 20).iter().all(Result::is_ok));
 }
 
 #[test]
@@ -117,6 +138,7 @@ fn a_panic_leaves_nothing_behind() {
 
 #[test]
 fn loading_can_be_cancelled() {
-    let loaded = start().load_pgbench(Scale::ONE, &AtomicBool::new(true));
-    assert!(matches!(loaded, Err(EmbeddedError::Cancelled)), "{loaded:?}");
+    let loaded = start().load(&TPCB, &AtomicBool::new(true));
+    let is_cancelled = matches!(loaded, Err(EmbeddedError::Load(LoadError::Cancelled)));
+    assert!(is_cancelled, "{loaded:?}");
 }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use super::{Found, Isolation, Lockable, Transaction, TxnError, find, hash_key};
 use crate::btree::{Tree, TreeEntry};
-use crate::lock::multi_granularity::{IS, S};
+use crate::lock::multi_granularity::{IS, S, X};
 use crate::page::{self, Node, PageId};
 use crate::store::TreeHandle;
 use crate::wal::Lsn;
@@ -55,6 +55,8 @@ pub enum Direction {
 pub struct Cursor {
     tree: TreeHandle,
     direction: Direction,
+    /// Keys are locked in U, to the end.
+    is_for_update: bool,
     /// What is still to come, apart from what the copy says.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
@@ -117,19 +119,7 @@ impl Transaction {
         if self.options.isolation != Isolation::ReadUncommitted {
             self.lock_parents(tree.entry().id, IS)?;
         }
-        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
-        Ok(Cursor {
-            tree: tree.clone(),
-            direction,
-            low: owned(range.0),
-            high: owned(range.1),
-            leaf: None,
-            left: Vec::new(),
-            key: Vec::new(),
-            is_done: false,
-            spare: Vec::new(),
-            probe: Vec::new(),
-        })
+        Ok(Cursor::new(tree, range, direction, false))
     }
 
     /// Whether reads of this transaction lock each key.
@@ -152,7 +142,7 @@ impl Transaction {
     }
 
     /// Locks the gap below a key, or the last gap of a tree, that a cursor passes.
-    fn lock_gap(&mut self, above: &Lockable) -> Result<(), TxnError> {
+    pub(super) fn lock_gap(&mut self, above: &Lockable) -> Result<(), TxnError> {
         let gap_s = self.core.range_modes.gap_s;
         match self.options.isolation {
             Isolation::ReadUncommitted => Ok(()),
@@ -165,6 +155,38 @@ impl Transaction {
 }
 
 impl Cursor {
+    pub(super) fn new(
+        tree: &TreeHandle,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+        is_for_update: bool,
+    ) -> Self {
+        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        Cursor {
+            tree: tree.clone(),
+            direction,
+            is_for_update,
+            low: owned(range.0),
+            high: owned(range.1),
+            leaf: None,
+            left: Vec::new(),
+            key: Vec::new(),
+            is_done: false,
+            spare: Vec::new(),
+            probe: Vec::new(),
+        }
+    }
+
+    /// Whether each key has to be locked.
+    fn locks_keys(&self, transaction: &Transaction) -> bool {
+        let tree = self.tree.entry();
+        if self.is_for_update {
+            !transaction.covers_keys(tree.id, X)
+        } else {
+            transaction.locks_keys(tree)
+        }
+    }
+
     /// The next key and its value, or `None` at the end of the range.
     ///
     /// # Errors
@@ -263,7 +285,7 @@ impl Cursor {
         while self.leaf.is_none() {
             let spare = std::mem::take(&mut self.spare);
             let leaf = self.copy_leaf(transaction, spare)?;
-            let needs_lock = !leaf.is_settled && transaction.locks_keys(self.tree.entry());
+            let needs_lock = !leaf.is_settled && self.locks_keys(transaction);
             if self.direction == Direction::Up || !needs_lock {
                 self.leaf = Some(leaf);
                 return Ok(());
@@ -307,6 +329,7 @@ impl Cursor {
         bytes.clear();
         bytes.extend_from_slice(leaf);
         let is_settled = transaction.options.isolation == Isolation::ReadCommitted
+            && !self.is_for_update
             && core.transactions.is_settled(lsn, &core.log);
         Copy {
             bytes,
@@ -343,11 +366,16 @@ impl Cursor {
     fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let entry = self.tree.entry();
-        if leaf.is_settled && leaf.is_way_settled || !transaction.locks_keys(entry) {
+        if leaf.is_settled && leaf.is_way_settled || !self.locks_keys(transaction) {
             return Ok(true);
         }
         Node::new(&leaf.bytes).copy_key(slot, &mut self.probe);
-        transaction.lock_for_scan(&Lockable::Key(entry.id, hash_key(&self.probe)))?;
+        let key = Lockable::Key(entry.id, hash_key(&self.probe));
+        if self.is_for_update {
+            transaction.lock_to_update(&key)?;
+        } else {
+            transaction.lock_for_scan(&key)?;
+        }
         self.are_same(transaction, leaf.version)
     }
 
@@ -372,7 +400,7 @@ impl Cursor {
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let is_settled = leaf.is_settled && leaf.is_way_settled;
         let entry = self.tree.entry();
-        if self.direction == Direction::Down || is_settled || !transaction.locks_keys(entry) {
+        if self.direction == Direction::Down || is_settled || !self.locks_keys(transaction) {
             return Ok(true);
         }
         let mut version = leaf.version;

@@ -22,6 +22,7 @@
 //! request itself, such as a key that is there already, changes nothing.
 
 mod cursor;
+mod for_update;
 mod index;
 mod load;
 mod modes;

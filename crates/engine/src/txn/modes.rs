@@ -11,8 +11,11 @@
 //! | who | key it is about | next key |
 //! | --- | --- | --- |
 //! | reads a key | S | |
+//! | reads a key for update | U | |
 //! | reads a key that is not there, serializably | S | RS |
 //! | scans, serializably | RSS | RS after the last |
+//! | scans for update, serializably | RSU | RS after the last |
+//! | scans for update, else | U, and RS for a moment | RS for a moment after the last |
 //! | scans, repeatable read | S, and RS for a moment | RS for a moment after the last |
 //! | scans, read committed | RSS for a moment | RS for a moment after the last |
 //! | inserts a key | RIX; RBX if it has read the gap | RI for a moment |
@@ -37,6 +40,8 @@ use crate::lock::{Mode, ModeTable, ModeTableError};
 pub(crate) struct RangeModes {
     /// S on both.
     pub(crate) both_s: Mode,
+    /// U on the key and S on the gap.
+    pub(crate) key_u: Mode,
     /// S on the gap alone.
     pub(crate) gap_s: Mode,
     /// I on the gap alone.
@@ -135,6 +140,7 @@ pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
     let mode = |name| table.mode(name).unwrap_or(X);
     let modes = RangeModes {
         both_s: mode("RSS"),
+        key_u: mode("RSU"),
         gap_s: mode("RS"),
         gap_i: mode("RI"),
         gap_si: mode("RB"),

@@ -5,6 +5,7 @@
 mod bulk;
 mod crashes;
 mod cursors;
+mod for_update;
 mod indexes;
 mod isolation;
 mod model;

@@ -6,7 +6,7 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use tidegate_subject::embedded::{CallError, Service};
+use tidegate_subject::embedded::{CallError, RequestError, Service};
 use tidegate_workload::Ending;
 
 use super::course::Crowd;
@@ -29,7 +29,7 @@ pub(super) struct Calls<'a> {
 }
 
 /// A client's number, and what became of its transaction.
-type Answer = (usize, Result<Ending, CallError>);
+type Answer = (usize, Result<Ending, RequestError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
@@ -69,12 +69,15 @@ impl<'a> Calls<'a> {
         match result {
             Ok(ending) => self.desk.ended(&task, ending, &[], Instant::now()),
             Err(_) if self.desk.is_closing() => {}
-            Err(CallError::Stopped | CallError::NoProcedure(_)) => {
+            Err(RequestError::Call(CallError::Stopped | CallError::NoProcedure(_))) => {
                 self.alive -= 1;
                 self.losses += 1;
                 return;
             }
-            Err(error) => self.desk.tally.error(kind(&error).to_owned()),
+            Err(RequestError::Call(error)) => self.desk.tally.error(kind(&error).to_owned()),
+            Err(RequestError::Transaction(failure)) => {
+                self.desk.failed(failure);
+            }
         }
         self.next(client);
     }

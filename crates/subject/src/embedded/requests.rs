@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use slab::Slab;
-use tidegate_engine::{Procedure, StoreError, TxnError};
+use thiserror::Error;
+use tidegate_engine::{CallError, Procedure, StoreError, TxnError};
 use tidegate_workload::workload::Transaction;
-use tidegate_workload::{Ending, Session, finish};
+use tidegate_workload::{Ending, Failure};
 
-use super::sql::{Catalog, SqlConnection};
+use super::sql::{self, Catalog, RunError};
 
 /// The name of the procedure.
 pub(super) const RUN: &str = "run";
@@ -24,33 +25,64 @@ pub(super) const RUN: &str = "run";
 /// What the procedure answers when the transaction rolled itself back.
 const ROLLED_BACK: &[u8] = b"rolled back";
 
+/// Why a request has not done what it was for.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The server's reason.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The transaction's own, or one of its statements'.
+    #[error(transparent)]
+    Transaction(#[from] Failure),
+}
+
 /// Whether the clients have given up, so that nothing is to begin any more.
 #[derive(Clone, Default)]
 pub(super) struct GivenUp(pub(super) Arc<AtomicBool>);
 
 /// Transactions that the server has been asked for.
 #[derive(Clone, Default)]
-pub(super) struct Waiting(Arc<Mutex<Slab<Arc<dyn Transaction>>>>);
+pub(super) struct Waiting(Arc<Mutex<Slab<Request>>>);
+
+/// A transaction, and why it failed when that is not the engine's doing.
+struct Request {
+    transaction: Arc<dyn Transaction>,
+    failure: Option<Failure>,
+}
 
 impl Waiting {
     /// Leaves a transaction in the list; its number there.
     pub(super) fn add(&self, transaction: Arc<dyn Transaction>) -> usize {
-        self.0.lock().insert(transaction)
+        self.0.lock().insert(Request { transaction, failure: None })
     }
 
-    pub(super) fn remove(&self, number: usize) {
-        self.0.lock().try_remove(number);
+    /// Takes it out again; its failure, if it has one of its own.
+    pub(super) fn remove(&self, number: usize) -> Option<Failure> {
+        self.0.lock().try_remove(number)?.failure
     }
 
-    fn get(&self, arguments: &[u8]) -> Option<Arc<dyn Transaction>> {
-        let number = usize::from_le_bytes(arguments.try_into().ok()?);
-        self.0.lock().get(number).cloned()
+    fn get(&self, number: usize) -> Option<Arc<dyn Transaction>> {
+        self.0.lock().get(number).map(|request| Arc::clone(&request.transaction))
+    }
+
+    fn failed(&self, number: usize, failure: Failure) {
+        if let Some(request) = self.0.lock().get_mut(number) {
+            request.failure = Some(failure);
+        }
     }
 }
 
-/// What an answer of the procedure means.
-pub(super) fn ending(answer: &[u8]) -> Ending {
-    if answer == ROLLED_BACK { Ending::Rollback } else { Ending::Commit }
+/// What became of a request, by the procedure's answer and the transaction's own failure.
+pub(super) fn outcome(
+    answer: Result<Vec<u8>, CallError>,
+    failure: Option<Failure>,
+) -> Result<Ending, RequestError> {
+    match (answer, failure) {
+        (Ok(answer), _) if answer == ROLLED_BACK => Ok(Ending::Rollback),
+        (Ok(_), _) => Ok(Ending::Commit),
+        (Err(CallError::Failed(_)), Some(failure)) => Err(failure.into()),
+        (Err(error), _) => Err(error.into()),
+    }
 }
 
 /// The procedure on these tables.
@@ -62,28 +94,29 @@ pub(super) fn procedure(
     Box::new(move |transaction, arguments| {
         if given_up.load(Ordering::Relaxed) {
             let why = "begin a transaction that its client has given up";
-            return Err(refusal(why, io::ErrorKind::Interrupted));
+            return Err(refusal(why, io::ErrorKind::Interrupted.into()));
         }
-        let Some(request) = waiting.get(arguments) else {
-            return Err(refusal("find a transaction by its number", io::ErrorKind::InvalidInput));
+        let number = arguments.try_into().map(usize::from_le_bytes);
+        let Some((number, request)) =
+            number.ok().and_then(|number| Some((number, waiting.get(number)?)))
+        else {
+            let why = "find a transaction by its number";
+            return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
         };
-        let beginning = transaction.savepoint();
-        let mut connection = SqlConnection::new(transaction, &catalog);
-        match finish(request.run(Session::immediate(&mut connection))) {
+        match sql::run(transaction, &catalog, request) {
             Ok(Ending::Commit) => Ok(Vec::new()),
-            Ok(Ending::Rollback) => {
-                transaction.roll_back_to(beginning)?;
-                Ok(ROLLED_BACK.to_vec())
+            Ok(Ending::Rollback) => Ok(ROLLED_BACK.to_vec()),
+            Err(RunError::Engine(error)) => Err(error),
+            Err(RunError::Failure(failure)) => {
+                let error = refusal("run a transaction", io::Error::other(failure.to_string()));
+                waiting.failed(number, failure);
+                Err(error)
             }
-            Err(failure) => Err(connection.take_error().unwrap_or_else(|| {
-                let source = io::Error::other(failure);
-                TxnError::Store(StoreError::Io { action: "run a transaction", source })
-            })),
         }
     })
 }
 
 /// A procedure's own error, which is not run again.
-fn refusal(action: &'static str, kind: io::ErrorKind) -> TxnError {
-    TxnError::Store(StoreError::Io { action, source: kind.into() })
+fn refusal(action: &'static str, source: io::Error) -> TxnError {
+    TxnError::Store(StoreError::Io { action, source })
 }
