@@ -18,6 +18,7 @@ mod statement;
 mod table;
 pub mod thrash;
 pub mod tpcb;
+pub mod tpcc;
 pub mod tpcw;
 mod value;
 pub mod workload;

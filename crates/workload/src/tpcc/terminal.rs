@@ -1,0 +1,165 @@
+//! A client is a terminal: it deals transactions from a deck of cards and may take its time.
+//!
+//! # Mix
+//! A deck holds a card for each per cent of the mix. It is shuffled, dealt, and shuffled again
+//! (clause 5.2.4.2), so that the shares of a hundred transactions in a row are exact; no draw by
+//! weights would keep them.
+//!
+//! # Time
+//! A transaction is preceded by its keying time, which is fixed, and followed by its think time,
+//! drawn from the negative exponential distribution and cut off at ten times its mean (clause 5.2.5):
+//!
+//! | in seconds | New-Order | Payment | Order-Status | Delivery | Stock-Level |
+//! | --- | --- | --- | --- | --- | --- |
+//! | keying | 18 | 3 | 2 | 2 | 2 |
+//! | thinking, mean | 12 | 12 | 10 | 5 | 5 |
+//!
+//! The menu's response time is left out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Draw;
+use crate::workload::{Client, Transaction};
+
+use super::inputs::Inputs;
+use super::population::LOADED_AT;
+use super::{DELIVERY, NEW_ORDER, ORDER_STATUS, PAYMENT};
+
+/// Seconds of keying before each kind (clause 5.2.5.2).
+const KEYING_S: [f64; 5] = [18.0, 3.0, 2.0, 2.0, 2.0];
+
+/// Mean seconds of thinking after each kind (clause 5.2.5.4).
+const THINKING_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
+
+/// The longest time of thinking, in means.
+const LONGEST_THOUGHT: f64 = 10.0;
+
+/// Between two moments that a terminal writes down.
+const TICK_US: i64 = 1_000_000;
+
+/// Which share of the transactions is of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    name: &'static str,
+    /// In per cent, by the places of the kinds.
+    shares: [u8; 5],
+}
+
+impl Mix {
+    /// 45 % New-Order, 43 % Payment, 4 % of the others each: the least that the specification asks
+    /// for (clause 5.2.3), TPCC1 of the auto-tuning study.
+    pub const STANDARD: Mix = Mix { name: "standard", shares: [45, 43, 4, 4, 4] };
+
+    /// 25 % New-Order, 63 % Payment, 4 % of the others each: TPCC2 of the auto-tuning study.
+    pub const PAYMENT_HEAVY: Mix = Mix { name: "payment-heavy", shares: [25, 63, 4, 4, 4] };
+
+    /// 45 % New-Order, 45 % Payment, 2 % Order-Status, 6 % Delivery, 2 % Stock-Level: of the
+    /// deterioration study, Section 3.3. More is delivered than ordered, so later Deliveries find
+    /// less to do.
+    pub const DETERIORATION: Mix = Mix { name: "deterioration", shares: [45, 45, 2, 6, 2] };
+
+    /// 47 % New-Order, 47 % Payment, 6 % Delivery: of the deterioration study, Section 3.4.
+    pub const WRITES: Mix = Mix { name: "writes", shares: [47, 47, 0, 6, 0] };
+
+    /// All of them.
+    pub const ALL: [Mix; 4] = [Mix::STANDARD, Mix::PAYMENT_HEAVY, Mix::DETERIORATION, Mix::WRITES];
+
+    /// The mix of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Mix> {
+        Mix::ALL.into_iter().find(|mix| mix.name == name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The share of each kind in per cent, by their places among the workload's kinds.
+    #[must_use]
+    pub fn shares(self) -> [u8; 5] {
+        self.shares
+    }
+
+    /// A kind for each card, in order.
+    fn cards(self) -> Vec<usize> {
+        let copies = |(kind, share): (usize, u8)| std::iter::repeat_n(kind, share.into());
+        self.shares.into_iter().enumerate().flat_map(copies).collect()
+    }
+}
+
+/// A terminal, fixed to its warehouse.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    inputs: Inputs,
+    mix: Mix,
+    takes_time: bool,
+    draw: Draw,
+    /// What is left of the deck.
+    deck: Vec<usize>,
+    /// The kind that is next, where its keying time has been asked for.
+    dealt: Option<usize>,
+    /// The kind before.
+    last: Option<usize>,
+    /// Transactions so far.
+    count: i64,
+}
+
+impl Terminal {
+    pub(super) fn new(inputs: Inputs, mix: Mix, takes_time: bool, draw: Draw) -> Self {
+        Terminal {
+            inputs,
+            mix,
+            takes_time,
+            draw,
+            deck: Vec::new(),
+            dealt: None,
+            last: None,
+            count: 0,
+        }
+    }
+
+    fn deal(&mut self) -> usize {
+        if self.deck.is_empty() {
+            self.deck = self.mix.cards();
+            self.draw.shuffle(&mut self.deck);
+        }
+        self.deck.pop().unwrap_or(NEW_ORDER)
+    }
+}
+
+impl Client for Terminal {
+    fn next(&mut self) -> Arc<dyn Transaction> {
+        let kind = self.dealt.take().unwrap_or_else(|| self.deal());
+        self.last = Some(kind);
+        self.count += 1;
+        let moment = LOADED_AT + self.count * TICK_US;
+        let (inputs, draw) = (&self.inputs, &mut self.draw);
+        match kind {
+            NEW_ORDER => Arc::new(inputs.new_order(draw, moment)),
+            PAYMENT => Arc::new(inputs.payment(draw, moment)),
+            ORDER_STATUS => Arc::new(inputs.order_status(draw)),
+            DELIVERY => Arc::new(inputs.delivery(draw, moment)),
+            _ => Arc::new(inputs.stock_level(draw)),
+        }
+    }
+
+    fn think_time(&mut self) -> Duration {
+        if !self.takes_time {
+            return Duration::ZERO;
+        }
+        let next = match self.dealt {
+            Some(kind) => kind,
+            None => self.deal(),
+        };
+        self.dealt = Some(next);
+        let thinking = self.last.map_or(0.0, |last| thinking_s(THINKING_S[last], &mut self.draw));
+        Duration::from_secs_f64(thinking + KEYING_S[next])
+    }
+}
+
+fn thinking_s(mean_s: f64, draw: &mut Draw) -> f64 {
+    draw.exponential(mean_s).min(LONGEST_THOUGHT * mean_s)
+}
