@@ -9,15 +9,15 @@
 //! | --- | --- | --- |
 //! | New-Order | 23 rows read, 23 written in the mean, of 10 items | one of ten districts |
 //! | Payment | 3 read and written, 1 inserted | the warehouse |
-//! | Order-Status | 13 read | nobody |
-//! | Delivery | 130 rows changed or deleted, in ten districts | the other Deliveries |
+//! | Order-Status | 12 rows read | nobody |
+//! | Delivery | 130 rows changed or deleted, 13 in each district | the other Deliveries |
 //! | Stock-Level | 20 orders' lines with their stock | nobody |
 //!
 //! # Example
 //! Two warehouses and the standard mix, without think time: `Tpcc::new(Scale::new(2)?)`. Of 100
 //! transactions of a client 45 are New-Orders, and of 100 New-Orders one finds at its last line that
-//! an item does not exist, and undoes all it did. In the mean 9.6 of 100 orders have a line from the
-//! other warehouse, and 15 of 100 Payments are by a customer of the other one.
+//! an item does not exist, and undoes all it did. One order in ten has a line from the other
+//! warehouse, and 15 of 100 Payments are by a customer of the other one.
 //!
 //! # Where this leaves the specification
 //! * **Types.** Money is a whole number of cents, a rate one of ten-thousandths (clause 1.3 has

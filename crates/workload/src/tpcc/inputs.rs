@@ -164,3 +164,93 @@ impl Inputs {
         if drawn < home { drawn } else { drawn + 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: usize = 20_000;
+
+    fn inputs(warehouses: u32, home: i32) -> Inputs {
+        let scale = Scale::new(warehouses).unwrap();
+        Inputs { scale, constants: Constants::of_run(1), home: (home, 4) }
+    }
+
+    /// Whether a count of so many is a share of so many per cent, within six standard deviations.
+    fn is_share(count: usize, of: usize, per_cent: f64) -> bool {
+        let (of, share) = (of as f64, per_cent / 100.0);
+        (count as f64 - of * share).abs() < 6.0 * (of * share * (1.0 - share)).sqrt()
+    }
+
+    #[test]
+    fn orders_are_drawn_by_the_specification() {
+        let inputs = inputs(5, 3);
+        let mut draw = Draw::new(1, 0);
+        let orders: Vec<NewOrder> = (0..TIMES).map(|_| inputs.new_order(&mut draw, 7)).collect();
+        let undone = orders.iter().filter(|order| order.is_unplaceable).count();
+        assert!(is_share(undone, TIMES, 1.0), "{undone}");
+        for order in &orders {
+            assert_eq!((order.warehouse, order.moment), (3, 7));
+            assert!((1..=10).contains(&order.district) && (1..=3_000).contains(&order.customer));
+            assert!((5..=15).contains(&order.lines.len()));
+            let (last, others) = order.lines.split_last().unwrap();
+            assert_eq!(last.item == 100_001, order.is_unplaceable);
+            assert!(others.iter().all(|line| (1..=100_000).contains(&line.item)));
+        }
+        let lines: Vec<&Line> = orders.iter().flat_map(|order| &order.lines).collect();
+        assert!(lines.iter().all(|line| (1..=10).contains(&line.quantity)));
+        assert!((9.9..10.1).contains(&(lines.len() as f64 / TIMES as f64)));
+        let remote = lines.iter().filter(|line| line.supplier != 3).count();
+        assert!(is_share(remote, lines.len(), 1.0), "{remote}");
+        for other in [1, 2, 4, 5] {
+            let from = lines.iter().filter(|line| line.supplier == other).count();
+            assert!(is_share(from, remote, 25.0), "{from} of {remote} from {other}");
+        }
+    }
+
+    #[test]
+    fn payments_are_drawn_by_the_specification() {
+        let inputs = inputs(2, 1);
+        let mut draw = Draw::new(2, 0);
+        let payments: Vec<Payment> = (0..TIMES).map(|_| inputs.payment(&mut draw, 7)).collect();
+        let count = |is: fn(&&Payment) -> bool| payments.iter().filter(is).count();
+        let remote = count(|payment| payment.customer.warehouse != 1);
+        assert!(is_share(remote, TIMES, 15.0), "{remote}");
+        let by_name = count(|payment| matches!(payment.customer.key, Key::LastName(_)));
+        assert!(is_share(by_name, TIMES, 60.0), "{by_name}");
+        let moved = count(|payment| payment.customer.district != payment.district);
+        // Nine in ten of the remote ones.
+        assert!(is_share(moved, TIMES, 13.5), "{moved}");
+        for payment in &payments {
+            assert_eq!(payment.warehouse, 1);
+            assert!((1_00..=5_000_00).contains(&payment.amount));
+            let local = payment.customer.warehouse == 1;
+            assert!(!local || payment.customer.district == payment.district);
+        }
+    }
+
+    #[test]
+    fn the_other_transactions_stay_at_home() {
+        let inputs = inputs(2, 2);
+        let mut draw = Draw::new(3, 0);
+        for _ in 0..1_000 {
+            assert_eq!(inputs.order_status(&mut draw).customer.warehouse, 2);
+            let delivery = inputs.delivery(&mut draw, 7);
+            assert!(delivery.warehouse == 2 && (1..=10).contains(&delivery.carrier));
+            let level = inputs.stock_level(&mut draw);
+            assert_eq!((level.warehouse, level.district), (2, 4));
+            assert!((10..=20).contains(&level.threshold));
+        }
+    }
+
+    #[test]
+    fn a_single_warehouse_has_nobody_else() {
+        let inputs = inputs(1, 1);
+        let mut draw = Draw::new(4, 0);
+        for _ in 0..1_000 {
+            assert_eq!(inputs.payment(&mut draw, 7).customer.warehouse, 1);
+            let order = inputs.new_order(&mut draw, 7);
+            assert!(order.lines.iter().all(|line| line.supplier == 1));
+        }
+    }
+}

@@ -241,3 +241,160 @@ fn order_line(scale: Scale, (w, d, o): (i32, i32, i32), number: i32, draw: &mut 
         a_string(draw, 24, 24).into(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn scale() -> Scale {
+        Scale::new(2).unwrap().reduced(500, 100).unwrap()
+    }
+
+    fn all(table: usize) -> Vec<Row> {
+        rows(scale(), table).collect()
+    }
+
+    fn int(row: &Row, column: usize) -> i64 {
+        match row[column] {
+            Value::Int(number) => number,
+            ref other => panic!("a number is expected, not {other:?}"),
+        }
+    }
+
+    fn text(row: &Row, column: usize) -> &str {
+        match &row[column] {
+            Value::Text(text) => text,
+            other => panic!("a text is expected, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn tables_have_their_numbers_of_rows() {
+        let counts: Vec<usize> = (0..8).map(|table| all(table).len()).collect();
+        // Two warehouses, 20 districts, 100 customers each of which 30 wait for their order.
+        assert_eq!(counts, [500, 2, 1_000, 20, 2_000, 2_000, 2_000, 600]);
+        assert_eq!(rows(scale(), 9).count(), 0);
+        let whole = Scale::new(3).unwrap();
+        let count = |table| rows(whole, table).count();
+        assert_eq!(count(schema::ITEM), 100_000);
+        assert_eq!(count(schema::DISTRICT), 30);
+        assert_eq!(count(schema::NEW_ORDER), 27_000);
+    }
+
+    #[test]
+    fn rows_fit_their_columns_and_come_in_the_order_of_their_key() {
+        for (place, table) in schema::tables().iter().enumerate() {
+            let rows = all(place);
+            let width = |row: &Row| row.len() == table.columns.len();
+            assert!(rows.iter().all(width), "{}", table.name);
+            for row in &rows {
+                for (column, value) in table.columns.iter().zip(row) {
+                    assert!(fits(*column, value), "{}.{}: {value:?}", table.name, column.name);
+                }
+            }
+            // Keys are the first columns, all of them numbers.
+            let key = |row: &Row| -> Vec<i64> {
+                (0..table.primary_key.len()).map(|column| int(row, column)).collect()
+            };
+            for (column, name) in table.columns.iter().zip(&table.primary_key) {
+                assert_eq!(column.name, *name);
+            }
+            let keys: Vec<_> = rows.iter().map(key).filter(|key| !key.is_empty()).collect();
+            assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{}", table.name);
+        }
+    }
+
+    fn fits(column: crate::Column, value: &Value<'_>) -> bool {
+        use crate::Type;
+        match (column.kind, value) {
+            (_, Value::Null) => column.nullable,
+            (Type::Int, Value::Int(number)) => i32::try_from(*number).is_ok(),
+            (Type::BigInt, Value::Int(_)) => true,
+            (Type::Char(length), Value::Text(text)) => text.len() == usize::from(length),
+            (Type::Varchar(length), Value::Text(text)) => text.len() <= usize::from(length),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn a_table_is_the_same_each_time_and_rows_differ() {
+        for table in 0..9 {
+            assert_eq!(all(table), all(table));
+        }
+        let said: BTreeSet<String> =
+            all(schema::STOCK).iter().map(|row| text(row, 3).to_owned()).collect();
+        assert_eq!(said.len(), 1_000);
+    }
+
+    #[test]
+    fn each_customer_has_one_order_and_the_last_ones_are_not_delivered() {
+        let orders = all(schema::ORDERS);
+        for district in orders.chunks(100) {
+            let customers: BTreeSet<i64> = district.iter().map(|row| int(row, 3)).collect();
+            assert_eq!(customers, (1..=100).collect());
+            assert!(district.iter().any(|row| int(row, 3) != int(row, 2)), "a permutation");
+            for row in district {
+                assert_eq!(row[5] == Value::Null, int(row, 2) > 70);
+                assert!((5..=15).contains(&int(row, 6)) && int(row, 7) == 1);
+            }
+        }
+        let new: Vec<i64> = all(schema::NEW_ORDER).iter().map(|row| int(row, 2)).collect();
+        assert_eq!(new[..30], (71..=100).collect::<Vec<i64>>());
+    }
+
+    #[test]
+    fn orders_have_the_lines_they_say_they_have() {
+        let mut lines = all(schema::ORDER_LINE).into_iter().peekable();
+        for order in all(schema::ORDERS) {
+            let key = |row: &Row| [int(row, 0), int(row, 1), int(row, 2)];
+            for number in 1..=int(&order, 6) {
+                let line = lines.next().unwrap();
+                assert_eq!((key(&line), int(&line, 3)), (key(&order), number));
+                assert!((1..=500).contains(&int(&line, 4)) && line[5] == line[0]);
+                let is_delivered = order[5] != Value::Null;
+                assert_eq!(line[6] != Value::Null, is_delivered);
+                assert_eq!((int(&line, 7), int(&line, 8) == 0), (5, is_delivered));
+            }
+        }
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn one_row_in_ten_is_chosen_and_every_name_is_borne() {
+        let original = |rows: Vec<Row>, column| {
+            rows.iter().filter(|row| text(row, column).contains("ORIGINAL")).count()
+        };
+        let whole: Vec<Row> = rows(Scale::new(1).unwrap(), schema::ITEM).collect();
+        // Six standard deviations of a binomial: 95 of 10,000 times six, 9.5 of 100, 13.4 of 200.
+        assert!(original(whole, 4).abs_diff(10_000) < 570);
+        assert!(original(all(schema::STOCK), 16).abs_diff(100) < 57);
+        let customers = all(schema::CUSTOMER);
+        let bad = customers.iter().filter(|row| text(row, 13) == "BC").count();
+        assert!(bad.abs_diff(200) < 81, "{bad}");
+        let names: BTreeSet<&str> = customers[..100].iter().map(|row| text(row, 5)).collect();
+        assert_eq!(
+            names,
+            (0..100).map(last_name).collect::<Vec<_>>().iter().map(|n| &**n).collect()
+        );
+        let larger = Scale::new(1).unwrap();
+        let mut drawn = rows(larger, schema::CUSTOMER).skip(1_000).take(2_000);
+        let distinct: BTreeSet<String> =
+            drawn.by_ref().map(|row| text(&row, 5).to_owned()).collect();
+        // As many evenly drawn names would be 865 different ones in the mean.
+        assert!(distinct.len() < 800, "{}", distinct.len());
+    }
+
+    #[test]
+    fn sums_of_payments_are_carried_upward() {
+        let sum = |table, column| all(table).iter().map(|row| int(row, column)).sum::<i64>();
+        let paid = sum(schema::HISTORY, 6);
+        assert_eq!(paid, 2_000 * 1_000);
+        assert_eq!(sum(schema::WAREHOUSE, 8), paid);
+        assert_eq!(sum(schema::DISTRICT, 9), paid);
+        assert_eq!(sum(schema::CUSTOMER, 17), paid);
+        assert_eq!(sum(schema::CUSTOMER, 16), -paid);
+        let whole = rows(Scale::new(1).unwrap(), schema::WAREHOUSE).next().unwrap();
+        assert_eq!(int(&whole, 8), 300_000_00);
+    }
+}

@@ -163,3 +163,87 @@ impl Client for Terminal {
 fn thinking_s(mean_s: f64, draw: &mut Draw) -> f64 {
     draw.exponential(mean_s).min(LONGEST_THOUGHT * mean_s)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpcc::random::Constants;
+    use crate::tpcc::scale::Scale;
+
+    fn terminal(mix: Mix, takes_time: bool, seed: u64) -> Terminal {
+        let scale = Scale::new(1).unwrap();
+        let inputs = Inputs { scale, constants: Constants::of_run(seed), home: (1, 1) };
+        Terminal::new(inputs, mix, takes_time, Draw::new(seed, 0))
+    }
+
+    #[test]
+    fn each_deck_has_the_shares_of_its_mix_in_another_order() {
+        for mix in Mix::ALL {
+            let mut terminal = terminal(mix, false, 1);
+            let mut decks = Vec::new();
+            for _ in 0..3 {
+                let deck: Vec<usize> = (0..100).map(|_| terminal.next().kind()).collect();
+                let count = |kind| deck.iter().filter(|&&card| card == kind).count();
+                let counts: Vec<usize> = (0..5).map(count).collect();
+                assert_eq!(counts, mix.shares().map(usize::from), "{}", mix.name());
+                decks.push(deck);
+            }
+            assert!(decks[0] != decks[1] && decks[1] != decks[2]);
+            assert_eq!(Mix::named(mix.name()), Some(mix));
+        }
+        assert_eq!(Mix::named("light"), None);
+    }
+
+    #[test]
+    fn a_terminal_without_time_never_waits() {
+        let mut terminal = terminal(Mix::STANDARD, false, 1);
+        for _ in 0..100 {
+            assert_eq!(terminal.think_time(), Duration::ZERO);
+            terminal.next();
+        }
+    }
+
+    #[test]
+    fn a_terminal_keys_in_what_comes_next_and_thinks_of_what_was() {
+        let mut terminal = terminal(Mix::STANDARD, true, 1);
+        let mut last: Option<usize> = None;
+        let mut sums = [(0.0, 0_u32); 5];
+        for _ in 0..40_000 {
+            let wait_s = terminal.think_time().as_secs_f64();
+            let kind = terminal.next().kind();
+            let thought_s = wait_s - KEYING_S[kind];
+            match last {
+                None => assert!(thought_s.abs() < 1e-6),
+                Some(last) => {
+                    assert!((-1e-6..=10.0 * THINKING_S[last] + 1e-6).contains(&thought_s));
+                    sums[last].0 += thought_s;
+                    sums[last].1 += 1;
+                }
+            }
+            last = Some(kind);
+        }
+        for ((sum, count), mean) in sums.into_iter().zip(THINKING_S) {
+            // The standard deviation is the mean; cutting off takes 5 in 100,000 of the mean.
+            let bound = 6.0 * mean / f64::from(count).sqrt();
+            assert!((sum / f64::from(count) - mean).abs() < bound, "{sum} of {count}");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_a_terminal() {
+        let sequence = |seed| -> Vec<String> {
+            let mut terminal = terminal(Mix::STANDARD, false, seed);
+            (0..50).map(|_| format!("{:?}", terminal.next())).collect()
+        };
+        assert_eq!(sequence(5), sequence(5));
+        assert_ne!(sequence(5), sequence(6));
+    }
+
+    #[test]
+    fn long_thoughts_are_cut_off() {
+        let mut draw = Draw::new(1, 0);
+        let longest = (0..1_000_000).map(|_| thinking_s(5.0, &mut draw)).fold(0.0, f64::max);
+        // One in 22,026 is longer than ten times the mean before the cut.
+        assert!((longest - 50.0).abs() < f64::EPSILON, "{longest}");
+    }
+}
