@@ -115,15 +115,17 @@ impl Inputs {
     /// The next Payment, in 15 % for a customer of another warehouse.
     pub(super) fn payment(&self, draw: &mut Draw, moment: i64) -> Payment {
         let district = draw.between(1, DISTRICTS);
-        let (warehouse, of) = match per_cent(draw, 85) {
-            true => (self.home.0, district),
-            false => (self.other_warehouse(draw), draw.between(1, DISTRICTS)),
+        let (warehouse, of) = if per_cent(draw, 85) {
+            (self.home.0, district)
+        } else {
+            (self.other_warehouse(draw), draw.between(1, DISTRICTS))
         };
         Payment {
             warehouse: self.home.0,
             district,
             customer: self.customer(draw, warehouse, of),
-            amount: draw.between(1_00, 5_000_00).into(),
+            // 1.00 to 5,000.00.
+            amount: draw.between(100, 500_000).into(),
             moment,
         }
     }
@@ -147,9 +149,10 @@ impl Inputs {
 
     /// A customer of a district, in 60 % by last name.
     fn customer(&self, draw: &mut Draw, warehouse: i32, district: i32) -> Customer {
-        let key = match per_cent(draw, 60) {
-            true => Key::LastName(last_name(self.constants.last_name(self.scale, draw))),
-            false => Key::Id(self.constants.customer(self.scale, draw)),
+        let key = if per_cent(draw, 60) {
+            Key::LastName(last_name(self.constants.last_name(self.scale, draw)))
+        } else {
+            Key::Id(self.constants.customer(self.scale, draw))
         };
         Customer { warehouse, district, key }
     }
@@ -223,7 +226,7 @@ mod tests {
         assert!(is_share(moved, TIMES, 13.5), "{moved}");
         for payment in &payments {
             assert_eq!(payment.warehouse, 1);
-            assert!((1_00..=5_000_00).contains(&payment.amount));
+            assert!((100..=500_000).contains(&payment.amount));
             let local = payment.customer.warehouse == 1;
             assert!(!local || payment.customer.district == payment.district);
         }

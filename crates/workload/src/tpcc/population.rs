@@ -18,7 +18,13 @@ use super::schema;
 pub(super) const LOADED_AT: i64 = 1_767_225_600_000_000;
 
 /// What a customer has paid by then and an order has not: 10.00.
-const FIRST_PAYMENT: i64 = 10_00;
+const FIRST_PAYMENT: i64 = 1_000;
+
+/// What a customer may owe: 50,000.00.
+const CREDIT_LIMIT: i64 = 5_000_000;
+
+/// The most that an undelivered line of the start is worth: 9,999.99.
+const HIGHEST_AMOUNT: i32 = 999_999;
 
 /// The seed of the population, which is always the same.
 const SEED: u64 = 511;
@@ -70,7 +76,8 @@ fn item(i: i32) -> Row {
         i.into(),
         draw.between(1, 10_000).into(),
         a_string(draw, 14, 24).into(),
-        draw.between(1_00, 100_00).into(),
+        // 1.00 to 100.00.
+        draw.between(100, 10_000).into(),
         data(draw).into(),
     ]
 }
@@ -153,7 +160,7 @@ fn customer(scale: Scale, (w, d, c): (i32, i32, i32)) -> Row {
         digits(draw, 16).into(),
         LOADED_AT.into(),
         if per_cent(draw, 10) { "BC" } else { "GC" }.into(),
-        50_000_00.into(),
+        CREDIT_LIMIT.into(),
         draw.between(0, 5_000).into(),
         (-FIRST_PAYMENT).into(),
         FIRST_PAYMENT.into(),
@@ -237,7 +244,7 @@ fn order_line(scale: Scale, (w, d, o): (i32, i32, i32), number: i32, draw: &mut 
         w.into(),
         if is_delivered { LOADED_AT.into() } else { Value::Null },
         5.into(),
-        if is_delivered { 0 } else { draw.between(1, 9_999_99) }.into(),
+        if is_delivered { 0 } else { draw.between(1, HIGHEST_AMOUNT) }.into(),
         a_string(draw, 24, 24).into(),
     ]
 }
@@ -395,6 +402,6 @@ mod tests {
         assert_eq!(sum(schema::CUSTOMER, 17), paid);
         assert_eq!(sum(schema::CUSTOMER, 16), -paid);
         let whole = rows(Scale::new(1).unwrap(), schema::WAREHOUSE).next().unwrap();
-        assert_eq!(int(&whole, 8), 300_000_00);
+        assert_eq!(int(&whole, 8), 30_000_000);
     }
 }

@@ -1,5 +1,7 @@
 //! TPC-C on real databases: loaded, run, checked, and checked after somebody tampered with it.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail, and says its seed")]
+
 mod postgres;
 mod sqlite;
 
