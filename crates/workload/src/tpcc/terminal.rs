@@ -7,7 +7,8 @@
 //!
 //! # Time
 //! A transaction is preceded by its keying time, which is fixed, and followed by its think time,
-//! drawn from the negative exponential distribution and cut off at ten times its mean (clause 5.2.5):
+//! drawn from the negative exponential distribution and cut off at ten times its mean (clauses
+//! 5.2.5.2 and 5.2.5.4, the figures by 5.2.5.7):
 //!
 //! | in seconds | New-Order | Payment | Order-Status | Delivery | Stock-Level |
 //! | --- | --- | --- | --- | --- | --- |

@@ -282,3 +282,30 @@ fn missing_warehouses_and_districts_are_told() {
         connection.rollback().unwrap();
     }
 }
+
+#[test]
+#[ignore = "soak: loads 600,000 rows"]
+fn a_whole_warehouse_is_filled_as_the_specification_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut connection = Watched { connection: open(&directory), phases: Vec::new() };
+    let workload = Tpcc::new(Scale::new(1).unwrap());
+    load_into(&mut connection, &workload);
+    for (table, rows) in [
+        ("item", 100_000),
+        ("warehouse", 1),
+        ("stock", 100_000),
+        ("district", 10),
+        ("customer", 30_000),
+        ("history", 30_000),
+        ("orders", 30_000),
+        ("new_order", 9_000),
+    ] {
+        assert_eq!(number(&mut connection, &format!("SELECT COUNT(*) FROM {table}")), rows);
+    }
+    // Ten lines an order in the mean, with a standard deviation of 3.16.
+    let lines = number(&mut connection, "SELECT COUNT(*) FROM order_line");
+    assert!(lines.abs_diff(300_000) < 3_300, "{lines}");
+    assert_consistent(&mut connection, &workload);
+    run_mix(&mut connection, &workload, 1_000, 20_262);
+    assert_consistent(&mut connection, &workload);
+}
