@@ -15,8 +15,8 @@
 //!
 //! # Example
 //! Two warehouses and the standard mix, without think time: `Tpcc::new(Scale::new(2)?)`. Of 100
-//! transactions of a client 45 are New-Orders, and of 100 New-Orders one finds at its last line that
-//! an item does not exist, and undoes all it did. One order in ten has a line from the other
+//! transactions of a client 45 are New-Orders, and one New-Order in a hundred finds at its last line
+//! that an item does not exist, and undoes all it did. One order in ten has a line from the other
 //! warehouse, and 15 of 100 Payments are by a customer of the other one.
 //!
 //! # Where this leaves the specification

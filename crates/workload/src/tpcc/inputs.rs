@@ -1,5 +1,5 @@
-//! What a terminal types in: the values of each transaction (the first clause of each profile, 2.4.1
-//! to 2.8.1).
+//! What a terminal types in: the values of each transaction (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and
+//! 2.8.1).
 
 use crate::Draw;
 

@@ -1,7 +1,7 @@
 //! New-Order (clause 2.4): an order of 5 to 15 lines is placed.
 //!
-//! Phases: `I` reads warehouse, customer and district and takes the order's number from the district,
-//! which other orders of the district then wait for; `order` inserts the order and its entry among
+//! Phases: `I` reads warehouse, customer and district and takes the order's number from the
+//! district, which other orders of the district then wait for; `order` inserts the order and its entry among
 //! the undelivered; `II` goes through the items. I and II are those of the deterioration study's
 //! Figure 4, which counts the inserts between them apart.
 //!
@@ -160,7 +160,8 @@ async fn insert_line(
     Ok(())
 }
 
-/// How many are left when some are taken; where fewer than ten would be, 91 come in (clause 2.4.2.2).
+/// How many are left when some are taken; where fewer than ten would be, 91 come in (clause
+/// 2.4.2.2).
 fn left_in_stock(quantity: i64, taken: i64) -> i64 {
     if quantity >= taken + 10 { quantity - taken } else { quantity - taken + 91 }
 }
