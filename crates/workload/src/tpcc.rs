@@ -15,9 +15,9 @@
 //!
 //! # Example
 //! Two warehouses and the standard mix, without think time: `Tpcc::new(Scale::new(2)?)`. Of 100
-//! transactions of a client 45 are New-Orders, and one New-Order in a hundred finds at its last line
-//! that an item does not exist, and undoes all it did. One order in ten has a line from the other
-//! warehouse, and 15 of 100 Payments are by a customer of the other one.
+//! transactions of a client 45 are New-Orders. One New-Order in a hundred finds at its last line
+//! that an item does not exist, and undoes all it did; one in ten has a line from the other
+//! warehouse. 15 of 100 Payments are by a customer of the other one.
 //!
 //! # Where this leaves the specification
 //! * **Types.** Money is a whole number of cents, a rate one of ten-thousandths (clause 1.3 has

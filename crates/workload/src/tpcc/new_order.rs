@@ -1,9 +1,9 @@
 //! New-Order (clause 2.4): an order of 5 to 15 lines is placed.
 //!
 //! Phases: `I` reads warehouse, customer and district and takes the order's number from the
-//! district, which other orders of the district then wait for; `order` inserts the order and its entry among
-//! the undelivered; `II` goes through the items. I and II are those of the deterioration study's
-//! Figure 4, which counts the inserts between them apart.
+//! district, which other orders of the district then wait for; `order` inserts the order and its
+//! entry among the undelivered; `II` goes through the items. I and II are those of the
+//! deterioration study's Figure 4, which counts the inserts between them apart.
 //!
 //! Lines are taken in the order typed in. So two orders may wait for each other's stock, and the
 //! database has to find that out; sorting the items would avoid it.
