@@ -67,8 +67,8 @@ async fn pay(payment: &Payment, session: &Session<'_>) -> Result<Ending, Failure
     let place = count(payment, session).await?;
     session.phase(1);
     let customer = customer::number(&payment.customer, session).await?;
-    let of = (&payment.customer.warehouse, &payment.customer.district);
-    let key: [Value<'_>; 3] = [(*of.0).into(), (*of.1).into(), customer.into()];
+    let of = &payment.customer;
+    let key: [Value<'_>; 3] = [of.warehouse.into(), of.district.into(), customer.into()];
     let found = session.query_some(&CUSTOMER, &key, "a payment's customer").await?;
     session.phase(2);
     match found.text(0, 0) {
@@ -108,8 +108,8 @@ async fn pay_with_good_credit(
     [w, d, c]: &[Value<'_>; 3],
     session: &Session<'_>,
 ) -> Result<(), Failure> {
-    let amount = payment.amount.into();
-    let values = [Value::clone(&amount), amount, w.clone(), d.clone(), c.clone()];
+    let amount = payment.amount;
+    let values = [amount.into(), amount.into(), w.clone(), d.clone(), c.clone()];
     session.execute(&PAY, &values).await?;
     Ok(())
 }
@@ -123,9 +123,10 @@ async fn pay_with_bad_credit(
 ) -> Result<(), Failure> {
     let rows = session.query(&PAST, key).await?;
     let past = rows.text(0, 0).ok_or(Failure::Unexpected("a customer's past"))?;
-    let amount = payment.amount.into();
+    let past = noted(payment, customer, past);
+    let amount = payment.amount;
     let [w, d, c] = key.clone();
-    let values = [Value::clone(&amount), amount, noted(payment, customer, past).into(), w, d, c];
+    let values = [amount.into(), amount.into(), past.into(), w, d, c];
     session.execute(&PAY_WITH_PAST, &values).await?;
     Ok(())
 }
