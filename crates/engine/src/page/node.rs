@@ -134,12 +134,16 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// The first four bytes of a key's rest, as a number that compares like them.
+/// The first four bytes of a key's rest, as a number that compares like them; zeros follow a
+/// shorter one.
 fn head(rest: &[u8]) -> u32 {
-    let mut head = [0; HEAD_BYTES];
-    let len = rest.len().min(HEAD_BYTES);
-    head[..len].copy_from_slice(&rest[..len]);
-    u32::from_be_bytes(head)
+    if let Some(first) = rest.first_chunk::<HEAD_BYTES>() {
+        return u32::from_be_bytes(*first);
+    }
+    let first = rest.iter().fold(0, |head, &byte| head << 8 | u32::from(byte));
+    let missing = HEAD_BYTES - rest.len();
+    // All of them: there is nothing to shift.
+    if missing == HEAD_BYTES { 0 } else { first << (missing * 8) }
 }
 
 impl<'a> Node<'a> {
@@ -323,12 +327,11 @@ impl<'a> Node<'a> {
     /// The slot of `key`, or the one that it would have. The key lies between the fences.
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
         let (tail, extension) = (self.tail(key), self.extension());
-        let (front, rest) = tail.split_at_checked(extension.len()).unwrap_or((tail, &[]));
-        match front.cmp(extension) {
-            Ordering::Less => Err(0),
-            Ordering::Equal => self.search_rest(rest),
-            Ordering::Greater => Err(self.count()),
+        let shared = common(extension, tail);
+        if shared == extension.len() {
+            return self.search_rest(&tail[shared..]);
         }
+        if tail.get(shared) < extension.get(shared) { Err(0) } else { Err(self.count()) }
     }
 
     /// First by heads alone, which are next to each other and mostly tell; what has the same head
@@ -407,12 +410,17 @@ impl<'a> Node<'a> {
         if self.prefix_len() > prefix_len {
             return Err("its prefix is longer than what the fences share");
         }
-        let rests = (0..self.count()).map(|slot| self.rest(slot));
-        if !rests.is_sorted_by(|one, other| one < other) {
-            return Err("its keys are out of order");
-        }
-        if (0..self.count()).any(|slot| self.slot(slot).head != head(self.rest(slot))) {
-            return Err("a slot's head is not its key's");
+        let mut last: Option<(u32, &[u8])> = None;
+        for slot in 0..self.count() {
+            let (head_there, rest) = (self.slot(slot).head, self.rest(slot));
+            if head_there != head(rest) {
+                return Err("a slot's head is not its key's");
+            }
+            let is_above = |(head, other)| head < head_there || head == head_there && other < rest;
+            if !last.is_none_or(is_above) {
+                return Err("its keys are out of order");
+            }
+            last = Some((head_there, rest));
         }
         match self.count() {
             0 => Ok(()),
