@@ -16,8 +16,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE: usize = 2 << 20;
 
 /// Lines of memory that a search of a page comes to first: its head and some tens of slots.
-#[cfg(target_arch = "x86_64")]
 const FIRST_LINES: usize = 8;
+
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
 
 /// Address space of its own, given back when it is dropped.
 pub(super) struct Arena {
@@ -57,16 +59,35 @@ impl Arena {
     /// one after the other.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
+        let at = self.start.load(Ordering::Relaxed).wrapping_add(offset);
         for line in 0..FIRST_LINES {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let at = self.start.load(Ordering::Relaxed).wrapping_add(offset + line * 64);
-            // SAFETY: it reads nothing that could be seen, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            prefetch_line(at.wrapping_add(line * LINE));
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
     }
+}
+
+/// Asks for bytes that will be read soon.
+#[inline]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE) {
+        prefetch_line(line.as_ptr());
+    }
+    // Where the bytes begin within a line, the last line has not been asked for.
+    if let Some(last) = bytes.last() {
+        prefetch_line(last);
+    }
+}
+
+#[inline]
+fn prefetch_line(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it reads nothing that could be seen, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Gives memory back to the system; when it is used again it is zero.

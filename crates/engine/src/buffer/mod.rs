@@ -50,6 +50,7 @@ use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, Seed, 
 use crate::wal::{Log, LogError, Lsn};
 
 use arena::Arena;
+pub(crate) use arena::prefetch;
 pub use counters::{IoCounters, IoCounts};
 pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
 use frame::Frame;
@@ -157,6 +158,8 @@ pub(crate) struct Pool {
     replacement: Mutex<Replacement>,
     loading: [Mutex<()>; LOADING],
     doublewrite: Mutex<DoubleWrite>,
+    /// Memory of batches that were written.
+    spares: Mutex<Vec<Vec<u8>>>,
     /// How far the file has been lengthened, in pages.
     file_pages: Mutex<u64>,
     /// A write failed: nothing is written any more.
@@ -193,6 +196,7 @@ impl Pool {
             replacement: Mutex::new(Replacement::new()),
             loading: [const { Mutex::new(()) }; LOADING],
             doublewrite: Mutex::new(doublewrite),
+            spares: Mutex::default(),
             file_pages: Mutex::new(file_pages),
             is_stopped: AtomicBool::new(false),
             counters: RwLock::new(HashMap::new()),

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::btree::{Need, Tree, TreeEntry};
-use crate::buffer::{BufferError, Exclusive};
+use crate::buffer::{BufferError, Exclusive, prefetch};
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, LockManager, Locker, LockerWatch, Mode, Priority, Wait};
 use crate::page::{self, Node, PageId, TreeId};
@@ -255,14 +255,6 @@ enum Entered {
     Busy(Lockable, Mode),
 }
 
-/// What a search must hold before what it has found is sure.
-enum Found {
-    /// It is there, in this slot.
-    Here(usize),
-    /// It is not there; the next key there is.
-    Before(Lockable),
-}
-
 impl Transaction {
     /// Its number.
     #[must_use]
@@ -312,42 +304,47 @@ impl Transaction {
             Isolation::RepeatableRead | Isolation::Serializable => {}
         }
         self.lock_parents(entry.id, IS)?;
-        if !self.covers_keys(entry.id, S) {
-            self.lock_key(&Lockable::Key(entry.id, hash_key(key)), S)?;
+        if self.covers_keys(entry.id, S) {
+            return self.peek(entry, key);
         }
-        let value = self.peek(entry, key)?;
-        if value.is_none()
-            && self.options.isolation == Isolation::Serializable
-            && !self.covers_keys(entry.id, S)
-        {
-            return self.get_absent(entry, key);
-        }
-        Ok(value)
+        self.get_locked(tree, key)
     }
 
-    /// The value of a key as it is, whoever has put it there.
-    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
-        let leaf = self.core.on(entry).leaf(key)?;
-        Ok(value_in(&leaf, key))
-    }
-
-    /// A key that was not there: sees to it that it is not put there.
-    fn get_absent(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+    /// The value of a key, which is locked under the latch of its leaf; a key that is not there is
+    /// kept from being put there.
+    fn get_locked(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        let on = tree.tree();
+        let own = Lockable::Key(on.entry.id, hash_key(key));
+        let gap_s = self.core.range_modes.gap_s;
         loop {
-            let core = Arc::clone(&self.core);
-            let tree = core.on(entry);
-            let leaf = tree.leaf(key)?;
-            let next = match find(tree, &leaf, key)? {
-                Found::Here(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
-                Found::Before(next) => next,
+            let leaf = on.leaf(key)?;
+            let place = Node::new(&leaf).search(key);
+            if let Ok(slot) = place {
+                // It comes while the lock is looked for.
+                prefetch(Node::new(&leaf).value(slot));
+            }
+            if !self.try_lock(&own, S)? {
+                drop(leaf);
+                self.lock_key(&own, S)?;
+                continue;
+            }
+            let next = match place {
+                Ok(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
+                Err(_) if self.options.isolation != Isolation::Serializable => return Ok(None),
+                Err(slot) => next_key(on, &leaf, slot)?,
             };
-            let gap_s = self.core.range_modes.gap_s;
             if self.try_lock(&next, gap_s)? {
                 return Ok(None);
             }
             drop(leaf);
             self.lock_key(&next, gap_s)?;
         }
+    }
+
+    /// The value of a key as it is, whoever has put it there.
+    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        let leaf = self.core.on(entry).leaf(key)?;
+        Ok(value_in(&leaf, key))
     }
 
     /// Adds a key that is not there.
@@ -838,14 +835,6 @@ impl Drop for Transaction {
 fn value_in(leaf: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let node = Node::new(leaf);
     node.search(key).ok().map(|slot| node.value(slot).to_vec())
-}
-
-/// Where a key is, or would be, in the leaf for it.
-fn find(tree: Tree<'_>, leaf: &[u8], key: &[u8]) -> Result<Found, BufferError> {
-    match Node::new(leaf).search(key) {
-        Ok(slot) => Ok(Found::Here(slot)),
-        Err(slot) => Ok(Found::Before(next_key(tree, leaf, slot)?)),
-    }
 }
 
 /// The key at a slot of a leaf or, behind its last, the first of the leaves after it.
