@@ -86,7 +86,9 @@ impl Core {
         self.state.lock().statistics
     }
 
-    pub(super) fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
+    /// Adds a record; its position, and whether so much waits to be written that somebody should
+    /// begin to.
+    pub(super) fn append(&self, payload: &[u8]) -> Result<(Lsn, bool), LogError> {
         let limit = self.segments.layout().payload_max();
         if payload.len() > limit {
             return Err(LogError::TooLong { length: payload.len(), limit });
@@ -98,7 +100,8 @@ impl Core {
         while !state.has_room(length) {
             state = self.make_room(state)?;
         }
-        Ok(state.append(payload, length, checksum))
+        let lsn = state.append(payload, length, checksum);
+        Ok((lsn, state.is_long()))
     }
 
     /// Writes the batch that is full, or waits until somebody else takes it.

@@ -30,7 +30,8 @@
 //! fill the next and wait; one sync serves all whose records were in the buffer (group commit). The
 //! next sync waits for those who were there the last time, if they come within the time of a sync:
 //! in closed loops of commits that doubles the group. When the buffer is full, appending waits for,
-//! or does, a write without a sync.
+//! or does, a write without a sync. Where a transaction logs much, a thread of the log writes it
+//! meanwhile, from 512 KiB on, so that its commit finds little left to write.
 //!
 //! # Opening: a torn end, or damage
 //! The checksum of a record covers its own LSN and the log's id, so nothing that was written for
@@ -337,7 +338,11 @@ impl Log {
     /// [`LogError::TooLong`] for a record that does not fit in a segment, [`LogError::Failed`], or
     /// an error of the disk when the buffer had to be written.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
-        self.core.append(payload)
+        let (lsn, is_long) = self.core.append(payload)?;
+        if is_long {
+            self.flusher.ask_to_write(&self.core);
+        }
+        Ok(lsn)
     }
 
     /// Adds a record whose payload `write` appends to an empty vector. The vector belongs to the
@@ -358,7 +363,7 @@ impl Log {
         payload.clear();
         payload.reserve(length_hint);
         write(&mut payload);
-        let appended = self.core.append(&payload);
+        let appended = self.append(&payload);
         if payload.capacity() <= SCRATCH_MAX {
             SCRATCH.set(payload);
         }
