@@ -25,13 +25,14 @@ mod cursor;
 mod index;
 mod load;
 mod modes;
+mod put;
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::btree::{Need, Tree, TreeEntry};
-use crate::buffer::{BufferError, Exclusive, prefetch};
+use crate::btree::{Tree, TreeEntry};
+use crate::buffer::{BufferError, prefetch};
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, LockManager, Locker, LockerWatch, Mode, Priority, Wait};
 use crate::page::{self, Node, PageId, TreeId};
@@ -43,6 +44,7 @@ pub use cursor::{Cursor, Direction, Entry};
 pub(crate) use index::Indexes;
 pub use index::{IndexCursor, IndexEntry, IndexHandle, KeysOf};
 pub(crate) use modes::{RangeModes, covering, mode_table};
+use put::AtEnd;
 
 /// What can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,14 +184,6 @@ pub struct Transaction {
     finger: Option<(TreeId, PageId)>,
 }
 
-/// The last gap of a tree, into which the last insert went.
-#[derive(Clone, Copy)]
-struct AtEnd {
-    tree: TreeId,
-    /// What was held of the gap before, if RI is kept on it.
-    kept: Option<Option<Mode>>,
-}
-
 /// What a transaction holds of a tree and of the store, so that it need not look for each key.
 struct Parents {
     tree: TreeId,
@@ -243,16 +237,6 @@ impl Store {
     pub fn locks(&self) -> &Arc<LockManager<Lockable>> {
         &self.core.locks
     }
-}
-
-/// What a change of a key finds of the key and, if it puts it in, of the gap that it goes into.
-enum Entered {
-    /// It may be made.
-    Free,
-    /// It may be made, and what was locked of the gap for it given back then.
-    Through(Lockable, Option<Mode>),
-    /// It would have to wait for this.
-    Busy(Lockable, Mode),
 }
 
 impl Transaction {
@@ -393,160 +377,6 @@ impl Transaction {
             return self.change_row(tree.entry(), key, Some(value), may);
         }
         self.put_entry(tree.entry(), key, value, may)
-    }
-
-    /// Gives a key of a tree a value, whatever indexes there are.
-    fn put_entry(
-        &mut self,
-        entry: &TreeEntry,
-        key: &[u8],
-        value: &[u8],
-        may: impl Fn(bool) -> bool,
-    ) -> Result<bool, TxnError> {
-        self.lock_parents(entry.id, IX)?;
-        let core = Arc::clone(&self.core);
-        let tree = core.on(entry);
-        let own = Lockable::Key(entry.id, hash_key(key));
-        let need = Need { key, value_len: value.len() };
-        loop {
-            let mut leaf = self.leaf_to_change(tree, key)?;
-            let node = Node::new(&leaf);
-            let place = node.search(key);
-            let is_wanted = may(place.is_ok());
-            if is_wanted && !need.fits_at(node, place) {
-                drop(leaf);
-                tree.make_room(&need)?;
-                continue;
-            }
-            let entered = match place {
-                Err(slot) if is_wanted => self.enter_gap(tree, &leaf, slot, own)?,
-                _ => self.enter_key(entry.id, own)?,
-            };
-            if let Entered::Busy(resource, mode) = entered {
-                drop(leaf);
-                self.wait_to_enter(&own, &resource, mode)?;
-                continue;
-            }
-            if is_wanted {
-                self.make_entry(tree, &mut leaf, (key, value), place)?;
-            }
-            drop(leaf);
-            if let Entered::Through(next, before) = entered {
-                self.locker.restore(&next, before);
-            }
-            return Ok(is_wanted);
-        }
-    }
-
-    /// The leaf for a key, to be changed: first where the last insert of a sequence went.
-    fn leaf_to_change<'s>(
-        &mut self,
-        tree: Tree<'s>,
-        key: &[u8],
-    ) -> Result<Exclusive<'s>, TxnError> {
-        if let Some((_, page)) = self.finger.take_if(|(of, _)| *of == tree.entry.id)
-            && let Some(leaf) = tree.leaf_at(page, key)?
-        {
-            return Ok(leaf);
-        }
-        Ok(tree.leaf_to_change(key)?)
-    }
-
-    /// Logs and makes a change of a leaf that has room for it, when all is locked.
-    fn make_entry<'s>(
-        &mut self,
-        tree: Tree<'s>,
-        leaf: &mut Exclusive<'s>,
-        (key, value): (&[u8], &[u8]),
-        place: Result<usize, usize>,
-    ) -> Result<(), TxnError> {
-        let id = tree.entry.id;
-        match place {
-            Ok(slot) => {
-                let old = Node::new(leaf).value(slot).to_vec();
-                let undo = Undo::Replace { tree: id, key, value: &old };
-                self.log(undo, |cause| tree.replace(leaf, slot, value, cause))
-            }
-            Err(slot) => {
-                let undo = Undo::Remove { tree: id, key };
-                self.log(undo, |cause| tree.insert(leaf, slot, key, value, cause))?;
-                let is_sequence = Node::new(leaf).run() > 0;
-                self.finger = is_sequence.then(|| (id, leaf.id()));
-                Ok(())
-            }
-        }
-    }
-
-    /// Locks a key that is not put in: it is there, or stays away.
-    fn enter_key(&mut self, tree: TreeId, own: Lockable) -> Result<Entered, TxnError> {
-        let is_free = self.covers_keys(tree, X) || self.try_lock(&own, X)?;
-        Ok(if is_free { Entered::Free } else { Entered::Busy(own, X) })
-    }
-
-    /// Locks what an insert at `slot` of a leaf needs: its own key, the gap there, and the lower
-    /// part of it, which will be the new key's. What this transaction has read of the gap has to
-    /// stay read.
-    fn enter_gap(
-        &mut self,
-        tree: Tree<'_>,
-        leaf: &[u8],
-        slot: usize,
-        own: Lockable,
-    ) -> Result<Entered, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
-            return Ok(Entered::Free);
-        }
-        let next = next_key(tree, leaf, slot)?;
-        let at_end = self.end.filter(|end| next == Lockable::End(end.tree));
-        let RangeModes { gap_s, gap_i, gap_si, insert, strongest, .. } = self.core.range_modes;
-        let before = match at_end.and_then(|end| end.kept) {
-            Some(before) => before,
-            None => {
-                self.leave_end();
-                self.locker.held(&next)
-            }
-        };
-        let was_read = before.is_some_and(|held| self.core.locks.modes().covers(held, gap_s));
-        if !self.try_more(&own, if was_read { strongest } else { insert })? {
-            // The key, or only the gap, for which nobody need wait longer than it takes.
-            let is_key_held = self.locker.held(&own).is_some_and(|held| self.is_x(held));
-            let mode = if was_read { gap_si } else { gap_i };
-            return Ok(Entered::Busy(own, if is_key_held { mode } else { X }));
-        }
-        if at_end.is_some_and(|end| end.kept.is_some()) {
-            return Ok(Entered::Free);
-        }
-        if !self.try_more(&next, gap_i)? {
-            return Ok(Entered::Busy(next, gap_i));
-        }
-        self.end = matches!(next, Lockable::End(_))
-            .then(|| AtEnd { tree: tree.entry.id, kept: at_end.map(|_| before) });
-        Ok(if at_end.is_some() { Entered::Free } else { Entered::Through(next, before) })
-    }
-
-    fn is_x(&self, held: Mode) -> bool {
-        self.core.locks.modes().covers(held, X)
-    }
-
-    /// Waits until what [`Entered::Busy`] names can be locked. The key stays locked, a gap not.
-    fn wait_to_enter(
-        &mut self,
-        own: &Lockable,
-        resource: &Lockable,
-        mode: Mode,
-    ) -> Result<(), TxnError> {
-        if resource == own && mode == X {
-            self.lock_key(own, X)
-        } else {
-            self.lock_for_a_moment(resource, mode)
-        }
-    }
-
-    /// Gives back what is kept of the end of a tree.
-    fn leave_end(&mut self) {
-        if let Some(AtEnd { tree, kept: Some(before) }) = self.end.take() {
-            self.locker.restore(&Lockable::End(tree), before);
-        }
     }
 
     /// Takes a key out; whether it was there.
