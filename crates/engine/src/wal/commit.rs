@@ -86,9 +86,7 @@ impl Core {
         self.state.lock().statistics
     }
 
-    /// Adds a record; its position, and whether so much waits to be written that somebody should
-    /// begin to.
-    pub(super) fn append(&self, payload: &[u8]) -> Result<(Lsn, bool), LogError> {
+    pub(super) fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
         let limit = self.segments.layout().payload_max();
         if payload.len() > limit {
             return Err(LogError::TooLong { length: payload.len(), limit });
@@ -100,8 +98,7 @@ impl Core {
         while !state.has_room(length) {
             state = self.make_room(state)?;
         }
-        let lsn = state.append(payload, length, checksum);
-        Ok((lsn, state.is_long()))
+        Ok(state.append(payload, length, checksum))
     }
 
     /// Writes the batch that is full, or waits until somebody else takes it.

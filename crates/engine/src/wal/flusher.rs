@@ -1,4 +1,4 @@
-//! The thread that makes durable what may wait a little, and writes ahead what is much.
+//! The thread that makes durable what may wait a little.
 
 use std::io;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::commit::Core;
 
-/// Forces the log within a time after it was asked to, or writes it at once; started when it is
-/// first asked.
+/// Forces the log within a time after it was asked to; started when it is first asked.
 pub(super) struct Flusher {
     request: Arc<Request>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -22,8 +21,6 @@ pub(super) struct Flusher {
 #[derive(Default)]
 struct Request {
     is_asked: AtomicBool,
-    /// To write what there is, without a sync.
-    is_long: AtomicBool,
     is_stopped: Mutex<bool>,
     changed: Condvar,
 }
@@ -40,22 +37,14 @@ impl Flusher {
         if self.request.is_asked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.wake(core).inspect_err(|_| self.request.is_asked.store(false, Ordering::Release))
-    }
-
-    /// Asks for everything that was appended before to be written, if there is a thread to do it.
-    pub(super) fn ask_to_write(&self, core: &Arc<Core>) {
-        if !self.request.is_long.swap(true, Ordering::AcqRel) && self.wake(core).is_err() {
-            self.request.is_long.store(false, Ordering::Release);
-        }
-    }
-
-    fn wake(&self, core: &Arc<Core>) -> io::Result<()> {
         let mut running = self.thread.lock();
         if running.is_none() {
             let (core, request, delay) = (Arc::clone(core), Arc::clone(&self.request), self.delay);
             let flusher = thread::Builder::new().name("log-flusher".into());
-            *running = Some(flusher.spawn(move || request.serve(&core, delay))?);
+            let started = flusher.spawn(move || request.serve(&core, delay));
+            *running = Some(started.inspect_err(|_| {
+                self.request.is_asked.store(false, Ordering::Release);
+            })?);
         }
         drop(running);
         // Taken so that the thread is either before its look at the request or asleep.
@@ -68,33 +57,23 @@ impl Flusher {
 impl Request {
     fn serve(&self, core: &Core, delay: Duration) {
         let mut is_stopped = self.is_stopped.lock();
-        // When to sync, once that was asked for.
-        let mut due: Option<Instant> = None;
         loop {
-            if due.is_none() && self.is_asked.load(Ordering::Acquire) {
-                due = Some(Instant::now() + delay);
+            while !*is_stopped && !self.is_asked.load(Ordering::Acquire) {
+                self.changed.wait(&mut is_stopped);
             }
-            let is_due = due.is_some_and(|due| *is_stopped || due <= Instant::now());
-            let is_long = self.is_long.load(Ordering::Acquire);
-            if is_due {
-                due = None;
-                self.is_asked.swap(false, Ordering::AcqRel);
-            }
-            if is_due || is_long {
+            let due = Instant::now() + delay;
+            while !*is_stopped && !self.changed.wait_until(&mut is_stopped, due).timed_out() {}
+            let is_asked = self.is_asked.swap(false, Ordering::AcqRel);
+            let is_last = *is_stopped;
+            if is_asked {
                 // An error closes the log, and the next that uses it is told.
-                let done = MutexGuard::unlocked(&mut is_stopped, || {
-                    if is_due { core.force(core.end()) } else { core.write_out(core.end()) }
-                });
-                self.is_long.store(false, Ordering::Release);
-                if done.is_err() {
+                let forced = MutexGuard::unlocked(&mut is_stopped, || core.force(core.end()));
+                if forced.is_err() {
                     return;
                 }
-            } else if *is_stopped {
+            }
+            if is_last {
                 return;
-            } else if let Some(due) = due {
-                self.changed.wait_until(&mut is_stopped, due);
-            } else {
-                self.changed.wait(&mut is_stopped);
             }
         }
     }

@@ -30,8 +30,7 @@
 //! fill the next and wait; one sync serves all whose records were in the buffer (group commit). The
 //! next sync waits for those who were there the last time, if they come within the time of a sync:
 //! in closed loops of commits that doubles the group. When the buffer is full, appending waits for,
-//! or does, a write without a sync. Where a transaction logs much, a thread of the log writes it
-//! meanwhile, from 512 KiB on, so that its commit finds little left to write.
+//! or does, a write without a sync.
 //!
 //! # Opening: a torn end, or damage
 //! The checksum of a record covers its own LSN and the log's id, so nothing that was written for
@@ -338,11 +337,7 @@ impl Log {
     /// [`LogError::TooLong`] for a record that does not fit in a segment, [`LogError::Failed`], or
     /// an error of the disk when the buffer had to be written.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
-        let (lsn, is_long) = self.core.append(payload)?;
-        if is_long {
-            self.flusher.ask_to_write(&self.core);
-        }
-        Ok(lsn)
+        self.core.append(payload)
     }
 
     /// Adds a record whose payload `write` appends to an empty vector. The vector belongs to the
@@ -363,7 +358,7 @@ impl Log {
         payload.clear();
         payload.reserve(length_hint);
         write(&mut payload);
-        let appended = self.append(&payload);
+        let appended = self.core.append(&payload);
         if payload.capacity() <= SCRATCH_MAX {
             SCRATCH.set(payload);
         }

@@ -10,10 +10,6 @@ use super::record::{Checksum, KIND_MARK, KIND_RECORD, KIND_TURN, RECORD_HEADER, 
 use super::waiters::{Goal, Waiters, Wakeups};
 use super::{LogError, LogStatistics, Lsn};
 
-/// As many bytes are written ahead of the commit that will need them: so many that they are worth
-/// waking a thread for, and few against what a commit has to wait for anyway.
-const LONG: usize = 512 << 10;
-
 /// * Positions are in the order `durable` ≤ `written` ≤ `end`.
 /// * `batch` holds what is before `end`, and `writing` what is before that, from `written` on.
 /// * There is a leader exactly while `writing` is there.
@@ -117,11 +113,6 @@ impl State {
     /// batch may be has one for itself.
     pub(super) fn has_room(&self, length: usize) -> bool {
         self.batch.len() + length <= self.buffer_bytes || self.batch.is_empty()
-    }
-
-    /// Whether much waits to be written and nobody writes.
-    pub(super) fn is_long(&self) -> bool {
-        self.batch.len() >= LONG && self.writing.is_none()
     }
 
     /// Adds a record; `checksum` has the payload in it.

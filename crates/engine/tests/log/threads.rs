@@ -249,28 +249,3 @@ fn dropping_does_what_was_asked_for_soon() {
     let disk = Arc::new(disk.crash(Crash::Lost));
     assert_eq!(records(&open(&disk, Lsn::ZERO).0, lsn).len(), 1);
 }
-
-/// Much that is appended is written before anybody asks for it; what is durable stays what it was.
-#[test]
-fn much_is_written_ahead() {
-    let disk = new_disk(3);
-    let settings = LogSettings { segment_bytes: 4 << 20, buffer_bytes: 8 << 20, ..SETTINGS };
-    let log = Log::create(Arc::clone(&disk) as Arc<dyn Disk>, settings).expect("a log");
-    let durable = log.durable();
-    let payload = vec![7; 100 << 10];
-    let mut appended = Vec::new();
-    // Were it never written, this would never end.
-    while log.statistics().written_bytes == 0 {
-        if appended.len() < 60 {
-            appended.push((log.append(&payload).expect("room"), payload.clone()));
-        }
-        thread::yield_now();
-    }
-    assert!(appended.len() > 5, "{} records are not much", appended.len());
-    assert_eq!((log.durable(), log.statistics().syncs), (durable, 0));
-    log.force(log.end()).expect("a disk without faults");
-    assert_eq!(records(&log, Lsn::ZERO), appended);
-    drop(log);
-    let disk = Arc::new(disk.crash(Crash::Lost));
-    assert_eq!(records(&open(&disk, Lsn::ZERO).0, Lsn::ZERO), appended);
-}
