@@ -158,11 +158,14 @@ impl<'s> Tree<'s> {
     /// A page cannot be had.
     pub(crate) fn leaf(&self, key: &[u8]) -> Result<Shared<'s>, BufferError> {
         let (mut page, mut level) = self.root()?;
+        self.entry.counters.count_logical_reads(u64::from(level));
         while level > 0 {
             let node = Node::new(&page);
             let child = node.child(node.child_slot(key));
             level -= 1;
-            page = self.step(child, level)?;
+            let next = self.pool.read_uncounted(child, &self.entry.counters)?;
+            self.check_node(child, &next, level)?;
+            page = next;
         }
         Ok(page)
     }
@@ -235,6 +238,20 @@ impl<'s> Tree<'s> {
                 return Ok(leaf);
             }
         }
+    }
+
+    /// The page, to be changed, if it is the leaf for `key`: fences tell, wherever one comes from.
+    ///
+    /// # Errors
+    /// The page cannot be had.
+    pub(crate) fn leaf_at(
+        &self,
+        page: PageId,
+        key: &[u8],
+    ) -> Result<Option<Exclusive<'s>>, BufferError> {
+        let leaf = self.write(page)?;
+        let is_it = self.check_node(page, &leaf, 0).is_ok() && Node::new(&leaf).covers(key);
+        Ok(is_it.then_some(leaf))
     }
 
     /// The node for `key` at `level`, to be changed. `None` when the root has grown or shrunk

@@ -19,7 +19,12 @@ pub(crate) struct Need<'a> {
 impl Need<'_> {
     /// Whether a leaf has room for it, in the place of the key's present value if it has one.
     pub(crate) fn fits(&self, leaf: Node<'_>) -> bool {
-        match leaf.search(self.key) {
+        self.fits_at(leaf, leaf.search(self.key))
+    }
+
+    /// The same, when it is known what a search for the key gives.
+    pub(crate) fn fits_at(&self, leaf: Node<'_>, place: Result<usize, usize>) -> bool {
+        match place {
             Ok(slot) => self.value_len <= leaf.free() + leaf.value(slot).len(),
             Err(_) => leaf.has_room(self.key, self.value_len),
         }

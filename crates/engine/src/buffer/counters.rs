@@ -37,8 +37,9 @@ fn place() -> usize {
 }
 
 impl IoCounters {
-    pub(super) fn count_logical_read(&self) {
-        self.logical_reads[place()].0.fetch_add(1, Ordering::Relaxed);
+    /// Counts pages that were asked for.
+    pub(crate) fn count_logical_reads(&self, pages: u64) {
+        self.logical_reads[place()].0.fetch_add(pages, Ordering::Relaxed);
     }
 
     pub(super) fn count_physical_read(&self) {

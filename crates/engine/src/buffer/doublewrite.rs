@@ -47,21 +47,26 @@ impl DoubleWrite {
         self.seed
     }
 
-    /// Writes copies of `pages`, sealed and one behind the other, and syncs them.
-    pub(super) fn write(&mut self, ids: &[PageId], pages: &[u8], size: usize) -> io::Result<()> {
-        let mut bytes = vec![0; size];
-        bytes.reserve_exact(pages.len());
+    /// Writes copies of pages, sealed and one behind the other in `bytes`, and syncs them. Before
+    /// them `bytes` has a page of room for the list.
+    pub(super) fn write(
+        &mut self,
+        ids: &[PageId],
+        bytes: &mut [u8],
+        size: usize,
+    ) -> io::Result<()> {
+        let (list, pages) = bytes.split_at_mut(size);
+        list.fill(0);
         for (member, (id, page)) in ids.iter().zip(pages.chunks_exact(size)).enumerate() {
             let at = LIST_AT + member * MEMBER_BYTES;
-            put_u64(&mut bytes, at, id.0);
-            put_u32(&mut bytes, at + 8, get_u32(page, 0));
+            put_u64(list, at, id.0);
+            put_u32(list, at + 8, get_u32(page, 0));
         }
-        put_u32(&mut bytes, COUNT_AT, u32::try_from(ids.len()).unwrap_or(u32::MAX));
-        put_u64(&mut bytes, MAGIC_AT, MAGIC);
-        let checksum = crc32c::crc32c(&bytes[COUNT_AT..]);
-        put_u32(&mut bytes, CHECKSUM_AT, checksum);
-        bytes.extend_from_slice(pages);
-        self.file.write_at(&bytes, 0)?;
+        put_u32(list, COUNT_AT, u32::try_from(ids.len()).unwrap_or(u32::MAX));
+        put_u64(list, MAGIC_AT, MAGIC);
+        let checksum = crc32c::crc32c(&list[COUNT_AT..]);
+        put_u32(list, CHECKSUM_AT, checksum);
+        self.file.write_at(bytes, 0)?;
         self.file.sync()
     }
 

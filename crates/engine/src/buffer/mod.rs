@@ -50,6 +50,7 @@ use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, Seed, 
 use crate::wal::{Log, LogError, Lsn};
 
 use arena::Arena;
+pub(crate) use arena::prefetch;
 pub use counters::{IoCounters, IoCounts};
 pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
 use frame::Frame;
@@ -151,12 +152,14 @@ pub(crate) struct Pool {
     file: Arc<dyn File>,
     log: Arc<Log>,
     frames: Box<[Frame]>,
-    /// What the frames' memory is part of.
-    _arena: Arena,
+    /// What the frames' memory is part of, page after page.
+    arena: Arena,
     table: Table,
     replacement: Mutex<Replacement>,
     loading: [Mutex<()>; LOADING],
     doublewrite: Mutex<DoubleWrite>,
+    /// Memory of batches that were written.
+    spares: Mutex<Vec<Vec<u8>>>,
     /// How far the file has been lengthened, in pages.
     file_pages: Mutex<u64>,
     /// A write failed: nothing is written any more.
@@ -188,11 +191,12 @@ impl Pool {
             file,
             log,
             frames: (0..frames_max).map(|index| Frame::new(memory(index))).collect(),
-            _arena: arena,
+            arena,
             table: Table::new(),
             replacement: Mutex::new(Replacement::new()),
             loading: [const { Mutex::new(()) }; LOADING],
             doublewrite: Mutex::new(doublewrite),
+            spares: Mutex::default(),
             file_pages: Mutex::new(file_pages),
             is_stopped: AtomicBool::new(false),
             counters: RwLock::new(HashMap::new()),
@@ -227,7 +231,19 @@ impl Pool {
         id: PageId,
         counters: &IoCounters,
     ) -> Result<Shared<'_>, BufferError> {
-        counters.count_logical_read();
+        counters.count_logical_reads(1);
+        self.read_uncounted(id, counters)
+    }
+
+    /// The same for who counts the pages of a way together.
+    ///
+    /// # Errors
+    /// As [`Pool::read`].
+    pub(crate) fn read_uncounted(
+        &self,
+        id: PageId,
+        counters: &IoCounters,
+    ) -> Result<Shared<'_>, BufferError> {
         loop {
             if let Some(frame) = self.find(id) {
                 frame.lock_shared();
@@ -271,7 +287,7 @@ impl Pool {
         counters: &IoCounters,
         content: Content,
     ) -> Result<Exclusive<'_>, BufferError> {
-        counters.count_logical_read();
+        counters.count_logical_reads(1);
         loop {
             if let Some(frame) = self.find(id) {
                 frame.lock_exclusive();
@@ -286,7 +302,10 @@ impl Pool {
     }
 
     fn find(&self, id: PageId) -> Option<&Frame> {
-        self.table.get(id).and_then(|index| self.frames.get(index))
+        let index = self.table.get(id)?;
+        // On its way while the latch is.
+        self.arena.prefetch(index * self.page_size.bytes());
+        self.frames.get(index)
     }
 
     /// Brings a page into a frame, unless somebody else does.
@@ -486,9 +505,12 @@ impl Exclusive<'_> {
         self.id
     }
 
-    /// Says, before it is logged, that a change will come; `end` is where the log ends now.
-    pub(crate) fn announce(&mut self, end: Lsn) {
-        self.frame.set_dirty_since(end);
+    /// Says, before it is logged, that a change will come. A page that has one that is not on disk
+    /// has said so, and stays as it is while this latch is held.
+    pub(crate) fn announce(&mut self, log: &Log) {
+        if !self.frame.is_dirty() {
+            self.frame.set_dirty_since(log.end());
+        }
     }
 
     /// Makes changes that were logged as the record `lsn`.

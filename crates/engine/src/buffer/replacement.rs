@@ -15,6 +15,7 @@
 //! the end of the main queue, because somebody wants it or because it will be clean later.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::frame::Frame;
 use crate::page::PageId;
@@ -30,7 +31,28 @@ pub(super) struct Replacement {
     small: VecDeque<usize>,
     main: VecDeque<usize>,
     ghosts: VecDeque<PageId>,
-    is_ghost: HashSet<PageId>,
+    is_ghost: HashSet<PageId, BuildHasherDefault<PageHasher>>,
+}
+
+/// A hash of a page's number by a multiplication: nobody can choose the numbers of pages such that
+/// they collide.
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 impl Replacement {
@@ -41,7 +63,7 @@ impl Replacement {
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghosts: VecDeque::new(),
-            is_ghost: HashSet::new(),
+            is_ghost: HashSet::default(),
         }
     }
 

@@ -21,9 +21,13 @@ pub(super) const BATCH: usize = 240;
 /// The file grows by so many bytes at a time, so that not every write changes its length.
 const GROWTH_BYTES: u64 = 4 << 20;
 
-/// Pages copied for writing, one behind the other.
+/// Buffers of batches that are kept for the next ones.
+const SPARES: usize = 2;
+
+/// Pages copied for writing, in the order of their numbers.
 struct Batch<'p> {
     members: Vec<(&'p Frame, PageId, Lsn)>,
+    /// A page for their list in the doublewrite file, and they one behind the other.
     bytes: Vec<u8>,
 }
 
@@ -42,7 +46,7 @@ impl Pool {
         let share = self.frames() / 4;
         let mut coldest = self.replacement.lock().coldest(BATCH, share, &self.frames);
         coldest.insert(0, index);
-        self.write_indices(&coldest, BATCH, Patience::None).map(|_| ())
+        self.write_indices(&coldest, Patience::None).map(|_| ())
     }
 
     /// Writes up to a batch of the pages that are likely to go next, ahead of need; how many. A
@@ -61,7 +65,7 @@ impl Pool {
         if coldest.len() < BATCH.min(share / 4) {
             return Ok(0);
         }
-        self.write_indices(&coldest, BATCH, Patience::Waits)
+        self.write_indices(&coldest, Patience::Waits)
     }
 
     /// Writes every page as it is now or later. Pages that are changed meanwhile may be left as
@@ -77,11 +81,11 @@ impl Pool {
             if old.is_empty() {
                 return self.check_running();
             }
-            old.sort_by_key(|frame| frame.page());
+            // Cached: a frame that somebody else writes meanwhile may get another page.
+            old.sort_by_cached_key(|frame| frame.page());
             let mut written = 0;
             for batch in old.chunks(BATCH) {
-                let batch = self.copy(batch.iter().copied(), BATCH, Patience::Waits);
-                written += self.write_batch(batch)?;
+                written += self.write_batch(self.copy(batch, Patience::Waits))?;
             }
             if written == 0 {
                 // Somebody else is writing them.
@@ -91,41 +95,34 @@ impl Pool {
     }
 
     pub(super) fn write_frames(&self, frames: &[&Frame]) -> Result<(), BufferError> {
-        let batch = self.copy(frames.iter().copied(), frames.len(), Patience::Waits);
-        self.write_batch(batch).map(|_| ())
+        self.write_batch(self.copy(frames, Patience::Waits)).map(|_| ())
     }
 
-    fn write_indices(
-        &self,
-        indices: &[usize],
-        count: usize,
-        patience: Patience,
-    ) -> Result<usize, BufferError> {
+    fn write_indices(&self, indices: &[usize], patience: Patience) -> Result<usize, BufferError> {
         let frames = indices.iter().filter_map(|&index| self.frames.get(index));
-        self.write_batch(self.copy(frames, count, patience))
+        let mut frames: Vec<&Frame> = frames.take(BATCH).collect();
+        frames.sort_by_cached_key(|frame| frame.page());
+        self.write_batch(self.copy(&frames, patience))
     }
 
-    /// Copies those of `frames` that are dirty and that nobody else writes.
-    fn copy<'p>(
-        &self,
-        frames: impl Iterator<Item = &'p Frame>,
-        count: usize,
-        patience: Patience,
-    ) -> Batch<'p> {
+    /// Copies those of `frames`, a batch at most and in the order of their pages, that are dirty
+    /// and that nobody else writes.
+    fn copy<'p>(&self, frames: &[&'p Frame], patience: Patience) -> Batch<'p> {
         let size = self.page_size.bytes();
-        let mut batch = Batch { members: Vec::new(), bytes: Vec::new() };
-        for frame in frames.filter(|frame| frame.is_dirty()) {
-            if batch.members.len() == count {
-                break;
-            }
+        let mut batch = Batch { members: Vec::new(), bytes: self.spare() };
+        batch.bytes.resize(size, 0);
+        for &frame in frames.iter().filter(|frame| frame.is_dirty()) {
             match patience {
                 Patience::Waits if batch.members.is_empty() => frame.lock_shared(),
                 _ if frame.try_lock_shared() => {}
                 _ => continue,
             }
-            if frame.is_dirty() && !frame.page().is_none() && frame.begin_writing() {
+            let page = frame.page();
+            // One that has got another page meanwhile may be out of order.
+            let is_next = batch.members.last().is_none_or(|(_, last, _)| *last < page);
+            if frame.is_dirty() && !page.is_none() && is_next && frame.begin_writing() {
                 let bytes = frame.bytes(size);
-                batch.members.push((frame, frame.page(), page::lsn(bytes)));
+                batch.members.push((frame, page, page::lsn(bytes)));
                 batch.bytes.extend_from_slice(bytes);
             }
             frame.unlock_shared();
@@ -135,6 +132,7 @@ impl Pool {
 
     fn write_batch(&self, mut batch: Batch<'_>) -> Result<usize, BufferError> {
         if batch.members.is_empty() {
+            self.keep_spare(batch.bytes);
             return self.check_running().map(|()| 0);
         }
         let result = self.check_running().and_then(|()| self.write_copies(&mut batch));
@@ -150,7 +148,22 @@ impl Pool {
             }
             frame.end_writing();
         }
+        self.keep_spare(batch.bytes);
         result.map(|()| batch.members.len())
+    }
+
+    /// An empty buffer: with memory that was used before there are no page faults.
+    fn spare(&self) -> Vec<u8> {
+        let mut spare = self.spares.lock().pop().unwrap_or_default();
+        spare.clear();
+        spare
+    }
+
+    fn keep_spare(&self, spare: Vec<u8>) {
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES {
+            spares.push(spare);
+        }
     }
 
     fn check_running(&self) -> Result<(), BufferError> {
@@ -159,14 +172,9 @@ impl Pool {
 
     fn write_copies(&self, batch: &mut Batch<'_>) -> Result<(), BufferError> {
         let size = self.page_size.bytes();
-        let mut order: Vec<usize> = (0..batch.members.len()).collect();
-        order.sort_by_key(|&member| batch.members[member].1);
-        let mut sorted = Vec::with_capacity(batch.bytes.len());
-        for &member in &order {
-            sorted.extend_from_slice(&batch.bytes[member * size..(member + 1) * size]);
-        }
-        let ids: Vec<PageId> = order.iter().map(|&member| batch.members[member].1).collect();
-        sorted.chunks_exact_mut(size).for_each(|page| page::seal(page, self.seed));
+        let ids: Vec<PageId> = batch.members.iter().map(|member| member.1).collect();
+        let (_, pages) = batch.bytes.split_at_mut(size);
+        pages.chunks_exact_mut(size).for_each(|page| page::seal(page, self.seed));
 
         let last = batch.members.iter().map(|member| member.2).max().unwrap_or(Lsn::ZERO);
         self.log.force(last)?;
@@ -174,15 +182,16 @@ impl Pool {
         let failed =
             |action| move |source| BufferError::Io { action, file: PAGES, page: first, source };
         let mut doublewrite = self.doublewrite.lock();
-        doublewrite.write(&ids, &sorted, size).map_err(failed("write a copy of"))?;
+        doublewrite.write(&ids, &mut batch.bytes, size).map_err(failed("write a copy of"))?;
+        let (_, pages) = batch.bytes.split_at(size);
         self.lengthen(ids.last().copied().unwrap_or(first)).map_err(failed("make room for"))?;
         for (start, run) in runs(&ids) {
-            let bytes = &sorted[start * size..(start + run) * size];
+            let bytes = &pages[start * size..(start + run) * size];
             self.file.write_at(bytes, ids[start].0 * size as u64).map_err(failed("write"))?;
         }
         self.file.sync().map_err(failed("sync"))?;
         drop(doublewrite);
-        self.count_writes(&sorted);
+        self.count_writes(pages);
         Ok(())
     }
 

@@ -52,6 +52,7 @@ const LINK: u8 = 10;
 const MARK: u8 = 11;
 
 /// Numbers and byte strings one after the other, to be taken off the front.
+#[derive(Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }

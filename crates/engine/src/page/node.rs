@@ -47,6 +47,8 @@
 //! page number as value. The first one's key is the node's own low fence. A key belongs to the last
 //! entry that is not above it.
 
+use std::cmp::Ordering;
+
 use super::{
     HEADER_BYTES, Kind, PageId, TreeId, format, get_u16, get_u32, get_u64, level, put_u16, put_u32,
     put_u64,
@@ -72,6 +74,9 @@ const EXTENSION_MAX: usize = LAST_AT - EXTENSION_AT;
 
 /// Bytes of a slot: what an entry costs beside its key and value.
 pub(crate) const SLOT_BYTES: usize = 10;
+
+/// Bytes of a key's rest that its slot has as well.
+const HEAD_BYTES: usize = 4;
 
 const NO_SLOT: u16 = u16::MAX;
 const NO_FENCE: u16 = u16::MAX;
@@ -129,12 +134,16 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// The first four bytes of a key's rest, as a number that compares like them.
+/// The first four bytes of a key's rest, as a number that compares like them; zeros follow a
+/// shorter one.
 fn head(rest: &[u8]) -> u32 {
-    let mut head = [0; 4];
-    let len = rest.len().min(4);
-    head[..len].copy_from_slice(&rest[..len]);
-    u32::from_be_bytes(head)
+    if let Some(first) = rest.first_chunk::<HEAD_BYTES>() {
+        return u32::from_be_bytes(*first);
+    }
+    let first = rest.iter().fold(0, |head, &byte| head << 8 | u32::from(byte));
+    let missing = HEAD_BYTES - rest.len();
+    // All of them: there is nothing to shift.
+    if missing == HEAD_BYTES { 0 } else { first << (missing * 8) }
 }
 
 impl<'a> Node<'a> {
@@ -318,31 +327,46 @@ impl<'a> Node<'a> {
     /// The slot of `key`, or the one that it would have. The key lies between the fences.
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
         let (tail, extension) = (self.tail(key), self.extension());
-        let (front, rest) = tail.split_at_checked(extension.len()).unwrap_or((tail, &[]));
-        match front.cmp(extension) {
-            std::cmp::Ordering::Less => Err(0),
-            std::cmp::Ordering::Equal => self.search_rest(rest),
-            std::cmp::Ordering::Greater => Err(self.count()),
+        let shared = common(extension, tail);
+        if shared == extension.len() {
+            return self.search_rest(&tail[shared..]);
         }
+        if tail.get(shared) < extension.get(shared) { Err(0) } else { Err(self.count()) }
     }
 
+    /// First by heads alone, which are next to each other and mostly tell; what has the same head
+    /// as the key is told apart by the rest behind it.
     fn search_rest(self, rest: &[u8]) -> Result<usize, usize> {
         let wanted = head(rest);
-        let (mut low, mut high) = (0, self.count());
+        let (slots, _) = self.page[SLOTS_AT..].as_chunks::<SLOT_BYTES>();
+        let slots = &slots[..self.count()];
+        let mut low = slots.partition_point(|slot| get_u32(slot, 0) < wanted);
+        let mut high = slots.len();
+        // The first of them is looked at first: as a rule there is no other.
+        let mut middle = low;
         while low < high {
-            let middle = usize::midpoint(low, high);
-            let slot = self.slot(middle);
-            let ordering = slot
-                .head
-                .cmp(&wanted)
-                .then_with(|| self.page[slot.offset..slot.offset + slot.key_len].cmp(rest));
+            let ordering = match get_u32(&slots[middle], 0).cmp(&wanted) {
+                Ordering::Equal => self.compare_rest(middle, rest),
+                other => other,
+            };
             match ordering {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok(middle),
-                std::cmp::Ordering::Greater => high = middle,
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
             }
+            middle = usize::midpoint(low, high);
         }
         Err(low)
+    }
+
+    /// How the rest of a slot's key compares with one that has the same head.
+    fn compare_rest(self, slot: usize, rest: &[u8]) -> Ordering {
+        let Slot { offset, key_len, .. } = self.slot(slot);
+        if key_len <= HEAD_BYTES && rest.len() <= HEAD_BYTES {
+            // The shorter is the other's beginning, and zeros follow there.
+            return key_len.cmp(&rest.len());
+        }
+        self.page[offset..offset + key_len].cmp(rest)
     }
 
     /// The slot of an inner node's child for `key`.
@@ -356,7 +380,15 @@ impl<'a> Node<'a> {
 
     /// Whether an entry has room, with its slot.
     pub(crate) fn has_room(self, key: &[u8], value_len: usize) -> bool {
-        self.budget().take(self.tail(key), value_len)
+        let tail = self.tail(key);
+        self.cost(tail, self.shared(tail), value_len) <= self.free()
+    }
+
+    /// Bytes that an entry takes with its slot, and with those by which the others grow because
+    /// only so much of the extension is left.
+    fn cost(self, tail: &[u8], shared: usize, value_len: usize) -> usize {
+        let growth = self.extension().len().saturating_sub(shared) * self.count();
+        SLOT_BYTES + tail.len() - shared + value_len + growth
     }
 
     /// Whether an entry has room whatever its key is, if that is so long.
@@ -378,12 +410,17 @@ impl<'a> Node<'a> {
         if self.prefix_len() > prefix_len {
             return Err("its prefix is longer than what the fences share");
         }
-        let rests = (0..self.count()).map(|slot| self.rest(slot));
-        if !rests.is_sorted_by(|one, other| one < other) {
-            return Err("its keys are out of order");
-        }
-        if (0..self.count()).any(|slot| self.slot(slot).head != head(self.rest(slot))) {
-            return Err("a slot's head is not its key's");
+        let mut last: Option<(u32, &[u8])> = None;
+        for slot in 0..self.count() {
+            let (head_there, rest) = (self.slot(slot).head, self.rest(slot));
+            if head_there != head(rest) {
+                return Err("a slot's head is not its key's");
+            }
+            let is_above = |(head, other)| head < head_there || head == head_there && other < rest;
+            if !last.is_none_or(is_above) {
+                return Err("its keys are out of order");
+            }
+            last = Some((head_there, rest));
         }
         match self.count() {
             0 => Ok(()),
@@ -531,10 +568,13 @@ impl<'a> NodeMut<'a> {
 
     /// Puts an entry at `slot`; `tail` is the key without the prefix.
     pub(crate) fn insert(&mut self, slot: usize, tail: &[u8], value: &[u8]) -> Result<(), Full> {
-        if !self.as_node().budget().take(tail, value.len()) {
+        let node = self.as_node();
+        let shared = node.shared(tail);
+        if node.cost(tail, shared, value.len()) > node.free() {
             return Err(Full);
         }
-        let rest = tail.get(self.extend(tail)..).unwrap_or_default();
+        self.extend(tail, shared);
+        let rest = tail.get(shared..).unwrap_or_default();
         if SLOT_BYTES + rest.len() + value.len() > self.as_node().contiguous() {
             self.compact();
         }
@@ -547,10 +587,9 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Makes the extension one that `tail` begins with, and returns its length.
-    fn extend(&mut self, tail: &[u8]) -> usize {
+    /// Makes the extension the first `shared` bytes of `tail`.
+    fn extend(&mut self, tail: &[u8], shared: usize) {
         let node = self.as_node();
-        let shared = node.shared(tail);
         if node.count() == 0 {
             let end = EXTENSION_AT + shared;
             self.page[EXTENSION_AT..end].copy_from_slice(&tail[..shared]);
@@ -559,7 +598,6 @@ impl<'a> NodeMut<'a> {
         } else if shared < node.extension().len() {
             self.rebuild(shared);
         }
-        shared
     }
 
     /// Counts an insert at `slot` for the split policy that looks for runs of neighbours

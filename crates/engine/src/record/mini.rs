@@ -27,9 +27,8 @@ impl<'p, 'c> MiniTransaction<'p, 'c> {
     /// The log is not to be had: nothing was done. Or a change does not fit its page, which is a
     /// defect of ours: the pool then writes nothing any more.
     pub(crate) fn commit(mut self, log: &Log, cause: &Cause<'_>) -> Result<Lsn, BufferError> {
-        let end = log.end();
         for (page, _) in &mut self.pages {
-            page.announce(end);
+            page.announce(log);
         }
         let lsn = log.append_with(256, |out| {
             cause.encode(out);
@@ -55,7 +54,7 @@ pub(crate) fn log_change(
     change: Change<'_>,
 ) -> Result<Lsn, BufferError> {
     let changes = [change];
-    page.announce(log.end());
+    page.announce(log);
     let lsn = log.append_with(256, |out| {
         cause.encode(out);
         encode_page(out, page.id(), &changes);

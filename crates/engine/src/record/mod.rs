@@ -211,24 +211,76 @@ pub(super) fn encode_page(out: &mut Vec<u8>, page: PageId, changes: &[Change<'_>
     }
 }
 
+/// A page of a record, and its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageChanges<'a> {
+    pub(crate) page: PageId,
+    /// How many changes there are, and each with its length before it.
+    bytes: &'a [u8],
+}
+
 impl<'a> Pages<'a> {
-    /// Each page with its changes.
+    /// Each page, in the order of the record; the changes are not looked at.
     ///
     /// # Errors
     /// The bytes hold none.
-    pub(crate) fn decode(self) -> Result<Vec<(PageId, Vec<Change<'a>>)>, BadRecord> {
+    pub(crate) fn split(self) -> impl Iterator<Item = Result<PageChanges<'a>, BadRecord>> {
+        let mut bytes = self.bytes;
+        std::iter::from_fn(move || {
+            let (page, rest) = match split_page(bytes) {
+                Ok(split) => split?,
+                Err(bad) => {
+                    bytes = &[];
+                    return Some(Err(bad));
+                }
+            };
+            bytes = rest;
+            Some(Ok(page))
+        })
+    }
+}
+
+/// The first page, and the bytes of those behind it; `None` when there is none.
+fn split_page(bytes: &[u8]) -> Result<Option<(PageChanges<'_>, &[u8])>, BadRecord> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(bytes);
+    let page = PageId(reader.u64()?);
+    let changes = reader.clone().rest();
+    for _ in 0..reader.u8()? {
+        let len = reader.u32()? as usize;
+        reader.take(len)?;
+    }
+    let rest = reader.rest();
+    let bytes = changes.get(..changes.len() - rest.len()).unwrap_or_default();
+    Ok(Some((PageChanges { page, bytes }, rest)))
+}
+
+impl<'a> PageChanges<'a> {
+    /// What [`PageChanges::bytes`] gave, of a page.
+    pub(crate) fn of(page: PageId, bytes: &'a [u8]) -> PageChanges<'a> {
+        PageChanges { page, bytes }
+    }
+
+    /// The changes as bytes, to be kept.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The changes, in their order.
+    ///
+    /// # Errors
+    /// The bytes hold none.
+    pub(crate) fn decode(&self) -> Result<Vec<Change<'a>>, BadRecord> {
         let mut reader = Reader::new(self.bytes);
-        let mut pages = Vec::new();
-        while !reader.is_empty() {
-            let (page, count) = (PageId(reader.u64()?), reader.u8()?);
-            let mut changes = Vec::with_capacity(usize::from(count));
-            for _ in 0..count {
-                let len = reader.u32()? as usize;
-                changes.push(Change::decode(reader.take(len)?)?);
-            }
-            pages.push((page, changes));
+        let count = reader.u8()?;
+        let mut changes = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            let len = reader.u32()? as usize;
+            changes.push(Change::decode(reader.take(len)?)?);
         }
-        Ok(pages)
+        Ok(changes)
     }
 }
 
@@ -346,11 +398,16 @@ mod tests {
             for short in 0..bytes.len() {
                 // Cut anywhere it is another record or none, and never a panic.
                 if let Ok(Record::Pages { pages, .. }) = Record::decode(&bytes[..short]) {
-                    let _ = pages.decode();
+                    for page in pages.split().flatten() {
+                        let _ = page.decode();
+                    }
                 }
             }
         }
-        let decoded = Pages { bytes: &pages }.decode().unwrap();
+        let decoded: Vec<_> = Pages { bytes: &pages }
+            .split()
+            .map(|page| page.map(|page| (page.page, page.decode().unwrap())).unwrap())
+            .collect();
         assert_eq!(decoded, [(PageId(5), changes.to_vec()), (PageId(6), vec![])]);
     }
 }

@@ -531,6 +531,11 @@ impl TreeHandle {
         &self.entry
     }
 
+    /// It, to be worked on.
+    pub(crate) fn tree(&self) -> Tree<'_> {
+        self.core.on(&self.entry)
+    }
+
     pub(crate) fn shared_entry(&self) -> Arc<TreeEntry> {
         Arc::clone(&self.entry)
     }

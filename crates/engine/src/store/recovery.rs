@@ -3,7 +3,10 @@
 //! 1. **Analysis.** From the tables of the last checkpoint and the records since: which pages may
 //!    lack a change, and which transactions were not done.
 //! 2. **Redo.** Every logged change that a page lacks is made again, also those of transactions
-//!    that were not done: history is repeated. A page lacks a change if its LSN is lower.
+//!    that were not done: history is repeated. A page lacks a change if its LSN is lower. A change
+//!    depends on nothing but its page, so the log is taken in stretches, and the changes of a
+//!    stretch are made page after page: each page is read and written once for all of them, and in
+//!    the order of the file, also where the buffer holds few of them.
 //! 3. **Undo.** The transactions that were not done are rolled back together, from the last record
 //!    of all backward. Each step is logged as a compensation that says where the undo goes on, so
 //!    that a crash in the middle of it costs nothing twice.
@@ -14,7 +17,7 @@
 use std::collections::HashMap;
 
 use crate::page::{self, PageId};
-use crate::record::{Cause, Pages, Record, TxnId};
+use crate::record::{BadRecord, Cause, PageChanges, Pages, Record, TxnId};
 use crate::wal::Lsn;
 
 use super::{Core, StoreError};
@@ -74,34 +77,54 @@ impl Core {
         let Some(&from) = analysis.dirty.values().min() else {
             return Ok(());
         };
+        let buffer = self.pool.frames() * self.pool.page_size().bytes();
+        let limit = (buffer / 2).clamp(STRETCH_MIN, STRETCH_MAX);
+        let mut stretch = Stretch::default();
         let mut reader = self.log.reader(from);
         while let Some((lsn, payload)) = reader.read_next()? {
             recovery.records += 1;
             if let Record::Pages { pages, .. } = decode(payload, lsn)? {
-                recovery.redone += self.redo_pages(lsn, pages, &analysis.dirty)?;
+                stretch.take(lsn, pages)?;
+            }
+            if stretch.bytes.len() >= limit {
+                recovery.redone += self.redo_stretch(&mut stretch, &analysis.dirty)?;
             }
         }
+        recovery.redone += self.redo_stretch(&mut stretch, &analysis.dirty)?;
         Ok(())
     }
 
-    fn redo_pages(
+    /// Makes the changes of a stretch that pages lack, page after page; how many. It is empty then.
+    fn redo_stretch(
         &self,
-        lsn: Lsn,
-        pages: Pages<'_>,
+        stretch: &mut Stretch,
         dirty: &HashMap<PageId, Lsn>,
     ) -> Result<u64, StoreError> {
         let mut redone = 0;
-        let decoded = pages.decode().map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
-        for (id, changes) in decoded {
-            if dirty.get(&id).is_none_or(|&since| lsn < since) {
+        // Those of a page stay in the order of the log.
+        stretch.changes.sort_by_key(|change| change.page);
+        for changes in stretch.changes.chunk_by(|one, other| one.page == other.page) {
+            let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
                 continue;
-            }
+            };
+            let id = first.page;
+            let Some(&since) = dirty.get(&id).filter(|&&since| since <= last.lsn) else {
+                continue;
+            };
             let mut page = self.pool.write(id, &self.recovery_counters)?;
-            if page::lsn(&page) < lsn {
-                page.apply(&changes, lsn)?;
+            for &Logged { lsn, at, len, .. } in changes {
+                if lsn < since || page::lsn(&page) >= lsn {
+                    continue;
+                }
+                let bytes = stretch.bytes.get(at..at + len).unwrap_or_default();
+                let changes = PageChanges::of(id, bytes).decode();
+                let bad = |bad: BadRecord| StoreError::Record { lsn, what: bad.0 };
+                page.apply(&changes.map_err(bad)?, lsn)?;
                 redone += 1;
             }
         }
+        stretch.bytes.clear();
+        stretch.changes.clear();
         Ok(redone)
     }
 
@@ -129,6 +152,37 @@ impl Core {
     }
 }
 
+/// Bytes of changes that are collected at once: half of the buffer, within these.
+const STRETCH_MIN: usize = 1 << 20;
+const STRETCH_MAX: usize = 256 << 20;
+
+/// Changes of pages from a stretch of the log.
+#[derive(Default)]
+struct Stretch {
+    changes: Vec<Logged>,
+    bytes: Vec<u8>,
+}
+
+/// The changes of a page by one record; they are in [`Stretch::bytes`].
+struct Logged {
+    page: PageId,
+    lsn: Lsn,
+    at: usize,
+    len: usize,
+}
+
+impl Stretch {
+    fn take(&mut self, lsn: Lsn, pages: Pages<'_>) -> Result<(), StoreError> {
+        for page in pages.split() {
+            let page = page.map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
+            let (at, len) = (self.bytes.len(), page.bytes().len());
+            self.bytes.extend_from_slice(page.bytes());
+            self.changes.push(Logged { page: page.page, lsn, at, len });
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn decode(payload: &[u8], lsn: Lsn) -> Result<Record<'_>, StoreError> {
     Record::decode(payload).map_err(|bad| StoreError::Record { lsn, what: bad.0 })
 }
@@ -142,10 +196,9 @@ impl Analysis {
                     self.next_transaction =
                         self.next_transaction.max(transaction.0.saturating_add(1));
                 }
-                let decoded =
-                    pages.decode().map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
-                for (page, _) in decoded {
-                    self.dirty.entry(page).or_insert(lsn);
+                for page in pages.split() {
+                    let page = page.map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
+                    self.dirty.entry(page.page).or_insert(lsn);
                 }
             }
             Record::Commit { transaction } | Record::End { transaction } => {

@@ -35,7 +35,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Found, Isolation, Lockable, Transaction, TxnError, find, hash_key};
+use super::{Isolation, Lockable, Transaction, TxnError, hash_key, next_key};
 use crate::btree::{Tree, TreeEntry};
 use crate::lock::multi_granularity::{IS, S, X};
 use crate::page::{self, Node, PageId};
@@ -435,10 +435,8 @@ impl Cursor {
                 Bound::Unbounded => Lockable::End(entry.id),
                 Bound::Included(key) | Bound::Excluded(key) => {
                     let leaf = tree.leaf(key)?;
-                    match find(tree, &leaf, key)? {
-                        Found::Here(_) => Lockable::Key(entry.id, hash_key(key)),
-                        Found::Before(next) => next,
-                    }
+                    let slot = Node::new(&leaf).search(key).unwrap_or_else(|slot| slot);
+                    next_key(tree, &leaf, slot)?
                 }
             };
             if locked == Some(next) {

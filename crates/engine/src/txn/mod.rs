@@ -26,16 +26,17 @@ mod for_update;
 mod index;
 mod load;
 mod modes;
+mod put;
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::btree::{Need, Tree, TreeEntry};
-use crate::buffer::BufferError;
+use crate::btree::{Tree, TreeEntry};
+use crate::buffer::{BufferError, prefetch};
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, LockManager, Locker, LockerWatch, Mode, Priority, Wait};
-use crate::page::{self, Node, TreeId};
+use crate::page::{self, Node, PageId, TreeId};
 use crate::record::{Cause, TxnId, Undo};
 use crate::store::{Core, Store, StoreError, TreeHandle, TxnState};
 use crate::wal::Lsn;
@@ -44,6 +45,7 @@ pub use cursor::{Cursor, Direction, Entry};
 pub(crate) use index::Indexes;
 pub use index::{IndexCursor, IndexEntry, IndexHandle, KeysOf};
 pub(crate) use modes::{RangeModes, covering, mode_table};
+use put::AtEnd;
 
 /// What can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +179,10 @@ pub struct Transaction {
     conflict: Option<LockError>,
     /// What is held of the tree used last.
     parents: Option<Parents>,
+    /// The tree that the last insert made longer at its end.
+    end: Option<AtEnd>,
+    /// Where a sequence of inserts goes on, perhaps.
+    finger: Option<(TreeId, PageId)>,
 }
 
 /// What a transaction holds of a tree and of the store, so that it need not look for each key.
@@ -222,6 +228,8 @@ impl Store {
             options,
             conflict: None,
             parents: None,
+            end: None,
+            finger: None,
         }
     }
 
@@ -230,22 +238,6 @@ impl Store {
     pub fn locks(&self) -> &Arc<LockManager<Lockable>> {
         &self.core.locks
     }
-}
-
-/// What an insert finds of the gap that it goes into.
-enum Gap {
-    /// It may go in; what is to be held as before when it has.
-    Free(Option<(Lockable, Option<Mode>)>),
-    /// It would have to wait for this.
-    Busy(Lockable, Mode),
-}
-
-/// What a search must hold before what it has found is sure.
-enum Found {
-    /// It is there, in this slot.
-    Here(usize),
-    /// It is not there; the next key there is.
-    Before(Lockable),
 }
 
 impl Transaction {
@@ -297,42 +289,47 @@ impl Transaction {
             Isolation::RepeatableRead | Isolation::Serializable => {}
         }
         self.lock_parents(entry.id, IS)?;
-        if !self.covers_keys(entry.id, S) {
-            self.lock_key(&Lockable::Key(entry.id, hash_key(key)), S)?;
+        if self.covers_keys(entry.id, S) {
+            return self.peek(entry, key);
         }
-        let value = self.peek(entry, key)?;
-        if value.is_none()
-            && self.options.isolation == Isolation::Serializable
-            && !self.covers_keys(entry.id, S)
-        {
-            return self.get_absent(entry, key);
-        }
-        Ok(value)
+        self.get_locked(tree, key)
     }
 
-    /// The value of a key as it is, whoever has put it there.
-    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
-        let leaf = self.core.on(entry).leaf(key)?;
-        Ok(value_in(&leaf, key))
-    }
-
-    /// A key that was not there: sees to it that it is not put there.
-    fn get_absent(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+    /// The value of a key, which is locked under the latch of its leaf; a key that is not there is
+    /// kept from being put there.
+    fn get_locked(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        let on = tree.tree();
+        let own = Lockable::Key(on.entry.id, hash_key(key));
+        let gap_s = self.core.range_modes.gap_s;
         loop {
-            let core = Arc::clone(&self.core);
-            let tree = core.on(entry);
-            let leaf = tree.leaf(key)?;
-            let next = match find(tree, &leaf, key)? {
-                Found::Here(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
-                Found::Before(next) => next,
+            let leaf = on.leaf(key)?;
+            let place = Node::new(&leaf).search(key);
+            if let Ok(slot) = place {
+                // It comes while the lock is looked for.
+                prefetch(Node::new(&leaf).value(slot));
+            }
+            if !self.try_lock(&own, S)? {
+                drop(leaf);
+                self.lock_key(&own, S)?;
+                continue;
+            }
+            let next = match place {
+                Ok(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
+                Err(_) if self.options.isolation != Isolation::Serializable => return Ok(None),
+                Err(slot) => next_key(on, &leaf, slot)?,
             };
-            let gap_s = self.core.range_modes.gap_s;
             if self.try_lock(&next, gap_s)? {
                 return Ok(None);
             }
             drop(leaf);
             self.lock_key(&next, gap_s)?;
         }
+    }
+
+    /// The value of a key as it is, whoever has put it there.
+    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        let leaf = self.core.on(entry).leaf(key)?;
+        Ok(value_in(&leaf, key))
     }
 
     /// Adds a key that is not there.
@@ -381,83 +378,6 @@ impl Transaction {
             return self.change_row(tree.entry(), key, Some(value), may);
         }
         self.put_entry(tree.entry(), key, value, may)
-    }
-
-    /// Gives a key of a tree a value, whatever indexes there are.
-    fn put_entry(
-        &mut self,
-        entry: &TreeEntry,
-        key: &[u8],
-        value: &[u8],
-        may: impl Fn(bool) -> bool,
-    ) -> Result<bool, TxnError> {
-        self.lock_to_write(entry.id, key)?;
-        let core = Arc::clone(&self.core);
-        let tree = core.on(entry);
-        let need = Need { key, value_len: value.len() };
-        loop {
-            let mut leaf = tree.leaf_to_change(key)?;
-            let found = Node::new(&leaf).search(key);
-            if !may(found.is_ok()) {
-                return Ok(false);
-            }
-            if !need.fits(Node::new(&leaf)) {
-                drop(leaf);
-                tree.make_room(&need)?;
-                continue;
-            }
-            match found {
-                Ok(slot) => {
-                    let old = Node::new(&leaf).value(slot).to_vec();
-                    let undo = Undo::Replace { tree: entry.id, key, value: &old };
-                    self.log(undo, |cause| tree.replace(&mut leaf, slot, value, cause))?;
-                }
-                Err(slot) => {
-                    let gap = match self.enter_gap(tree, &leaf, slot, key)? {
-                        Gap::Free(gap) => gap,
-                        Gap::Busy(resource, mode) => {
-                            drop(leaf);
-                            self.lock_for_a_moment(&resource, mode)?;
-                            continue;
-                        }
-                    };
-                    let undo = Undo::Remove { tree: entry.id, key };
-                    self.log(undo, |cause| tree.insert(&mut leaf, slot, key, value, cause))?;
-                    drop(leaf);
-                    if let Some((next, before)) = gap {
-                        self.locker.restore(&next, before);
-                    }
-                }
-            }
-            return Ok(true);
-        }
-    }
-
-    /// Locks what an insert of `key` at `slot` of a leaf needs beside the key: the gap there, and
-    /// the lower part of it, which will be the new key's. What this transaction has read of the gap
-    /// has to stay read.
-    fn enter_gap(
-        &mut self,
-        tree: Tree<'_>,
-        leaf: &[u8],
-        slot: usize,
-        key: &[u8],
-    ) -> Result<Gap, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
-            return Ok(Gap::Free(None));
-        }
-        let next = next_key(tree, leaf, slot)?;
-        let RangeModes { gap_s, gap_i, gap_si, .. } = self.core.range_modes;
-        let before = self.locker.held(&next);
-        let was_read = before.is_some_and(|held| self.core.locks.modes().covers(held, gap_s));
-        let own = Lockable::Key(tree.entry.id, hash_key(key));
-        let lower = if was_read { gap_si } else { gap_i };
-        for (resource, mode) in [(own, lower), (next, gap_i)] {
-            if !self.try_lock(&resource, mode)? {
-                return Ok(Gap::Busy(resource, mode));
-            }
-        }
-        Ok(Gap::Free(Some((next, before))))
     }
 
     /// Takes a key out; whether it was there.
@@ -534,6 +454,7 @@ impl Transaction {
 
     /// Locks a key, or a gap.
     fn lock_key(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        self.leave_end();
         let before = self.locker.count();
         let locked = self.locker.lock(resource, mode, Wait::AsSet);
         self.forget_parents_if_fewer(before);
@@ -541,6 +462,12 @@ impl Transaction {
     }
 
     fn try_lock(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
+        self.leave_end();
+        self.try_more(resource, mode)
+    }
+
+    /// Tries for a lock, and keeps what is kept of the end of a tree.
+    fn try_more(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
         let before = self.locker.count();
         let tried = self.locker.try_lock(resource, mode);
         self.forget_parents_if_fewer(before);
@@ -555,6 +482,7 @@ impl Transaction {
     }
 
     fn lock_for_a_moment(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        self.leave_end();
         let locked = self.locker.lock_instant(resource, mode, Wait::AsSet);
         self.note(locked)
     }
@@ -738,14 +666,6 @@ impl Drop for Transaction {
 fn value_in(leaf: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let node = Node::new(leaf);
     node.search(key).ok().map(|slot| node.value(slot).to_vec())
-}
-
-/// Where a key is, or would be, in the leaf for it.
-fn find(tree: Tree<'_>, leaf: &[u8], key: &[u8]) -> Result<Found, BufferError> {
-    match Node::new(leaf).search(key) {
-        Ok(slot) => Ok(Found::Here(slot)),
-        Err(slot) => Ok(Found::Before(next_key(tree, leaf, slot)?)),
-    }
 }
 
 /// The key at a slot of a leaf or, behind its last, the first of the leaves after it.

@@ -18,7 +18,7 @@
 //! | scans for update, else | U, and RS for a moment | RS for a moment after the last |
 //! | scans, repeatable read | S, and RS for a moment | RS for a moment after the last |
 //! | scans, read committed | RSS for a moment | RS for a moment after the last |
-//! | inserts a key | RIX; RBX if it has read the gap | RI for a moment |
+//! | inserts a key | RIX; RBX if it has read the gap | RI for a moment, see below |
 //! | removes a key | RBX | RB |
 //!
 //! A key that is taken out leaves nothing that could be locked, so whoever takes it out locks the
@@ -28,6 +28,10 @@
 //! relies on the gap below the key itself, which loses its name. A key that may vanish again is no
 //! name for a gap that others rely on either: RI on the gap below it, until the insert is
 //! committed, keeps them from that.
+//!
+//! Who inserts at the end of a tree, one key after the other, keeps RI on its last gap from the
+//! second insert on, until it locks anything else. What others have to wait for because of it is
+//! to read, serializably, a key that is not there above all of them.
 //!
 //! The modes of [multi-granularity locking](crate::lock) come first, so that one table serves keys
 //! and what contains them: a pair of those modes, or none, with what is said of the gap.
@@ -48,6 +52,8 @@ pub(crate) struct RangeModes {
     pub(crate) gap_i: Mode,
     /// S and I on the gap alone.
     pub(crate) gap_si: Mode,
+    /// X on the key and I on the gap.
+    pub(crate) insert: Mode,
     /// X on the key and both on the gap, which goes with nothing.
     pub(crate) strongest: Mode,
 }
@@ -144,6 +150,7 @@ pub(crate) fn mode_table() -> Result<(ModeTable, RangeModes), ModeTableError> {
         gap_s: mode("RS"),
         gap_i: mode("RI"),
         gap_si: mode("RB"),
+        insert: mode("RIX"),
         strongest: mode("RBX"),
     };
     Ok((table, modes))

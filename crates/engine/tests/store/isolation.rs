@@ -218,6 +218,61 @@ fn an_own_insert_does_not_open_the_gap_it_falls_into() {
     }
 }
 
+/// Whoever appends keeps the last gap from the second key on, until it locks anything else.
+#[test]
+fn the_last_gap_is_kept_while_keys_are_appended() {
+    let append = |keys: std::ops::Range<u8>, and_reads: bool| {
+        move |transaction: &mut Transaction, tree: &TreeHandle| {
+            for key in keys {
+                transaction.insert(tree, &[key], b"v").unwrap();
+            }
+            if and_reads {
+                assert!(transaction.get(tree, &[10]).unwrap().is_some());
+            }
+        }
+    };
+    let look = |transaction: &mut Transaction, tree: &TreeHandle| {
+        assert!(transaction.get(tree, &[200]).unwrap().is_none());
+    };
+    for (keys, and_reads, waited) in [
+        (40..41, false, false),
+        (40..42, false, true),
+        (40..60, false, true),
+        (40..60, true, false),
+    ] {
+        let (store, tree) = filled();
+        let case = format!("{keys:?} {and_reads}");
+        assert_eq!(waits(&store, &tree, append(keys.clone(), and_reads), look), waited, "{case}");
+        // Another may append beside it.
+        let more = append(100..120, false);
+        assert!(!waits(&store, &tree, append(60..80, false), more), "{case}");
+        assert_eq!(store.locks().statistics().held, 0, "{case}");
+    }
+}
+
+/// A last gap that was read stays read while its reader appends to it, and when it is done.
+#[test]
+fn appending_does_not_open_the_last_gap() {
+    for and_reads in [false, true] {
+        for key in [35, 200] {
+            let (store, tree) = filled();
+            let read_and_append = move |transaction: &mut Transaction, tree: &TreeHandle| {
+                assert!(transaction.get(tree, &[100]).unwrap().is_none());
+                for key in 40..60 {
+                    transaction.insert(tree, &[key], b"v").unwrap();
+                }
+                if and_reads {
+                    assert!(transaction.get(tree, &[10]).unwrap().is_some());
+                }
+            };
+            let insert = move |transaction: &mut Transaction, tree: &TreeHandle| {
+                transaction.insert(tree, &[key], b"v").unwrap();
+            };
+            assert!(waits(&store, &tree, read_and_append, insert), "{key} {and_reads}");
+        }
+    }
+}
+
 /// The anomalies that each level below serializable permits, and those it does not.
 #[test]
 fn each_level_permits_what_it_says() {
