@@ -28,11 +28,11 @@
 use std::sync::Arc;
 
 use super::LockError;
-use super::bucket::IfBusy;
 use super::hash_slab::hash_of;
 use super::locker::{Asked, Held, Locker};
 use super::manager::Resource;
 use super::modes::Mode;
+use super::queues::IfBusy;
 
 /// What the parent of a resource is, if any.
 pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;

@@ -301,6 +301,14 @@ impl ModeTable {
         Ok(())
     }
 
+    /// The modes, gone through in order, that go with themselves and with all of these before.
+    pub(super) fn intents(&self) -> ModeSet {
+        self.modes().fold(ModeSet::EMPTY, |intents, mode| {
+            let with = intents.with(mode);
+            if self.clashes(mode).intersects(with) { intents } else { with }
+        })
+    }
+
     fn find_clashes(&mut self) {
         for mode in self.modes() {
             self.clashes[mode.index()] = self.conflicts[mode.index()].or(self.kept_out_by(mode));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use tidegate_engine::lock::{
-    LockManager, LockSettings, Mode, ModeTable, Priorities, Priority, Victim,
+    Hierarchy, LockManager, LockSettings, Mode, ModeTable, Priorities, Priority, Victim,
 };
 
 use crate::stage::{Answer, Command, Name, Stage};
@@ -270,7 +270,15 @@ impl Run {
             buckets: [2, 4, 256][random.below(3)],
         };
         let table = ModeTable::multi_granularity();
-        let mut stage = Stage::new(LockManager::new(table, settings));
+        // Where a and b are wholes, intention locks on them are kept elsewhere.
+        let manager = if random.below(2) == 0 {
+            let hierarchy =
+                Hierarchy { is_whole: |resource: &String| resource != "c", escalation: None };
+            LockManager::with_hierarchy(table, settings, hierarchy)
+        } else {
+            LockManager::new(table, settings)
+        };
+        let mut stage = Stage::new(manager);
         let priorities: Vec<u8> = (0..ACTORS).map(|_| [0, 0, 1, 2][random.below(4)]).collect();
         for priority in &priorities {
             stage.enter(Priority(*priority));
@@ -389,7 +397,7 @@ impl Run {
 
 #[test]
 fn random_schedules_agree_with_the_model() {
-    for seed in 0..150 {
+    for seed in 0..300 {
         let mut run = Run::new(seed);
         for _ in 0..STEPS {
             run.step();
