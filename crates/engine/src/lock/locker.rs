@@ -28,6 +28,8 @@ pub struct Locker<R: Resource> {
     /// Who waited for what this one gives up; kept for its memory.
     woken: Woken,
     is_preempted: bool,
+    /// Where among those held the lock is that contains the last one taken, if it is there still.
+    pub(super) last_whole: Option<u32>,
 }
 
 /// One lock that is held.
@@ -72,7 +74,7 @@ impl<R: Resource> Locker<R> {
     pub(super) fn new(manager: Arc<LockManager<R>>, state: LockerState) -> Locker<R> {
         let state = Arc::new(state);
         let (held, woken) = (HashSlab::new(), Woken::default());
-        Locker { manager, state, held, woken, is_preempted: false }
+        Locker { manager, state, held, woken, is_preempted: false, last_whole: None }
     }
 
     /// Who this is in [queues](LockManager::queue).

@@ -53,7 +53,7 @@ impl Mode {
     }
 
     /// Always below [`MODES_MAX`]; the remainder lets the compiler see it.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         usize::from(self.0) % MODES_MAX
     }
 }

@@ -66,8 +66,10 @@ pub struct Cursor {
     is_done: bool,
     /// Memory of an earlier copy.
     spare: Vec<u8>,
-    /// A key that is to be locked; kept for its memory.
+    /// A key that is to be locked.
     probe: Vec<u8>,
+    /// It is the next to be handed out.
+    is_probed: bool,
 }
 
 /// A page as it was.
@@ -129,6 +131,7 @@ impl Transaction {
             is_done: false,
             spare: Vec::new(),
             probe: Vec::new(),
+            is_probed: false,
         })
     }
 
@@ -206,7 +209,11 @@ impl Cursor {
         leaf.is_handed_out = true;
         leaf.is_way_settled = leaf.is_settled;
         let node = Node::new(&leaf.bytes);
-        node.copy_key(slot, &mut self.key);
+        if std::mem::take(&mut self.is_probed) {
+            std::mem::swap(&mut self.key, &mut self.probe);
+        } else {
+            node.copy_key(slot, &mut self.key);
+        }
         Some((&self.key, node.value(slot)))
     }
 
@@ -341,6 +348,7 @@ impl Cursor {
     /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there, and
     /// nothing has come into the way to it.
     fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
+        self.is_probed = false;
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let entry = self.tree.entry();
         if leaf.is_settled && leaf.is_way_settled || !transaction.locks_keys(entry) {
@@ -348,6 +356,7 @@ impl Cursor {
         }
         Node::new(&leaf.bytes).copy_key(slot, &mut self.probe);
         transaction.lock_for_scan(&Lockable::Key(entry.id, hash_key(&self.probe)))?;
+        self.is_probed = true;
         self.are_same(transaction, leaf.version)
     }
 
