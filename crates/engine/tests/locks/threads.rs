@@ -133,7 +133,7 @@ impl Arena {
 
     /// Commits so many transactions; returns how often it wrote, and tried again.
     fn worker(&self, seed: u64, may_time_out: bool) -> (u64, u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut written, mut retries) = (0, 0);
         for _ in 0..COMMITS {
             let priority = Priority([0, 0, 1, 3][random.below(4)]);
