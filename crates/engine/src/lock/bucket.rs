@@ -281,3 +281,84 @@ impl<R: Eq + Clone> Sole<R> {
         LockQueue { resource: self.resource.clone(), granted: vec![held], waiting: Vec::new() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use parking_lot::Mutex;
+
+    use super::super::manager::Padded;
+    use super::super::modes::ModeTable;
+    use super::super::multi_granularity::{IS, S, X};
+    use super::super::settings::Priorities;
+    use super::*;
+    use crate::txn::Lockable;
+
+    #[test]
+    fn a_bucket_of_the_engine_is_a_pair_of_cache_lines() {
+        assert_eq!(size_of::<Padded<Mutex<Bucket<Lockable>>>>(), 128);
+    }
+
+    fn lockers() -> [Arc<LockerState>; 2] {
+        [1, 2].map(|id| Arc::new(LockerState::new(LockerId(id), Priority::default())))
+    }
+
+    fn rules() -> Rules {
+        Rules { modes: ModeTable::multi_granularity(), priorities: Priorities::Ignored }
+    }
+
+    /// One hash for all: resources are told apart by themselves.
+    fn ask<'a>(
+        resource: &'a &'static str,
+        mode: Mode,
+        locker: &'a Arc<LockerState>,
+    ) -> Ask<'a, &'static str> {
+        Ask { hash: 7, resource, mode, locker, if_busy: IfBusy::Refuse }
+    }
+
+    fn granted<'a>(
+        resource: &'a &'static str,
+        locker: &'a Arc<LockerState>,
+    ) -> Granted<'a, &'static str> {
+        Granted { hash: 7, resource, handle: Handle::Sole, locker }
+    }
+
+    #[test]
+    fn a_sole_lock_is_found_where_it_has_moved() {
+        let ([one, other], rules, mut woken) = (lockers(), rules(), Woken::default());
+        let mut bucket = Bucket::new(0);
+        assert_eq!(bucket.ask(&rules, &ask(&"a", S, &one)), Answer::Granted(Handle::Sole));
+        let shared = bucket.ask(&rules, &ask(&"a", S, &other));
+        assert!(matches!(shared, Answer::Granted(Handle::Request(_))), "{shared:?}");
+        assert_eq!(bucket.load(), Load { requests: 2, held: 2, waiting: 0 });
+        let refused = bucket.strengthen(&rules, &granted(&"a", &one), X, IfBusy::Refuse);
+        assert_eq!(refused, Answer::Refused);
+        bucket.release(&rules, &granted(&"a", &one), &mut woken);
+        assert_eq!(bucket.queue_of(7, &"a").granted.len(), 1);
+        // What is in the queues stays there: a resource is never in both.
+        assert!(matches!(
+            bucket.ask(&rules, &ask(&"a", IS, &one)),
+            Answer::Granted(Handle::Request(_))
+        ));
+    }
+
+    #[test]
+    fn there_are_places_for_a_few_and_queues_for_all() {
+        let ([one, _], rules, mut woken) = (lockers(), rules(), Woken::default());
+        let mut bucket = Bucket::new(0);
+        let names = ["a", "b", "c", "d"];
+        let handles = names.map(|name| match bucket.ask(&rules, &ask(&name, X, &one)) {
+            Answer::Granted(handle) => handle,
+            answer => panic!("{answer:?}"),
+        });
+        assert_eq!(handles[..PLACES], [Handle::Sole; PLACES]);
+        assert!(!handles[PLACES..].contains(&Handle::Sole));
+        for (name, handle) in names.iter().zip(handles) {
+            assert_eq!(bucket.queue_of(7, name).granted.len(), 1);
+            bucket.release(&rules, &Granted { handle, ..granted(name, &one) }, &mut woken);
+        }
+        assert_eq!(bucket.load().held, 0);
+        assert_eq!(bucket.queues().count(), 0);
+    }
+}
