@@ -162,9 +162,9 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     }
 
     /// Takes over a lock that is held already, beside which all that is here goes.
-    pub(super) fn adopt(&mut self, rules: &Rules, held: &Ask<'_, R>) {
-        let head = self.head_of(rules, held);
-        let request = self.new_request(held.locker, head, held.mode, NONE);
+    pub(super) fn adopt(&mut self, rules: &Rules, lock: &Ask<'_, R>) {
+        let head = self.head_of(rules, lock);
+        let request = self.new_request(lock.locker, head, lock.mode, NONE);
         self.hold(rules, request);
     }
 
