@@ -51,7 +51,8 @@ impl<'s> Tree<'s> {
         Ok(None)
     }
 
-    /// Moves the entries of a leaf from `from` on to the one behind, which the parent has at `slot`.
+    /// Moves the entries of a leaf from `from` on to the one behind, whose slot in the parent is
+    /// given with that.
     fn move_entries(
         &self,
         (parent, slot): (Exclusive<'s>, usize),

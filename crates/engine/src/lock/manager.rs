@@ -205,7 +205,7 @@ impl<R: Resource> LockManager<R> {
         }
     }
 
-    /// Has all intention locks on what is asked for moved to its bucket, and those to come go there.
+    /// Has all intention locks on `resource` moved to its bucket, and those to come go there.
     pub(super) fn begin_strong(&self, intents: &Intents<R>, hash: u64, resource: &R) {
         let number = self.bucket_of(hash);
         intents.begin_strong(hash, resource, |intent| {

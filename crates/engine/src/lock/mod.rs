@@ -6,11 +6,13 @@
 //! # Mechanism
 //! The lock table is split into buckets by the hash of the resource, each behind its own latch. In
 //! a bucket every resource that several have locked has a head with the requests that are granted
-//! and the queue of those that wait; `queues.rs` states the rules of the queue. A transaction has a [`Locker`],
-//! which knows what it holds: asking again costs nothing, and giving all back takes no search. A
-//! request that has to wait parks its thread; whoever gives the lock up grants it in the waiter's
-//! name, so that a thread that wakes holds its lock. A [`Detector`] looks for deadlocks from time
-//! to time.
+//! and the queue of those that wait; `queues.rs` states the rules of the queue. A lock that nobody
+//! shares takes a place on the cache lines of the latch, and intention locks on what contains other
+//! resources are kept by the threads that take them, until somebody asks for more: see `bucket.rs`
+//! and `intents.rs`. A transaction has a [`Locker`], which knows what it holds: asking again costs
+//! nothing, and giving all back takes no search. A request that has to wait parks its thread;
+//! whoever gives the lock up grants it in the waiter's name, so that a thread that wakes holds its
+//! lock. A [`Detector`] looks for deadlocks from time to time.
 //!
 //! | file | what it holds |
 //! | --- | --- |

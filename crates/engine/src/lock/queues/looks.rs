@@ -13,7 +13,7 @@ use crate::lock::settings::Priority;
 pub struct LockQueue<R> {
     /// What is locked.
     pub resource: R,
-    /// Who holds it; first who was first granted.
+    /// Who holds it; first who was first granted, but for intention locks on what contains others.
     pub granted: Vec<LockRequest>,
     /// Who waits for it; first who goes first.
     pub waiting: Vec<LockRequest>,
