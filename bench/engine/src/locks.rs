@@ -42,7 +42,9 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     report.paragraph(
         "`cargo bench -p tidegate-engine --bench locks`: nanoseconds for an operation, alone and \
          while a second thread does the same with other keys; `scale` is how many times one \
-         thread's throughput two have. The floor are two uncontended mutexes.",
+         thread's throughput two have. The floor are two uncontended mutexes; of 4,096 that both \
+         threads visit, each on cache lines of its own, it is what moving one pair of lines costs. \
+         With tables of their own, threads share nothing but the machine.",
     );
     let cells: Vec<Vec<String>> = lines.iter().map(Line::cells).collect();
     report.table(&["operation", "lowest", "median", "2 threads", "scale"], &cells);

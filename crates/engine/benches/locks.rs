@@ -13,14 +13,16 @@
 #![expect(clippy::print_stdout, reason = "printing figures is what a benchmark is for")]
 
 use std::hint::{self, black_box};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, X};
-use tidegate_engine::lock::{LockManager, LockSettings, Locker, Mode, ModeTable, Priority, Wait};
+use tidegate_engine::lock::{
+    Hierarchy, LockManager, LockSettings, Locker, Mode, ModeTable, Priority, Wait,
+};
 
 const BATCHES: u32 = 400;
 /// Short beside the time slice of a scheduler, so that threads that begin together stay together.
@@ -40,9 +42,11 @@ type Table = Arc<LockManager<Resource>>;
 type Setup = fn(&Table, u64) -> Box<dyn FnMut()>;
 
 fn main() {
-    let table = LockManager::new(ModeTable::multi_granularity(), LockSettings::default());
-    let benchmarks: [(&str, Setup); 10] = [
+    let table = table();
+    let benchmarks: [(&str, Setup); 12] = [
         ("floor: two mutexes", floor),
+        ("floor: of 4,096 that both visit", visits),
+        ("control: 4,096 keys, own tables", own_table),
         ("lock + unlock, one key", |table, thread| {
             one_resource(table, Resource::Key(1, thread), X)
         }),
@@ -65,6 +69,12 @@ fn main() {
     }
 }
 
+fn table() -> Table {
+    let is_whole = |resource: &Resource| matches!(resource, Resource::Store | Resource::Tree(_));
+    let hierarchy = Hierarchy { is_whole, escalation: None };
+    LockManager::with_hierarchy(ModeTable::multi_granularity(), LockSettings::default(), hierarchy)
+}
+
 /// The least a lock and an unlock could cost behind latches.
 fn floor(_: &Table, _: u64) -> Box<dyn FnMut()> {
     let mutex = Mutex::new(0_u64);
@@ -72,6 +82,34 @@ fn floor(_: &Table, _: u64) -> Box<dyn FnMut()> {
         *black_box(&mutex).lock() += 1;
         *black_box(&mutex).lock() += 1;
     })
+}
+
+/// A cache line pair with a mutex.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(Mutex<u64>);
+
+/// As [`floor`], but each time with another mutex of as many as the lock table has buckets. Both
+/// threads come to all of them, as to the buckets of keys of their own: what this does not scale
+/// is the price of moving one pair of cache lines from processor to processor.
+fn visits(_: &Table, thread: u64) -> Box<dyn FnMut()> {
+    static MUTEXES: LazyLock<Vec<Padded>> =
+        LazyLock::new(|| (0..4_096).map(|_| Padded::default()).collect());
+    let mutexes = LazyLock::force(&MUTEXES);
+    let mut number = 0;
+    Box::new(move || {
+        number = (number + 1) % 4_096;
+        let mixed = (thread << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mutex = &mutexes[usize::try_from(mixed >> 52).unwrap_or(0)].0;
+        *black_box(mutex).lock() += 1;
+        *black_box(mutex).lock() += 1;
+    })
+}
+
+/// Each thread has a lock table of its own: what this does not scale is not the table's sharing.
+fn own_table(_: &Table, thread: u64) -> Box<dyn FnMut()> {
+    let table = table();
+    keys(&table, thread, 4_096)
 }
 
 fn one_resource(table: &Table, resource: Resource, mode: Mode) -> Box<dyn FnMut()> {

@@ -13,6 +13,11 @@ use tidegate_engine::wal::LogId;
 use tidegate_engine::{CallError, Procedure, Server, ServerOptions, Store, StoreOptions};
 use tidegate_gate::Class;
 
+use counters::add;
+
+#[path = "shared/counters.rs"]
+mod counters;
+
 fn store() -> Arc<Store> {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1, Faults::default()));
     Arc::new(Store::create(&disk, LogId(1), &StoreOptions::default()).unwrap())
@@ -33,18 +38,6 @@ fn server(
     let controller = Algorithm::Fixed(limit).controller(&setting);
     let procedures = procedures.into_iter().map(|(name, code)| (name.to_owned(), code));
     Server::start(Arc::clone(store), procedures, controller, options, Box::new(|_| ())).unwrap()
-}
-
-/// Adds to a counter in the store.
-fn add(store: &Store) -> Procedure {
-    let tree = store.create_tree("counters").unwrap();
-    Box::new(move |transaction, key| {
-        let old = transaction
-            .get(&tree, key)?
-            .map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
-        transaction.put(&tree, key, &(old + 1).to_le_bytes())?;
-        Ok((old + 1).to_le_bytes().to_vec())
-    })
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! Draws from a seed: the generator `SplitMix64`.
 
+use tidegate_control::SplitMix64;
+
 /// A stream of draws; the same seed gives the same stream.
-pub struct Random(pub u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    /// The numbers that belong to a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     /// Any number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next_bits()
     }
 
     /// A number below `bound`.

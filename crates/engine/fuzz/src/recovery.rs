@@ -69,7 +69,7 @@ fn damage(disk: &SimulatedDisk, kind: u8, input: &mut Input<'_>) {
         1 => disk.truncate(name, at as u64).unwrap(),
         2 => disk.remove(name).unwrap(),
         3 => put(&vec![0; input.below(2 * PAGE)]),
-        4 => put(&Random(u64::from(kind)).bytes(input.below(2 * PAGE) as u64)),
+        4 => put(&Random::new(u64::from(kind)).bytes(input.below(2 * PAGE) as u64)),
         _ => {
             let len = input.byte();
             put(input.take(usize::from(len)));

@@ -128,7 +128,7 @@ impl History {
             store.create_tree(name).unwrap();
             empty.insert(name.to_owned(), Entries::new());
         }
-        History { store, random: Random(seed), states: vec![empty] }
+        History { store, random: Random::new(seed), states: vec![empty] }
     }
 
     fn last(&self) -> usize {

@@ -38,6 +38,7 @@ mod load;
 mod merge;
 mod modify;
 mod policy;
+mod pour;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

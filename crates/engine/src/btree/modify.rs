@@ -32,7 +32,7 @@ impl Need<'_> {
 }
 
 /// A slot of a page, which has fewer than 65,536.
-fn short(slot: usize) -> u16 {
+pub(super) fn short(slot: usize) -> u16 {
     u16::try_from(slot).unwrap_or(u16::MAX)
 }
 
@@ -113,7 +113,9 @@ impl<'s> Tree<'s> {
             self.split_at_level(&need, level + 1)?;
             return Ok(false);
         }
-        self.split(parent, slot + 1, child, &split)?;
+        if let Some((parent, child)) = self.pour(parent, slot, child, need)? {
+            self.split(parent, slot + 1, child, &split)?;
+        }
         Ok(false)
     }
 
@@ -156,25 +158,8 @@ impl<'s> Tree<'s> {
     }
 
     fn plan_leaf(&self, node: Node<'_>, need: &Need<'_>) -> Plan {
-        let (mut sizes, size) = node.sizes_with(need.key, need.value_len);
-        let (slot, is_new) = match node.search(need.key) {
-            Ok(slot) => {
-                sizes[slot] = sizes[slot].max(size);
-                (slot, false)
-            }
-            Err(slot) => {
-                sizes.insert(slot, size);
-                (slot, true)
-            }
-        };
-        let full = FullNode {
-            sizes,
-            new: is_new.then_some(slot),
-            room: node.used() + node.free(),
-            last: node.last_insert(),
-            run: node.run(),
-            is_last: node.right().is_none(),
-        };
+        let (full, slot) = full_leaf(node, need);
+        let is_new = full.new.is_some();
         let cut = full.cut(self.entry.split_policy());
         let key_at = |at: usize| match (is_new, at.cmp(&slot)) {
             (false, _) | (true, Ordering::Less) => node.key(at),
@@ -186,6 +171,15 @@ impl<'s> Tree<'s> {
             plan.left -= 1;
         }
         plan
+    }
+
+    /// In a full leaf with an ascending sequence in it, the first entry above that.
+    pub(super) fn above_sequence(&self, node: Node<'_>, need: &Need<'_>) -> Option<usize> {
+        if !node.is_leaf() {
+            return None;
+        }
+        let (full, slot) = full_leaf(node, need);
+        full.has_others_above(self.entry.split_policy()).then_some(slot)
     }
 
     /// Splits `child`; its new sibling gets the entry `slot` of the parent.
@@ -223,6 +217,30 @@ impl<'s> Tree<'s> {
         mini.commit(self.log, &Cause::Structure)?;
         Ok(())
     }
+}
+
+/// A leaf with the entry that has no room in it, and where that is.
+fn full_leaf(node: Node<'_>, need: &Need<'_>) -> (FullNode, usize) {
+    let (mut sizes, size) = node.sizes_with(need.key, need.value_len);
+    let (slot, is_new) = match node.search(need.key) {
+        Ok(slot) => {
+            sizes[slot] = sizes[slot].max(size);
+            (slot, false)
+        }
+        Err(slot) => {
+            sizes.insert(slot, size);
+            (slot, true)
+        }
+    };
+    let full = FullNode {
+        sizes,
+        new: is_new.then_some(slot),
+        room: node.used() + node.free(),
+        last: node.last_insert(),
+        run: node.run(),
+        is_last: node.right().is_none(),
+    };
+    (full, slot)
 }
 
 /// How a node is split.

@@ -14,8 +14,9 @@
 //!   to the last one and there was at least one such pair before it, a sequence is going on, at
 //!   this place, wherever that is. Ascending: the new entry and all below go left; if there are
 //!   none above it, the left node keeps as much as the fill says, up to all. Descending: mirrored.
-//!   And a node that a sequence has filled stays full when another begins at its edge: a key below
-//!   or above all of its own begins a node.
+//!   What is above an ascending sequence goes to the leaf behind instead, if it fits there, and
+//!   nothing is split (`pour.rs`). And a node that a sequence has filled stays full when another
+//!   begins at its edge: a key below or above all of its own begins a node.
 //!
 //! # Example
 //! A full leaf has the keys 10, 11, 12, 13, 90, 91; 12 and 13 were inserted last, and now comes
@@ -34,6 +35,8 @@
 //! every 20th makes such a pair, and each would cost a lopsided split; two pairs in a row are one
 //! in 400. It does not look at the edges either: blocks of ascending keys, each below the one
 //! before, would then split the first node of every block in the middle.
+
+use crate::page::common;
 
 /// How full nodes are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +164,13 @@ impl FullNode {
         if is_good { Cut { left: wanted, trend } } else { Cut { left: self.middle(), trend } }
     }
 
+    /// Whether there are entries above an ascending sequence that `policy` sees.
+    pub(super) fn has_others_above(&self, policy: SplitPolicy) -> bool {
+        let is_adaptive = matches!(policy, SplitPolicy::Adaptive { .. });
+        let is_below_others = self.new.is_some_and(|new| new + 1 < self.sizes.len());
+        is_adaptive && is_below_others && self.trend(policy) == Trend::Ascending
+    }
+
     fn trend(&self, policy: SplitPolicy) -> Trend {
         let (Some(new), Some(last)) = (self.new, self.last) else {
             return Trend::None;
@@ -222,7 +232,7 @@ fn count_within<'a>(sizes: impl Iterator<Item = &'a usize>, bytes: usize) -> usi
 /// A short key above `left` and not above `right`, for `left` below `right`: of the shortest that
 /// differ from `left` at once the lowest, or the highest in a descending sequence.
 pub(super) fn separator(left: &[u8], right: &[u8], trend: Trend) -> Vec<u8> {
-    let common = left.iter().zip(right).take_while(|(one, other)| one == other).count();
+    let common = common(left, right);
     let mut separator = right.get(..=common).unwrap_or(right).to_vec();
     if let (Some(last), Some(&low)) = (separator.last_mut(), left.get(common))
         && trend != Trend::Descending

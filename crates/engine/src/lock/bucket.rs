@@ -1,69 +1,40 @@
-//! One bucket of the lock table: queues, and the rules by which they move. No threads, no latches,
-//! no time.
+//! One bucket of the lock table: locks that nobody shares, and queues for the others.
 //!
-//! A resource that somebody has locked has a head. A head has a list of granted requests and a
-//! queue of waiting ones. Who holds a lock and waits for a stronger one has a request in each.
+//! # Mechanism
+//! Most resources are locked by one locker at a time, and nobody waits for them. Such a *sole* lock
+//! is written into the bucket itself, which has two places for it on the pair of cache lines that
+//! its latch is on. Queues take five lines more. Lines are what a lock costs: they are not in the
+//! processor's cache when there are many buckets, and with another processor when that one came
+//! last.
 //!
-//! # Rules
-//! 1. A request waits for every other locker that holds a mode it conflicts with.
-//! 2. A conversion, by a locker that already holds the resource, waits for nobody else.
-//! 3. A new request also waits for every waiting request ahead of it that it clashes with: it could
-//!    not be beside it, whichever came first.
-//! 4. The queue is in order of arrival, conversions ahead of new requests. With
-//!    [`Priorities::PreemptOnWait`] each of the two parts is in order of priority first.
-//! 5. Whatever leaves, the queue is looked through once from its head, and everything that waits
-//!    for nobody is granted.
+//! When somebody else asks for the same resource, the sole lock moves to the [`Queues`], and their
+//! rules decide. It does not move back. Its locker is not told: it looks in both places when it
+//! gives the lock back.
 //!
-//! So nobody overtakes a request that it would delay, and nobody waits for one that it goes with:
-//! IS passes an IX that waits for a reader to end. A conversion that waited for another conversion
-//! would be a deadlock whenever its own lock is what the other waits for, and nothing else than
-//! unfair if not; a locker converts a few times at most, so nobody starves.
-//!
-//! # Memory
-//! Heads, requests and counters are slots in vectors, used again when they are free. A bucket
-//! never shrinks.
-
-pub(super) mod looks;
+//! # Example
+//! ```text
+//! T1: S(a)    place 1: a, S, T1    queues: –
+//! T2: S(a)    place 1: –           queues: a: granted S T1, S T2
+//! T1 releases a: not in a place, so in the queues; a: granted S T2
+//! ```
 
 use std::hash::Hash;
 use std::sync::Arc;
 
-pub(super) use looks::Waiting;
-pub use looks::{LockQueue, LockRequest};
+use super::locker_state::{LockerId, LockerState, Outcome, Woken};
+use super::modes::Mode;
+use super::queues::{Answer, Ask, Handle, IfBusy, LockQueue, LockRequest, Queues, Rules, Waiting};
+use super::settings::Priority;
 
-use super::hash_slab::{HashSlab, NONE, last_index};
-use super::locker_state::{LockerState, Outcome, Place, Woken};
-use super::modes::{Mode, ModeSet, ModeTable};
-use super::settings::{Priorities, Priority};
+/// Places for sole locks: as many as fit the cache lines of the latch, for small resources.
+const PLACES: usize = 2;
 
-/// What decides who waits for whom.
-pub(super) struct Rules {
-    pub(super) modes: ModeTable,
-    pub(super) priorities: Priorities,
-}
-
-/// A request for a resource that its locker does not hold.
-pub(super) struct Ask<'a, R> {
+/// A lock that a locker holds, for the bucket to find.
+pub(super) struct Granted<'a, R> {
     pub(super) hash: u64,
     pub(super) resource: &'a R,
-    pub(super) mode: Mode,
+    pub(super) handle: Handle,
     pub(super) locker: &'a Arc<LockerState>,
-    pub(super) if_busy: IfBusy,
-}
-
-/// What to do when a request cannot be granted at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfBusy {
-    Queue,
-    Refuse,
-}
-
-/// What came of a request; with its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Granted(u32),
-    Waiting(u32),
-    Refused,
 }
 
 /// How much a bucket holds, and has been asked for.
@@ -74,130 +45,130 @@ pub(super) struct Load {
     pub(super) waiting: u64,
 }
 
-/// See the [module](self).
-///
-/// - A head has a granted request; when the last one goes, so does the head.
-/// - A mode is in a head's set exactly when its counter is above 0.
-/// - The first in a queue waits for a holder.
+/// See the [module](self). A resource has sole locks or a head in the queues, never both.
 pub(super) struct Bucket<R> {
-    number: u32,
-    heads: HashSlab<R, Head>,
-    requests: Vec<Request>,
-    /// The first vacant request; vacant ones are chained by `next`.
-    vacant: u32,
-    /// For each head two rows with a counter for each mode: granted and waiting requests.
-    counters: Vec<u32>,
-    load: Load,
+    sole: [Option<Sole<R>>; PLACES],
+    /// Whether there is something in the queues: they need not be fetched to see it.
+    has_queues: bool,
+    requests: u64,
+    queues: Box<Queues<R>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Head {
-    granted: List,
-    queue: List,
-    /// Modes of the granted requests.
-    held: ModeSet,
-    /// Modes of the waiting requests.
-    wanted: ModeSet,
-}
-
-/// Which of a head's two lists.
-#[derive(Clone, Copy)]
-enum Side {
-    Granted,
-    Queue,
-}
-
-struct Request {
-    /// `None` where vacant.
-    locker: Option<Arc<LockerState>>,
-    head: u32,
-    previous: u32,
-    next: u32,
-    /// For a conversion that waits: the granted request it is to strengthen.
-    converts: u32,
+/// A lock on a resource that nobody else has asked for.
+struct Sole<R> {
+    hash: u64,
+    resource: R,
+    locker: Arc<LockerState>,
     mode: Mode,
-    is_granted: bool,
+}
+
+/// Where a granted lock is.
+enum Found {
+    Sole(usize),
+    Request(u32),
 }
 
 impl<R: Eq + Hash + Clone> Bucket<R> {
     pub(super) fn new(number: u32) -> Bucket<R> {
         Bucket {
-            number,
-            heads: HashSlab::new(),
-            requests: Vec::new(),
-            vacant: NONE,
-            counters: Vec::new(),
-            load: Load::default(),
+            sole: [const { None }; PLACES],
+            has_queues: false,
+            requests: 0,
+            queues: Box::new(Queues::new(number)),
         }
     }
 
     pub(super) fn load(&self) -> Load {
-        self.load
+        let (queued, waiting) = if self.has_queues { self.queues.load() } else { (0, 0) };
+        let sole = self.sole.iter().flatten().count() as u64;
+        Load { requests: self.requests, held: queued + sole, waiting }
     }
 
     /// Asks for a resource that the locker does not hold.
     pub(super) fn ask(&mut self, rules: &Rules, ask: &Ask<'_, R>) -> Answer {
-        self.load.requests += 1;
-        let head = match self.heads.find(ask.hash, ask.resource) {
-            Some(head) => head,
-            None => self.new_head(rules, ask),
-        };
-        if self.admits_new(rules, head, ask.mode, ask.locker.priority) {
-            let request = self.new_request(ask.locker, head, ask.mode, NONE);
-            self.hold(rules, request);
-            return Answer::Granted(request);
+        self.requests += 1;
+        let mut vacant = None;
+        let mut shared = None;
+        for (at, place) in self.sole.iter().enumerate() {
+            match place {
+                None => vacant = Some(at),
+                Some(sole) if sole.is_of(ask.hash, ask.resource) => shared = Some(at),
+                Some(_) => {}
+            }
         }
-        match ask.if_busy {
-            IfBusy::Refuse => Answer::Refused,
-            IfBusy::Queue => {
-                let request = self.new_request(ask.locker, head, ask.mode, NONE);
-                self.enqueue(rules, request);
-                Answer::Waiting(request)
+        match (vacant, shared) {
+            (Some(at), None) if !(self.has_queues && self.queues.has(ask.hash, ask.resource)) => {
+                let (hash, resource) = (ask.hash, ask.resource.clone());
+                let locker = Arc::clone(ask.locker);
+                self.sole[at] = Some(Sole { hash, resource, locker, mode: ask.mode });
+                Answer::Granted(Handle::Sole)
+            }
+            (_, shared) => {
+                if let Some(at) = shared {
+                    self.share(rules, at);
+                }
+                self.has_queues = true;
+                self.queues.ask(rules, ask)
             }
         }
     }
 
-    /// Asks for `mode` instead of what the request `granted` holds.
+    /// Asks for `mode` instead of what is held.
     pub(super) fn strengthen(
         &mut self,
         rules: &Rules,
-        granted: u32,
+        granted: &Granted<'_, R>,
         mode: Mode,
         if_busy: IfBusy,
     ) -> Answer {
-        self.load.requests += 1;
-        if self.admits_conversion(rules, granted, mode) {
-            self.change_mode(rules, granted, mode);
-            return Answer::Granted(granted);
-        }
-        let Request { head, ref locker, .. } = self.requests[granted as usize];
-        match (if_busy, locker.clone()) {
-            (IfBusy::Queue, Some(locker)) => {
-                let request = self.new_request(&locker, head, mode, granted);
-                self.enqueue(rules, request);
-                Answer::Waiting(request)
+        self.requests += 1;
+        match self.find(granted) {
+            Some(Found::Sole(at)) => {
+                self.set_sole(at, mode);
+                Answer::Granted(Handle::Sole)
             }
-            _ => Answer::Refused,
+            Some(Found::Request(request)) => self.queues.strengthen(rules, request, mode, if_busy),
+            None => Answer::Refused,
         }
     }
 
-    /// Gives a granted request up.
-    pub(super) fn release(&mut self, rules: &Rules, granted: u32, woken: &mut Woken) {
-        let Request { head, mode, .. } = self.requests[granted as usize];
-        self.heads[head].granted.unlink(&mut self.requests, granted);
-        self.subtract(rules, head, Side::Granted, mode);
-        self.load.held -= 1;
-        self.vacate(granted);
-        self.grant_waiting(rules, head, woken);
-        if self.heads[head].granted.is_empty() {
-            self.heads.remove(head);
+    /// Gives a lock up.
+    pub(super) fn release(&mut self, rules: &Rules, granted: &Granted<'_, R>, woken: &mut Woken) {
+        match self.find(granted) {
+            Some(Found::Sole(at)) => self.sole[at] = None,
+            Some(Found::Request(request)) => {
+                self.queues.release(rules, request, woken);
+                self.has_queues = !self.queues.is_empty();
+            }
+            None => {}
         }
     }
 
-    /// Takes a granted request back to a weaker mode.
-    pub(super) fn weaken(&mut self, rules: &Rules, granted: u32, mode: Mode, woken: &mut Woken) {
-        self.change_mode(rules, granted, mode);
-        self.grant_waiting(rules, self.requests[granted as usize].head, woken);
+    /// Takes a lock back to a weaker mode.
+    pub(super) fn weaken(
+        &mut self,
+        rules: &Rules,
+        granted: &Granted<'_, R>,
+        mode: Mode,
+        woken: &mut Woken,
+    ) {
+        match self.find(granted) {
+            Some(Found::Sole(at)) => self.set_sole(at, mode),
+            Some(Found::Request(request)) => self.queues.weaken(rules, request, mode, woken),
+            None => {}
+        }
+    }
+
+    /// Takes over a lock that is held already, beside which all that is here goes.
+    pub(super) fn adopt(&mut self, rules: &Rules, held: &Ask<'_, R>) {
+        let shared = self.sole.iter().position(|place| {
+            place.as_ref().is_some_and(|sole| sole.is_of(held.hash, held.resource))
+        });
+        if let Some(at) = shared {
+            self.share(rules, at);
+        }
+        self.queues.adopt(rules, held);
+        self.has_queues = true;
     }
 
     /// Ends a wait without a grant; those behind may go.
@@ -208,263 +179,186 @@ impl<R: Eq + Hash + Clone> Bucket<R> {
         outcome: Outcome,
         woken: &mut Woken,
     ) {
-        let head = self.requests[waiting as usize].head;
-        self.dequeue(rules, waiting);
-        if let Some(locker) = self.vacate(waiting) {
-            locker.end_wait(outcome, woken);
-        }
-        self.grant_waiting(rules, head, woken);
+        self.queues.dismiss(rules, waiting, outcome, woken);
     }
 
-    /// Rules 1 and 3 for a request that is not in the queue yet.
-    fn admits_new(&self, rules: &Rules, head: u32, mode: Mode, priority: Priority) -> bool {
-        let head = &self.heads[head];
-        !rules.modes.conflicts(mode).intersects(head.held)
-            && (head.queue.is_empty()
-                || !rules.modes.clashes(mode).intersects(self.ahead(rules, head, priority)))
-    }
-
-    /// The modes in the queue that a new request would stand behind.
-    fn ahead(&self, rules: &Rules, head: &Head, priority: Priority) -> ModeSet {
-        match rules.priorities {
-            Priorities::Ignored => head.wanted,
-            Priorities::PreemptOnWait => self
-                .listed(head.queue)
-                .take_while(|(_, request)| request.rank(rules) >= (false, priority))
-                .fold(ModeSet::EMPTY, |modes, (_, request)| modes.with(request.mode)),
+    /// Moves a sole lock to the queues.
+    fn share(&mut self, rules: &Rules, at: usize) {
+        if let Some(Sole { hash, resource, locker, mode }) = self.sole[at].take() {
+            let (resource, locker, if_busy) = (&resource, &locker, IfBusy::Refuse);
+            self.queues.adopt(rules, &Ask { hash, resource, mode, locker, if_busy });
+            self.has_queues = true;
         }
     }
 
-    /// Rules 1 and 2.
-    fn admits_conversion(&self, rules: &Rules, granted: u32, mode: Mode) -> bool {
-        let Request { head, mode: own, .. } = self.requests[granted as usize];
-        let held = self.heads[head].held;
-        let is_alone = self.counters[counter(rules, head, Side::Granted, own)] == 1;
-        let held_by_others = if is_alone { held.without(own) } else { held };
-        !rules.modes.conflicts(mode).intersects(held_by_others)
-    }
-
-    /// Rule 5.
-    fn grant_waiting(&mut self, rules: &Rules, head: u32, woken: &mut Woken) {
-        let mut ahead = ModeSet::EMPTY;
-        let mut next = self.heads[head].queue.first;
-        while next != NONE {
-            let at = next;
-            let Request { mode, converts, .. } = self.requests[at as usize];
-            next = self.requests[at as usize].next;
-            let is_admitted = if converts == NONE {
-                self.admits_behind(rules, head, mode, ahead)
-            } else {
-                self.admits_conversion(rules, converts, mode)
-            };
-            if is_admitted {
-                self.grant(rules, at, woken);
-            } else if !ahead.contains(mode) {
-                ahead = ahead.with(mode);
-                // A long queue for one resource is not looked through in vain.
-                let wanted = self.heads[head].wanted;
-                let mut modes = rules.modes.modes().filter(|mode| wanted.contains(*mode));
-                if converts == NONE
-                    && !modes.any(|mode| self.admits_behind(rules, head, mode, ahead))
-                {
-                    return;
-                }
-            }
+    fn find(&self, granted: &Granted<'_, R>) -> Option<Found> {
+        let Granted { hash, resource, handle, locker } = *granted;
+        if let Handle::Request(request) = handle {
+            return Some(Found::Request(request));
         }
-    }
-
-    /// Rules 1 and 3 for a new request with `ahead` waiting before it.
-    fn admits_behind(&self, rules: &Rules, head: u32, mode: Mode, ahead: ModeSet) -> bool {
-        !rules.modes.conflicts(mode).intersects(self.heads[head].held)
-            && !rules.modes.clashes(mode).intersects(ahead)
-    }
-
-    fn grant(&mut self, rules: &Rules, waiting: u32, woken: &mut Woken) {
-        self.dequeue(rules, waiting);
-        let Request { mode, converts, .. } = self.requests[waiting as usize];
-        let locker = if converts == NONE {
-            self.hold(rules, waiting);
-            self.requests[waiting as usize].locker.clone()
-        } else {
-            self.change_mode(rules, converts, mode);
-            self.vacate(waiting)
+        let is_it = |place: &Option<Sole<R>>| {
+            place
+                .as_ref()
+                .is_some_and(|sole| Arc::ptr_eq(&sole.locker, locker) && sole.is_of(hash, resource))
         };
-        if let Some(locker) = locker {
-            locker.end_wait(Outcome::Granted, woken);
+        if let Some(at) = self.sole.iter().position(is_it) {
+            return Some(Found::Sole(at));
+        }
+        self.queues.granted_to(hash, resource, locker.id).map(Found::Request)
+    }
+
+    fn set_sole(&mut self, at: usize, mode: Mode) {
+        if let Some(sole) = &mut self.sole[at] {
+            sole.mode = mode;
+        }
+    }
+}
+
+/// What can be seen: nobody waits for sole locks.
+impl<R: Eq + Hash + Clone> Bucket<R> {
+    /// All waits in this bucket.
+    pub(super) fn waits(&self, rules: &Rules) -> Vec<Waiting> {
+        if self.has_queues { self.queues.waits(rules) } else { Vec::new() }
+    }
+
+    /// The wait of `locker` at index `at`; `None` if it is not there, or not any more.
+    pub(super) fn wait_at(&self, rules: &Rules, at: u32, locker: LockerId) -> Option<Waiting> {
+        self.queues.wait_at(rules, at, locker)
+    }
+
+    pub(super) fn is_waiting(&self, at: u32, locker: LockerId) -> bool {
+        self.queues.is_waiting(at, locker)
+    }
+
+    /// Whether the waiting request `at` waits for `locker`.
+    pub(super) fn is_blocked_by(&self, rules: &Rules, at: u32, locker: LockerId) -> bool {
+        self.queues.is_blocked_by(rules, at, locker)
+    }
+
+    /// Lockers below `priority` that the waiting request `at` waits for.
+    pub(super) fn blockers_below(
+        &self,
+        rules: &Rules,
+        at: u32,
+        priority: Priority,
+    ) -> Vec<Arc<LockerState>> {
+        self.queues.blockers_below(rules, at, priority)
+    }
+
+    /// A locker of higher priority that waits for the one that holds `granted`.
+    pub(super) fn blocked_above(
+        &self,
+        rules: &Rules,
+        granted: &Granted<'_, R>,
+    ) -> Option<Arc<LockerState>> {
+        match self.find(granted)? {
+            Found::Sole(_) => None,
+            Found::Request(request) => self.queues.blocked_above(rules, request),
         }
     }
 
-    /// Makes a request that is in no list a granted one.
-    fn hold(&mut self, rules: &Rules, at: u32) {
-        let request = &mut self.requests[at as usize];
-        request.is_granted = true;
-        let (head, mode) = (request.head, request.mode);
-        let list = &mut self.heads[head].granted;
-        list.insert_after(list.last, &mut self.requests, at);
-        self.add(rules, head, Side::Granted, mode);
-        self.load.held += 1;
+    /// All queues.
+    pub(super) fn queues(&self) -> impl Iterator<Item = LockQueue<R>> {
+        let sole = self.sole.iter().flatten().map(Sole::queue);
+        sole.chain(self.queues.queues())
     }
 
-    fn change_mode(&mut self, rules: &Rules, granted: u32, mode: Mode) {
-        let Request { head, mode: before, .. } = self.requests[granted as usize];
-        self.requests[granted as usize].mode = mode;
-        self.subtract(rules, head, Side::Granted, before);
-        self.add(rules, head, Side::Granted, mode);
+    /// The queue of one resource, which is empty if nobody has locked it.
+    pub(super) fn queue_of(&self, hash: u64, resource: &R) -> LockQueue<R> {
+        let mut sole = self.sole.iter().flatten();
+        let sole = sole.find(|sole| sole.is_of(hash, resource)).map(Sole::queue);
+        sole.unwrap_or_else(|| self.queues.queue_of(hash, resource))
+    }
+}
+
+impl<R: Eq + Clone> Sole<R> {
+    fn is_of(&self, hash: u64, resource: &R) -> bool {
+        self.hash == hash && self.resource == *resource
     }
 
-    /// Rule 4.
-    fn enqueue(&mut self, rules: &Rules, at: u32) {
-        let Request { head, mode, ref locker, .. } = self.requests[at as usize];
-        if let Some(locker) = locker {
-            locker.begin_wait(Place { bucket: self.number, request: at });
-        }
-        let rank = self.requests[at as usize].rank(rules);
-        let mut before = self.heads[head].queue.last;
-        while before != NONE && self.requests[before as usize].rank(rules) < rank {
-            before = self.requests[before as usize].previous;
-        }
-        self.heads[head].queue.insert_after(before, &mut self.requests, at);
-        self.add(rules, head, Side::Queue, mode);
-        self.load.waiting += 1;
+    fn queue(&self) -> LockQueue<R> {
+        let held = LockRequest { locker: self.locker.id, mode: self.mode, converts: None };
+        LockQueue { resource: self.resource.clone(), granted: vec![held], waiting: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use parking_lot::Mutex;
+
+    use super::super::manager::Padded;
+    use super::super::modes::ModeTable;
+    use super::super::multi_granularity::{IS, S, X};
+    use super::super::settings::Priorities;
+    use super::*;
+    use crate::txn::Lockable;
+
+    #[test]
+    fn a_bucket_of_the_engine_is_a_pair_of_cache_lines() {
+        assert_eq!(size_of::<Padded<Mutex<Bucket<Lockable>>>>(), 128);
     }
 
-    fn dequeue(&mut self, rules: &Rules, waiting: u32) {
-        let Request { head, mode, .. } = self.requests[waiting as usize];
-        self.heads[head].queue.unlink(&mut self.requests, waiting);
-        self.subtract(rules, head, Side::Queue, mode);
-        self.load.waiting -= 1;
+    fn lockers() -> [Arc<LockerState>; 2] {
+        [1, 2].map(|id| Arc::new(LockerState::new(LockerId(id), Priority::default())))
     }
 
-    /// The requests of a list in order, with their indices.
-    fn listed(&self, list: List) -> impl Iterator<Item = (u32, &Request)> {
-        let mut next = list.first;
-        std::iter::from_fn(move || {
-            let at = next;
-            let request = self.requests.get(at as usize)?;
-            next = request.next;
-            Some((at, request))
-        })
+    fn rules() -> Rules {
+        Rules { modes: ModeTable::multi_granularity(), priorities: Priorities::Ignored }
     }
 
-    fn new_head(&mut self, rules: &Rules, ask: &Ask<'_, R>) -> u32 {
-        let head = self.heads.insert(ask.hash, ask.resource.clone(), Head::default());
-        let end = (head as usize + 1) * 2 * rules.modes.len();
-        if self.counters.len() < end {
-            self.counters.resize(end, 0);
-        }
-        head
-    }
-
-    fn new_request(
-        &mut self,
-        locker: &Arc<LockerState>,
-        head: u32,
+    /// One hash for all: resources are told apart by themselves.
+    fn ask<'a>(
+        resource: &'a &'static str,
         mode: Mode,
-        converts: u32,
-    ) -> u32 {
-        let locker = Some(Arc::clone(locker));
-        let request =
-            Request { locker, head, previous: NONE, next: NONE, converts, mode, is_granted: false };
-        let at = self.vacant;
-        if at == NONE {
-            self.requests.push(request);
-            return last_index(&self.requests);
+        locker: &'a Arc<LockerState>,
+    ) -> Ask<'a, &'static str> {
+        Ask { hash: 7, resource, mode, locker, if_busy: IfBusy::Refuse }
+    }
+
+    fn granted<'a>(
+        resource: &'a &'static str,
+        locker: &'a Arc<LockerState>,
+    ) -> Granted<'a, &'static str> {
+        Granted { hash: 7, resource, handle: Handle::Sole, locker }
+    }
+
+    #[test]
+    fn a_sole_lock_is_found_where_it_has_moved() {
+        let ([one, other], rules, mut woken) = (lockers(), rules(), Woken::default());
+        let mut bucket = Bucket::new(0);
+        assert_eq!(bucket.ask(&rules, &ask(&"a", S, &one)), Answer::Granted(Handle::Sole));
+        let shared = bucket.ask(&rules, &ask(&"a", S, &other));
+        assert!(matches!(shared, Answer::Granted(Handle::Request(_))), "{shared:?}");
+        assert_eq!(bucket.load(), Load { requests: 2, held: 2, waiting: 0 });
+        let refused = bucket.strengthen(&rules, &granted(&"a", &one), X, IfBusy::Refuse);
+        assert_eq!(refused, Answer::Refused);
+        bucket.release(&rules, &granted(&"a", &one), &mut woken);
+        assert_eq!(bucket.queue_of(7, &"a").granted.len(), 1);
+        // What is in the queues stays there: a resource is never in both.
+        assert!(matches!(
+            bucket.ask(&rules, &ask(&"a", IS, &one)),
+            Answer::Granted(Handle::Request(_))
+        ));
+    }
+
+    #[test]
+    fn there_are_places_for_a_few_and_queues_for_all() {
+        let ([one, _], rules, mut woken) = (lockers(), rules(), Woken::default());
+        let mut bucket = Bucket::new(0);
+        let names = ["a", "b", "c", "d"];
+        let handles = names.map(|name| match bucket.ask(&rules, &ask(&name, X, &one)) {
+            Answer::Granted(handle) => handle,
+            answer => panic!("{answer:?}"),
+        });
+        assert_eq!(handles[..PLACES], [Handle::Sole; PLACES]);
+        assert!(!handles[PLACES..].contains(&Handle::Sole));
+        for (name, handle) in names.iter().zip(handles) {
+            assert_eq!(bucket.queue_of(7, name).granted.len(), 1);
+            bucket.release(&rules, &Granted { handle, ..granted(name, &one) }, &mut woken);
         }
-        self.vacant = self.requests[at as usize].next;
-        self.requests[at as usize] = request;
-        at
-    }
-
-    fn vacate(&mut self, at: u32) -> Option<Arc<LockerState>> {
-        let request = &mut self.requests[at as usize];
-        request.next = self.vacant;
-        self.vacant = at;
-        request.locker.take()
-    }
-
-    fn add(&mut self, rules: &Rules, head: u32, side: Side, mode: Mode) {
-        let counter = counter(rules, head, side, mode);
-        self.counters[counter] += 1;
-        let modes = self.heads[head].modes(side);
-        *modes = modes.with(mode);
-    }
-
-    fn subtract(&mut self, rules: &Rules, head: u32, side: Side, mode: Mode) {
-        let counter = counter(rules, head, side, mode);
-        self.counters[counter] -= 1;
-        if self.counters[counter] == 0 {
-            let modes = self.heads[head].modes(side);
-            *modes = modes.without(mode);
-        }
-    }
-}
-
-/// Where the counter of a mode is: two rows for each head.
-fn counter(rules: &Rules, head: u32, side: Side, mode: Mode) -> usize {
-    (head as usize * 2 + side as usize) * rules.modes.len() + mode.index()
-}
-
-impl Head {
-    fn modes(&mut self, side: Side) -> &mut ModeSet {
-        match side {
-            Side::Granted => &mut self.held,
-            Side::Queue => &mut self.wanted,
-        }
-    }
-}
-
-impl Request {
-    /// Rule 4: higher goes first, and among equals who came first.
-    fn rank(&self, rules: &Rules) -> (bool, Priority) {
-        let priority = match (rules.priorities, &self.locker) {
-            (Priorities::PreemptOnWait, Some(locker)) => locker.priority,
-            _ => Priority::default(),
-        };
-        (self.converts != NONE, priority)
-    }
-}
-
-/// A list of requests, linked by index.
-#[derive(Clone, Copy)]
-struct List {
-    first: u32,
-    last: u32,
-}
-
-impl Default for List {
-    fn default() -> List {
-        List { first: NONE, last: NONE }
-    }
-}
-
-impl List {
-    fn is_empty(self) -> bool {
-        self.first == NONE
-    }
-
-    /// Inserts behind `before`, or first if that is [`NONE`].
-    fn insert_after(&mut self, before: u32, requests: &mut [Request], at: u32) {
-        let after = if before == NONE { self.first } else { requests[before as usize].next };
-        requests[at as usize].previous = before;
-        requests[at as usize].next = after;
-        self.connect(requests, before, at);
-        self.connect(requests, at, after);
-    }
-
-    fn unlink(&mut self, requests: &mut [Request], at: u32) {
-        let Request { previous, next, .. } = requests[at as usize];
-        self.connect(requests, previous, next);
-    }
-
-    /// Makes two requests neighbours; [`NONE`] is the end of the list.
-    fn connect(&mut self, requests: &mut [Request], before: u32, after: u32) {
-        match before {
-            NONE => self.first = after,
-            _ => requests[before as usize].next = after,
-        }
-        match after {
-            NONE => self.last = before,
-            _ => requests[after as usize].previous = before,
-        }
+        assert_eq!(bucket.load().held, 0);
+        assert_eq!(bucket.queues().count(), 0);
     }
 }

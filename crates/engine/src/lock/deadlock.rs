@@ -41,9 +41,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::bucket::Waiting;
 use super::locker_state::{LockerId, Outcome, Place, Woken};
 use super::manager::{LockManager, Resource};
+use super::queues::Waiting;
 use super::waits_for::{Node, WaitsFor};
 
 impl<R: Resource> LockManager<R> {
@@ -144,11 +144,11 @@ impl Drop for Detector {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bucket::{Answer, Ask, IfBusy};
     use super::super::hash_slab::hash_of;
     use super::super::locker_state::LockerState;
     use super::super::modes::ModeTable;
     use super::super::multi_granularity::X;
+    use super::super::queues::{Answer, Ask, IfBusy};
     use super::super::settings::{LockSettings, Priority};
     use super::*;
 

@@ -28,11 +28,11 @@
 use std::sync::Arc;
 
 use super::LockError;
-use super::bucket::IfBusy;
 use super::hash_slab::hash_of;
 use super::locker::{Asked, Held, Locker};
 use super::manager::Resource;
 use super::modes::Mode;
+use super::queues::IfBusy;
 
 /// What the parent of a resource is, if any.
 pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;
@@ -78,7 +78,8 @@ impl<R: Resource> Locker<R> {
             return Ok(Cover::None);
         };
         let strong = (escalation.covering)(mode);
-        let place = self.held.find(hash_of(&whole), &whole);
+        let place = self.find_whole(&whole);
+        self.last_whole = place;
         let modes = self.manager.modes();
         let is_covered = place.is_some_and(|at| modes.covers(self.held[at].mode, strong));
         if is_covered || self.is_below(escalation, &whole, strong) {
@@ -91,6 +92,12 @@ impl<R: Resource> Locker<R> {
             return Ok(Cover::Whole);
         }
         Ok(Cover::Part(at))
+    }
+
+    /// Where a lock on `whole` is among those held. Mostly it is the one that was asked for last.
+    fn find_whole(&self, whole: &R) -> Option<u32> {
+        let last = self.last_whole.filter(|at| self.held.key(*at) == Some(whole));
+        last.or_else(|| self.held.find(hash_of(whole), whole))
     }
 
     /// Whether something that contains `resource` is held in a mode that covers `mode`.

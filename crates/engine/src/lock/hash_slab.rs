@@ -14,6 +14,10 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Chains of an empty table; a power of two.
 const CHAINS_MIN: usize = 16;
 
+/// How many times as many chains a table gets that has as many entries as chains: many, because
+/// all entries are chained anew.
+const GROWTH: usize = 4;
+
 /// Chains that [`HashSlab::clear`] keeps at most.
 const CHAINS_KEPT: usize = 1024;
 
@@ -98,6 +102,11 @@ impl<K: Eq, V> HashSlab<K, V> {
         self.len -= 1;
     }
 
+    /// The key of an entry, if there is one with this index.
+    pub(super) fn key(&self, at: u32) -> Option<&K> {
+        self.entries.get(at as usize)?.key.as_ref()
+    }
+
     pub(super) fn hash(&self, at: u32) -> u64 {
         self.entries[at as usize].hash
     }
@@ -123,7 +132,7 @@ impl<K: Eq, V> HashSlab<K, V> {
     }
 
     fn grow(&mut self) {
-        self.chains = vec![NONE; self.chains.len() * 2];
+        self.chains = vec![NONE; self.chains.len() * GROWTH];
         for at in 0..self.entries.len() {
             if self.entries[at].key.is_none() {
                 continue;

@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::LockError;
-use super::bucket::{Answer, Ask, IfBusy};
+use super::bucket::Granted;
 use super::escalation::Cover;
 use super::hash_slab::{HashSlab, hash_of};
 use super::locker_state::{LockerId, LockerState, LockerWatch, Outcome, Place, Woken};
 use super::manager::{LockManager, Resource};
 use super::modes::Mode;
+use super::queues::{Answer, Ask, Handle, IfBusy};
 use super::settings::{Priorities, Wait};
 
 /// One transaction's locks. They are given back by [`release_all`](Locker::release_all), or when
@@ -27,13 +28,16 @@ pub struct Locker<R: Resource> {
     /// Who waited for what this one gives up; kept for its memory.
     woken: Woken,
     is_preempted: bool,
+    /// Where among those held the lock is that contains the last one taken, if it is there still.
+    pub(super) last_whole: Option<u32>,
 }
 
 /// One lock that is held.
 pub(super) struct Held {
     pub(super) mode: Mode,
-    /// In the bucket that the resource's hash leads to.
-    pub(super) request: u32,
+    pub(super) handle: Handle,
+    /// It is counted at the intents of its resource.
+    is_strong: bool,
     /// Locks held on parts of it, where there is an escalation.
     pub(super) parts: u32,
     /// How many those were when an escalation was last refused.
@@ -49,21 +53,28 @@ pub(super) enum Asked {
 
 /// A request that waits.
 pub(super) struct Pending {
-    hash: u64,
+    kept: Kept,
     place: Place,
-    /// The mode held when it is granted.
+}
+
+/// What is to be written down when a request is granted.
+struct Kept {
+    hash: u64,
+    /// The mode held then.
     mode: Mode,
     /// For a conversion, what is held already.
     held: Option<u32>,
     /// What is held of that which contains it.
     whole: Option<u32>,
+    /// It was counted at the intents of its resource, and what is held already was not.
+    is_strong: bool,
 }
 
 impl<R: Resource> Locker<R> {
     pub(super) fn new(manager: Arc<LockManager<R>>, state: LockerState) -> Locker<R> {
         let state = Arc::new(state);
         let (held, woken) = (HashSlab::new(), Woken::default());
-        Locker { manager, state, held, woken, is_preempted: false }
+        Locker { manager, state, held, woken, is_preempted: false, last_whole: None }
     }
 
     /// Who this is in [queues](LockManager::queue).
@@ -131,10 +142,9 @@ impl<R: Resource> Locker<R> {
     pub fn unlock(&mut self, resource: &R) -> bool {
         let hash = hash_of(resource);
         let Some(at) = self.held.find(hash, resource) else { return false };
-        let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
-        bucket.release(self.manager.rules(), self.held[at].request, &mut self.woken);
-        drop(bucket);
-        self.woken.wake();
+        let Held { handle, is_strong, .. } = self.held[at];
+        let granted = Granted { hash, resource, handle, locker: &self.state };
+        self.manager.take_back(&granted, is_strong, &mut self.woken);
         self.held.remove(at);
         self.count_less(resource);
         true
@@ -142,11 +152,9 @@ impl<R: Resource> Locker<R> {
 
     /// Gives all locks back, the last taken first. The locker is as new, but keeps its age.
     pub fn release_all(&mut self) {
-        for (hash, _, held) in self.held.iter() {
-            let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
-            bucket.release(self.manager.rules(), held.request, &mut self.woken);
-            drop(bucket);
-            self.woken.wake();
+        for (hash, resource, held) in self.held.iter() {
+            let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
+            self.manager.take_back(&granted, held.is_strong, &mut self.woken);
         }
         self.held.clear();
         self.is_preempted = false;
@@ -205,36 +213,77 @@ impl<R: Resource> Locker<R> {
             Cover::Part(at) => Some(at),
             Cover::None => None,
         };
-        let number = self.manager.bucket_of(hash);
-        let mut bucket = self.manager.latch(number);
-        let rules = self.manager.rules();
-        let answer = match held {
-            None => bucket.ask(rules, &Ask { hash, resource, mode, locker: &self.state, if_busy }),
-            Some(at) => bucket.strengthen(rules, self.held[at].request, mode, if_busy),
-        };
-        drop(bucket);
-        let (request, is_granted) = match answer {
-            Answer::Granted(request) => (request, true),
-            Answer::Waiting(request) => (request, false),
-            Answer::Refused => return Ok(Asked::Refused),
-        };
-        let place = Place { bucket: number, request };
-        let pending = Pending { hash, place, mode, held, whole };
-        if is_granted {
-            self.keep(resource, &pending);
-            return Ok(Asked::Granted);
+        let is_counted = held.is_some_and(|at| self.held[at].is_strong);
+        let is_strong = !is_counted && self.begin_if_strong(hash, resource, mode);
+        let kept = Kept { hash, mode, held, whole, is_strong };
+        match self.put(resource, &kept, if_busy) {
+            Answer::Granted(handle) => {
+                self.keep(resource, &kept, handle);
+                Ok(Asked::Granted)
+            }
+            Answer::Waiting(request) => {
+                let place = Place { bucket: self.manager.bucket_of(hash), request };
+                Ok(Asked::Waiting(Pending { kept, place }))
+            }
+            Answer::Refused => {
+                self.drop_count(&kept);
+                Ok(Asked::Refused)
+            }
         }
-        Ok(Asked::Waiting(pending))
+    }
+
+    /// Whether a lock is a strong one on what others have in the intent modes; these are out of
+    /// the stripes then, and stay so until it is given up.
+    fn begin_if_strong(&self, hash: u64, resource: &R, mode: Mode) -> bool {
+        let intents = self.manager.intents_on(resource).filter(|intents| !intents.has(mode));
+        if let Some(intents) = intents {
+            self.manager.begin_strong(intents, hash, resource);
+        }
+        intents.is_some()
+    }
+
+    /// Puts a request where it belongs.
+    fn put(&self, resource: &R, wanted: &Kept, if_busy: IfBusy) -> Answer {
+        let Kept { hash, mode, held, .. } = *wanted;
+        let manager = &*self.manager;
+        let ask = Ask { hash, resource, mode, locker: &self.state, if_busy };
+        let handle = held.map(|at| self.held[at].handle);
+        if let Some(intents) = manager.intents_on(resource).filter(|intents| intents.has(mode)) {
+            let is_granted = match handle {
+                None => intents.grant(&ask),
+                Some(Handle::Stripe) => intents.change(&ask),
+                Some(_) => false,
+            };
+            if is_granted {
+                return Answer::Granted(Handle::Stripe);
+            }
+        }
+        let mut bucket = manager.latch(manager.bucket_of(hash));
+        match handle {
+            None => bucket.ask(manager.rules(), &ask),
+            Some(handle) => {
+                let granted = Granted { hash, resource, handle, locker: &self.state };
+                bucket.strengthen(manager.rules(), &granted, mode, if_busy)
+            }
+        }
+    }
+
+    /// Nothing has come of a request.
+    fn drop_count(&self, wanted: &Kept) {
+        if wanted.is_strong {
+            self.manager.end_strong(wanted.hash);
+        }
     }
 
     /// Writes down what was granted.
-    fn keep(&mut self, resource: &R, granted: &Pending) {
-        let Pending { hash, place, mode, held, whole } = *granted;
+    fn keep(&mut self, resource: &R, granted: &Kept, handle: Handle) {
+        let Kept { hash, mode, held, whole, is_strong } = *granted;
         if let Some(at) = held {
             self.held[at].mode = mode;
+            self.held[at].is_strong |= is_strong;
             return;
         }
-        let held = Held { mode, request: place.request, parts: 0, refused_at: 0 };
+        let held = Held { mode, handle, is_strong, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
         self.state.set_locks(self.held.len());
         if let Some(whole) = whole {
@@ -258,10 +307,15 @@ impl<R: Resource> Locker<R> {
             return;
         }
         self.held[at].mode = mode;
-        let mut bucket = self.manager.latch(self.manager.bucket_of(hash));
-        bucket.weaken(self.manager.rules(), self.held[at].request, mode, &mut self.woken);
-        drop(bucket);
-        self.woken.wake();
+        let Held { handle, is_strong, .. } = self.held[at];
+        let manager = &*self.manager;
+        let granted = Granted { hash, resource, handle, locker: &self.state };
+        manager.weaken(&granted, mode, &mut self.woken);
+        let intents = manager.intents_on(resource).filter(|intents| intents.has(mode));
+        if is_strong && intents.is_some() {
+            self.held[at].is_strong = false;
+            manager.end_strong(hash);
+        }
     }
 
     /// Waits for a request that is in its queue.
@@ -278,17 +332,18 @@ impl<R: Resource> Locker<R> {
         self.manager.counters().begin_wait(locks);
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
         self.manager.counters().end_wait(locks, began.elapsed(), outcome);
+        if outcome == Outcome::Granted {
+            self.keep(resource, &pending.kept, Handle::Request(pending.place.request));
+            return Ok(());
+        }
+        self.drop_count(&pending.kept);
         match outcome {
-            Outcome::Granted => {
-                self.keep(resource, pending);
-                Ok(())
-            }
             Outcome::Deadlock => Err(LockError::Deadlock),
             Outcome::Preempted => {
                 self.is_preempted = true;
                 Err(LockError::Preempted)
             }
-            Outcome::TimedOut | Outcome::Waiting => Err(LockError::TimedOut),
+            _ => Err(LockError::TimedOut),
         }
     }
 

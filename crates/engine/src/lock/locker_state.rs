@@ -11,6 +11,7 @@ use std::thread::{self, Thread};
 
 use parking_lot::Mutex;
 
+use super::intents::own_stripe;
 use super::settings::Priority;
 
 /// A locker; a higher number began later.
@@ -71,6 +72,8 @@ impl Outcome {
 pub(super) struct LockerState {
     pub(super) id: LockerId,
     pub(super) priority: Priority,
+    /// Where its intention locks are.
+    pub(super) stripe: usize,
     outcome: AtomicU8,
     place: AtomicU64,
     /// Locks held; those given back early are counted until the next is taken.
@@ -84,6 +87,7 @@ impl LockerState {
         LockerState {
             id,
             priority,
+            stripe: own_stripe(),
             outcome: AtomicU8::new(Outcome::Granted as u8),
             place: AtomicU64::new(NOWHERE),
             locks: AtomicUsize::new(0),

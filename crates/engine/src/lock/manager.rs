@@ -1,5 +1,6 @@
 //! The lock table: buckets behind latches, and what is counted about them.
 
+use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -7,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::bucket::{Bucket, LockQueue, Rules};
+use super::bucket::{Bucket, Granted};
 use super::escalation::Escalation;
 use super::hash_slab::hash_of;
+use super::intents::{Intent, Intents};
 use super::locker::Locker;
 use super::locker_state::{LockerId, LockerState, Outcome, Place, Woken};
-use super::modes::ModeTable;
+use super::modes::{Mode, ModeTable};
+use super::queues::{Ask, Handle, IfBusy, LockQueue, LockRequest, Rules};
 use super::settings::{LockSettings, Priority};
 use super::statistics::{Counters, LockStatistics};
 
@@ -23,7 +26,16 @@ impl<T: Eq + Hash + Clone + Debug + Send + Sync + 'static> Resource for T {}
 
 /// On cache lines of its own, two because they are fetched in pairs.
 #[repr(align(128))]
-struct Padded<T>(T);
+pub(super) struct Padded<T>(pub(super) T);
+
+/// Which resources contain others.
+pub struct Hierarchy<R> {
+    /// Whether a resource contains others, so that it is locked by all who lock those: locks on it
+    /// in the intent modes are kept apart from its bucket, see `intents.rs`.
+    pub is_whole: fn(&R) -> bool,
+    /// Which locks on parts become one on the whole, if any.
+    pub escalation: Option<Escalation<R>>,
+}
 
 /// A lock table, see the [module](super).
 pub struct LockManager<R> {
@@ -33,6 +45,7 @@ pub struct LockManager<R> {
     rules: Rules,
     settings: LockSettings,
     escalation: Option<Escalation<R>>,
+    intents: Option<Intents<R>>,
     counters: Padded<Counters>,
     lockers: Padded<AtomicU64>,
 }
@@ -44,29 +57,31 @@ impl<R: Resource> LockManager<R> {
         LockManager::build(modes, settings, None)
     }
 
-    /// An empty lock table that replaces many small locks by a large one.
+    /// An empty lock table for resources that contain one another.
     #[must_use]
-    pub fn with_escalation(
+    pub fn with_hierarchy(
         modes: ModeTable,
         settings: LockSettings,
-        escalation: Escalation<R>,
+        hierarchy: Hierarchy<R>,
     ) -> Arc<LockManager<R>> {
-        LockManager::build(modes, settings, Some(escalation))
+        LockManager::build(modes, settings, Some(hierarchy))
     }
 
     fn build(
         modes: ModeTable,
         settings: LockSettings,
-        escalation: Option<Escalation<R>>,
+        hierarchy: Option<Hierarchy<R>>,
     ) -> Arc<LockManager<R>> {
         let bucket_count = settings.buckets.clamp(2, 1 << 16).next_power_of_two();
         let bucket = |number| Padded(Mutex::new(Bucket::new(number)));
+        let is_whole = hierarchy.as_ref().map(|hierarchy| hierarchy.is_whole);
         Arc::new(LockManager {
+            intents: is_whole.map(|is_whole| Intents::new(modes.intents(), is_whole)),
+            escalation: hierarchy.and_then(|hierarchy| hierarchy.escalation),
             buckets: (0..bucket_count).map(bucket).collect(),
             bucket_count,
             rules: Rules { modes, priorities: settings.priorities },
             settings,
-            escalation,
             counters: Padded(Counters::default()),
             lockers: Padded(AtomicU64::new(0)),
         })
@@ -96,10 +111,19 @@ impl<R: Resource> LockManager<R> {
     /// another moment.
     #[must_use]
     pub fn dump(&self) -> Vec<LockQueue<R>> {
+        let mut intents = self.intents_seen(|_| true);
         let mut queues = Vec::new();
         for bucket in 0..self.bucket_count() {
             queues.extend(self.latch(bucket).queues());
         }
+        for queue in &mut queues {
+            add_seen(queue, intents.remove(&queue.resource).unwrap_or_default());
+        }
+        queues.extend(intents.into_iter().map(|(resource, granted)| LockQueue {
+            resource,
+            granted,
+            waiting: Vec::new(),
+        }));
         queues
     }
 
@@ -107,14 +131,88 @@ impl<R: Resource> LockManager<R> {
     #[must_use]
     pub fn queue(&self, resource: &R) -> LockQueue<R> {
         let hash = hash_of(resource);
-        self.latch(self.bucket_of(hash)).queue_of(hash, resource)
+        let mut intents = self.intents_seen(|intent| intent.resource == *resource);
+        let mut queue = self.latch(self.bucket_of(hash)).queue_of(hash, resource);
+        add_seen(&mut queue, intents.remove(resource).unwrap_or_default());
+        queue
+    }
+
+    /// Intention locks in the stripes. They are looked at before the buckets: one that moves
+    /// meanwhile is seen twice, and not at no time.
+    fn intents_seen(&self, is_wanted: impl Fn(&Intent<R>) -> bool) -> HashMap<R, Vec<LockRequest>> {
+        let mut seen: HashMap<R, Vec<LockRequest>> = HashMap::new();
+        if let Some(intents) = &self.intents {
+            intents.look(|intent| {
+                if is_wanted(intent) {
+                    let (locker, mode) = (intent.locker.id, intent.mode);
+                    let request = LockRequest { locker, mode, converts: None };
+                    seen.entry(intent.resource.clone()).or_default().push(request);
+                }
+            });
+        }
+        seen
     }
 
     /// What was counted so far. Each bucket is seen at another moment.
     #[must_use]
     pub fn statistics(&self) -> LockStatistics {
+        let intents = self.intents.iter().flat_map(Intents::loads);
         let loads = (0..self.bucket_count()).map(|bucket| self.latch(bucket).load());
-        self.counters.0.with(loads)
+        self.counters.0.with(intents.chain(loads))
+    }
+
+    /// The stripes, if locks on `resource` may be in one.
+    pub(super) fn intents_on(&self, resource: &R) -> Option<&Intents<R>> {
+        self.intents.as_ref().filter(|intents| intents.are_for(resource))
+    }
+
+    /// Takes a lock back from its locker; one that `is_strong` was counted so.
+    pub(super) fn take_back(&self, granted: &Granted<'_, R>, is_strong: bool, woken: &mut Woken) {
+        let Granted { hash, resource, handle, locker } = *granted;
+        if handle == Handle::Stripe
+            && self.intents.as_ref().is_some_and(|intents| intents.release(resource, locker))
+        {
+            return;
+        }
+        let mut bucket = self.latch(self.bucket_of(hash));
+        bucket.release(&self.rules, granted, woken);
+        drop(bucket);
+        woken.wake();
+        if is_strong {
+            self.end_strong(hash);
+        }
+    }
+
+    /// Takes a lock back to a weaker mode.
+    pub(super) fn weaken(&self, granted: &Granted<'_, R>, mode: Mode, woken: &mut Woken) {
+        let Granted { hash, resource, handle, locker } = *granted;
+        let weaker = Ask { hash, resource, mode, locker, if_busy: IfBusy::Refuse };
+        if handle == Handle::Stripe
+            && self.intents.as_ref().is_some_and(|intents| intents.change(&weaker))
+        {
+            return;
+        }
+        let mut bucket = self.latch(self.bucket_of(hash));
+        bucket.weaken(&self.rules, granted, mode, woken);
+        drop(bucket);
+        woken.wake();
+    }
+
+    /// Lets intention locks go into the stripes again, as far as this strong lock goes.
+    pub(super) fn end_strong(&self, hash: u64) {
+        if let Some(intents) = &self.intents {
+            intents.end_strong(hash);
+        }
+    }
+
+    /// Has all intention locks on `resource` moved to its bucket, and those to come go there.
+    pub(super) fn begin_strong(&self, intents: &Intents<R>, hash: u64, resource: &R) {
+        let number = self.bucket_of(hash);
+        intents.begin_strong(hash, resource, |intent| {
+            let Intent { ref locker, mode, .. } = *intent;
+            let held = Ask { hash, resource, mode, locker, if_busy: IfBusy::Refuse };
+            self.latch(number).adopt(&self.rules, &held);
+        });
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -157,6 +255,15 @@ impl<R> Debug for LockManager<R> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.settings;
         formatter.debug_struct("LockManager").field("settings", settings).finish_non_exhaustive()
+    }
+}
+
+/// Adds what was seen in the stripes, unless it has moved to the bucket since.
+fn add_seen<R>(queue: &mut LockQueue<R>, seen: Vec<LockRequest>) {
+    for request in seen {
+        if queue.granted.iter().all(|granted| granted.locker != request.locker) {
+            queue.granted.push(request);
+        }
     }
 }
 

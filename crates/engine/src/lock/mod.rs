@@ -5,17 +5,20 @@
 //!
 //! # Mechanism
 //! The lock table is split into buckets by the hash of the resource, each behind its own latch. In
-//! a bucket every locked resource has a head with the requests that are granted and the queue of
-//! those that wait; `bucket.rs` states the rules of the queue. A transaction has a [`Locker`],
-//! which knows what it holds: asking again costs nothing, and giving all back takes no search. A
-//! request that has to wait parks its thread; whoever gives the lock up grants it in the waiter's
-//! name, so that a thread that wakes holds its lock. A [`Detector`] looks for deadlocks from time
-//! to time.
+//! a bucket every resource that several have locked has a head with the requests that are granted
+//! and the queue of those that wait; `queues.rs` states the rules of the queue. A lock that nobody
+//! shares takes a place on the cache lines of the latch, and intention locks on what contains other
+//! resources are kept by the threads that take them, until somebody asks for more: see `bucket.rs`
+//! and `intents.rs`. A transaction has a [`Locker`], which knows what it holds: asking again costs
+//! nothing, and giving all back takes no search. A request that has to wait parks its thread;
+//! whoever gives the lock up grants it in the waiter's name, so that a thread that wakes holds its
+//! lock. A [`Detector`] looks for deadlocks from time to time.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | [`modes`], [`multi_granularity`] | which modes go together, as data; IS IX S SIX U X |
-//! | `bucket`, `hash_slab` | the queues and their rules, without threads or time |
+//! | `queues`, `hash_slab` | the queues and their rules, without threads or time |
+//! | `bucket`, `intents` | locks that need no queue: of one locker alone, and of intention |
 //! | `manager`, `locker`, `locker_state` | latches, waiting and waking |
 //! | [`deadlock`], `waits_for` | the search, and the graph it searches |
 //! | `preempt`, [`escalation`] | two policies on top |
@@ -76,25 +79,27 @@ mod bucket;
 pub mod deadlock;
 pub mod escalation;
 mod hash_slab;
+mod intents;
 mod locker;
 mod locker_state;
 mod manager;
 pub mod modes;
 pub mod multi_granularity;
 mod preempt;
+mod queues;
 mod settings;
 mod statistics;
 mod waits_for;
 
 use thiserror::Error;
 
-pub use bucket::{LockQueue, LockRequest};
 pub use deadlock::Detector;
 pub use escalation::{Escalation, Parent};
 pub use locker::Locker;
 pub use locker_state::{LockerId, LockerWatch};
-pub use manager::{LockManager, Resource};
+pub use manager::{Hierarchy, LockManager, Resource};
 pub use modes::{Mode, ModeTable, ModeTableError};
+pub use queues::{LockQueue, LockRequest};
 pub use settings::{LockSettings, Priorities, Priority, Victim, Wait};
 pub use statistics::LockStatistics;
 

@@ -53,7 +53,7 @@ impl Mode {
     }
 
     /// Always below [`MODES_MAX`]; the remainder lets the compiler see it.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         usize::from(self.0) % MODES_MAX
     }
 }
@@ -299,6 +299,14 @@ impl ModeTable {
         }
         self.find_clashes();
         Ok(())
+    }
+
+    /// The modes, gone through in order, that go with themselves and with all of these before.
+    pub(super) fn intents(&self) -> ModeSet {
+        self.modes().fold(ModeSet::EMPTY, |intents, mode| {
+            let with = intents.with(mode);
+            if self.clashes(mode).intersects(with) { intents } else { with }
+        })
     }
 
     fn find_clashes(&mut self) {

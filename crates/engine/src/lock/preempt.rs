@@ -19,6 +19,7 @@
 
 use std::sync::Arc;
 
+use super::bucket::Granted;
 use super::locker::Locker;
 use super::locker_state::{LockerState, Outcome, Place, Woken};
 use super::manager::{LockManager, Resource};
@@ -30,9 +31,10 @@ impl<R: Resource> Locker<R> {
         for low in manager.blockers_below(&self.state, place) {
             manager.preempt(&low, &self.state);
         }
-        for (hash, _, held) in self.held.iter() {
+        for (hash, resource, held) in self.held.iter() {
             let bucket = manager.bucket_of(hash);
-            let high = manager.latch(bucket).blocked_above(manager.rules(), held.request);
+            let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
+            let high = manager.latch(bucket).blocked_above(manager.rules(), &granted);
             if high.is_some_and(|high| manager.preempt(&self.state, &high)) {
                 return;
             }

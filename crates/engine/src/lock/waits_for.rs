@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::bucket::Waiting;
+use super::queues::Waiting;
 use super::settings::Victim;
 
 /// A node of the graph; an index.
@@ -128,8 +128,8 @@ impl WaitsFor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bucket::looks::Edge;
     use super::super::locker_state::{LockerId, Place};
+    use super::super::queues::looks::Edge;
     use super::super::settings::Priority;
     use super::*;
 

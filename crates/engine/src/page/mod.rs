@@ -25,7 +25,7 @@ use thiserror::Error;
 use crate::wal::{LogId, Lsn};
 
 pub(crate) use change::{Change, ChangeError, Entries, Reader, Short, put_short_bytes};
-pub(crate) use node::{Budget, Fences, Node};
+pub(crate) use node::{Budget, Fences, Node, common};
 pub(crate) use space::{SpaceMap, map_page_of, pages_per_map};
 
 /// Bytes before what a kind of page has of its own.

@@ -130,7 +130,7 @@ fn end(page: &[u8]) -> usize {
 }
 
 /// How many bytes two strings begin with alike.
-fn common(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 

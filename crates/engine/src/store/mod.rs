@@ -28,7 +28,8 @@ use crate::btree::{Deletion, LeafFill, SplitPolicy, Tree, TreeEntry, TreeShape};
 use crate::buffer::{BufferError, DoubleWrite, IoCounters, IoCounts, PAGES, Pool};
 use crate::disk::{Disk, Open};
 use crate::lock::{
-    Detector, Escalation, LockManager, LockSettings, Mode, ModeTable, ModeTableError, Parent,
+    Detector, Escalation, Hierarchy, LockManager, LockSettings, Mode, ModeTable, ModeTableError,
+    Parent,
 };
 use crate::page::{PageId, PageSize, Seed, TreeId};
 use crate::record::TxnId;
@@ -428,18 +429,21 @@ fn make_locks(
     if let Some(client) = &options.client_modes {
         table = table.beside(CLIENT, client, modes.strongest).map_err(bad)?;
     }
-    let Some(parts_max) = options.escalate_at else {
-        return Ok((LockManager::new(table, options.locks), modes));
-    };
-    let parent = move |resource: &Lockable| match *resource {
-        Lockable::Key(tree, _) | Lockable::End(tree) => {
-            Some(Parent { resource: Lockable::Tree(tree), parts_max })
+    let parent = |parts_max| {
+        move |resource: &Lockable| match *resource {
+            Lockable::Key(tree, _) | Lockable::End(tree) => {
+                Some(Parent { resource: Lockable::Tree(tree), parts_max })
+            }
+            Lockable::Store | Lockable::Tree(_) | Lockable::Client(..) => None,
         }
-        Lockable::Store | Lockable::Tree(_) | Lockable::Client(..) => None,
     };
-    let covering = Box::new(covering(&table));
-    let escalation = Escalation { parent: Box::new(parent), covering };
-    Ok((LockManager::with_escalation(table, options.locks, escalation), modes))
+    let escalation = options.escalate_at.map(|parts_max| Escalation {
+        parent: Box::new(parent(parts_max)),
+        covering: Box::new(covering(&table)),
+    });
+    let is_whole = |resource: &Lockable| matches!(resource, Lockable::Store | Lockable::Tree(_));
+    let hierarchy = Hierarchy { is_whole, escalation };
+    Ok((LockManager::with_hierarchy(table, options.locks, hierarchy), modes))
 }
 
 fn make_pool(

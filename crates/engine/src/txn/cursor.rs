@@ -68,8 +68,10 @@ pub struct Cursor {
     is_done: bool,
     /// Memory of an earlier copy.
     spare: Vec<u8>,
-    /// A key that is to be locked; kept for its memory.
+    /// A key that is to be locked.
     probe: Vec<u8>,
+    /// It is the next to be handed out.
+    is_probed: bool,
 }
 
 /// A page as it was.
@@ -174,6 +176,7 @@ impl Cursor {
             is_done: false,
             spare: Vec::new(),
             probe: Vec::new(),
+            is_probed: false,
         }
     }
 
@@ -228,7 +231,11 @@ impl Cursor {
         leaf.is_handed_out = true;
         leaf.is_way_settled = leaf.is_settled;
         let node = Node::new(&leaf.bytes);
-        node.copy_key(slot, &mut self.key);
+        if std::mem::take(&mut self.is_probed) {
+            std::mem::swap(&mut self.key, &mut self.probe);
+        } else {
+            node.copy_key(slot, &mut self.key);
+        }
         Some((&self.key, node.value(slot)))
     }
 
@@ -364,6 +371,7 @@ impl Cursor {
     /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there, and
     /// nothing has come into the way to it.
     fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
+        self.is_probed = false;
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let entry = self.tree.entry();
         if leaf.is_settled && leaf.is_way_settled || !self.locks_keys(transaction) {
@@ -376,6 +384,7 @@ impl Cursor {
         } else {
             transaction.lock_for_scan(&key)?;
         }
+        self.is_probed = true;
         self.are_same(transaction, leaf.version)
     }
 

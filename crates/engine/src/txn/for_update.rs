@@ -16,8 +16,8 @@
 
 use std::ops::Bound;
 
-use super::{Cursor, Direction, Isolation, Lockable, Transaction, TxnError, hash_key};
-use crate::lock::multi_granularity::{IX, S, U};
+use super::{Cursor, Direction, Isolation, Lockable, Transaction, TxnError};
+use crate::lock::multi_granularity::{IX, U};
 use crate::store::TreeHandle;
 
 impl Transaction {
@@ -31,13 +31,8 @@ impl Transaction {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, TxnError> {
         self.check_to_change(tree)?;
-        let entry = tree.entry();
-        self.lock_parents(entry.id, IX)?;
-        self.lock_key(&Lockable::Key(entry.id, hash_key(key)), U)?;
-        let value = self.peek(entry, key)?;
-        let keeps_gap =
-            self.options.isolation == Isolation::Serializable && !self.covers_keys(entry.id, S);
-        if value.is_none() && keeps_gap { self.get_absent(entry, key) } else { Ok(value) }
+        self.lock_parents(tree.entry().id, IX)?;
+        self.get_locked(tree, key, U)
     }
 
     /// A cursor over the keys of a range that are to be changed or taken out.

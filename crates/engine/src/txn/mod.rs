@@ -292,12 +292,17 @@ impl Transaction {
         if self.covers_keys(entry.id, S) {
             return self.peek(entry, key);
         }
-        self.get_locked(tree, key)
+        self.get_locked(tree, key, S)
     }
 
     /// The value of a key, which is locked under the latch of its leaf; a key that is not there is
     /// kept from being put there.
-    fn get_locked(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+    fn get_locked(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<Option<Vec<u8>>, TxnError> {
         let on = tree.tree();
         let own = Lockable::Key(on.entry.id, hash_key(key));
         let gap_s = self.core.range_modes.gap_s;
@@ -308,9 +313,9 @@ impl Transaction {
                 // It comes while the lock is looked for.
                 prefetch(Node::new(&leaf).value(slot));
             }
-            if !self.try_lock(&own, S)? {
+            if !self.try_lock(&own, mode)? {
                 drop(leaf);
-                self.lock_key(&own, S)?;
+                self.lock_key(&own, mode)?;
                 continue;
             }
             let next = match place {

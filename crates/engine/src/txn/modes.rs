@@ -109,8 +109,9 @@ fn pairs(coarse: &ModeTable) -> Vec<Pair> {
 pub(crate) fn covering(table: &ModeTable) -> impl Fn(Mode) -> Mode + Send + Sync + use<> {
     let coarse = ModeTable::multi_granularity();
     let pairs = pairs(&coarse);
-    let on_tree: Vec<(Mode, Mode)> = table.modes().zip(pairs.into_iter().map(on_all)).collect();
-    move |mode| on_tree.iter().find(|(of, _)| *of == mode).map_or(X, |&(_, covering)| covering)
+    // In the order of the table's modes; those of the client come behind.
+    let on_tree: Vec<Mode> = table.modes().zip(pairs).map(|(_, pair)| on_all(pair)).collect();
+    move |mode| on_tree.get(mode.index()).copied().unwrap_or(X)
 }
 
 fn on_all(pair: Pair) -> Mode {

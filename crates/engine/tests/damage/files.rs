@@ -68,7 +68,7 @@ fn assert_says_where(outcome: &Outcome, case: &str) {
 #[test]
 fn a_file_that_is_empty_or_cut_off_is_named_or_not_needed() {
     println!("seed 1");
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for ending in ENDINGS {
         let sample = sample(ending);
         for name in names(sample) {

@@ -55,7 +55,7 @@ fn a_head_that_says_something_else_is_refused() {
 #[test]
 fn a_flipped_bit_is_refused_or_the_other_checkpoint_will_do() {
     println!("seed 1");
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for ending in ENDINGS {
         let sample = sample(ending);
         for block in 0..3 {

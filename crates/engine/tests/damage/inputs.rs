@@ -8,7 +8,7 @@ fn inputs(count: u64, len_max: u64, run: fn(&[u8])) {
     for seed in 0..count {
         // The last one shown is the one that fails.
         println!("seed {seed}");
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let len = random.below(len_max);
         run(&random.bytes(len));
     }

@@ -70,7 +70,7 @@ impl Layout {
 #[test]
 fn a_flipped_bit_is_noticed_wherever_something_vouches() {
     println!("seed 1");
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for ending in ENDINGS {
         let sample = sample(ending);
         let (layout, segments) = (Layout::new(sample, ending), segments(sample));
@@ -156,7 +156,7 @@ fn segments_that_changed_places_are_named() {
 #[test]
 fn a_log_that_lost_its_end_is_as_it_was_once() {
     println!("seed 2");
-    let random = &mut Random(2);
+    let random = &mut Random::new(2);
     for ending in ENDINGS {
         let sample = sample(ending);
         let (record, _) = checkpoint(&bytes(&sample.disk, "head"));

@@ -72,7 +72,7 @@ impl Subject {
 #[test]
 fn a_flipped_bit_is_noticed_or_repaired() {
     println!("seed 1");
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for ending in ENDINGS {
         let subject = Subject::new(ending);
         let (mut repaired, mut refused) = (0, 0);
@@ -97,7 +97,7 @@ fn a_flipped_bit_is_noticed_or_repaired() {
 #[test]
 fn a_torn_page_is_noticed_or_repaired() {
     println!("seed 2");
-    let random = &mut Random(2);
+    let random = &mut Random::new(2);
     for ending in ENDINGS {
         let subject = Subject::new(ending);
         let (mut repaired, mut refused) = (0, 0);
@@ -129,7 +129,7 @@ fn a_torn_page_is_noticed_or_repaired() {
 #[test]
 fn pages_that_changed_places_are_noticed_or_put_back() {
     println!("seed 3");
-    let random = &mut Random(3);
+    let random = &mut Random::new(3);
     for ending in ENDINGS {
         let subject = Subject::new(ending);
         for _ in 0..30 {
@@ -156,7 +156,7 @@ fn pages_that_changed_places_are_noticed_or_put_back() {
 #[test]
 fn a_blank_page_is_missed() {
     println!("seed 4");
-    let random = &mut Random(4);
+    let random = &mut Random::new(4);
     for ending in ENDINGS {
         let subject = Subject::new(ending);
         let drawn = (0..20).map(|_| *random.pick(&subject.in_use));

@@ -150,7 +150,7 @@ struct Run {
 impl<'s> Client<'s> {
     /// A client who waits for turns if there is a seat for it.
     pub(crate) fn new(stage: &'s Stage, number: usize, seat: Option<Seat<'s>>) -> Client<'s> {
-        Client { stage, number, seat, random: Random(number as u64), txns: Vec::new() }
+        Client { stage, number, seat, random: Random::new(number as u64), txns: Vec::new() }
     }
 
     /// Runs transactions one after the other, each until it is done without conflict or was tried

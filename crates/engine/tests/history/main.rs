@@ -103,6 +103,7 @@ mod scripts;
 mod turns;
 mod versions;
 
+use tidegate_control::SplitMix64;
 use tidegate_engine::Isolation;
 
 const LEVELS: [Isolation; 4] = [
@@ -113,15 +114,15 @@ const LEVELS: [Isolation; 4] = [
 ];
 
 /// The generator `SplitMix64`.
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next_bits()
     }
 
     fn below(&mut self, bound: u64) -> u64 {

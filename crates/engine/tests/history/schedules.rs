@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     fn new(seed: u64, isolation: Isolation) -> Schedule {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let is_free = seed & 1 > 0;
         let setup = Setup {
             check_on_block: seed & 2 > 0,
@@ -49,7 +49,7 @@ impl Schedule {
     }
 
     pub(crate) fn run(&self) -> Outcome {
-        let mut random = Random(!self.seed);
+        let mut random = Random::new(!self.seed);
         let mut pick = |ready: &[usize]| ready[random.index(ready.len())];
         let pace = if self.is_free { Pace::Free } else { Pace::Turns(&mut pick) };
         match run(&self.setup, &self.plans, pace) {

@@ -98,7 +98,7 @@ fn run(directory: &Path) -> Result<(), TxnError> {
     thread::scope(|scope| {
         for worker in 0..WORKERS {
             let (store, trees) = (&store, &trees);
-            let draw = Random(seed * 100 + u64::from(worker));
+            let draw = Random::new(seed * 100 + u64::from(worker));
             scope.spawn(move || {
                 if let Err(error) = work(store, trees, worker, draw) {
                     fail(&error.to_string());

@@ -40,7 +40,7 @@ enum Change {
 
 /// What the `number`th transaction of a worker does to its slots.
 fn changes(worker: u8, number: u64) -> Vec<Change> {
-    let random = &mut Random((u64::from(worker) << 40) + number);
+    let random = &mut Random::new((u64::from(worker) << 40) + number);
     let count = 1 + random.below(6);
     let change = |_| {
         let [high, low] = u16::try_from(random.below(SLOTS)).unwrap().to_be_bytes();

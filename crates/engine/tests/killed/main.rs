@@ -39,6 +39,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{Direction, Store, StoreOptions, Transaction, TreeHandle, TxnOptions};
@@ -46,15 +47,15 @@ use tidegate_engine::{Direction, Store, StoreOptions, Transaction, TreeHandle, T
 use load::{JOURNALED, Slots, Trees, WORKERS, balance, journal_key, last_number};
 
 /// The generator `SplitMix64`.
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next_bits()
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -286,7 +287,7 @@ fn kill_again_and_again(test: &str, seed: u64, rounds: usize) {
     let mut subject = Subject {
         test,
         directory: directory.path(),
-        random: Random(seed),
+        random: Random::new(seed),
         slots: Default::default(),
         totals: Totals::default(),
     };

@@ -12,8 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, SIX, U, X};
 use tidegate_engine::lock::{
-    LockError, LockManager, LockSettings, Locker, LockerId, Mode, ModeTable, Priorities, Priority,
-    Victim, Wait,
+    Hierarchy, LockError, LockManager, LockSettings, Locker, LockerId, Mode, ModeTable, Priorities,
+    Priority, Victim, Wait,
 };
 
 use crate::model::Random;
@@ -35,9 +35,16 @@ struct Arena {
 }
 
 impl Arena {
-    fn new(settings: LockSettings, wait: Wait) -> Arena {
+    fn new(settings: LockSettings, has_whole: bool, wait: Wait) -> Arena {
+        let modes = ModeTable::multi_granularity();
+        let manager = if has_whole {
+            let hierarchy = Hierarchy { is_whole: |at: &Resource| *at == 0, escalation: None };
+            LockManager::with_hierarchy(modes, settings, hierarchy)
+        } else {
+            LockManager::new(modes, settings)
+        };
         Arena {
-            manager: LockManager::new(ModeTable::multi_granularity(), settings),
+            manager,
             holders: (0..=KEYS).map(|_| Mutex::default()).collect(),
             numbers: (0..=KEYS).map(|_| AtomicU64::new(0)).collect(),
             wait,
@@ -126,7 +133,7 @@ impl Arena {
 
     /// Commits so many transactions; returns how often it wrote, and tried again.
     fn worker(&self, seed: u64, may_time_out: bool) -> (u64, u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut written, mut retries) = (0, 0);
         for _ in 0..COMMITS {
             let priority = Priority([0, 0, 1, 3][random.below(4)]);
@@ -150,8 +157,14 @@ impl Arena {
 }
 
 fn run(name: &str, settings: LockSettings, detect: bool, wait: Wait) {
+    for has_whole in [false, true] {
+        run_once(&format!("{name}, whole {has_whole}"), settings, has_whole, detect, wait);
+    }
+}
+
+fn run_once(name: &str, settings: LockSettings, has_whole: bool, detect: bool, wait: Wait) {
     let may_time_out = wait == Wait::AsSet;
-    let arena = Arena::new(settings, wait);
+    let arena = Arena::new(settings, has_whole, wait);
     let detector = detect.then(|| {
         arena.manager.start_detector(Duration::from_millis(1)).expect("a thread can be started")
     });

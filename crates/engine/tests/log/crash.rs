@@ -25,7 +25,14 @@ impl Story {
         let disk = new_disk(seed);
         drop(create(&disk));
         let (appended, forced) = (Vec::new(), 0);
-        Story { random: Random(seed), disk, appended, forced, checkpoint: Lsn::ZERO, numbers: 0 }
+        Story {
+            random: Random::new(seed),
+            disk,
+            appended,
+            forced,
+            checkpoint: Lsn::ZERO,
+            numbers: 0,
+        }
     }
 
     fn step(&mut self, log: &Log) -> Result<(), LogError> {

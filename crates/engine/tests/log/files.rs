@@ -99,7 +99,7 @@ fn dropping_writes_nothing() {
 fn segments_given_up_are_used_again_and_keep_nothing() {
     for_seeds(0..10, |seed| {
         let disk = new_disk(seed);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut log = create(&disk);
         let mut kept: Vec<(Lsn, Vec<u8>)> = Vec::new();
         for number in 0..400 {
@@ -230,7 +230,7 @@ fn a_full_disk_loses_only_what_was_not_forced() {
         let faults = Faults { capacity, ..Faults::default() };
         let disk = Arc::new(SimulatedDisk::new(seed, faults));
         let log = create(&disk);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut appended = Vec::new();
         let error = loop {
             let payload = random.payload(appended.len() as u64);

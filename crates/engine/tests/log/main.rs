@@ -11,6 +11,7 @@ mod threads;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogError, LogId, LogSettings, Lsn, Tail};
 
@@ -58,15 +59,15 @@ fn files(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
 }
 
 /// Draws from a seed (`SplitMix64`).
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.next_bits()
     }
 
     /// From 0 to `below` - 1.

@@ -23,7 +23,7 @@ impl Model {
     fn new(seed: u64) -> Model {
         let disk = new_disk(seed);
         let log = Some(create(&disk));
-        Model { disk, log, records: BTreeMap::new(), random: Random(seed), numbers: 0 }
+        Model { disk, log, records: BTreeMap::new(), random: Random::new(seed), numbers: 0 }
     }
 
     fn log(&self) -> &Log {

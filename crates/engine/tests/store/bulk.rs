@@ -14,7 +14,7 @@ use tidegate_engine::{
 use super::{Random, disk, options, shared};
 
 fn rows(count: u32) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     (0..count).map(move |key| (key.to_be_bytes().to_vec(), random.bytes(80)))
 }
 
@@ -64,7 +64,7 @@ fn a_load_goes_on_behind_what_is_there_and_only_there() {
 #[test]
 fn a_load_that_is_cut_off_leaves_its_first_part() {
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let first = disk(seed);
         let store = Store::create(&shared(&first), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("tree").unwrap();

@@ -71,7 +71,7 @@ fn contents(store: &Store) -> Model {
 }
 
 fn crash_once(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let disk = disk(seed);
     drop(Store::create(&shared(&disk), LogId(seed), &options()).unwrap());
     let operations = 1 + random.below(400);
@@ -129,7 +129,7 @@ fn what_was_acknowledged_to_any_thread_survives_checkpoints_and_crashes() {
     use std::thread;
 
     for seed in 0..20 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let disk = disk(seed);
         drop(Store::create(&shared(&disk), LogId(seed), &options()).unwrap());
         let operations = 200 + random.below(3_000);

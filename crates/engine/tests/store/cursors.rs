@@ -47,7 +47,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 fn a_range_is_what_the_map_says_in_both_directions() {
     for seed in 0..4 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = disk(seed);
         let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("tree").unwrap();

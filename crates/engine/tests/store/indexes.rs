@@ -60,7 +60,7 @@ fn change(random: &mut Random, transaction: &mut Transaction, tree: &TreeHandle,
 fn an_index_has_an_entry_for_each_word_of_each_row() {
     for seed in 0..6 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = disk(seed);
         let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("rows").unwrap();
@@ -164,7 +164,7 @@ fn rows_wait_for_the_function_after_opening() {
 #[test]
 fn after_a_crash_an_index_says_what_the_rows_say() {
     for seed in 0..120 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let first = disk(seed);
         let store = Store::create(&shared(&first), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("rows").unwrap();

@@ -53,7 +53,7 @@ fn no_money_comes_or_goes() {
         .map(|seed| {
             let (store, tree) = (Arc::clone(&store), tree.clone());
             thread::spawn(move || {
-                let mut random = Random(seed);
+                let mut random = Random::new(seed);
                 for _ in 0..300 {
                     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
                     retry(&store, |transaction| {

@@ -14,6 +14,7 @@ mod shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::LogSettings;
 use tidegate_engine::{PageSize, StoreOptions};
@@ -21,15 +22,15 @@ use tidegate_engine::{PageSize, StoreOptions};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The generator `SplitMix64`.
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next_bits()
     }
 
     fn below(&mut self, bound: u64) -> u64 {

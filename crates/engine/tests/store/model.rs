@@ -39,7 +39,7 @@ fn assert_same(store: &Store, tree: &TreeHandle, model: &Model, keys: u64) {
 fn a_tree_is_the_map_that_was_put_into_it() {
     for seed in 0..6 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = disk(seed);
         let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("tree").unwrap();

@@ -1,9 +1,9 @@
-//! What can be seen of a bucket: who waits for whom, and what is in a queue.
+//! What can be seen of the queues: who waits for whom, and what is in a queue.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::{Bucket, Head, NONE, Request, Rules};
+use super::{Head, NONE, Queues, Request, Rules};
 use crate::lock::locker_state::{LockerId, LockerState, Place};
 use crate::lock::modes::Mode;
 use crate::lock::settings::Priority;
@@ -13,7 +13,7 @@ use crate::lock::settings::Priority;
 pub struct LockQueue<R> {
     /// What is locked.
     pub resource: R,
-    /// Who holds it; first who was first granted.
+    /// Who holds it; first who was first granted, but for intention locks on what contains others.
     pub granted: Vec<LockRequest>,
     /// Who waits for it; first who goes first.
     pub waiting: Vec<LockRequest>,
@@ -52,10 +52,10 @@ pub(in crate::lock) struct Edge {
     pub(in crate::lock) is_hard: bool,
 }
 
-impl<R: Eq + Hash + Clone> Bucket<R> {
-    /// All waits in this bucket.
+impl<R: Eq + Hash + Clone> Queues<R> {
+    /// All waits.
     pub(in crate::lock) fn waits(&self, rules: &Rules) -> Vec<Waiting> {
-        if self.load.waiting == 0 {
+        if self.waiting == 0 {
             return Vec::new();
         }
         let queues = self.heads.iter().map(|(_, _, head)| head.queue);
@@ -78,7 +78,7 @@ impl<R: Eq + Hash + Clone> Bucket<R> {
         self.waiting(at, locker).is_some()
     }
 
-    /// Whether the waiting request `at` waits for `locker`, by the rules of the bucket.
+    /// Whether the waiting request `at` waits for `locker`, by the rules of the queues.
     pub(in crate::lock) fn is_blocked_by(&self, rules: &Rules, at: u32, locker: LockerId) -> bool {
         self.blockers(rules, at).any(|blocker| blocker.id == locker)
     }
