@@ -9,7 +9,7 @@
 //!
 //! Limits: when we are killed outright (SIGKILL) nobody is left to stop the server.
 
-mod account;
+pub(crate) mod account;
 mod binaries;
 mod installation;
 

@@ -14,14 +14,14 @@ const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
 
 /// A user and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+pub(crate) struct Account {
     uid: u32,
     gid: u32,
 }
 
 impl Account {
     /// The account to switch to: none unless we are root.
-    pub(super) fn needed() -> Result<Option<Self>, PostgresError> {
+    pub(crate) fn needed() -> Result<Option<Self>, PostgresError> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
@@ -33,12 +33,12 @@ impl Account {
     }
 
     /// Makes `path` the account's own.
-    pub(super) fn own(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn own(self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.uid), Some(self.gid))
     }
 
     /// Makes `command` run as the account; the standard library drops root's other groups too.
-    pub(super) fn run_as(self, command: &mut Command) {
+    pub(crate) fn run_as(self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
     }
 }
