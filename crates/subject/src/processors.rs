@@ -136,7 +136,7 @@ impl Processors {
             let fresh: Vec<_> =
                 tasks(process)?.into_iter().filter(|task| !held.contains(task)).collect();
             if fresh.is_empty() {
-                return self.verify(process);
+                return self.verify(process).map(drop);
             }
             for task in fresh {
                 match sched_setaffinity(pid(task.1), &mask) {

@@ -1,6 +1,8 @@
 //! A private Firebird server comes, obeys, and leaves nothing behind. Without Firebird on the
 //! machine these tests say so and pass.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, which may")]
+
 mod tiny;
 
 use std::net::TcpStream;
@@ -142,7 +144,7 @@ fn values_come_back_as_they_went() {
     );
     assert_eq!((rows.text(0, 2), rows.text(1, 2)), (Some("ab"), Some("")));
     assert_eq!((rows.text(0, 3), rows.text(0, 4)), (Some(long.as_str()), Some("12.50")));
-    assert!(rows.text(0, 5).unwrap().starts_with("20"));
+    assert!(rows.text(0, 5).unwrap().contains(':'), "{:?}", rows.text(0, 5));
     assert!((1..6).all(|column| rows.is_null(2, column)));
 
     let counted = connection.run(&Statement::new(select), &[1.into()], Wants::Count).unwrap();

@@ -1,8 +1,10 @@
 //! Processor sets and foreign databases, on process trees that are really there.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, which may")]
+
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate_subject::detection::foreign_databases;
@@ -48,7 +50,7 @@ impl Drop for Family {
     fn drop(&mut self) {
         // Children first: without their parent they would be nobody's.
         for member in self.members().into_iter().skip(1).rev() {
-            let _ = Command::new("kill").arg(member.to_string()).status();
+            let _ = Command::new("kill").arg(member.to_string()).stderr(Stdio::null()).status();
         }
     }
 }

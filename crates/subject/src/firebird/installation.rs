@@ -4,7 +4,7 @@
 //! in the one named by `FIREBIRD_LOCK`. What is the same for all servers of a machine (plug-ins,
 //! character sets, messages) is linked into the private root from where the package put it.
 
-use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -92,7 +92,7 @@ impl Installation {
             path: directory.path().to_owned(),
             source,
         })?;
-        self.configure(directory.path(), options, 0)?;
+        configure(directory.path(), options, 0)?;
         self.make_security_database(directory.path())?;
         Ok(directory)
     }
@@ -112,25 +112,6 @@ impl Installation {
             }
         }
         Ok(())
-    }
-
-    /// Writes `firebird.conf`.
-    fn configure(
-        &self,
-        directory: &Path,
-        options: &Options,
-        port: u16,
-    ) -> Result<(), FirebirdError> {
-        let place = directory.display();
-        let mut text = format!(
-            "{PRIVATE}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
-             SecurityDatabase = {place}/security.fdb\n"
-        );
-        for (name, value) in &options.settings {
-            text.push_str(&format!("{name} = {value}\n"));
-        }
-        let path = directory.join("root").join("firebird.conf");
-        fs::write(&path, text).map_err(|source| FirebirdError::Directory { path, source })
     }
 
     /// Refuses settings that Firebird, which passes over what it does not know, would ignore, and
@@ -223,7 +204,7 @@ impl Installation {
         options: &Options,
         port: u16,
     ) -> Result<(Process, Target), FirebirdError> {
-        self.configure(directory, options, port)?;
+        configure(directory, options, port)?;
         let path = directory.join("log");
         let (out, err) = File::create(&path)
             .and_then(|log| Ok((log.try_clone()?, log)))
@@ -239,6 +220,21 @@ impl Installation {
         make_database(&mut process, &target, options.page_bytes, &path)?;
         Ok((process, target))
     }
+}
+
+/// Writes `firebird.conf`.
+fn configure(directory: &Path, options: &Options, port: u16) -> Result<(), FirebirdError> {
+    let place = directory.display();
+    let mut text = format!(
+        "{PRIVATE}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
+             SecurityDatabase = {place}/security.fdb\n"
+    );
+    for (name, value) in &options.settings {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    let path = directory.join("root").join("firebird.conf");
+    fs::write(&path, text).map_err(|source| FirebirdError::Directory { path, source })
 }
 
 /// Makes the database as soon as the server answers.
@@ -281,7 +277,7 @@ fn is_setting(known: &str, name: &str) -> bool {
 
 /// A program in PATH, or where Debian has those of the administrator.
 fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/bin".into()])
         .map(|directory| directory.join(name))

@@ -132,3 +132,33 @@ impl From<WireError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_means_what_its_most_particular_code_says() {
+        for (codes, expected) in [
+            (&[DEADLOCK, UPDATE_CONFLICT, 335_544_878][..], Conflict::Serialization),
+            (&[DEADLOCK], Conflict::Deadlock),
+            (&[LOCK_TIMEOUT, DEADLOCK, UPDATE_CONFLICT], Conflict::LockTimeout),
+            (&[LOCK_CONFLICT, DEADLOCK, UPDATE_CONFLICT], Conflict::LockTimeout),
+        ] {
+            let mut status = Status::default();
+            codes.iter().for_each(|code| status.code(*code));
+            let failure = Failure::from(WireError::Server(status));
+            assert_eq!(failure, Failure::Conflict(expected), "{codes:?}");
+        }
+        let mut status = Status::default();
+        for (code, argument) in [(0, "left out"), (DYNAMIC_SQL_ERROR, ""), (335_544_580, "T")] {
+            status.code(code);
+            status.argument(argument.to_owned());
+        }
+        let Failure::Refused { code, message } = WireError::Server(status).into() else { panic!() };
+        assert_eq!(
+            (code.as_str(), message.as_str()),
+            ("335544580", "dynamic SQL error ; table unknown T")
+        );
+    }
+}

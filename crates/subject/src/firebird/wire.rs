@@ -509,3 +509,53 @@ pub(super) fn push(rows: &mut Rows, row: &[Value<'_>]) {
         rows.push(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn rows_are_read_up_to_the_end_of_their_batch() {
+        let columns = [Column::Int, Column::Text(8), Column::Int];
+        let row = [
+            words(&[operation::FETCH_RESPONSE, 0, 1]),
+            vec![0b100, 0, 0, 0],
+            words(&[0, 7, 3]),
+            b"abc\0".to_vec(),
+        ]
+        .concat();
+        for (last, expected) in [([0, 0], Batch::More), ([100, 0], Batch::Last)] {
+            let end = words(&[operation::FETCH_RESPONSE, last[0], last[1]]);
+            let bytes = [row.as_slice(), &row, &end].concat();
+            let mut rows = Vec::new();
+            let mut each = |row: &[Value<'_>]| rows.push(format!("{row:?}"));
+            let batch = Answers(bytes.as_slice()).rows(&columns, &mut each).unwrap();
+            assert_eq!((batch, rows.len()), (expected, 2));
+            assert_eq!(rows[0], "[Int(7), Text(\"abc\"), Null]");
+            for cut in 0..bytes.len() {
+                assert!(Answers(&bytes[..cut]).rows(&columns, &mut |_| {}).is_err(), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_lies_is_an_error_and_no_allocation() {
+        for length in [8, LONGEST, LONGEST + 1, u32::MAX] {
+            let bytes = words(&[operation::RESPONSE, 1, 0, 0, length, 0]);
+            assert!(Answers(bytes.as_slice()).response().is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn values_go_with_a_bitmap_of_what_is_null() {
+        let mut requests = Requests::default();
+        requests.values(&[Value::Int(-1), Value::Null, "ab".into()]);
+        let bytes = requests.take();
+        let message = [vec![0b10, 0, 0, 0], words(&[u32::MAX; 2]), words(&[2]), b"ab\0\0".to_vec()];
+        assert!(bytes.ends_with(&message.concat()), "{bytes:?}");
+    }
+}
