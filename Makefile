@@ -30,8 +30,8 @@ DENY_VERSION := 0.20.2
 TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
-.PHONY: help setup demo simulate test check fmt clippy tidy deny outside advisories bench \
-	bench-control bench-engine soak fuzz clean
+.PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
+	advisories bench bench-control bench-engine soak fuzz clean
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
@@ -44,11 +44,15 @@ help:
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
+	@echo 'make setup-subjects  see to PostgreSQL, MariaDB and Firebird, or say which are skipped'
 	@echo 'make setup       see to PostgreSQL and a C linker; targets that need them do it themselves'
 	@echo 'make clean       remove what was built and out/'
 
 setup:
 	scripts/setup-postgres
+
+setup-subjects:
+	scripts/setup-subjects
 
 # PostgreSQL is used if it is here. Else the embedded engine is, so a C linker, which building Rust
 # needs, is all that has to be.

@@ -1,9 +1,11 @@
 //! The databases under test: start, stop, connect, inspect.
 //!
-//! [`postgres`] runs a private PostgreSQL server, and [`client`] speaks to any; [`mariadb`] and
-//! [`mysql`] do the same for MariaDB; [`embedded`] is the engine that Tidegate carries with it;
-//! [`process`] guards other programs an experiment starts,
-//! such as a proxy. Whatever is started here is stopped when its handle is dropped, also when the
+//! [`postgres`], [`mariadb`] and [`firebird`] run private servers, [`sqlite`] keeps a private file,
+//! and [`embedded`] is the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to
+//! any server of PostgreSQL's and MariaDB's kind; [`connection`] is what connections have in common.
+//! [`process`] guards other programs an experiment starts, such as a proxy; [`processors`] says which
+//! processors a server may use, and [`detection`] finds other databases on the machine. Whatever is
+//! started here is stopped when its handle is dropped, also when the
 //! owner panics, and always by its own process id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
@@ -11,11 +13,14 @@
 mod account;
 pub mod client;
 pub mod connection;
+pub mod detection;
 pub mod embedded;
+pub mod firebird;
 pub mod isolation;
 pub mod mariadb;
 pub mod mysql;
 pub mod postgres;
 pub mod process;
+pub mod processors;
 pub mod sqlite;
 mod stream;

@@ -132,7 +132,7 @@ impl Process {
         let watch = |source| ProcessError::Watch { name: self.name.clone(), source };
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).map_err(watch)?;
         let ticks = cpu_ticks(&stat).ok_or_else(|| watch(io::ErrorKind::InvalidData.into()))?;
-        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        Ok(seconds(ticks))
     }
 
     /// Asks the process to end and waits up to `grace`; then kills it.
@@ -187,12 +187,17 @@ impl Drop for Process {
 
 /// User plus system time from `/proc/PID/stat`: fields 14 and 15, the 12th and 13th after the
 /// command name, which is in parentheses and may itself hold spaces and parentheses.
-fn cpu_ticks(stat: &str) -> Option<u64> {
+pub(crate) fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
+}
+
+/// Seconds of so many clock ticks.
+pub(crate) fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
 #[cfg(test)]

@@ -3,12 +3,22 @@
 //! There is no server. Each connection belongs to one thread at a time, a statement runs on that
 //! thread, and one transaction at a time may write. Transactions begin with `BEGIN IMMEDIATE`: one
 //! that reads before it writes would otherwise find at its first write that another was faster.
+//!
+//! [`Sqlite`] is a database file in a directory of its own, with the settings that all its
+//! connections share; the directory is removed when it is dropped.
+//!
+//! Limits: a connection's page cache is its own, so the buffer of so many bytes is there once for
+//! each of them.
 
-use std::path::Path;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{ErrorCode, ToSql};
+use rusqlite::{ErrorCode, InterruptHandle, ToSql};
+use tempfile::TempDir;
+use thiserror::Error;
 use tidegate_workload::{
     Conflict, Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants,
 };
@@ -17,6 +27,201 @@ use crate::connection::Transactional;
 
 /// Statements that a connection keeps prepared.
 const PREPARED: usize = 256;
+
+/// The name of the database's file.
+const DATABASE: &str = "data.sqlite";
+
+/// How a change is kept from being lost or half done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JournalMode {
+    /// Changes go to a log beside the file; readers do not wait for the writer.
+    #[default]
+    Wal,
+    /// What was there before goes to a journal that is deleted at commit.
+    Delete,
+}
+
+/// When a commit waits for the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// Never.
+    Off,
+    /// With a log: only when the log goes into the file, so that the last commits may be lost with
+    /// the machine's power, but nothing is half done.
+    Normal,
+    /// At every commit.
+    #[default]
+    Full,
+}
+
+/// What a database is made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How a change is kept from being half done.
+    pub journal_mode: JournalMode,
+    /// When a commit waits for the disk.
+    pub synchronous: Synchronous,
+    /// Bytes of pages that each connection keeps in memory.
+    pub cache_bytes: u64,
+    /// Bytes in a page: a power of two from 512 to 65,536.
+    pub page_bytes: u32,
+    /// How long a transaction waits for its turn to write.
+    pub busy_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            journal_mode: JournalMode::default(),
+            synchronous: Synchronous::default(),
+            cache_bytes: 2_000 << 10,
+            page_bytes: 4_096,
+            busy_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a database could not be made or removed.
+#[derive(Debug, Error)]
+pub enum SqliteError {
+    /// The page size is none that SQLite has, and would be passed over.
+    #[error("a page of {0} bytes: SQLite has powers of two from 512 to 65,536")]
+    PageBytes(u32),
+    /// The directory could not be made or removed.
+    #[error("cannot make or remove the directory {path}: {source}", path = .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// SQLite says no.
+    #[error(transparent)]
+    Database(#[from] Failure),
+}
+
+/// A private database; dropping it removes its directory.
+#[derive(Debug)]
+pub struct Sqlite {
+    directory: TempDir,
+    options: Options,
+}
+
+impl Sqlite {
+    /// Makes a directory with an empty database.
+    ///
+    /// # Errors
+    /// See [`SqliteError`].
+    pub fn start(options: Options) -> Result<Self, SqliteError> {
+        if !options.page_bytes.is_power_of_two() || !(512..=65_536).contains(&options.page_bytes) {
+            return Err(SqliteError::PageBytes(options.page_bytes));
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("tidegate-sqlite-")
+            .tempdir()
+            .map_err(|source| SqliteError::Directory { path: std::env::temp_dir(), source })?;
+        let sqlite = Sqlite { directory, options };
+        // The page size is fixed by the first page that is written, the journal mode kept there.
+        let mode = match sqlite.options.journal_mode {
+            JournalMode::Wal => "WAL",
+            JournalMode::Delete => "DELETE",
+        };
+        let page_bytes = sqlite.options.page_bytes;
+        let make =
+            format!("PRAGMA page_size = {page_bytes}; PRAGMA journal_mode = {mode}; VACUUM;");
+        sqlite.connect()?.batch(&make)?;
+        Ok(sqlite)
+    }
+
+    /// The directory that holds the database.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A connection with the settings of all.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn connect(&self) -> Result<SqliteConnection, Failure> {
+        let path = self.directory.path().join(DATABASE);
+        let connection = SqliteConnection::open(&path, self.options.busy_timeout)?;
+        let synchronous = match self.options.synchronous {
+            Synchronous::Off => "OFF",
+            Synchronous::Normal => "NORMAL",
+            Synchronous::Full => "FULL",
+        };
+        // A negative size is in KiB, a positive one in pages.
+        let kib = self.options.cache_bytes.div_ceil(1_024);
+        connection
+            .batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{kib};"))?;
+        Ok(connection)
+    }
+
+    /// The version of SQLite, such as `3.50.4`.
+    #[must_use]
+    pub fn version() -> &'static str {
+        rusqlite::version()
+    }
+
+    /// The settings in force, as SQLite's pragmas name them.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
+        const NAMES: [&str; 5] =
+            ["journal_mode", "synchronous", "cache_size", "page_size", "busy_timeout"];
+        let mut connection = self.connect()?;
+        let mut value = |name: &str| {
+            let pragma = Statement::written(format!("PRAGMA {name}"));
+            let rows = connection.run(&pragma, &[], Wants::Rows)?.rows;
+            let number = rows.int(0, 0).map(|number| number.to_string());
+            let value = number.or(rows.text(0, 0).map(str::to_owned));
+            Ok((name.to_owned(), value.ok_or(Failure::Unexpected("a pragma's value"))?))
+        };
+        NAMES.iter().map(|name| value(name)).collect()
+    }
+
+    /// Moves all of the log into the file and lets SQLite look at its indexes, so that every batch
+    /// of an experiment begins alike. Nobody should be at work meanwhile.
+    ///
+    /// # Errors
+    /// What SQLite says; [`Conflict::LockTimeout`] when somebody is at work.
+    pub fn level(&self) -> Result<(), Failure> {
+        let mut connection = self.connect()?;
+        connection.batch("PRAGMA optimize")?;
+        let checkpoint = Statement::new("PRAGMA wal_checkpoint(TRUNCATE)");
+        let rows = connection.run(&checkpoint, &[], Wants::Rows)?.rows;
+        let is_busy = rows.int(0, 0) == Some(1);
+        if is_busy { Err(Failure::Conflict(Conflict::LockTimeout)) } else { Ok(()) }
+    }
+
+    /// Removes the directory.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop(self) -> Result<(), SqliteError> {
+        let path = self.directory.path().to_owned();
+        self.directory.close().map_err(|source| SqliteError::Directory { path, source })
+    }
+}
+
+/// Stops what a connection is doing, from another thread.
+pub struct Interrupt(InterruptHandle);
+
+impl Interrupt {
+    /// Makes the statement that is running fail with [`Failure::Stopped`]; nothing happens when
+    /// none is. A transaction that was changing something is rolled back.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}
 
 /// A connection to a database file.
 #[derive(Debug)]
@@ -34,6 +239,12 @@ impl SqliteConnection {
         connection.busy_timeout(patience).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(PREPARED);
         Ok(SqliteConnection { connection })
+    }
+
+    /// A handle that stops what this connection is doing.
+    #[must_use]
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt(self.connection.get_interrupt_handle())
     }
 
     /// Runs statements that define or set something, separated by semicolons.

@@ -1,0 +1,105 @@
+//! A private SQLite database: settings, two writers, a straggler, nothing left behind.
+
+mod tiny;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::sqlite::{JournalMode, Options, Sqlite, SqliteError, Synchronous};
+use tidegate_workload::workload::{Depth, Workload};
+use tidegate_workload::{Conflict, Connection, Failure, Statement, Wants};
+use tiny::Tiny;
+
+#[allow(clippy::unwrap_used, reason = "a test's own")]
+fn start(busy_timeout: Duration) -> Sqlite {
+    let synchronous = Synchronous::Off;
+    Sqlite::start(Options { synchronous, busy_timeout, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn settings_are_in_force_and_nothing_is_left() {
+    for (journal_mode, name) in [(JournalMode::Wal, "wal"), (JournalMode::Delete, "delete")] {
+        let sqlite = Sqlite::start(Options {
+            journal_mode,
+            synchronous: Synchronous::Normal,
+            cache_bytes: 1 << 20,
+            page_bytes: 8_192,
+            busy_timeout: Duration::from_millis(1_234),
+        })
+        .unwrap();
+        let settings = sqlite.settings().unwrap();
+        let expected = [
+            ("journal_mode", name),
+            ("synchronous", "1"),
+            ("cache_size", "-1024"),
+            ("page_size", "8192"),
+            ("busy_timeout", "1234"),
+        ];
+        let settings: Vec<_> =
+            settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(settings, expected);
+        sqlite.level().unwrap();
+        let directory = sqlite.directory().to_owned();
+        assert!(directory.exists());
+        sqlite.stop().unwrap();
+        assert!(!directory.exists());
+    }
+    assert!(Sqlite::version().starts_with("3."));
+    for page_bytes in [0, 256, 5_000, 131_072] {
+        let error = Sqlite::start(Options { page_bytes, ..Options::default() }).unwrap_err();
+        assert!(matches!(error, SqliteError::PageBytes(_)), "{error}");
+    }
+}
+
+#[test]
+fn two_threads_write_and_what_they_wrote_is_consistent() {
+    let sqlite = start(Duration::from_secs(60));
+    let mut setup = sqlite.connect().unwrap();
+    connection::load(&mut setup, &Tiny, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let mut connection = sqlite.connect().unwrap();
+            let mut client = Tiny.client(number, 2, 1);
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    connection::run(&mut connection, client.next()).unwrap();
+                }
+            });
+        }
+    });
+    let conditions = connection::check(&mut setup, &Tiny, Depth::Quick).unwrap();
+    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+    sqlite.level().unwrap();
+}
+
+#[test]
+fn who_waits_too_long_for_its_turn_has_a_conflict() {
+    let sqlite = start(Duration::from_millis(20));
+    let mut writer = sqlite.connect().unwrap();
+    writer.begin().unwrap();
+    let mut other = sqlite.connect().unwrap();
+    let conflict = Err(Failure::Conflict(Conflict::LockTimeout));
+    assert_eq!(other.begin(), conflict);
+    other.rollback().unwrap();
+    writer.commit().unwrap();
+    other.begin().unwrap();
+    other.commit().unwrap();
+}
+
+#[test]
+fn a_straggler_is_interrupted() {
+    const ENDLESS: Statement = Statement::new(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n",
+    );
+    let sqlite = start(Duration::from_secs(1));
+    let mut connection = sqlite.connect().unwrap();
+    let interrupt = connection.interrupt_handle();
+    let running = std::thread::spawn(move || connection.run(&ENDLESS, &[], Wants::Rows));
+    // Until the statement is under way, an interrupt finds nothing to stop.
+    while !running.is_finished() {
+        interrupt.interrupt();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(running.join().unwrap(), Err(Failure::Stopped));
+}
