@@ -15,8 +15,8 @@
 //! connection for as long as it runs.
 //!
 //! Limits: Firebird 3 only. The login is the one for every server here, open to whoever can reach
-//! the loopback interface, as it is with [`crate::postgres`] by default. When we are killed outright
-//! (SIGKILL) nobody is left to stop the server.
+//! the loopback interface, as it is with [`crate::postgres`] by default. When we are killed
+//! outright (SIGKILL) nobody is left to stop the server.
 //!
 //! What Firebird takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM

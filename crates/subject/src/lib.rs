@@ -2,9 +2,10 @@
 //!
 //! [`postgres`] and [`firebird`] run a private server; [`sqlite`] keeps a private file, and
 //! [`embedded`] is the engine that Tidegate carries with it; [`client`] speaks to any PostgreSQL.
-//! [`process`] guards other programs an experiment starts, such as a proxy;
-//! [`processors`] says which processors a server may use, [`detection`] finds other databases. Whatever is started here is stopped when its handle is dropped, also when the
-//! owner panics, and always by its own process id.
+//! [`process`] guards other programs an experiment starts, such as a proxy; [`processors`] says
+//! which processors a server may use, [`detection`] finds other databases. Whatever is started here
+//! is stopped when its handle is dropped, also when the owner panics, and always by its own process
+//! id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 

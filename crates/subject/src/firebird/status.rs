@@ -146,7 +146,9 @@ mod tests {
             (&[LOCK_CONFLICT, DEADLOCK, UPDATE_CONFLICT], Conflict::LockTimeout),
         ] {
             let mut status = Status::default();
-            codes.iter().for_each(|code| status.code(*code));
+            for code in codes {
+                status.code(*code);
+            }
             let failure = Failure::from(WireError::Server(status));
             assert_eq!(failure, Failure::Conflict(expected), "{codes:?}");
         }
