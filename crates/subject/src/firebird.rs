@@ -15,15 +15,15 @@
 //! connection for as long as it runs.
 //!
 //! Limits: Firebird 3 only. The login is the one for every server here, open to whoever can reach
-//! the loopback interface, as it is with [`crate::postgres`] by default. When we are killed outright
-//! (SIGKILL) nobody is left to stop the server.
+//! the loopback interface, as it is with [`crate::postgres`] by default. When we are killed
+//! outright (SIGKILL) nobody is left to stop the server.
 //!
-//! What Firebird takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
+//! What Firebird 3 takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM
-//! (`FROM rdb$database`); `WITH LOCK` is not for joins, DISTINCT or aggregates; an expression in a
-//! list needs no name but some words are taken, such as VALUE, POSITION, DATE, TIMESTAMP, YEAR,
-//! COUNT, USER, ROWS and RELEASE; names have at most 31 characters; an index key has at most a
-//! quarter of a page.
+//! (`FROM rdb$database`); `WITH LOCK` is not for joins, DISTINCT or aggregates; some words are no
+//! names of columns, among them VALUE, POSITION, DATE, TIMESTAMP, YEAR, MONTH, DAY, COUNT, USER,
+//! ROWS, START, END, OFFSET, OVER and RELEASE; names have at most 31 characters; an index key has
+//! at most a quarter of a page.
 
 mod connection;
 mod description;

@@ -7,7 +7,8 @@
 //! by thread.
 //!
 //! Programs may move themselves, so [`Processors::verify`] reads the set of every thread of the
-//! tree, for check 2 of the analysis protocol. Example, with a server limited to processors 0 and 1:
+//! tree, for check 2 of the analysis protocol. Example, with a server limited to processors 0 and
+//! 1:
 //!
 //! ```no_run
 //! # use tidegate_subject::processors::Processors;

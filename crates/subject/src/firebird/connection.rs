@@ -3,8 +3,8 @@
 //! Statements are prepared once and kept by their text. A single statement that is run outside of a
 //! transaction begins one, runs and commits it with one message to the server and back.
 //!
-//! A statement that defines something lets go of all that are kept first: Firebird does not change a
-//! table while a prepared statement uses it, and says `object in use`.
+//! A statement that defines something lets go of all that are kept first: Firebird does not change
+//! a table while a prepared statement uses it, and says `object in use`.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Write};

@@ -1,8 +1,9 @@
 //! Firebird's programs at work: a private root, a security database, a server.
 //!
-//! Firebird takes its configuration from the directory named by `FIREBIRD` and keeps its lock tables
-//! in the one named by `FIREBIRD_LOCK`. What is the same for all servers of a machine (plug-ins,
-//! character sets, messages) is linked into the private root from where the package put it.
+//! Firebird takes its configuration from the directory named by `FIREBIRD` and keeps its lock
+//! tables in the one named by `FIREBIRD_LOCK`. What is the same for all servers of a machine
+//! (plug-ins, character sets, messages) is linked into the private root from where the package put
+//! it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

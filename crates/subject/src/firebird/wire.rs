@@ -6,8 +6,8 @@
 //! read piece by piece.
 //!
 //! Each request is answered once and in order, so several may be sent at a time. One that asks for
-//! an object (a transaction, a statement) is answered with the object's handle; [`LATEST`] names the
-//! object made last, so that a request can be sent before that answer has come.
+//! an object (a transaction, a statement) is answered with the object's handle; [`LATEST`] names
+//! the object made last, so that a request can be sent before that answer has come.
 //!
 //! Values are described in BLR, Firebird's binary request language. The server converts between
 //! what a column is and what a message says, so two types are enough: whole numbers of 64 bits and
@@ -475,7 +475,11 @@ impl<R: Read> Answers<R> {
             _ => return Err(WireError::Protocol("no row where one was asked for")),
         }
         if self.word()? != 0 {
-            each(&self.row(columns)?);
+            // Without a row that it could change, a statement answers with NULL in each column.
+            let row = self.row(columns)?;
+            if row.iter().any(|value| *value != Value::Null) {
+                each(&row);
+            }
         }
         self.response().map(drop)
     }
