@@ -299,7 +299,8 @@ fn run_all(
         bench.scenario(scenario)?;
     }
     let Bench { database, cells, inconsistent, .. } = bench;
-    let report = BenchReport::new(options, database.describe()?, cells, inconsistent)?;
+    let report =
+        BenchReport::new(options, database.describe(options.database.kind)?, cells, inconsistent)?;
     database.stop()?;
     report.write(&options.out)?;
     Ok(report)

@@ -197,7 +197,12 @@ impl<'a> Demo<'a> {
             steps.push(self.step(clients, &database, &front)?);
         }
         front.stop()?;
-        let summary = DemoSummary::new(self.options, database.describe()?, database.sums()?, steps);
+        let summary = DemoSummary::new(
+            self.options,
+            database.describe(self.options.database.kind)?,
+            database.sums()?,
+            steps,
+        );
         database.stop()?;
         summary.write(out)?;
         figure::draw(&summary, &out.join("report.svg"))?;

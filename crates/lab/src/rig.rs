@@ -7,6 +7,7 @@
 mod console;
 mod database;
 mod error;
+mod executors;
 mod front;
 mod journal;
 mod machine;
@@ -21,12 +22,15 @@ use serde::Serialize;
 use crate::load::{self, Progress, Stage};
 
 pub use console::{Console, Update};
-pub use database::{DatabaseChoice, DatabaseDescription, DatabaseKind, UnknownDatabase};
+pub use database::{
+    DatabaseChoice, DatabaseDescription, DatabaseKind, SettingError, Settings, UnknownDatabase,
+};
 pub use error::RigError;
 pub use journal::Interval;
 pub use machine::Machine;
 
 pub(crate) use database::Database;
+pub(crate) use executors::other_executors;
 pub(crate) use front::{Front, FrontOptions};
 pub(crate) use journal::{between as journal_between, read as read_journal};
 

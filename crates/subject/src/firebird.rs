@@ -39,6 +39,7 @@ use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
+use crate::connection::{Connector, Transactional};
 use crate::process::{Process, ProcessError};
 pub use connection::{FirebirdConnection, Interrupt, Isolation};
 use connection::{Purpose, Target};
@@ -227,5 +228,10 @@ impl Firebird {
         process.end(STOP_BOUND)?;
         let path = directory.path().to_owned();
         directory.close().map_err(|source| FirebirdError::Directory { path, source })
+    }
+}
+impl Connector for Firebird {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        Ok(Box::new(Firebird::connect(self)?))
     }
 }

@@ -23,7 +23,7 @@ use tidegate_workload::{
     Conflict, Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants,
 };
 
-use crate::connection::Transactional;
+use crate::connection::{Connector, Interrupter, Transactional};
 
 /// Statements that a connection keeps prepared.
 const PREPARED: usize = 256;
@@ -223,6 +223,12 @@ impl fmt::Debug for Interrupt {
     }
 }
 
+impl Connector for Sqlite {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        Ok(Box::new(Sqlite::connect(self)?))
+    }
+}
+
 /// A connection to a database file.
 #[derive(Debug)]
 pub struct SqliteConnection {
@@ -282,6 +288,11 @@ impl Transactional for SqliteConnection {
 
     fn dialect(&self) -> Dialect {
         Dialect::Sqlite
+    }
+
+    fn interrupter(&self) -> Option<Interrupter> {
+        let handle = self.interrupt_handle();
+        Some(Box::new(move || handle.interrupt()))
     }
 }
 

@@ -309,11 +309,14 @@ fn build(keys: Keys) -> Result<Experiment, String> {
     if kinds.is_empty() {
         return Err("`subjects` is empty; name at least one".to_owned());
     }
+    let subjects: Vec<SubjectSpec> =
+        kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
+    subjects.iter().try_for_each(SubjectSpec::validate)?;
     Ok(Experiment {
         name: keys.name.clone().ok_or_else(|| missing("name"))?,
         scenario: scenario(&keys)?,
         seed: keys.seed.unwrap_or(1),
-        subjects: kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect(),
+        subjects,
         processors: keys.processors.map(|list| list.iter().map(|count| count.get()).collect()),
         admission: admission(keys.clients, keys.control, &mpls)?,
         mpls,
@@ -465,6 +468,11 @@ mpl = { from = 100, to = 1000, step = 100 }
             ("[workload]", "clients = 2\n[workload]", "above the 2 `clients`"),
             ("[workload]", "control = \"vegas\"\n[workload]", "needs `clients`"),
             ("[workload]", "control = \"magic\"\n[workload]", "magic"),
+            (
+                "[workload]",
+                "[subject.embedded]\nsettings = { pages = \"1\" }\n[workload]",
+                "no setting",
+            ),
             ("ctl = \"2min\"", "ctl = \"2min\"\nspeed = 3", "line 14"),
             ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "belongs to"),
         ] {

@@ -1,29 +1,29 @@
 //! The database of an experiment, whichever it is: started, filled, levelled, described.
 
+mod settings;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_subject::connection::{Transactional, load};
-use tidegate_subject::embedded::{self, Embedded, Isolation};
-use tidegate_subject::postgres::{self, Postgres, PostgresError};
+use tidegate_subject::embedded::{self, Embedded};
+use tidegate_subject::firebird::Firebird;
+use tidegate_subject::mariadb::MariaDb;
+use tidegate_subject::postgres::{Postgres, PostgresError};
+use tidegate_subject::sqlite::Sqlite;
 use tidegate_workload::pgbench::Sums;
 use tidegate_workload::workload::Workload;
-use tidegate_workload::{Session, Table, finish};
+use tidegate_workload::{Failure, Session, Statement, Table, Wants, finish};
 
 use super::RigError;
 
-/// PostgreSQL's settings that are not its defaults.
-const POSTGRES_SETTINGS: [(&str, &str); 2] =
-    [("max_connections", "1100"), ("shared_buffers", "256MB")];
-
-/// The embedded engine's: the buffer is small next to the tables, so that pages compete for it.
-const EMBEDDED_OPTIONS: embedded::Options =
-    embedded::Options { buffer_bytes: 8 << 20, isolation: Isolation::Serializable };
+pub use settings::{SettingError, Settings};
 
 /// A kind of database that experiments can be made on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -113,18 +113,6 @@ impl DatabaseChoice {
     }
 }
 
-/// The workloads but for those whose first table an earlier one has made.
-fn distinct(workloads: &[Arc<dyn Workload>]) -> Vec<&Arc<dyn Workload>> {
-    let mut names = Vec::new();
-    let is_new = |workload: &&Arc<dyn Workload>| {
-        let name = workload.tables().first().map(|table| table.name);
-        let is_new = !names.contains(&name);
-        names.push(name);
-        is_new
-    };
-    workloads.iter().filter(is_new).collect()
-}
-
 /// What an experiment ran on, for its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseDescription {
@@ -138,25 +126,41 @@ pub struct DatabaseDescription {
 
 /// A private database; stopped, and its directory removed, when dropped.
 pub(crate) enum Database {
-    Postgres(Postgres),
-    Embedded(Embedded),
+    Postgres(Postgres, Settings),
+    MariaDb(MariaDb, Settings),
+    Sqlite(Arc<Sqlite>),
+    Firebird(Arc<Firebird>),
+    Embedded(Embedded, embedded::Options),
 }
 
 impl Database {
-    /// Starts an empty one.
+    /// Starts an empty one with the settings of the demonstration and the benchmark.
     pub(crate) fn start(kind: DatabaseKind) -> Result<Self, RigError> {
         match kind {
-            DatabaseKind::Postgres => {
-                let settings =
-                    POSTGRES_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-                let options = postgres::Options {
-                    settings: settings.to_vec(),
-                    ..postgres::Options::default()
-                };
-                Ok(Database::Postgres(Postgres::start(options)?))
-            }
-            DatabaseKind::Embedded => Ok(Database::Embedded(Embedded::start(EMBEDDED_OPTIONS)?)),
+            DatabaseKind::Postgres => Self::postgres(Settings::default()),
+            DatabaseKind::Embedded => Self::embedded(&Settings::default()),
         }
+    }
+
+    pub(crate) fn postgres(settings: Settings) -> Result<Self, RigError> {
+        Ok(Database::Postgres(Postgres::start(settings.postgres()?)?, settings))
+    }
+
+    pub(crate) fn mariadb(settings: Settings) -> Result<Self, RigError> {
+        Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?, settings))
+    }
+
+    pub(crate) fn sqlite(settings: &Settings) -> Result<Self, RigError> {
+        Ok(Database::Sqlite(Arc::new(Sqlite::start(settings.sqlite()?)?)))
+    }
+
+    pub(crate) fn firebird(settings: &Settings) -> Result<Self, RigError> {
+        Ok(Database::Firebird(Arc::new(Firebird::start(settings.firebird()?)?)))
+    }
+
+    pub(crate) fn embedded(settings: &Settings) -> Result<Self, RigError> {
+        let options = settings.embedded()?;
+        Ok(Database::Embedded(Embedded::start(options)?, options))
     }
 
     /// Makes the tables of workloads anew; those that several have in common once. The embedded
@@ -166,24 +170,25 @@ impl Database {
         workloads: &[Arc<dyn Workload>],
         cancel: &AtomicBool,
     ) -> Result<(), RigError> {
-        match self {
-            Database::Postgres(server) => {
-                let mut client = server.connect()?;
-                for workload in distinct(workloads) {
-                    for table in workload.tables() {
-                        client.query(&format!("DROP TABLE IF EXISTS {}", table.name))?;
-                    }
-                    load(&mut client, &**workload, cancel, &mut |_| {})?;
-                    for table in workload.tables() {
-                        client.query(&format!("VACUUM ANALYZE {}", table.name))?;
-                    }
-                }
+        if let Database::Embedded(store, options) = self {
+            *store = Embedded::start(*options)?;
+            for workload in distinct(workloads) {
+                store.load(&**workload, cancel)?;
             }
-            Database::Embedded(store) => {
-                *store = Embedded::start(EMBEDDED_OPTIONS)?;
-                for workload in distinct(workloads) {
-                    store.load(&**workload, cancel)?;
-                }
+            return Ok(());
+        }
+        let mut connection = self.connect()?;
+        for workload in distinct(workloads) {
+            for table in workload.tables() {
+                drop_table(&mut *connection, &table)?;
+            }
+            load(&mut *connection, &**workload, cancel, &mut |_| {})?;
+        }
+        drop(connection);
+        if let Database::Postgres(server, _) = self {
+            let mut client = server.connect()?;
+            for table in workloads.iter().flat_map(|workload| workload.tables()) {
+                client.query(&format!("VACUUM ANALYZE {}", table.name))?;
             }
         }
         Ok(())
@@ -193,7 +198,7 @@ impl Database {
     /// left over from the run before.
     pub(crate) fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server) => {
+            Database::Postgres(server, _) => {
                 let mut client = server.connect()?;
                 let tables = workloads.iter().flat_map(|workload| workload.tables());
                 let vacuum = |table: Table| format!("VACUUM {}", table.name);
@@ -202,16 +207,60 @@ impl Database {
                 }
                 Ok(())
             }
-            Database::Embedded(store) => Ok(store.level()?),
+            Database::MariaDb(server, _) => Ok(server.level()?),
+            Database::Sqlite(file) => Ok(file.level()?),
+            Database::Firebird(server) => Ok(server.level()?),
+            Database::Embedded(store, _) => Ok(store.level()?),
+        }
+    }
+
+    /// Ends what clients have left behind that went away in the middle of a statement, so that the
+    /// next run finds nobody.
+    pub(crate) fn settle(&self) -> Result<(), RigError> {
+        match self {
+            Database::Postgres(server, _) => {
+                let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                              WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+                end_others(|| Ok(server.connect()?.query(others)?.len()))
+            }
+            Database::MariaDb(server, _) => {
+                end_others(|| {
+                    let mut client = server.connect()?;
+                    let others = "SELECT id FROM information_schema.processlist \
+                                  WHERE id <> CONNECTION_ID() AND command <> 'Daemon' \
+                                  AND user <> 'system user'";
+                    let ids = client.query(others)?;
+                    for id in ids.iter().flatten().flatten() {
+                        // One that has ended meanwhile is no error to us.
+                        let _ = client.query(&format!("KILL {id}"));
+                    }
+                    Ok(ids.len())
+                })
+            }
+            // Their clients were interrupted, or answered, before the load ended.
+            Database::Sqlite(_) | Database::Firebird(_) | Database::Embedded(..) => Ok(()),
         }
     }
 
     /// A connection for others than the clients.
     pub(crate) fn connect(&self) -> Result<Box<dyn Transactional>, RigError> {
         Ok(match self {
-            Database::Postgres(server) => Box::new(server.connect()?),
-            Database::Embedded(store) => Box::new(store.connect()),
+            Database::Postgres(server, _) => Box::new(server.connect()?),
+            Database::MariaDb(server, _) => Box::new(server.connect()?),
+            Database::Sqlite(file) => Box::new(file.connect()?),
+            Database::Firebird(server) => Box::new(server.connect()?),
+            Database::Embedded(store, _) => Box::new(store.connect()),
         })
+    }
+
+    /// The server's process; none where the database is in our own.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        match self {
+            Database::Postgres(server, _) => Some(server.process_id()),
+            Database::MariaDb(server, _) => Some(server.process_id()),
+            Database::Firebird(server) => Some(server.process_id()),
+            Database::Sqlite(_) | Database::Embedded(..) => None,
+        }
     }
 
     /// The sums of pgbench's tables, while nobody changes them.
@@ -221,28 +270,99 @@ impl Database {
         Ok(finish(Box::pin(async move { Sums::read(&session).await }))?)
     }
 
-    /// What it is.
-    pub(crate) fn describe(&self) -> Result<DatabaseDescription, RigError> {
+    /// Its version.
+    pub(crate) fn version(&self) -> Result<String, RigError> {
         Ok(match self {
-            Database::Postgres(server) => DatabaseDescription {
-                database: DatabaseKind::Postgres,
-                database_version: server.version()?,
-                database_settings: server.settings(&POSTGRES_SETTINGS.map(|(name, _)| name))?,
-            },
-            Database::Embedded(store) => DatabaseDescription {
-                database: DatabaseKind::Embedded,
-                database_version: store.version(),
-                database_settings: store.settings(),
-            },
+            Database::Postgres(server, _) => server.version()?,
+            Database::MariaDb(server, _) => server.version()?,
+            Database::Sqlite(_) => Sqlite::version().to_owned(),
+            Database::Firebird(server) => server.version()?,
+            Database::Embedded(store, _) => store.version(),
+        })
+    }
+
+    /// Its settings that are not its defaults, as in force.
+    pub(crate) fn settings(&self) -> Result<Vec<(String, String)>, RigError> {
+        Ok(match self {
+            Database::Postgres(server, settings) => {
+                let options = settings.postgres()?;
+                let names: Vec<&str> =
+                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
+                server.settings(&names)?
+            }
+            Database::MariaDb(server, settings) => {
+                let options = settings.mariadb()?;
+                let names: Vec<&str> =
+                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
+                server.settings(&names)?
+            }
+            Database::Sqlite(file) => file.settings()?,
+            Database::Firebird(server) => server.settings()?,
+            Database::Embedded(store, _) => store.settings(),
+        })
+    }
+
+    /// What it is, where it is one of those with a gate.
+    pub(crate) fn describe(&self, kind: DatabaseKind) -> Result<DatabaseDescription, RigError> {
+        Ok(DatabaseDescription {
+            database: kind,
+            database_version: self.version()?,
+            database_settings: self.settings()?,
         })
     }
 
     pub(crate) fn stop(self) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server) => Ok(server.stop()?),
-            Database::Embedded(store) => Ok(store.stop()?),
+            Database::Postgres(server, _) => Ok(server.stop()?),
+            Database::MariaDb(server, _) => Ok(server.stop()?),
+            // A client's thread that still holds it stops it when it ends.
+            Database::Sqlite(file) => Ok(Arc::into_inner(file).map_or(Ok(()), Sqlite::stop)?),
+            Database::Firebird(server) => {
+                Ok(Arc::into_inner(server).map_or(Ok(()), Firebird::stop)?)
+            }
+            Database::Embedded(store, _) => Ok(store.stop()?),
         }
     }
+}
+
+/// Removes a table where it is.
+fn drop_table(connection: &mut dyn Transactional, table: &Table) -> Result<(), RigError> {
+    let statement = Statement::written(table.drop());
+    match connection.run(&statement, &[], Wants::Count) {
+        // Not every database can be asked to remove a table if it is there.
+        Ok(_) | Err(Failure::Refused { .. }) => Ok(()),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// Ends others until nobody is left; `end` says how many there were.
+fn end_others(mut end: impl FnMut() -> Result<usize, RigError>) -> Result<(), RigError> {
+    let deadline = Instant::now() + SETTLE_BOUND;
+    while end()? > 0 {
+        if Instant::now() >= deadline {
+            return Err(RigError::NotAlone(SETTLE_BOUND));
+        }
+        std::thread::sleep(SETTLE_PAUSE);
+    }
+    Ok(())
+}
+
+/// How long clients that were sent away may take to be gone.
+const SETTLE_BOUND: Duration = Duration::from_secs(60);
+
+/// Between two looks at who is still there.
+const SETTLE_PAUSE: Duration = Duration::from_millis(20);
+
+/// The workloads but for those whose first table an earlier one has made.
+fn distinct(workloads: &[Arc<dyn Workload>]) -> Vec<&Arc<dyn Workload>> {
+    let mut names = Vec::new();
+    let is_new = |workload: &&Arc<dyn Workload>| {
+        let name = workload.tables().first().map(|table| table.name);
+        let is_new = !names.contains(&name);
+        names.push(name);
+        is_new
+    };
+    workloads.iter().filter(is_new).collect()
 }
 
 #[cfg(test)]

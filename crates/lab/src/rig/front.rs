@@ -1,10 +1,12 @@
 //! What stands between the clients and the database, and holds the limit.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::{Adjustment, Control};
+use tidegate_subject::connection::Connector;
 use tidegate_subject::embedded::{Embedded, Service};
 
 use super::database::Database;
@@ -45,6 +47,8 @@ pub(crate) struct Front<'d> {
 enum Way<'d> {
     /// To a server at this URL, with nobody in between.
     Straight(String),
+    /// Each by a connection of its own on a thread of its own.
+    Threads(Arc<dyn Connector>),
     Proxy(Proxy),
     Engine(Service<'d>, Option<EngineJournal>),
 }
@@ -54,8 +58,11 @@ impl Database {
     pub(crate) fn direct(&self, clients: usize) -> Result<Front<'_>, RigError> {
         let started = Instant::now();
         let way = match self {
-            Database::Postgres(server) => Way::Straight(server.url()),
-            Database::Embedded(store) => {
+            Database::Postgres(server, _) => Way::Straight(server.url()),
+            Database::MariaDb(server, _) => Way::Straight(server.url()),
+            Database::Sqlite(file) => Way::Threads(Arc::clone(file) as _),
+            Database::Firebird(server) => Way::Threads(Arc::clone(server) as _),
+            Database::Embedded(store, _) => {
                 let clients = u32::try_from(clients).unwrap_or(LIMIT_MAX);
                 let control = Algorithm::Fixed(Mpl::at_least_one(clients));
                 serve(store, control, &setting(control, None)?, 0, None)?
@@ -68,7 +75,7 @@ impl Database {
     pub(crate) fn front(&self, options: FrontOptions<'_>) -> Result<Front<'_>, RigError> {
         let started = Instant::now();
         let way = match self {
-            Database::Postgres(server) => {
+            Database::Postgres(server, _) => {
                 let arguments = options.arguments();
                 let FrontOptions { tidegate, log, journal, .. } = options;
                 Way::Proxy(Proxy::start(
@@ -76,7 +83,10 @@ impl Database {
                     ProxyOptions { tidegate, log, journal, arguments },
                 )?)
             }
-            Database::Embedded(store) => {
+            Database::MariaDb(..) => return Err(RigError::NoGate("mariadb")),
+            Database::Sqlite(_) => return Err(RigError::NoGate("sqlite")),
+            Database::Firebird(_) => return Err(RigError::NoGate("firebird")),
+            Database::Embedded(store, _) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
                 let setting = setting(control, start)?;
                 let controlled = Control { algorithm: control, setting };
@@ -139,6 +149,10 @@ impl Front<'_> {
         let at = |url: &String| Target::Url { url: url.clone(), connect_timeout: CONNECT_TIMEOUT };
         match &self.way {
             Way::Straight(url) => at(url),
+            Way::Threads(connector) => Target::Threads {
+                connector: Arc::clone(connector),
+                connect_timeout: CONNECT_TIMEOUT,
+            },
             Way::Proxy(proxy) => at(&proxy.url),
             Way::Engine(service, _) => Target::Embedded(service),
         }
@@ -153,13 +167,13 @@ impl Front<'_> {
     pub(crate) fn cpu_seconds(&self) -> Result<Option<f64>, RigError> {
         match &self.way {
             Way::Proxy(proxy) => proxy.cpu_seconds().map(Some),
-            Way::Straight(_) | Way::Engine(..) => Ok(None),
+            Way::Straight(_) | Way::Threads(_) | Way::Engine(..) => Ok(None),
         }
     }
 
     pub(crate) fn stop(self) -> Result<(), RigError> {
         match self.way {
-            Way::Straight(_) | Way::Engine(_, None) => Ok(()),
+            Way::Straight(_) | Way::Threads(_) | Way::Engine(_, None) => Ok(()),
             Way::Proxy(proxy) => proxy.stop(),
             Way::Engine(service, Some(journal)) => {
                 // It may still be writing.

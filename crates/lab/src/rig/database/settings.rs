@@ -111,11 +111,8 @@ impl Settings {
         }
         let mut options = sqlite::Options::default();
         for (name, value) in &self.named {
-            let wrong = |wanted| SettingError::Value {
-                name: name.clone(),
-                value: value.clone(),
-                wanted,
-            };
+            let wrong =
+                |wanted| SettingError::Value { name: name.clone(), value: value.clone(), wanted };
             let number = || value.parse::<u64>().map_err(|_| wrong("a whole number"));
             match name.as_str() {
                 "journal_mode" => {
@@ -204,7 +201,10 @@ mod tests {
         assert_eq!(options.page_bytes, 8192);
         let own = settings(&[("buffer_bytes", "1048576")], Some("read-committed"));
         let options = own.embedded().unwrap();
-        assert_eq!((options.buffer_bytes, options.isolation), (1 << 20, embedded::Isolation::ReadCommitted));
+        assert_eq!(
+            (options.buffer_bytes, options.isolation),
+            (1 << 20, embedded::Isolation::ReadCommitted)
+        );
     }
 
     #[test]
