@@ -1,11 +1,12 @@
 //! Many clients, all on one thread, and what they saw.
 //!
-//! Each client runs one transaction after the other, at once or when it has thought (closed loop), or
-//! takes the next of a stream of arrivals (open loop). Everybody is connected first; when the last client is logged in they all begin at once, and after the warm-up the clock
-//! starts. When the time is up, the transactions still running are counted as stragglers and no
-//! more of them counts: a client that waits behind a lock must not lengthen the measurement. Then
-//! each straggler ends at its next answer, by disconnecting in the middle of its transaction unless
-//! that answer was to its commit (a *late commit*), so that the server is idle again soon.
+//! Each client runs one transaction after the other, at once or when it has thought (closed loop),
+//! or takes the next of a stream of arrivals (open loop). Everybody is connected first; when the
+//! last client is logged in they all begin at once, and after the warm-up the clock starts. When
+//! the time is up, the transactions still running are counted as stragglers and no more of them
+//! counts: a client that waits behind a lock must not lengthen the measurement. Then each straggler
+//! ends at its next answer, by disconnecting in the middle of its transaction unless that answer
+//! was to its commit (a *late commit*), so that the server is idle again soon.
 //!
 //! The measured time may have several phases with a workload each. At the moment a phase ends, what
 //! a client does *next* changes, for all clients at once; connections stay, a transaction that has
@@ -20,9 +21,9 @@
 //! to connect, a transaction is one call, and the server runs it again after a conflict; stragglers
 //! that have not begun, or have to begin again, end there.
 //!
-//! Latency counts from the moment a transaction was due to its commit's answer. In a closed loop that
-//! is when the client had the answer before, and slow answers also mean fewer questions, so it is
-//! not what an open stream of arrivals would see.
+//! Latency counts from the moment a transaction was due to its commit's answer. In a closed loop
+//! that is when the client had the answer before, and slow answers also mean fewer questions, so it
+//! is not what an open stream of arrivals would see.
 //!
 //! Limits: one thread, so at most one core's worth of transactions.
 

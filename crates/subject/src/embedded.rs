@@ -2,9 +2,10 @@
 //!
 //! # Mechanism
 //! A store of [`tidegate_engine`] in a directory of its own, with the tables of workloads as trees.
-//! Their statements are run by [`sql`]. A [`Service`] is the engine's server on it: so many requests at once as its controller says, the others in the queue of its
-//! gate. There can be several services on one store, one after the other; each borrows the store,
-//! so that all are gone before it is.
+//! Their statements are run by [`sql`]. A [`Service`] is the engine's server on it: so many
+//! requests at once as its controller says, the others in the queue of its gate. There can be
+//! several services on one store, one after the other; each borrows the store, so that all are gone
+//! before it is.
 //!
 //! Where the file system has direct I/O the pages are read and written past the system's cache, so
 //! that a small buffer is really small.

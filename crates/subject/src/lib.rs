@@ -2,10 +2,10 @@
 //!
 //! [`postgres`], [`mariadb`] and [`firebird`] run private servers, [`sqlite`] keeps a private file,
 //! and [`embedded`] is the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to
-//! any server of PostgreSQL's and MariaDB's kind; [`connection`] is what connections have in common.
-//! [`process`] guards other programs an experiment starts, such as a proxy; [`processors`] says which
-//! processors a server may use, and [`detection`] finds other databases on the machine. Whatever is
-//! started here is stopped when its handle is dropped, also when the
+//! any server of PostgreSQL's and MariaDB's kind; [`connection`] is what connections have in
+//! common. [`process`] guards other programs an experiment starts, such as a proxy; [`processors`]
+//! says which processors a server may use, and [`detection`] finds other databases on the machine.
+//! Whatever is started here is stopped when its handle is dropped, also when the
 //! owner panics, and always by its own process id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).

@@ -1,8 +1,8 @@
 //! What clients do: transactions as statements, no driver code.
 //!
-//! A [`workload::Workload`] has tables with their rows, clients that draw transactions, and a check.
-//! A [`workload::Transaction`] is an `async` function that asks its [`Session`] for rows, so that the
-//! same logic runs over sockets, over blocking libraries and inside the embedded engine; a
+//! A [`workload::Workload`] has tables with their rows, clients that draw transactions, and a
+//! check. A [`workload::Transaction`] is an `async` function that asks its [`Session`] for rows, so
+//! that the same logic runs over sockets, over blocking libraries and inside the embedded engine; a
 //! [`Statement`] is SQL with the exceptions of each [`Dialect`] beside it.
 //!
 //! Never here: sockets, clocks, threads. [`tpcb`] and [`point_select`] share the tables of

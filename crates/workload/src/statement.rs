@@ -1,8 +1,8 @@
 //! Statements: SQL with `?` for each value, once for all databases.
 //!
 //! A statement is written in the SQL that PostgreSQL and MariaDB share. Where a database wants it
-//! otherwise and a rule can say how, [`Dialect`] does it; where no rule can, the statement names the
-//! exception beside it.
+//! otherwise and a rule can say how, [`Dialect`] does it; where no rule can, the statement names
+//! the exception beside it.
 //!
 //! | written | PostgreSQL, MariaDB, embedded | SQLite | Firebird |
 //! | --- | --- | --- | --- |

@@ -2,9 +2,9 @@
 //!
 //! In a *closed loop* a client begins when it has been answered and has thought. In an *open loop*
 //! transactions arrive by a schedule that knows nothing of the answers; whichever client is free
-//! takes the one that is due, and one that waited for a free client is late. Its latency counts from
-//! the moment it was due: a client that started its clock when it began would leave out the very
-//! waiting that an overload is made of ("coordinated omission").
+//! takes the one that is due, and one that waited for a free client is late. Its latency counts
+//! from the moment it was due: a client that started its clock when it began would leave out the
+//! very waiting that an overload is made of ("coordinated omission").
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -12,7 +12,8 @@ use super::wire::Wire;
 
 /// What a server said, in whatever protocol.
 pub(super) enum Said {
-    /// It waits for a statement, inside a transaction or outside; the first of these ends the login.
+    /// It waits for a statement, inside a transaction or outside; the first of these ends the
+    /// login.
     Ready { in_transaction: bool },
     /// The statement, or the login, failed.
     Failed(Failure),

@@ -24,8 +24,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 const EVENTS: usize = 256;
 
-/// Codes of a server that may let us in later: too many connections, starting up; MariaDB's too many
-/// connections.
+/// Codes of a server that may let us in later: too many connections, starting up; MariaDB's too
+/// many connections.
 const TRY_LATER: [&str; 3] = ["53300", "57P03", "1040"];
 
 /// All clients, and the events that came last.

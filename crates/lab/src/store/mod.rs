@@ -5,8 +5,8 @@
 //! it. What is *planned* is written before the first execution, down to each execution. What was
 //! *tried* is an `attempt`, written before it begins; what came of it is a `measurement` or a
 //! `failure`, written in one transaction when it is over. An execution is done when it has a
-//! measurement, and it can have only one: a unique key says so. So whatever kills the laboratory, at
-//! whatever moment, the store says exactly what is left to do.
+//! measurement, and it can have only one: a unique key says so. So whatever kills the laboratory,
+//! at whatever moment, the store says exactly what is left to do.
 //!
 //! A store is reached through the same connections as the databases under test
 //! ([`Transactional`]), with statements in the SQL that both share.

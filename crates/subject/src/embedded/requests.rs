@@ -1,10 +1,10 @@
 //! Whole transactions as requests to the engine's server.
 //!
-//! The server calls stored procedures by name, with bytes as arguments. Here there is one, `run`: its
-//! argument is the number of a transaction that its client has left in a [`Waiting`] list, and it
-//! runs that transaction's code on the embedded tables from its first statement to its last. So a
-//! transaction is one request, and when the server runs it again after a conflict it finds the same
-//! transaction in the same place.
+//! The server calls stored procedures by name, with bytes as arguments. Here there is one, `run`:
+//! its argument is the number of a transaction that its client has left in a [`Waiting`] list, and
+//! it runs that transaction's code on the embedded tables from its first statement to its last. So
+//! a transaction is one request, and when the server runs it again after a conflict it finds the
+//! same transaction in the same place.
 
 use std::io;
 use std::sync::Arc;
