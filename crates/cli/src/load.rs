@@ -25,8 +25,9 @@ Examples:
 /// Run many clients against a server
 ///
 /// All clients connect first, then begin together: each runs one transaction after the other,
-/// without a pause, or takes the next that has arrived. Time is measured from the end of the warm-up to the given duration, also if
-/// transactions still run then; these are counted as stragglers. The tables are pgbench's.
+/// without a pause, or takes the next that has arrived. Time is measured from the end of the
+/// warm-up to the given duration, also if transactions still run then; these are counted as
+/// stragglers. The tables are pgbench's.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate load --help")]
 pub(crate) struct LoadArguments {

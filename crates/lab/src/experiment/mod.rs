@@ -7,15 +7,15 @@
 //! | --- | --- | --- |
 //! | scenario | what is varied: [`Scenario`] | a file has one |
 //! | experiment | a file with a preset: [`Experiment`] | |
-//! | run | a subject with so many processors, and tables with or without primary keys | subjects × processors × keys |
+//! | run | a subject with so many processors, tables with or without keys | their product |
 //! | batchset instance | a workload with its values | those of the scenario |
 //! | batch instance | an MPL | the levels of `mpl` |
 //! | batch execution | one measurement | `repetitions` |
 //! | interval | a part of it | CTL / `interval` |
 //!
 //! [`Plan::new`] writes all of this out, the same from the same file and seed. The runner
-//! ([`run`](run::run)) takes one execution after the other that the store does not have yet, so that
-//! to resume is to run: what is done stays done, and what was cut off becomes a new attempt.
+//! ([`run`](run::run)) takes one execution after the other that the store does not have yet, so
+//! that to resume is to run: what is done stays done, and what was cut off becomes a new attempt.
 //!
 //! # Example
 //! The study's confirmatory experiment: per run 28 batchsets (3 read SF + 4 update SF, times 4
@@ -246,7 +246,10 @@ impl fmt::Display for SubjectKind {
 
 /// A name that no subject has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no subject is called `{name}`: use {}", SubjectKind::ALL.map(SubjectKind::name).join(", "))]
+#[error(
+    "no subject is called `{name}`: use {}",
+    SubjectKind::ALL.map(SubjectKind::name).join(", ")
+)]
 pub struct UnknownSubject {
     /// What was asked for.
     pub name: String,

@@ -1,7 +1,8 @@
-//! An executor without a database: throughput by a formula, to try an experiment, or the laboratory.
+//! An executor without a database: throughput by a formula, to try an experiment, or the
+//! laboratory.
 //!
-//! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's seed:
-//! X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
+//! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's
+//! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
 //!
 //! An execution takes a thousandth of its time, so that a day's plan is tried in minutes.
 
