@@ -14,6 +14,7 @@ use tidegate_lab::load::{
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
 use tidegate_subject::embedded::{self, Embedded, Isolation};
+use tidegate_subject::mariadb::{self, MariaDb};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::pgbench::{Scale, Sums};
@@ -386,4 +387,43 @@ fn an_open_loop_runs_what_arrives_and_no_more() {
     assert!((known / arrived - 1.0).abs() < 0.05, "{known} of {arrived}: {report:?}");
     // Late by what it waited for a client, and not by what it took.
     assert!(report.latency.max_ms > 500.0, "{report:?}");
+}
+
+#[test]
+fn commits_of_mariadb_are_its_history() {
+    const CLIENTS: usize = 24;
+    if let Err(error) = MariaDb::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = MariaDb::start(mariadb::Options::default()).unwrap();
+    let mut connection = server.connect().unwrap();
+    make_tables(&mut connection, &*tpcb());
+    let mut expected = 0;
+    for url in [server.url(), server.socket_url()] {
+        let report = run_quietly(&options(url, tpcb(), CLIENTS)).unwrap();
+        expected += report.warmup_transactions + report.transactions + report.late_commits;
+        assert!(report.transactions > 0 && report.errors.is_empty(), "{report:?}");
+        assert_eq!((report.clients, report.stragglers), (CLIENTS, CLIENTS));
+        // Those who left in the middle are rolled back by and by.
+        let sums = settled_sums(&mut connection);
+        assert_eq!(sums.history_rows.cast_unsigned(), expected, "seed {SEED}: {report:?}");
+        assert!(sums.consistent(), "seed {SEED}: {sums:?}");
+    }
+    let nowhere = run_quietly(&options("mysql://root@127.0.0.1:1/d".into(), tpcb(), 1));
+    let refused = nowhere.unwrap_err().to_string();
+    assert!(refused.starts_with("cannot connect to mysql://root@127.0.0.1:1/d"), "{refused}");
+}
+
+/// The sums once they stay as they are.
+fn settled_sums(connection: &mut impl Transactional) -> Sums {
+    let mut before = sums(connection);
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = sums(connection);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
 }
