@@ -14,11 +14,12 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod export;
 mod read;
 pub mod schema;
 mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -27,6 +28,7 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
 
+pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;
 
@@ -72,6 +74,14 @@ pub enum StoreError {
     /// A row is not as we write them.
     #[error("the result store is damaged: {0}")]
     Damaged(String),
+    /// A file of an export cannot be written.
+    #[error("cannot write {path}: {reason}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
 }
 
 /// An open store, in the newest version.
