@@ -30,6 +30,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use tidegate_control::Algorithm;
 
+use super::line::with_line;
 use super::workload::WorkloadSpec;
 use super::{Admission, Experiment, Order, Scenario, SubjectKind, SubjectSpec};
 
@@ -62,7 +63,7 @@ pub enum FileError {
         /// The presets that are there.
         known: String,
     },
-    /// Its values do not fit each other.
+    /// Its values do not fit each other. The reason names the line where there is one.
     #[error("{path}: {reason}", path = .path.display())]
     Values {
         /// The file.
@@ -284,8 +285,10 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
         keys = keys.overridden_by(chosen.clone());
     }
     keys.subjects = choice.subjects.clone().or(keys.subjects);
-    let mut experiment =
-        build(keys).map_err(|reason| FileError::Values { path: path.to_owned(), reason })?;
+    let mut experiment = build(keys).map_err(|complaint| FileError::Values {
+        path: path.to_owned(),
+        reason: with_line(text, choice.preset.as_deref(), &complaint),
+    })?;
     text.clone_into(&mut experiment.text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)

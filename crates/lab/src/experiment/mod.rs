@@ -28,6 +28,7 @@ mod executor;
 mod figure;
 mod file;
 mod laboratory;
+mod line;
 mod plan;
 pub mod run;
 pub mod show;

@@ -58,10 +58,7 @@ pub enum StoreError {
         known: usize,
     },
     /// The database failed. What was written before is safe.
-    #[error(
-        "the result store failed: {0}; what was measured before is safe, `tidegate lab resume` \
-         goes on from there"
-    )]
+    #[error("the result store failed: {0}; what was written before is safe")]
     Database(#[from] Failure),
     /// There is no such row.
     #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
