@@ -1,5 +1,6 @@
 //! `tidegate lab`.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -146,7 +147,12 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         }
         What::Export(ExportArguments { id, format, out }) => {
             let files = open(&place)?.export(id, format, &out).map_err(failed)?;
-            print(&files.iter().map(|file| format!("{}\n", file.display())).collect::<String>())
+            let mut text = String::new();
+            for file in files {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{}", file.display());
+            }
+            print(&text)
         }
     }
 }
@@ -163,10 +169,11 @@ fn conduct(laboratory: &mut Laboratory, id: i64, cancel: &AtomicBool) -> Result<
     drop(console);
     let outcome = outcome.map_err(failed)?;
     let mut text = laboratory.show(id, None).map_err(failed)?;
+    // Writing to a String cannot fail.
     for reason in &outcome.unavailable {
-        text += &format!("left out: {reason}\n");
+        let _ = writeln!(text, "left out: {reason}");
     }
-    text += &format!("experiment {id}\n");
+    let _ = writeln!(text, "experiment {id}");
     print(&text)
 }
 

@@ -158,12 +158,12 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
 /// The rows of a table by their columns' names.
 fn named(lines: &[Vec<String>]) -> Vec<BTreeMap<&str, &str>> {
     let (names, rows) = lines.split_first().unwrap();
-    let mut named = Vec::new();
+    let mut found = Vec::new();
     for row in rows {
         let pairs = names.iter().zip(row);
-        named.push(pairs.map(|(name, cell)| (name.as_str(), cell.as_str())).collect());
+        found.push(pairs.map(|(name, cell)| (name.as_str(), cell.as_str())).collect());
     }
-    named
+    found
 }
 
 #[test]

@@ -76,15 +76,15 @@ impl Bench {
     fn open(&self) -> Box<dyn Transactional> {
         Box::new(SqliteConnection::open(Path::new(&self.store), PATIENCE).unwrap())
     }
+}
 
-    /// Waits until a statement finds a number above 0, which it does soon.
-    fn wait_for(&self, connection: &mut dyn Transactional, sql: &str) {
-        let start = Instant::now();
-        // At first there are no tables.
-        while number(connection, sql).unwrap_or(0) == 0 {
-            assert!(start.elapsed() < PATIENCE, "it never came to {sql}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+/// Waits until a statement finds a number above 0, which it does soon.
+fn wait_for(connection: &mut dyn Transactional, sql: &str) {
+    let start = Instant::now();
+    // At first there are no tables.
+    while number(connection, sql).unwrap_or(0) == 0 {
+        assert!(start.elapsed() < PATIENCE, "it never came to {sql}");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -170,7 +170,7 @@ fn an_execution_that_was_cut_off_is_tried_again() {
     drop(bench.done(&["list"]));
     let mut connection = bench.open();
     let mut child = bench.run();
-    bench.wait_for(&mut *connection, OPEN);
+    wait_for(&mut *connection, OPEN);
     signal(&child, Signal::KILL);
     child.wait().unwrap();
     let attempts = bench.path("out/attempts.csv");
@@ -188,7 +188,7 @@ fn ctrl_c_ends_with_a_word_on_how_to_go_on() {
     drop(bench.done(&["list"]));
     let mut connection = bench.open();
     let child = bench.run();
-    bench.wait_for(&mut *connection, OPEN);
+    wait_for(&mut *connection, OPEN);
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     stopped_resumably(&output);
@@ -252,7 +252,7 @@ fn a_lost_connection_to_the_store_stops_it_until_there_is_one() {
     bench.store = server.url();
     let mut connection = server.connect().unwrap();
     let child = bench.run();
-    bench.wait_for(&mut connection, OPEN);
+    wait_for(&mut connection, OPEN);
     let end = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     assert_eq!(number(&mut connection, end), Some(1));

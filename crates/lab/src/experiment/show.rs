@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(list(std::slice::from_ref(&row)), format!("{begun}\n"));
         let row = ExperimentRow { measured_us: Some(1_000_000_001_999_999), ..row };
         let measured = ", last measured 2001-09-09T01:46:41Z";
-        assert_eq!(list(&[row]), format!("{}{measured}\n", begun));
+        assert_eq!(list(&[row]), format!("{begun}{measured}\n"));
         assert_eq!(list(&[]), "no experiments yet\n");
         assert_eq!(moment(i64::MAX), "at no time");
     }

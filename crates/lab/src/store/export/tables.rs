@@ -396,9 +396,8 @@ fn cells(table: &Table, found: &Rows, row: usize) -> Result<Vec<Cell>, StoreErro
     };
     // A histogram stands where its first column will be.
     let is_histogram = |place| table.last == Last::Histogram && place + 1 == found.width();
-    let kind = |(place, column): (usize, &Column)| match is_histogram(place) {
-        true => (place, Kind::Text),
-        false => (place, column.kind),
+    let kind = |(place, column): (usize, &Column)| {
+        (place, if is_histogram(place) { Kind::Text } else { column.kind })
     };
     table.columns.iter().take(found.width()).enumerate().map(kind).map(of_kind).collect()
 }
