@@ -1,9 +1,9 @@
 //! Which line of an experiment file a complaint about its values is about.
 //!
 //! TOML's own errors name a line. A value that is well formed and fits nothing else is found later,
-//! by its key: a complaint names keys in backticks, as in "`ctl` must be longer than nothing", and one
-//! that names none is about the workload. The line is that of the first of these keys that the file
-//! has, in the chosen preset before the rest.
+//! by its key: a complaint names keys in backticks, as in "`ctl` must be longer than nothing", and
+//! one that names none is about the workload. The line is that of the first of these keys that the
+//! file has, in the chosen preset before the rest.
 
 use toml::de::DeTable;
 

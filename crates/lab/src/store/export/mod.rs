@@ -1,11 +1,11 @@
 //! An experiment's rows as files that other programs read: CSV, JSON, Parquet.
 //!
 //! # Mechanism
-//! There is a table for each kind of row ([`tables`]), in long form: one row for one thing seen, and
-//! in each row the keys by which it is found: experiment, run, batchset, MPL, repetition. A table of
-//! executions carries all that an execution depended on, so that a figure needs no join. Rows are
-//! sorted by their keys, runs and batchsets first, so that the same store gives the same bytes,
-//! whichever database holds it.
+//! There is a table for each kind of row ([`tables`]), in long form: one row for one thing seen,
+//! and in each row the keys by which it is found: experiment, run, batchset, MPL, repetition. The
+//! table of executions carries all that an execution depended on, so that a figure needs no join.
+//! Rows are sorted by their keys, runs and batchsets first, so that the same store gives the same
+//! bytes, whichever database holds it.
 //!
 //! CSV and Parquet are a file for each table, JSON one document with an array for each. A file
 //! appears under its name when it is whole.
@@ -14,14 +14,14 @@
 //! name.
 //!
 //! # Limits
-//! One batchset's rows of one table are in memory at a time, and a Parquet file's last
-//! [`GROUP`](parquet) of rows. Of an experiment that is still running, a file has the rows that were
-//! there when it was written.
+//! One batchset's rows of one table are in memory at a time, and a Parquet file's last group of
+//! rows. Of an experiment that is still running, a file has the rows that were there when it was
+//! written.
 
 mod csv;
 mod json;
 mod parquet;
-mod part;
+pub(crate) mod part;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -78,8 +78,8 @@ trait Sink {
 }
 
 impl Store {
-    /// Writes all rows of an experiment into a directory, which is made where it is not there; files
-    /// of the same names are replaced. The paths of the files.
+    /// Writes all rows of an experiment into a directory, which is made where it is not there;
+    /// files of the same names are replaced. The paths of the files.
     ///
     /// # Errors
     /// There is no such experiment, the store fails, or a file cannot be written.

@@ -8,14 +8,14 @@ use super::failed;
 use crate::store::StoreError;
 
 /// A file under way, called `NAME.part`; removed when it is dropped before its end.
-pub(super) struct Part {
+pub(crate) struct Part {
     out: BufWriter<File>,
     path: PathBuf,
     is_whole: bool,
 }
 
 impl Part {
-    pub(super) fn create(directory: &Path, name: &str) -> Result<Self, StoreError> {
+    pub(crate) fn create(directory: &Path, name: &str) -> Result<Self, StoreError> {
         let path = directory.join(name);
         let file = File::create(part_of(&path)).map_err(|error| failed(&path, &error))?;
         Ok(Part { out: BufWriter::new(file), path, is_whole: false })
@@ -27,7 +27,7 @@ impl Part {
     }
 
     /// The file is whole; its path.
-    pub(super) fn finish(mut self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn finish(mut self) -> Result<PathBuf, StoreError> {
         let whole = self.out.flush().and_then(|()| fs::rename(part_of(&self.path), &self.path));
         whole.map_err(|error| failed(&self.path, &error))?;
         self.is_whole = true;
