@@ -28,6 +28,7 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
 
+pub(crate) use export::part::Part;
 pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;
