@@ -254,6 +254,48 @@ fn the_document_names_every_table_and_column() {
     assert_eq!(documented("Tables"), tables.collect());
 }
 
+/// One batch of one MPL on a real database.
+const REAL: &str = r#"
+name = "real"
+scenario = "characterise"
+subjects = ["postgres"]
+mpl = [4]
+ctl = "500ms"
+warmup = "200ms"
+transactions = true
+
+[workload]
+kind = "point-select"
+"#;
+
+#[test]
+fn each_transaction_is_recorded_where_the_file_wants_it() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let experiment = parse(Path::new("real.toml"), REAL, &Choice::default()).unwrap();
+    let mut laboratory = Laboratory::open(place.to_str().unwrap(), PathBuf::from("none")).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert_eq!(outcome.done, 1, "{outcome:?}");
+    let records = directory.path().join("results.transactions/experiment-1");
+    let lines = parquet(&records, "attempt-1");
+    let rows = named(&lines);
+    let of = |stage: &str| rows.iter().filter(|row| row["stage"] == stage).count();
+    laboratory.export(1, Format::Csv, directory.path()).unwrap();
+    let lines = csv(directory.path(), "executions");
+    assert_eq!(named(&lines)[0]["transactions"], of("measured").to_string());
+    assert!(of("warm-up") > 0 && rows.iter().all(|row| row["outcome"] == "committed"));
+    let is_ours = |row: &BTreeMap<&str, &str>| {
+        let (client, latency) = (row["client"], row["latency_us"].parse::<i64>().unwrap());
+        ["0", "1", "2", "3"].contains(&client) && latency > 0 && row["kind"] == "select"
+    };
+    assert!(rows.iter().all(is_ours), "{:?}", rows[0]);
+}
+
 fn asked(connection: &mut dyn Transactional, sql: &str) -> Rows {
     let statement = Statement::written(sql.to_owned());
     let reply = connection.run(&statement, &[], Wants::Rows);

@@ -92,6 +92,7 @@ struct Keys {
     interval: Option<Period>,
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
+    transactions: Option<bool>,
     workload: Option<WorkloadSpec>,
     factors: Option<FactorKeys>,
     subject: BTreeMap<SubjectKind, SubjectKeys>,
@@ -238,6 +239,7 @@ impl Keys {
             interval: preset.interval.or(self.interval),
             repetitions: preset.repetitions.or(self.repetitions),
             order: preset.order.or(self.order),
+            transactions: preset.transactions.or(self.transactions),
             workload: preset.workload.or(self.workload),
             factors: preset.factors.or(self.factors),
             subject,
@@ -327,6 +329,7 @@ fn build(keys: Keys) -> Result<Experiment, String> {
         interval,
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
+        transactions: keys.transactions.unwrap_or(false),
         text: String::new(),
         preset: None,
     })

@@ -247,6 +247,7 @@ impl Runner<'_> {
             interval: experiment.interval,
             connect: experiment.connect,
             seed,
+            transactions: experiment.transactions.then(|| self.store.transactions(self.id, tried)),
         };
         let (clock, observer) = (&*course.clock, &mut *self.observer);
         let measured = executor.execute(&assignment, self.cancel, &mut |progress| {

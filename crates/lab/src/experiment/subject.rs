@@ -11,7 +11,7 @@ use tidegate_workload::workload::{Condition, Depth, Workload};
 use super::executor::Assignment;
 use super::workload::WorkloadSpec;
 use super::{Admission, ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind};
-use crate::load::{self, Arrivals, LoadError, LoadOptions, Progress};
+use crate::load::{self, Arrivals, LoadError, LoadOptions, Progress, Recorder};
 use crate::rig::{Database, DatabaseKind, Front, FrontOptions, RigError};
 
 /// A private database.
@@ -116,7 +116,10 @@ impl Executor for RealSubject {
             interval: assignment.interval,
             seed: assignment.seed,
         };
-        let load = load::run(&options, cancel, progress).map_err(|error| match error {
+        let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
+        let recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
+        let load = load::run_recorded(&options, &[], recorder, cancel, progress);
+        let load = load.map_err(|error| match error {
             LoadError::Cancelled => ExecutionError::Cancelled,
             other => ExecutionError::Failed(other.to_string()),
         })?;

@@ -85,6 +85,8 @@ pub enum StoreError {
 /// An open store, in the newest version.
 pub struct Store {
     connection: Box<dyn Transactional>,
+    /// Where records of transactions go: beside a file, or where the program runs.
+    transactions: PathBuf,
 }
 
 impl Store {
@@ -114,7 +116,9 @@ impl Store {
         connection
             .batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
             .map_err(failed)?;
-        Self::migrated(Box::new(connection))
+        let mut store = Self::migrated(Box::new(connection))?;
+        store.transactions = path.with_extension("transactions");
+        Ok(store)
     }
 
     fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -128,7 +132,7 @@ impl Store {
     }
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
-        let mut store = Store { connection };
+        let mut store = Store { connection, transactions: PathBuf::from("results.transactions") };
         store.execute(schema::VERSIONS, &[])?;
         let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
         let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
@@ -145,6 +149,12 @@ impl Store {
             })?;
         }
         Ok(store)
+    }
+
+    /// The file for a record of an attempt's transactions.
+    pub(crate) fn transactions(&self, experiment: i64, tried: Tried) -> PathBuf {
+        let directory = self.transactions.join(format!("experiment-{experiment}"));
+        directory.join(format!("attempt-{}.parquet", tried.number()))
     }
 
     /// All of it or nothing.
