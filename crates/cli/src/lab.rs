@@ -2,10 +2,13 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
 use tidegate_lab::experiment::{Choice, LabError, Laboratory, SubjectKind, plan_text, read};
 use tidegate_lab::rig::Console;
+
+use tidegate_lab::store::Format;
 
 use crate::{Failure, interrupt, print};
 
@@ -21,7 +24,10 @@ Examples:
   After an interruption, and what came of it:
     tidegate lab list
     tidegate lab resume 2
-    tidegate lab show 2";
+    tidegate lab show 2
+
+  All of it for another program, such as pandas:
+    tidegate lab export 2 --format parquet --out exported";
 
 /// Run experiments that files describe, and keep what came of them
 #[derive(Debug, Args)]
@@ -49,6 +55,8 @@ enum What {
     Show(ShowArguments),
     /// Apply the thrashing analysis protocol, and keep the thrashing points
     Tap(Numbered),
+    /// Write all that was recorded of an experiment into files for other programs
+    Export(ExportArguments),
 }
 
 #[derive(Debug, Args)]
@@ -82,6 +90,25 @@ struct ShowArguments {
     /// Write each curve as SVG into this directory as well
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ExportArguments {
+    /// The experiment's number, as `tidegate lab list` shows it
+    #[arg(value_name = "EXPERIMENT")]
+    id: i64,
+
+    /// csv and parquet are a file for each kind of row, json one document
+    #[arg(long, value_name = "csv|json|parquet", default_value = "csv")]
+    format: Format,
+
+    /// The directory for the files, which is made; those of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
 }
 
 impl FileArguments {
@@ -98,19 +125,34 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         What::Plan(file) => print(&plan_text(&file.read()?)),
         What::Run(file) => {
             let experiment = file.read()?;
+            // From here on an interruption ends with a word on how to go on.
+            let cancel = interrupt::flag().map_err(Failure::failed)?;
             let mut laboratory = open(&place)?;
             let id = laboratory.begin(&experiment).map_err(failed)?;
-            conduct(&mut laboratory, id)
+            conduct(&mut laboratory, id, &cancel)
         }
-        What::Resume(Numbered { id }) => conduct(&mut open(&place)?, id),
-        What::List => list(&mut open(&place)?),
-        What::Show(ShowArguments { id, svg }) => {
-            let text = open(&place)?.show(id, svg.as_deref()).map_err(failed)?;
-            print(&text)
+        What::Resume(Numbered { id }) => {
+            let cancel = interrupt::flag().map_err(Failure::failed)?;
+            conduct(&mut open(&place)?, id, &cancel)
+        }
+        What::List => print(&open(&place)?.list().map_err(failed)?),
+        What::Show(ShowArguments { id, svg, json }) => {
+            let mut laboratory = open(&place)?;
+            let text = laboratory.show(id, svg.as_deref()).map_err(failed)?;
+            print(&if json { laboratory.show_json(id).map_err(failed)? } else { text })
         }
         What::Tap(Numbered { id }) => {
             let report = open(&place)?.tap(id).map_err(failed)?;
             print(&report.tables())
+        }
+        What::Export(ExportArguments { id, format, out }) => {
+            let files = open(&place)?.export(id, format, &out).map_err(failed)?;
+            let mut text = String::new();
+            for file in files {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{}", file.display());
+            }
+            print(&text)
         }
     }
 }
@@ -121,10 +163,9 @@ fn open(place: &str) -> Result<Laboratory, Failure> {
 }
 
 /// Runs what is left of an experiment, and shows its curves.
-fn conduct(laboratory: &mut Laboratory, id: i64) -> Result<(), Failure> {
-    let cancel = interrupt::flag().map_err(Failure::failed)?;
+fn conduct(laboratory: &mut Laboratory, id: i64, cancel: &AtomicBool) -> Result<(), Failure> {
     let console = Console::new();
-    let outcome = laboratory.run(id, &cancel, &mut |update| console.show(update));
+    let outcome = laboratory.run(id, cancel, &mut |update| console.show(update));
     drop(console);
     let outcome = outcome.map_err(failed)?;
     let mut text = laboratory.show(id, None).map_err(failed)?;
@@ -133,22 +174,6 @@ fn conduct(laboratory: &mut Laboratory, id: i64) -> Result<(), Failure> {
         let _ = writeln!(text, "left out: {reason}");
     }
     let _ = writeln!(text, "experiment {id}");
-    print(&text)
-}
-
-fn list(laboratory: &mut Laboratory) -> Result<(), Failure> {
-    let mut text = String::new();
-    for row in laboratory.experiments().map_err(failed)? {
-        let preset = if row.preset.is_empty() { "" } else { ", preset " };
-        let _ = writeln!(
-            text,
-            "{}: {} ({}{preset}{}) on {}: {} of {} executions",
-            row.id, row.name, row.scenario, row.preset, row.subjects, row.done, row.planned
-        );
-    }
-    if text.is_empty() {
-        text.push_str("no experiments yet\n");
-    }
     print(&text)
 }
 

@@ -35,6 +35,7 @@ mod files;
 mod line;
 mod pacer;
 mod phases;
+mod records;
 mod session;
 mod socket;
 mod sockets;
@@ -64,6 +65,7 @@ use course::Course;
 pub use files::{FileLimit, reserve_files};
 pub use line::{LineError, ServerUrl};
 pub use pacer::Arrivals;
+pub use records::{RecordError, Recorder};
 pub use tally::{IntervalReport, KindReport, PhaseOfKind};
 
 /// Where the clients of a load go.
@@ -289,6 +291,9 @@ pub enum LoadError {
     /// Every connection broke, so nothing is left to measure.
     #[error("all {0} connections broke during the run; is the server still up?")]
     AllLost(usize),
+    /// Transactions cannot be recorded.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
@@ -357,6 +362,20 @@ pub fn run_phases(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
+    run_recorded(options, then, None, cancel, progress)
+}
+
+/// As [`run_phases`], with a record of each transaction where a recorder is given.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_recorded(
+    options: &LoadOptions<'_>,
+    then: &[Phase],
+    recorder: Option<Recorder>,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<LoadReport, LoadError> {
     options.validate()?;
     match &options.target {
         Target::Url { url, connect_timeout } => {
@@ -366,15 +385,15 @@ pub fn run_phases(
                 .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, url, address, *connect_timeout)?;
-            Course::new(options, crowd, cancel, progress).run(then)
+            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
         Target::Threads { connector, connect_timeout } => {
             let crowd = threads::Threads::start(options, connector, *connect_timeout)?;
-            Course::new(options, crowd, cancel, progress).run(then)
+            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
         Target::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
-            Course::new(options, crowd, cancel, progress).run(then)
+            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
     }
 }

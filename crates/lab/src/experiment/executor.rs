@@ -1,5 +1,6 @@
 //! Who makes executions.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct Assignment<'a> {
     pub connect: Duration,
     /// Where the draws begin.
     pub seed: u64,
+    /// The file for a record of each transaction, where one is wanted.
+    pub transactions: Option<PathBuf>,
 }
 
 /// What one execution saw.

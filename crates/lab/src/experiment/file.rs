@@ -30,6 +30,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use tidegate_control::Algorithm;
 
+use super::line::with_line;
 use super::workload::WorkloadSpec;
 use super::{Admission, Experiment, Order, Scenario, SubjectKind, SubjectSpec};
 
@@ -62,7 +63,7 @@ pub enum FileError {
         /// The presets that are there.
         known: String,
     },
-    /// Its values do not fit each other.
+    /// Its values do not fit each other. The reason names the line where there is one.
     #[error("{path}: {reason}", path = .path.display())]
     Values {
         /// The file.
@@ -91,6 +92,7 @@ struct Keys {
     interval: Option<Period>,
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
+    transactions: Option<bool>,
     workload: Option<WorkloadSpec>,
     factors: Option<FactorKeys>,
     subject: BTreeMap<SubjectKind, SubjectKeys>,
@@ -237,6 +239,7 @@ impl Keys {
             interval: preset.interval.or(self.interval),
             repetitions: preset.repetitions.or(self.repetitions),
             order: preset.order.or(self.order),
+            transactions: preset.transactions.or(self.transactions),
             workload: preset.workload.or(self.workload),
             factors: preset.factors.or(self.factors),
             subject,
@@ -284,8 +287,10 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
         keys = keys.overridden_by(chosen.clone());
     }
     keys.subjects = choice.subjects.clone().or(keys.subjects);
-    let mut experiment =
-        build(keys).map_err(|reason| FileError::Values { path: path.to_owned(), reason })?;
+    let mut experiment = build(keys).map_err(|complaint| FileError::Values {
+        path: path.to_owned(),
+        reason: with_line(text, choice.preset.as_deref(), &complaint),
+    })?;
     text.clone_into(&mut experiment.text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)
@@ -327,6 +332,7 @@ fn build(keys: Keys) -> Result<Experiment, String> {
         interval,
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
+        transactions: keys.transactions.unwrap_or(false),
         text: String::new(),
         preset: None,
     })

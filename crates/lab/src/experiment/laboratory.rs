@@ -12,7 +12,7 @@ use super::{
     figure, parse, show,
 };
 use crate::rig::{Machine, Update};
-use crate::store::{ExperimentRow, Store, StoreError};
+use crate::store::{ExperimentRow, Format, Store, StoreError};
 use crate::tap::{DataError, Report, Rule, analyse};
 
 /// The name that a file taken out of the store goes by in messages.
@@ -119,6 +119,14 @@ impl Laboratory {
         Ok(self.store.experiments()?)
     }
 
+    /// All experiments in the store as text, a line for each.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn list(&mut self) -> Result<String, LabError> {
+        Ok(show::list(&self.experiments()?))
+    }
+
     /// Applies the analysis protocol to an experiment and keeps the thrashing points.
     ///
     /// # Errors
@@ -157,6 +165,34 @@ impl Laboratory {
             figure::write(directory, &row.name, &curves, report.as_ref())?;
         }
         Ok(text)
+    }
+
+    /// The same for programs, as JSON: one object, ended by a line feed.
+    ///
+    /// # Errors
+    /// See [`LabError`].
+    pub fn show_json(&mut self, id: i64) -> Result<String, LabError> {
+        let row = self.store.experiment(id)?;
+        let curves = self.store.curves(id)?;
+        let report = self.analysed(id).ok();
+        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
+        let value = show::json(&row, &curves, report.as_ref(), &violations, &failures);
+        Ok(format!("{value}\n"))
+    }
+
+    /// Writes all rows of an experiment into files in a directory; their paths. See
+    /// [`Store::export`].
+    ///
+    /// # Errors
+    /// See [`LabError`].
+    pub fn export(
+        &mut self,
+        id: i64,
+        format: Format,
+        directory: &Path,
+    ) -> Result<Vec<PathBuf>, LabError> {
+        let (experiment, _) = self.stored(id)?;
+        Ok(self.store.export(id, &experiment, format, directory)?)
     }
 }
 

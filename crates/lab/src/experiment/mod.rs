@@ -28,6 +28,7 @@ mod executor;
 mod figure;
 mod file;
 mod laboratory;
+mod line;
 mod plan;
 pub mod run;
 pub mod show;
@@ -83,6 +84,8 @@ pub struct Experiment {
     pub repetitions: u32,
     /// In which order.
     pub order: Order,
+    /// Whether each transaction is recorded, in files beside the store.
+    pub transactions: bool,
     /// The file's text, word for word.
     pub text: String,
     /// The preset that was chosen.

@@ -27,8 +27,25 @@ pub enum RunError {
     #[error("cancelled; `tidegate lab resume {0}` goes on from here")]
     Cancelled(i64),
     /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{source}; `tidegate lab resume {id}` goes on from there")]
+    Store {
+        /// The experiment.
+        id: i64,
+        /// What failed.
+        source: StoreError,
+    },
+}
+
+/// Why a part of it stopped.
+enum Stop {
+    Cancelled,
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Stop::Store(error)
+    }
 }
 
 /// What came of it.
@@ -66,6 +83,14 @@ impl Runner<'_> {
     /// # Errors
     /// See [`RunError`].
     pub fn run(&mut self) -> Result<Outcome, RunError> {
+        let id = self.id;
+        self.run_all().map_err(|stop| match stop {
+            Stop::Cancelled => RunError::Cancelled(id),
+            Stop::Store(source) => RunError::Store { id, source },
+        })
+    }
+
+    fn run_all(&mut self) -> Result<Outcome, Stop> {
         let to_do = self.store.to_do(self.id)?;
         let rows: BTreeMap<u32, i64> =
             self.store.runs(self.id)?.into_iter().map(|row| (row.number, row.id)).collect();
@@ -99,13 +124,13 @@ impl Runner<'_> {
         course: &mut Course<'_>,
         executions: &[(Execution, i64)],
         outcome: &mut Outcome,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Stop> {
         let mut executor = (self.executor)(course.run);
         let name = course.run.title();
         self.tell(course.clock, format!("{name}: starting"));
         let started = match executor.start(course.run, self.cancel) {
             Ok(started) => started,
-            Err(ExecutionError::Cancelled) => return Err(RunError::Cancelled(self.id)),
+            Err(ExecutionError::Cancelled) => return Err(Stop::Cancelled),
             Err(error) => {
                 let reason = format!("{name}: {error}");
                 self.tell(course.clock, reason.clone());
@@ -133,12 +158,12 @@ impl Runner<'_> {
         start: i64,
         executions: &[(Execution, i64)],
         outcome: &mut Outcome,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Stop> {
         let mut current: Option<&Batchset> = None;
         let mut failures = 0;
         for (place, &(execution, row)) in executions.iter().enumerate() {
             if self.cancel.load(Ordering::Relaxed) {
-                return Err(RunError::Cancelled(self.id));
+                return Err(Stop::Cancelled);
             }
             let Some(batchset) = course.run.batchset(execution.batchset) else { continue };
             if current.is_none_or(|current| current.number != batchset.number) {
@@ -177,14 +202,14 @@ impl Runner<'_> {
         executor: &mut dyn Executor,
         workload: &WorkloadSpec,
         outcome: &mut Outcome,
-    ) -> Result<bool, RunError> {
+    ) -> Result<bool, Stop> {
         self.tell(course.clock, format!("{}: loading tables", course.run.title()));
         match executor.prepare(workload, self.cancel) {
             Ok(()) => {
                 course.clock.done_s += load_s(workload);
                 Ok(true)
             }
-            Err(ExecutionError::Cancelled) => Err(RunError::Cancelled(self.id)),
+            Err(ExecutionError::Cancelled) => Err(Stop::Cancelled),
             Err(error) => {
                 let reason = format!("{}: {error}", course.run.title());
                 self.tell(course.clock, reason.clone());
@@ -202,7 +227,7 @@ impl Runner<'_> {
         start: i64,
         (execution, row): (Execution, i64),
         batchset: &Batchset,
-    ) -> Result<bool, RunError> {
+    ) -> Result<bool, Stop> {
         let experiment = self.experiment;
         let seed = execution.seed(experiment.seed);
         let title = format!(
@@ -222,6 +247,7 @@ impl Runner<'_> {
             interval: experiment.interval,
             connect: experiment.connect,
             seed,
+            transactions: experiment.transactions.then(|| self.store.transactions(self.id, tried)),
         };
         let (clock, observer) = (&*course.clock, &mut *self.observer);
         let measured = executor.execute(&assignment, self.cancel, &mut |progress| {
@@ -239,7 +265,7 @@ impl Runner<'_> {
             }
             Err(ExecutionError::Cancelled) => {
                 self.store.failed(tried, "cancelled")?;
-                Err(RunError::Cancelled(self.id))
+                Err(Stop::Cancelled)
             }
             Err(error) => {
                 self.store.failed(tried, &error.to_string())?;
@@ -255,7 +281,7 @@ impl Runner<'_> {
         executor: &mut dyn Executor,
         start: i64,
         batchset: &Batchset,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Stop> {
         let Some(&row) = course.batchsets.get(&(course.run.number, batchset.number)) else {
             return Ok(());
         };
@@ -269,7 +295,7 @@ impl Runner<'_> {
                 }
                 Ok(self.store.checked(start, row, &conditions)?)
             }
-            Err(ExecutionError::Cancelled) => Err(RunError::Cancelled(self.id)),
+            Err(ExecutionError::Cancelled) => Err(Stop::Cancelled),
             Err(error) => {
                 let name = course.run.title();
                 self.tell(course.clock, format!("{name}: the check failed: {error}"));
@@ -278,11 +304,11 @@ impl Runner<'_> {
         }
     }
 
-    fn pause(&self) -> Result<(), RunError> {
+    fn pause(&self) -> Result<(), Stop> {
         let until = Instant::now() + self.experiment.pause;
         while Instant::now() < until {
             if self.cancel.load(Ordering::Relaxed) {
-                return Err(RunError::Cancelled(self.id));
+                return Err(Stop::Cancelled);
             }
             std::thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
         }

@@ -1,12 +1,15 @@
-//! An experiment's results as text: a table for each curve, with a small picture.
+//! An experiment's results as text: a table for each curve, with a small picture; the same as JSON;
+//! and the list of experiments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
 
+use serde_json::{Value, json};
 use tidegate_control::Mpl;
 
 use crate::grid::Grid;
-use crate::store::{Curve, Point};
+use crate::store::{Curve, ExperimentRow, Point};
 use crate::tap::Report;
 
 /// Columns of the longest bar.
@@ -31,18 +34,20 @@ fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
     let by_mpl = by_mpl(&curve.points);
     let top = by_mpl.values().map(|points| mean(points)).fold(0.0, f64::max);
     let point = thrashing_point(curve, report);
-    let rows = by_mpl.iter().map(|(&mpl, points)| {
-        let tps = mean(points);
+    let marked = |(&mpl, points): (&u32, &Vec<Point>)| {
         let mark = if point == Some(mpl) { " <- thrashing point" } else { "" };
+        format!("{}{mark}", bar(mean(points), top))
+    };
+    let bars: Vec<String> = by_mpl.iter().map(marked).collect();
+    // A grid puts cells to the right; bars as wide as the widest begin at the left all the same.
+    let width = bars.iter().map(String::len).max().unwrap_or(0);
+    let rows = by_mpl.iter().zip(&bars).map(|((mpl, points), bar)| {
         vec![
             mpl.to_string(),
-            format!("{tps:.1}"),
+            format!("{:.1}", mean(points)),
             spread(points),
-            format!(
-                "{:.2}",
-                points.iter().map(|one| one.mean_ms).sum::<f64>() / points.len() as f64
-            ),
-            format!("{}{mark}", bar(tps, top)),
+            format!("{:.2}", mean_ms(points)),
+            format!("{bar:<width$}"),
         ]
     });
     let head = ["MPL", "tps", "lowest-highest", "mean ms", ""].map(str::to_owned).to_vec();
@@ -55,6 +60,7 @@ fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
 pub fn title(curve: &Curve) -> String {
     let processors = match curve.run.processors {
         0 => String::new(),
+        1 => ", 1 processor".to_owned(),
         count => format!(", {count} processors"),
     };
     let keys = if curve.run.primary_key { "" } else { ", no primary keys" };
@@ -76,6 +82,10 @@ pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
 #[must_use]
 pub fn mean(points: &[Point]) -> f64 {
     points.iter().map(|point| point.tps).sum::<f64>() / points.len().max(1) as f64
+}
+
+fn mean_ms(points: &[Point]) -> f64 {
+    points.iter().map(|point| point.mean_ms).sum::<f64>() / points.len().max(1) as f64
 }
 
 fn spread(points: &[Point]) -> String {
@@ -111,5 +121,142 @@ fn verdict(curve: &Curve, report: Option<&Report>) -> String {
     match retained.thrashing_point.bounds() {
         (low, Some(high)) => format!("thrashing point {low}: throughput falls before {high}"),
         (highest, None) => format!("no thrashing up to {highest}"),
+    }
+}
+
+/// The same for programs: `thrashing_point` is null where there is none, and `retained` is false
+/// where the analysis protocol dropped the curve.
+#[must_use]
+pub fn json(
+    row: &ExperimentRow,
+    curves: &[Curve],
+    report: Option<&Report>,
+    violations: &[String],
+    failures: &[String],
+) -> Value {
+    let curve = |curve: &Curve| {
+        let points = curve.points.iter().map(|point| {
+            let Point { mpl, repetition, tps, mean_ms, p99_ms } = point;
+            json!({ "mpl": mpl, "repetition": repetition, "tps": tps, "mean_ms": mean_ms,
+                    "p99_ms": p99_ms })
+        });
+        let is_retained =
+            report.is_some_and(|report| report.retained.iter().any(|set| is_of(curve, set.key)));
+        json!({
+            "run": curve.run.number,
+            "subject": curve.run.subject,
+            "processors": curve.run.processors,
+            "primary_key": curve.run.primary_key,
+            "batchset": curve.batchset.number,
+            "workload": curve.batchset.spec,
+            "retained": is_retained,
+            "thrashing_point": thrashing_point(curve, report),
+            "points": points.collect::<Vec<Value>>(),
+        })
+    };
+    json!({
+        "experiment": row.id,
+        "name": row.name,
+        "scenario": row.scenario,
+        "preset": row.preset,
+        "planned": row.planned,
+        "done": row.done,
+        "curves": curves.iter().map(curve).collect::<Vec<Value>>(),
+        "violations": violations,
+        "failures": failures,
+    })
+}
+
+/// The experiments, a line for each.
+#[must_use]
+pub fn list(rows: &[ExperimentRow]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let preset = if row.preset.is_empty() { "" } else { ", preset " };
+        let measured = row.measured_us.map(|us| format!(", last measured {}", moment(us)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{}: {} ({}{preset}{}) on {}: {} of {} executions; begun {}{}",
+            row.id,
+            row.name,
+            row.scenario,
+            row.preset,
+            row.subjects,
+            row.done,
+            row.planned,
+            moment(row.began_us),
+            measured.unwrap_or_default()
+        );
+    }
+    if text.is_empty() {
+        text.push_str("no experiments yet\n");
+    }
+    text
+}
+
+/// A moment of the store in words, in UTC.
+fn moment(us: i64) -> String {
+    let since = Duration::from_micros(u64::try_from(us).unwrap_or(0));
+    let mut text = String::new();
+    // A moment that no calendar has is an error of formatting.
+    match write!(text, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + since)) {
+        Ok(()) => text,
+        Err(_) => "at no time".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::workload::WorkloadSpec;
+    use crate::store::{BatchsetRow, RunRow};
+
+    fn curve(tps: &[(u32, f64)]) -> Curve {
+        let run = RunRow {
+            id: 1,
+            number: 1,
+            subject: "simulated".to_owned(),
+            processors: 2,
+            primary_key: true,
+        };
+        let batchset =
+            BatchsetRow { id: 1, run: 1, number: 1, spec: WorkloadSpec::Tpcb { scale: 1 } };
+        let point = |&(mpl, tps)| Point { mpl, repetition: 1, tps, mean_ms: 2.0, p99_ms: 3.0 };
+        Curve { run, batchset, points: tps.iter().map(point).collect() }
+    }
+
+    #[test]
+    fn bars_begin_at_the_left_and_lines_end_where_they_end() {
+        let text = text(&[curve(&[(1, 10.0), (16, 100.0), (256, 5.0)])], None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "simulated, 2 processors: batchset 1, tpcb, scale 1");
+        assert_eq!(lines[2], "1     10.0               -     2.00  ####");
+        assert_eq!(lines[3], format!("16   100.0               -     2.00  {}", "#".repeat(40)));
+        assert_eq!(lines[4], "256    5.0               -     2.00  ##");
+    }
+
+    #[test]
+    fn experiments_are_listed_with_their_times() {
+        let row = ExperimentRow {
+            id: 3,
+            name: "quick".to_owned(),
+            scenario: "characterise".to_owned(),
+            preset: "published".to_owned(),
+            subjects: "embedded".to_owned(),
+            file: String::new(),
+            began_us: 1_000_000_000_000_000,
+            measured_us: None,
+            planned: 9,
+            done: 0,
+        };
+        let begun = "3: quick (characterise, preset published) on embedded: 0 of 9 executions; \
+                     begun 2001-09-09T01:46:40Z";
+        assert_eq!(list(std::slice::from_ref(&row)), format!("{begun}\n"));
+        let row = ExperimentRow { measured_us: Some(1_000_000_001_999_999), ..row };
+        let measured = ", last measured 2001-09-09T01:46:41Z";
+        assert_eq!(list(&[row]), format!("{begun}{measured}\n"));
+        assert_eq!(list(&[]), "no experiments yet\n");
+        assert_eq!(moment(i64::MAX), "at no time");
     }
 }

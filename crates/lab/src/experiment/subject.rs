@@ -20,7 +20,7 @@ use super::workload::WorkloadSpec;
 use super::{
     Admission, ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec,
 };
-use crate::load::{self, Arrivals, LoadError, LoadOptions, Progress};
+use crate::load::{self, Arrivals, LoadError, LoadOptions, Progress, Recorder};
 use crate::rig::{Database, Front, FrontOptions, RigError, Settings, other_executors};
 
 /// A private database.
@@ -151,7 +151,10 @@ impl Executor for RealSubject {
             interval: assignment.interval,
             seed: assignment.seed,
         };
-        let load = load::run(&options, cancel, progress).map_err(|error| match error {
+        let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
+        let recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
+        let load = load::run_recorded(&options, &[], recorder, cancel, progress);
+        let load = load.map_err(|error| match error {
             LoadError::Cancelled => ExecutionError::Cancelled,
             other => ExecutionError::Failed(other.to_string()),
         })?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::desk::Desk;
+use super::records::Recorder;
 use super::tally::IntervalReport;
 use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
 
@@ -99,6 +100,12 @@ impl<'a, C: Crowd> Course<'a, C> {
         Course { options, cancel, progress, crowd, intervals: Vec::new(), called: now, pace }
     }
 
+    /// From now on, each transaction's end is recorded.
+    pub(super) fn recorded(mut self, recorder: Option<Recorder>) -> Self {
+        self.crowd.desk().recorder = recorder;
+        self
+    }
+
     /// Runs the phase of the options and then the others.
     pub(super) fn run(mut self, then: &[Phase]) -> Result<LoadReport, LoadError> {
         while !self.crowd.gather()? {
@@ -128,6 +135,9 @@ impl<'a, C: Crowd> Course<'a, C> {
 
         self.enter(Stage::Draining);
         self.drain()?;
+        if let Some(recorder) = self.crowd.desk().recorder.take() {
+            recorder.finish()?;
+        }
         Ok(self.report(measured))
     }
 

@@ -7,6 +7,7 @@ use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{Ending, Failure};
 
 use super::pacer::{Arrivals, Pacer};
+use super::records::{Record, Recorder};
 use super::tally::{Ended, Tally};
 use super::{LoadOptions, Stage};
 
@@ -16,6 +17,7 @@ pub(super) struct Task {
     pub(super) transaction: Arc<dyn Transaction>,
     /// When it was due.
     pub(super) scheduled: Instant,
+    client: usize,
     /// Where its kind is counted.
     kind: usize,
 }
@@ -23,6 +25,8 @@ pub(super) struct Task {
 /// Gives out transactions and takes back what became of them.
 pub(super) struct Desk {
     pub(super) tally: Tally,
+    /// Takes a record of each transaction, where that is wanted.
+    pub(super) recorder: Option<Recorder>,
     pacer: Pacer,
     arrivals: Arrivals,
     seed: u64,
@@ -35,6 +39,7 @@ impl Desk {
     pub(super) fn new(options: &LoadOptions<'_>) -> Self {
         let mut desk = Desk {
             tally: Tally::new(),
+            recorder: None,
             pacer: Pacer::new(&options.arrivals, options.seed, Instant::now()),
             arrivals: options.arrivals.clone(),
             seed: options.seed,
@@ -55,6 +60,9 @@ impl Desk {
     /// Everybody is ready: the schedule of arrivals begins.
     pub(super) fn open(&mut self, now: Instant) {
         self.pacer = Pacer::new(&self.arrivals, self.seed, now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.open(now);
+        }
     }
 
     /// What a client that has nothing to do does now; `None` when it is to wait.
@@ -86,13 +94,19 @@ impl Desk {
     fn task(&mut self, client: usize, scheduled: Instant) -> Option<Task> {
         let transaction = self.clients.get_mut(client)?.next();
         let kind = self.first_kind + transaction.kind();
-        Some(Task { transaction, scheduled, kind })
+        Some(Task { transaction, scheduled, client, kind })
     }
 
     /// A client's transaction has come to its end; `phases` may be empty.
     pub(super) fn ended(&mut self, task: &Task, ending: Ending, phases: &[Duration], now: Instant) {
         let latency = now.saturating_duration_since(task.scheduled);
         self.tally.ended(&Ended { kind: task.kind, ending, latency, phases });
+        if let Some(recorder) = &mut self.recorder {
+            let (workload, kind) = self.tally.kind(task.kind);
+            let Task { client, scheduled, .. } = *task;
+            let stage = self.tally.stage;
+            recorder.record(Record { client, workload, kind, stage, scheduled, latency, ending });
+        }
     }
 
     /// A client's transaction has failed: whether the same one is to run again.

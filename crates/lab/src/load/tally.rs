@@ -144,6 +144,11 @@ impl Tally {
         first
     }
 
+    /// A kind's names, the workload's first.
+    pub(super) fn kind(&self, place: usize) -> (&'static str, &'static str) {
+        self.kinds.get(place).map_or(("", ""), |counted| (counted.workload, counted.kind.name))
+    }
+
     /// A transaction has come to its end.
     pub(super) fn ended(&mut self, ended: &Ended<'_>) {
         match self.stage {

@@ -14,11 +14,12 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod export;
 mod read;
 pub mod schema;
 mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -27,6 +28,8 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
 
+pub(crate) use export::part::Part;
+pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;
 
@@ -56,10 +59,7 @@ pub enum StoreError {
         known: usize,
     },
     /// The database failed. What was written before is safe.
-    #[error(
-        "the result store failed: {0}; what was measured before is safe, `tidegate lab resume` \
-         goes on from there"
-    )]
+    #[error("the result store failed: {0}; what was written before is safe")]
     Database(#[from] Failure),
     /// There is no such row.
     #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
@@ -72,11 +72,21 @@ pub enum StoreError {
     /// A row is not as we write them.
     #[error("the result store is damaged: {0}")]
     Damaged(String),
+    /// A file of an export cannot be written.
+    #[error("cannot write {path}: {reason}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
 }
 
 /// An open store, in the newest version.
 pub struct Store {
     connection: Box<dyn Transactional>,
+    /// Where records of transactions go: beside a file, or where the program runs.
+    transactions: PathBuf,
 }
 
 impl Store {
@@ -106,7 +116,9 @@ impl Store {
         connection
             .batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
             .map_err(failed)?;
-        Self::migrated(Box::new(connection))
+        let mut store = Self::migrated(Box::new(connection))?;
+        store.transactions = path.with_extension("transactions");
+        Ok(store)
     }
 
     fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -120,7 +132,7 @@ impl Store {
     }
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
-        let mut store = Store { connection };
+        let mut store = Store { connection, transactions: PathBuf::from("results.transactions") };
         store.execute(schema::VERSIONS, &[])?;
         let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
         let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
@@ -137,6 +149,12 @@ impl Store {
             })?;
         }
         Ok(store)
+    }
+
+    /// The file for a record of an attempt's transactions.
+    pub(crate) fn transactions(&self, experiment: i64, tried: Tried) -> PathBuf {
+        let directory = self.transactions.join(format!("experiment-{experiment}"));
+        directory.join(format!("attempt-{}.parquet", tried.number()))
     }
 
     /// All of it or nothing.

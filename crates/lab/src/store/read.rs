@@ -29,6 +29,8 @@ pub struct ExperimentRow {
     pub file: String,
     /// When it began, in microseconds since 1970.
     pub began_us: i64,
+    /// When its last measurement ended, in microseconds since 1970.
+    pub measured_us: Option<i64>,
     /// Executions planned.
     pub planned: i64,
     /// Executions done.
@@ -100,6 +102,9 @@ impl Store {
              (SELECT COUNT(*) FROM execution x, batchset b, run r WHERE x.batchset = b.id \
               AND b.run = r.id AND r.experiment = e.id), \
              (SELECT COUNT(*) FROM measurement m, execution x, batchset b, run r \
+              WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+              AND r.experiment = e.id), \
+             (SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
               WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
               AND r.experiment = e.id) \
              FROM experiment e ORDER BY e.id",
@@ -418,10 +423,11 @@ fn experiment(rows: &Rows, row: usize) -> Result<ExperimentRow, StoreError> {
         began_us: int(rows, row, 6)?,
         planned: int(rows, row, 7)?,
         done: int(rows, row, 8)?,
+        measured_us: rows.int(row, 9),
     })
 }
 
-fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, StoreError> {
+pub(super) fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, StoreError> {
     let missing = || StoreError::Damaged(format!("column {column} of row {row} is no number"));
     rows.int(row, column).ok_or_else(missing)
 }
@@ -431,13 +437,13 @@ fn small(rows: &Rows, row: usize, column: usize) -> Result<u32, StoreError> {
     u32::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
 }
 
-fn float(rows: &Rows, row: usize, column: usize) -> Result<f64, StoreError> {
+pub(super) fn float(rows: &Rows, row: usize, column: usize) -> Result<f64, StoreError> {
     let whole = rows.int(row, column).map(|number| number as f64);
     let number = rows.text(row, column).and_then(|text| text.parse().ok()).or(whole);
     number.ok_or_else(|| StoreError::Damaged(format!("column {column} of row {row} is no number")))
 }
 
-fn text(rows: &Rows, row: usize, column: usize) -> String {
+pub(super) fn text(rows: &Rows, row: usize, column: usize) -> String {
     match rows.text(row, column) {
         Some(text) => text.to_owned(),
         None => rows.int(row, column).map_or_else(String::new, |number| number.to_string()),

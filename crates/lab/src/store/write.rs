@@ -17,6 +17,13 @@ pub struct Tried {
     execution: i64,
 }
 
+impl Tried {
+    /// Its row.
+    pub(super) fn number(self) -> i64 {
+        self.id
+    }
+}
+
 impl Store {
     /// Writes down an experiment with all that it plans; its number.
     ///

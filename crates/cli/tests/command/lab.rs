@@ -1,0 +1,304 @@
+//! `tidegate lab` on a simulated subject: killed, interrupted, without space, without its store.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Draw, Statement, Wants};
+
+use crate::support::{PATIENCE, text, tidegate};
+
+/// 2 runs of 5 batchsets of 4 MPLs twice. An execution lasts a thousandth of its time.
+const FILE: &str = r#"
+name = "try"
+scenario = "thrash"
+seed = 7
+subjects = ["simulated"]
+processors = [1, 2]
+mpl = { from = 100, to = 400, step = 100 }
+ctl = "5s"
+warmup = "0s"
+repetitions = 2
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [1.0]
+rose = [100.0]
+"#;
+const EXECUTIONS: i64 = 80;
+
+/// An experiment file, a store, and the program at work on them.
+struct Bench {
+    directory: tempfile::TempDir,
+    store: String,
+}
+
+impl Bench {
+    fn new(file: &str) -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("e.toml"), file).unwrap();
+        let store = directory.path().join("results.db").to_str().unwrap().to_owned();
+        Bench { directory, store }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = tidegate(&["--log-level", "off", "lab", "--store", &self.store]);
+        command.args(arguments).env("TMPDIR", self.directory.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The end of a command that must succeed.
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.lab(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn run(&self) -> Child {
+        self.lab(&["run", &self.path("e.toml")]).spawn().unwrap()
+    }
+
+    fn resume(&self) -> Child {
+        self.lab(&["resume", "1"]).spawn().unwrap()
+    }
+
+    fn open(&self) -> Box<dyn Transactional> {
+        Box::new(SqliteConnection::open(Path::new(&self.store), PATIENCE).unwrap())
+    }
+}
+
+/// Waits until a statement finds a number above 0, which it does soon.
+fn wait_for(connection: &mut dyn Transactional, sql: &str) {
+    let start = Instant::now();
+    // At first there are no tables.
+    while number(connection, sql).unwrap_or(0) == 0 {
+        assert!(start.elapsed() < PATIENCE, "it never came to {sql}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn number(connection: &mut dyn Transactional, sql: &str) -> Option<i64> {
+    let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
+    reply.ok()?.rows.int(0, 0)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    // It may have ended by itself a moment ago, and is not waited for yet.
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// That each planned execution is there once, and each attempt came to an end or was cut off.
+fn all_is_done_once(connection: &mut dyn Transactional, executions: i64, cut_off: i64) {
+    let mut count = |sql: &str| number(connection, sql).unwrap();
+    assert_eq!(count("SELECT COUNT(*) FROM experiment"), 1);
+    assert_eq!(count("SELECT COUNT(*) FROM execution"), executions);
+    assert_eq!(count("SELECT COUNT(*) FROM measurement"), executions);
+    assert_eq!(count("SELECT COUNT(DISTINCT execution) FROM measurement"), executions);
+    let attempts = count("SELECT COUNT(*) FROM attempt");
+    let failures = count("SELECT COUNT(*) FROM failure");
+    assert_eq!(attempts - executions - failures, cut_off, "{attempts} attempts");
+    // The attempts of an execution are counted from 1, and the last one measured.
+    let last = "SELECT COUNT(*) FROM measurement m, attempt a WHERE m.attempt = a.id \
+                AND a.number = (SELECT COUNT(*) FROM attempt t WHERE t.execution = m.execution) \
+                AND a.number = (SELECT MAX(t.number) FROM attempt t \
+                WHERE t.execution = m.execution)";
+    assert_eq!(count(last), executions);
+    // What an execution saw is there in full, and for nothing that was not done.
+    assert_eq!(count("SELECT COUNT(DISTINCT attempt) FROM interval_seen"), executions);
+    assert_eq!(count("SELECT COUNT(*) FROM kind"), executions);
+}
+
+#[test]
+fn killed_at_any_moment_it_ends_with_what_was_planned() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = u64::from(now.subsec_nanos());
+    println!("seed {seed}");
+    let mut draw = Draw::new(seed, 0);
+    let bench = Bench::new(FILE);
+    for kill in 0..12 {
+        let is_begun = bench.done(&["list"]).contains("1: try");
+        let mut child = if is_begun { bench.resume() } else { bench.run() };
+        let wait_ms = draw.between(0, 40 + 20 * kill);
+        std::thread::sleep(Duration::from_millis(u64::try_from(wait_ms).unwrap()));
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        let listed = bench.done(&["list"]);
+        assert!(!listed.contains("2: "), "{listed}");
+    }
+    if !bench.done(&["list"]).contains("1: try") {
+        bench.done(&["run", &bench.path("e.toml")]);
+    }
+    let resumed = bench.done(&["resume", "1"]);
+    assert!(resumed.contains("80 of 80 executions done"), "{resumed}");
+    let mut connection = bench.open();
+    let cut_off = "SELECT COUNT(*) FROM attempt a WHERE a.id NOT IN \
+                   (SELECT attempt FROM measurement) AND a.id NOT IN (SELECT attempt FROM failure)";
+    let cut_off = number(&mut *connection, cut_off).unwrap();
+    assert!(cut_off <= 12, "{cut_off} attempts cut off by 12 kills");
+    all_is_done_once(&mut *connection, EXECUTIONS, cut_off);
+    // There is nothing left to resume.
+    bench.done(&["resume", "1"]);
+    all_is_done_once(&mut *connection, EXECUTIONS, cut_off);
+}
+
+/// Two executions of two seconds each.
+fn slow() -> String {
+    FILE.replace("\"5s\"", "\"2000s\"\ninterval = \"1000s\"")
+        .replace("[1, 2]", "[1]")
+        .replace("to = 400", "to = 100")
+        .replace("repetitions = 2", "repetitions = 1")
+        .replace("rows = 30000", "rows = 30000\nupdate_sf = [1.0]")
+}
+
+/// An attempt is under way.
+const OPEN: &str = "SELECT COUNT(*) FROM attempt WHERE id NOT IN (SELECT attempt FROM measurement)";
+
+#[test]
+fn an_execution_that_was_cut_off_is_tried_again() {
+    let bench = Bench::new(&slow());
+    drop(bench.done(&["list"]));
+    let mut connection = bench.open();
+    let mut child = bench.run();
+    wait_for(&mut *connection, OPEN);
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    let attempts = bench.path("out/attempts.csv");
+    bench.done(&["export", "1", "--out", &bench.path("out")]);
+    assert!(fs::read_to_string(&attempts).unwrap().contains(",cut off,"));
+    bench.done(&["resume", "1"]);
+    all_is_done_once(&mut *connection, 2, 1);
+    let twice = "SELECT COUNT(*) FROM attempt WHERE number = 2";
+    assert_eq!(number(&mut *connection, twice), Some(1));
+}
+
+#[test]
+fn ctrl_c_ends_with_a_word_on_how_to_go_on() {
+    let bench = Bench::new(&slow());
+    drop(bench.done(&["list"]));
+    let mut connection = bench.open();
+    let child = bench.run();
+    wait_for(&mut *connection, OPEN);
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    stopped_resumably(&output);
+    assert_eq!(number(&mut *connection, "SELECT COUNT(*) FROM failure"), Some(1));
+    bench.done(&["resume", "1"]);
+    all_is_done_once(&mut *connection, 2, 0);
+}
+
+/// It failed, and says how to go on.
+fn stopped_resumably(output: &Output) -> String {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("`tidegate lab resume 1` goes on"), "{error}");
+    error
+}
+
+/// A file system of half a megabyte, in a mount namespace of its own, which grows when told to.
+const FULL_DISK: &str = r#"
+mount -t tmpfs -o size=$1 tmpfs "$DISK" || exit 77
+"$TIDEGATE" --log-level off lab --store "$DISK/results.db" run "$FILE" > /dev/null
+echo "exit code $?" >&2
+mount -o remount,size=64m "$DISK" || exit 77
+exec "$TIDEGATE" --log-level off lab --store "$DISK/results.db" resume 1
+"#;
+
+#[test]
+fn a_full_disk_stops_it_until_there_is_space() {
+    let bench = Bench::new(FILE);
+    fs::create_dir(bench.path("disk")).unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", FULL_DISK, "sh", "600k"])
+        .env("DISK", bench.path("disk"))
+        .env("FILE", bench.path("e.toml"))
+        .env("TIDEGATE", env!("CARGO_BIN_EXE_tidegate"))
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no unshare");
+        return;
+    };
+    let error = text(&output.stderr);
+    if output.status.code() == Some(77) || error.starts_with("unshare: ") {
+        println!("skipped: nothing can be mounted here: {error}");
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("exit code 1"), "{error}");
+    assert!(error.contains("database or disk is full"), "{error}");
+    assert!(error.contains("`tidegate lab resume 1` goes on"), "{error}");
+    let said = text(&output.stdout);
+    assert!(said.contains("80 of 80 executions done"), "{said}");
+}
+
+#[test]
+fn a_lost_connection_to_the_store_stops_it_until_there_is_one() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut bench = Bench::new(&slow());
+    bench.store = server.url();
+    let mut connection = server.connect().unwrap();
+    let child = bench.run();
+    wait_for(&mut connection, OPEN);
+    let end = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    assert_eq!(number(&mut connection, end), Some(1));
+    let error = stopped_resumably(&child.wait_with_output().unwrap());
+    assert!(error.contains("the result store failed"), "{error}");
+    bench.done(&["resume", "1"]);
+    all_is_done_once(&mut connection, 2, 1);
+}
+
+#[test]
+fn a_bad_file_is_refused_before_anything_is_there() {
+    for (from, to, expected) in [
+        ("seed = 7", "seed = 7\ncolour = 1", "line 5"),
+        ("seed = 7", "seed = \"seven\"", "line 4"),
+        ("\"5s\"", "\"soon\"", "`soon` is no length of time"),
+        ("\"5s\"", "\"0s\"", "line 8: `ctl` and `interval` must be longer than nothing"),
+        ("to = 400", "to = 50", "line 7: `mpl` names no level"),
+        ("[\"simulated\"]", "[]", "line 5: `subjects` is empty"),
+        ("ctl = \"5s\"", "", "the key `ctl` is missing"),
+        ("[\"simulated\"]", "[\"oracle\"]", "unknown variant `oracle`"),
+        ("rose = [100.0]", "rose = [0.0]", "0 is no share"),
+        ("rose = [100.0]", "rose = []", "line 12: `factors` leaves no batchset"),
+        ("rose = [100.0]", "rose = [100.0", "line 16"),
+    ] {
+        let bench = Bench::new(&FILE.replace(from, to));
+        for command in ["run", "plan"] {
+            let output = bench.lab(&[command, &bench.path("e.toml")]).output().unwrap();
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{to}: {error}");
+            assert!(error.contains("e.toml: ") && error.contains(expected), "{to}: {error}");
+        }
+        let files = fs::read_dir(bench.directory.path()).unwrap();
+        assert_eq!(files.count(), 1, "{to}: something was written");
+    }
+    let bench = Bench::new(FILE);
+    let file = bench.path("e.toml");
+    for (arguments, expected) in [
+        (&["run", "none.toml"][..], "cannot read none.toml"),
+        (&["run", &file, "--preset", "big"], "no preset `big`"),
+        (&["run", &file, "--subject", "oracle"], "no subject is called `oracle`"),
+        (&["export", "1", "--format", "xls", "--out", "out"], "no format is called `xls`"),
+    ] {
+        let output = bench.lab(arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(fs::read_dir(bench.directory.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,63 @@
+//! Which line of an experiment file a complaint about its values is about.
+//!
+//! TOML's own errors name a line. A value that is well formed and fits nothing else is found later,
+//! by its key: a complaint names keys in backticks, as in "`ctl` must be longer than nothing", and
+//! one that names none is about the workload. The line is that of the first of these keys that the
+//! file has, in the chosen preset before the rest.
+
+use toml::de::DeTable;
+
+/// The complaint, with the line in front where the file has one.
+pub(super) fn with_line(text: &str, preset: Option<&str>, complaint: &str) -> String {
+    match line(text, preset, complaint) {
+        Some(line) => format!("line {line}: {complaint}"),
+        None => complaint.to_owned(),
+    }
+}
+
+fn line(text: &str, preset: Option<&str>, complaint: &str) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let presets = table(document.get_ref(), "preset");
+    let chosen = presets.zip(preset).and_then(|(presets, name)| table(presets, name));
+    let named: Vec<&str> = complaint.split('`').skip(1).step_by(2).collect();
+    let keys = if named.is_empty() { vec!["workload", "factors"] } else { named };
+    let tables = || chosen.into_iter().chain([document.get_ref()]);
+    let place = keys.iter().find_map(|key| tables().find_map(|table| place(table, key)))?;
+    let before = text.get(..place)?;
+    Some(before.matches('\n').count() + 1)
+}
+
+/// Where a key begins, in bytes of the file.
+fn place(table: &DeTable<'_>, name: &str) -> Option<usize> {
+    let (key, _) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+    Some(key.span().start)
+}
+
+fn table<'t, 'i>(table: &'t DeTable<'i>, name: &str) -> Option<&'t DeTable<'i>> {
+    let (_, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+    value.get_ref().as_table()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "a = 1\nb = 2\n\n[workload]\nkind = 3\n\n[preset.long]\nb = 4\n";
+
+    #[test]
+    fn the_first_key_that_the_file_has_is_named() {
+        for (complaint, preset, expected) in [
+            ("`a` is too small", None, Some(1)),
+            ("`x` does not fit `b`", None, Some(2)),
+            ("`b` is too large", Some("long"), Some(8)),
+            ("`a` is too small", Some("long"), Some(1)),
+            ("`b` is too large", Some("short"), Some(2)),
+            ("a kind of 3", None, Some(4)),
+            ("`x` is missing", None, None),
+        ] {
+            assert_eq!(line(FILE, preset, complaint), expected, "{complaint}");
+        }
+        assert_eq!(with_line(FILE, None, "`b` is 2"), "line 2: `b` is 2");
+        assert_eq!(with_line(FILE, None, "`x` is 2"), "`x` is 2");
+    }
+}

@@ -1,0 +1,86 @@
+//! CSV: a line of names, then a line for each row (RFC 4180, lines ended by a line feed).
+//!
+//! NULL is an empty field, and empty text is `""`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::Sink;
+use super::part::Part;
+use super::tables::{Cell, Table};
+use crate::store::StoreError;
+
+pub(super) struct Csv {
+    directory: PathBuf,
+    open: Option<Part>,
+    line: Vec<u8>,
+    done: Vec<PathBuf>,
+}
+
+impl Csv {
+    pub(super) fn new(directory: &Path) -> Self {
+        Csv { directory: directory.to_owned(), open: None, line: Vec::new(), done: Vec::new() }
+    }
+}
+
+impl Sink for Csv {
+    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
+        let mut part = Part::create(&self.directory, &format!("{}.csv", table.name))?;
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+        part.put(format!("{}\n", names.join(",")).as_bytes())?;
+        self.open = Some(part);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
+        self.line.clear();
+        push_line(&mut self.line, row);
+        self.open.as_mut().map_or(Ok(()), |part| part.put(&self.line))
+    }
+
+    fn end(&mut self) -> Result<(), StoreError> {
+        if let Some(part) = self.open.take() {
+            self.done.push(part.finish()?);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, StoreError> {
+        Ok(self.done)
+    }
+}
+
+fn push_line(line: &mut Vec<u8>, row: &[Cell]) {
+    for (place, cell) in row.iter().enumerate() {
+        if place > 0 {
+            line.push(b',');
+        }
+        // Writing to a vector cannot fail.
+        let _ = match cell {
+            Cell::Null => Ok(()),
+            Cell::Int(number) => write!(line, "{number}"),
+            Cell::Real(number) => write!(line, "{number}"),
+            Cell::Text(text) if text.is_empty() || text.contains(['"', ',', '\r', '\n']) => {
+                write!(line, "\"{}\"", text.replace('"', "\"\""))
+            }
+            Cell::Text(text) => write!(line, "{text}"),
+        };
+    }
+    line.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_something_in_csv_is_quoted() {
+        let mut line = Vec::new();
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let row = [text("a,b"), text("say \"a\"\nb"), text(""), Cell::Null, text("plain")];
+        push_line(&mut line, &row);
+        push_line(&mut line, &[Cell::Int(-3), Cell::Real(0.25), Cell::Real(4.0)]);
+        let expected = "\"a,b\",\"say \"\"a\"\"\nb\",\"\",,plain\n-3,0.25,4\n";
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+    }
+}

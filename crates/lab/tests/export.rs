@@ -1,0 +1,345 @@
+//! Exports, and docs/results.md: what it says of tables and columns, and the questions it asks.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::Value as Json;
+use tidegate_lab::experiment::{Choice, Laboratory, parse};
+use tidegate_lab::store::Format;
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Rows, Statement, Wants};
+
+const DOCUMENT: &str = include_str!("../../../docs/results.md");
+
+/// 1 run of 2 batchsets of 3 MPLs twice, of 4 intervals.
+const FILE: &str = r#"
+name = "try, \"quoted\""
+scenario = "thrash"
+seed = 7
+subjects = ["simulated"]
+processors = [2]
+mpl = { from = 100, to = 300, step = 100 }
+ctl = "4s"
+warmup = "0s"
+repetitions = 2
+
+[factors]
+rows = 30000
+primary_key = [false]
+read_sf = [1.0]
+update_sf = [0.5]
+rose = [75.0]
+"#;
+const EXECUTIONS: usize = 12;
+
+const TABLES: [&str; 9] = [
+    "experiment",
+    "executions",
+    "attempts",
+    "kinds",
+    "intervals",
+    "histograms",
+    "troubles",
+    "conditions",
+    "thrashing_points",
+];
+
+/// A laboratory with experiment 1 done and analysed; the analysis protocol retains it all.
+fn laboratory(place: &str) -> Laboratory {
+    let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
+    let mut laboratory = Laboratory::open(place, PathBuf::from("none")).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    laboratory.tap(id).unwrap();
+    laboratory
+}
+
+/// Lines of fields; quotes are understood.
+fn csv(directory: &Path, table: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(directory.join(format!("{table}.csv"))).unwrap();
+    let (mut lines, mut line, mut field, mut quoted) =
+        (Vec::new(), Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.next_if_eq(&'"').is_some() => field.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => line.push(std::mem::take(&mut field)),
+            '\n' if !quoted => {
+                line.push(std::mem::take(&mut field));
+                lines.push(std::mem::take(&mut line));
+            }
+            other => field.push(other),
+        }
+    }
+    assert!(!quoted && field.is_empty() && lines.iter().all(|line| line.len() == lines[0].len()));
+    lines
+}
+
+/// A cell in words, nothing for NULL.
+fn of_parquet(field: &Field) -> String {
+    match field {
+        Field::Null => String::new(),
+        Field::Long(number) => number.to_string(),
+        Field::Double(number) => number.to_string(),
+        Field::Str(text) => text.clone(),
+        other => panic!("{other:?} is in no column of ours"),
+    }
+}
+
+fn of_json(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::Number(number) if number.is_f64() => number.as_f64().unwrap().to_string(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn parquet(directory: &Path, table: &str) -> Vec<Vec<String>> {
+    let file = File::open(directory.join(format!("{table}.parquet"))).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    let names = columns.iter().map(|column| column.name().to_owned()).collect();
+    let rows = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| row.unwrap().get_column_iter().map(|(_, field)| of_parquet(field)).collect());
+    std::iter::once(names).chain(rows).collect()
+}
+
+#[test]
+fn all_forms_hold_the_same_and_are_the_same_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let mut laboratory = laboratory(place.to_str().unwrap());
+    // Another experiment of the store stays out.
+    let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
+    assert_eq!(laboratory.begin(&experiment).unwrap(), 2);
+    let out = directory.path().join("out/deep");
+    for (format, files) in [(Format::Csv, 9), (Format::Json, 1), (Format::Parquet, 9)] {
+        let written = laboratory.export(1, format, &out).unwrap();
+        let bytes = || written.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
+        let first = bytes();
+        laboratory.export(1, format, &out).unwrap();
+        assert_eq!((bytes(), first.len()), (first, files), "{format:?}");
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 19, "a part is left");
+
+    let json = fs::read_to_string(out.join("experiment.json")).unwrap();
+    let json: BTreeMap<String, Vec<Json>> = serde_json::from_str(&json).unwrap();
+    assert_eq!(json.len(), TABLES.len());
+    for table in TABLES {
+        let csv = csv(&out, table);
+        assert_eq!(csv, parquet(&out, table), "{table}");
+        let objects = json[table].iter().map(|object| {
+            assert_eq!(object.as_object().unwrap().len(), csv[0].len());
+            csv[0].iter().map(|name| of_json(&object[name])).collect()
+        });
+        let lines: Vec<Vec<String>> = std::iter::once(csv[0].clone()).chain(objects).collect();
+        assert_eq!(csv, lines, "{table}");
+    }
+    let rows = |table| csv(&out, table).len() - 1;
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 0, 2, 2]);
+    let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
+    assert!(nobody.contains("no experiment 9"), "{nobody}");
+    let file = laboratory.export(1, Format::Csv, &place.join("out")).unwrap_err().to_string();
+    assert!(file.starts_with("cannot write "), "{file}");
+}
+
+/// The rows of a table by their columns' names.
+fn named(lines: &[Vec<String>]) -> Vec<BTreeMap<&str, &str>> {
+    let (names, rows) = lines.split_first().unwrap();
+    let mut found = Vec::new();
+    for row in rows {
+        let pairs = names.iter().zip(row);
+        found.push(pairs.map(|(name, cell)| (name.as_str(), cell.as_str())).collect());
+    }
+    found
+}
+
+#[test]
+fn a_row_carries_what_it_depended_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let out = directory.path();
+    laboratory(place.to_str().unwrap()).export(1, Format::Csv, out).unwrap();
+    let lines = csv(out, "executions");
+    let rows = named(&lines);
+    let last = rows.last().unwrap();
+    for (column, expected) in [
+        ("name", "try, \"quoted\""),
+        ("subject", "simulated"),
+        ("processors", "2"),
+        ("processors_planned", "2"),
+        ("primary_key", "0"),
+        ("version", "simulated 1"),
+        ("attempts", "1"),
+        ("failures", "0"),
+        ("mpl", "300"),
+        ("batchset", "2"),
+        ("workload", "thrash"),
+        ("rows", "30000"),
+        ("sf_percent", "0.5"),
+        ("rose_percent", "75"),
+        ("reads", "0"),
+        ("updates", "1"),
+        ("scale", ""),
+        ("seconds", "4"),
+    ] {
+        assert_eq!(last[column], expected, "{column}");
+    }
+    let keys = |row: &BTreeMap<&str, &str>| {
+        ["batchset", "mpl", "repetition"].map(|name| row[name].parse::<u32>().unwrap())
+    };
+    let found: Vec<_> = rows.iter().map(keys).collect();
+    assert!(found.is_sorted() && found.len() == EXECUTIONS, "{found:?}");
+    // What the intervals and histograms counted is what the execution did, but for rounding.
+    let counted = |table: &str, execution: &str| {
+        let lines = csv(out, table);
+        let rows = named(&lines);
+        let of = rows.iter().filter(|row| row["execution"] == execution);
+        of.map(|row| row["transactions"].parse::<i64>().unwrap()).sum::<i64>()
+    };
+    let transactions = last["transactions"].parse::<i64>().unwrap();
+    let intervals = counted("intervals", last["execution"]);
+    assert!((transactions - intervals).abs() <= 4, "{transactions} {intervals}");
+    assert_eq!(intervals, counted("histograms", last["execution"]));
+    let lines = csv(out, "experiment");
+    let experiment = &named(&lines)[0];
+    assert_eq!((experiment["ctl_s"], experiment["admission"]), ("4", "clients"));
+    assert_eq!((experiment["file"], experiment["controller"]), (FILE, ""));
+}
+
+/// Names in the first column of the tables under each heading of a part of the document.
+fn documented(part: &str) -> BTreeMap<String, Vec<String>> {
+    let part = DOCUMENT.split("\n## ").find(|text| text.starts_with(part)).unwrap();
+    let name = |line: &str| line.split('`').nth(1).map(str::to_owned);
+    let sections = part.split("\n### ").skip(1);
+    let section = |text: &str| {
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        (name(text).unwrap(), rows.filter_map(name).collect())
+    };
+    sections.map(section).collect()
+}
+
+#[test]
+fn the_document_names_every_table_and_column() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let mut laboratory = laboratory(place.to_str().unwrap());
+    laboratory.export(1, Format::Csv, directory.path()).unwrap();
+    let exported: BTreeMap<String, Vec<String>> =
+        TABLES.map(|table| (table.to_owned(), csv(directory.path(), table).remove(0))).into();
+    assert_eq!(documented("Exports"), exported);
+
+    let mut connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
+    let names = |rows: &Rows| -> Vec<String> {
+        (0..rows.len()).map(|row| rows.text(row, 0).unwrap().to_owned()).collect()
+    };
+    let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+    let tables = names(&asked(&mut connection, tables)).into_iter().map(|table| {
+        let columns = format!("SELECT name FROM pragma_table_info('{table}')");
+        let columns = names(&asked(&mut connection, &columns));
+        (table, columns)
+    });
+    assert_eq!(documented("Tables"), tables.collect());
+}
+
+/// One batch of one MPL on a real database.
+const REAL: &str = r#"
+name = "real"
+scenario = "characterise"
+subjects = ["postgres"]
+mpl = [4]
+ctl = "500ms"
+warmup = "200ms"
+transactions = true
+
+[workload]
+kind = "point-select"
+"#;
+
+#[test]
+fn each_transaction_is_recorded_where_the_file_wants_it() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let experiment = parse(Path::new("real.toml"), REAL, &Choice::default()).unwrap();
+    let mut laboratory = Laboratory::open(place.to_str().unwrap(), PathBuf::from("none")).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert_eq!(outcome.done, 1, "{outcome:?}");
+    let records = directory.path().join("results.transactions/experiment-1");
+    let lines = parquet(&records, "attempt-1");
+    let rows = named(&lines);
+    let of = |stage: &str| rows.iter().filter(|row| row["stage"] == stage).count();
+    laboratory.export(1, Format::Csv, directory.path()).unwrap();
+    let lines = csv(directory.path(), "executions");
+    assert_eq!(named(&lines)[0]["transactions"], of("measured").to_string());
+    assert!(of("warm-up") > 0 && rows.iter().all(|row| row["outcome"] == "committed"));
+    let is_ours = |row: &BTreeMap<&str, &str>| {
+        let (client, latency) = (row["client"], row["latency_us"].parse::<i64>().unwrap());
+        ["0", "1", "2", "3"].contains(&client) && latency > 0 && row["kind"] == "select"
+    };
+    assert!(rows.iter().all(is_ours), "{:?}", rows[0]);
+}
+
+fn asked(connection: &mut dyn Transactional, sql: &str) -> Rows {
+    let statement = Statement::written(sql.to_owned());
+    let reply = connection.run(&statement, &[], Wants::Rows);
+    reply.unwrap_or_else(|failure| panic!("{sql}: {failure}")).rows
+}
+
+/// How many rows each of the document's questions finds.
+fn answers(connection: &mut dyn Transactional) -> Vec<usize> {
+    let questions = DOCUMENT.split("```sql\n").skip(1);
+    let questions = questions.map(|text| text.split(";\n```").next().unwrap());
+    questions.map(|question| asked(connection, question).len()).collect()
+}
+
+/// What is the same of an experiment whenever it is made: all but moments.
+fn without_moments(directory: &Path) -> Vec<Vec<Vec<String>>> {
+    let strip = |table: &&str| {
+        let lines = csv(directory, table);
+        let names = lines[0].iter().map(String::as_str);
+        let is_moment: Vec<bool> =
+            names.map(|name| ["began_us", "ended_us", "found_us"].contains(&name)).collect();
+        let line = |line: Vec<String>| {
+            let cells = line.into_iter().zip(&is_moment);
+            cells.filter(|(_, is_moment)| !**is_moment).map(|(cell, _)| cell).collect()
+        };
+        lines.into_iter().map(line).collect()
+    };
+    TABLES.iter().map(strip).collect()
+}
+
+#[test]
+fn both_databases_answer_and_export_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let (file, server_out) = (directory.path().join("file"), directory.path().join("server"));
+    laboratory(place.to_str().unwrap()).export(1, Format::Csv, &file).unwrap();
+    let mut connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
+    let expected = [6, 1, 1, 2, 24];
+    assert_eq!(answers(&mut connection), expected);
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    laboratory(&server.url()).export(1, Format::Csv, &server_out).unwrap();
+    assert_eq!(answers(&mut server.connect().unwrap()), expected);
+    assert_eq!(without_moments(&file), without_moments(&server_out));
+}
