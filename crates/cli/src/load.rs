@@ -88,7 +88,7 @@ enum Work {
 impl Work {
     fn on(self, scale: Scale) -> Arc<dyn Workload> {
         match self {
-            Work::Tpcb => Arc::new(Tpcb { scale }),
+            Work::Tpcb => Arc::new(Tpcb::new(scale)),
             Work::PointSelect => Arc::new(PointSelect { scale }),
         }
     }

@@ -330,7 +330,7 @@ impl Bench<'_> {
         let phases = scenario.phases();
         let names: Vec<&str> = phases.iter().map(|work| work.name()).collect();
         self.tell(format!("{scenario}: loading the tables of {}", names.join(" and ")));
-        self.database.load(&scenario.workloads(&self.options.thrash), self.cancel)?;
+        self.database.load(&scenario.workloads(self.options), self.cancel)?;
         self.done_s += phases.iter().map(|work| work.load_s(&self.options.thrash)).sum::<f64>();
         let mut proposals = Vec::new();
         for &work in scenario.phases() {

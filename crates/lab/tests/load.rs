@@ -32,7 +32,7 @@ const TABLES: [&str; 2] = ["thrash_1", "thrash_2"];
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn tpcb() -> Arc<dyn Workload> {
-    Arc::new(Tpcb { scale: Scale::ONE })
+    Arc::new(Tpcb::new(Scale::ONE))
 }
 
 fn point_select() -> Arc<dyn Workload> {

@@ -59,7 +59,7 @@ fn sums(store: &Embedded) -> Sums {
     finish(Box::pin(async move { Sums::read(&session).await })).unwrap()
 }
 
-const TPCB: Tpcb = Tpcb { scale: Scale::ONE };
+const TPCB: Tpcb = Tpcb::new(Scale::ONE);
 
 #[test]
 fn every_transaction_is_done_whole_and_once() {

@@ -2,6 +2,10 @@
 //!
 //! Every transaction updates a branch, and at scale 1 there is one branch: all transactions queue
 //! for its row lock, which is what makes throughput collapse when too many of them run at once.
+//!
+//! Many a program reads what it is about to change. With [`Tpcb::reads_first`] each UPDATE comes
+//! after a SELECT of the same row. Where reads lock, two transactions that have read a row both
+//! wait for the other to let go of it: a deadlock by conversion, and the more the more run at once.
 
 use std::sync::Arc;
 
@@ -19,6 +23,8 @@ const TELLER: Statement =
     Statement::new("UPDATE pgbench_tellers SET tbalance = tbalance + ? WHERE tid = ?");
 const BRANCH: Statement =
     Statement::new("UPDATE pgbench_branches SET bbalance = bbalance + ? WHERE bid = ?");
+const OF_TELLER: Statement = Statement::new("SELECT tbalance FROM pgbench_tellers WHERE tid = ?");
+const OF_BRANCH: Statement = Statement::new("SELECT bbalance FROM pgbench_branches WHERE bid = ?");
 const HISTORY: Statement = Statement::new(
     "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
      VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
@@ -29,6 +35,16 @@ const HISTORY: Statement = Statement::new(
 pub struct Tpcb {
     /// The size of its tables.
     pub scale: Scale,
+    /// Whether each row is read before it is changed, which pgbench does not.
+    pub reads_first: bool,
+}
+
+impl Tpcb {
+    /// pgbench's transaction on tables of this size.
+    #[must_use]
+    pub const fn new(scale: Scale) -> Self {
+        Tpcb { scale, reads_first: false }
+    }
 }
 
 impl Workload for Tpcb {
@@ -49,7 +65,7 @@ impl Workload for Tpcb {
     }
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Teller { scale: self.scale, draw: Draw::new(seed, number as u64) })
+        Box::new(Teller { workload: *self, draw: Draw::new(seed, number as u64) })
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -58,13 +74,14 @@ impl Workload for Tpcb {
 }
 
 struct Teller {
-    scale: Scale,
+    workload: Tpcb,
     draw: Draw,
 }
 
 impl Client for Teller {
     fn next(&mut self) -> Arc<dyn Transaction> {
-        Arc::new(Transfer::draw(self.scale, &mut self.draw))
+        let Tpcb { scale, reads_first } = self.workload;
+        Arc::new(Transfer { reads_first, ..Transfer::draw(scale, &mut self.draw) })
     }
 }
 
@@ -79,6 +96,8 @@ pub struct Transfer {
     pub teller: i32,
     /// What the balances of all three change by.
     pub delta: i32,
+    /// Whether each row is read before it is changed.
+    pub reads_first: bool,
 }
 
 impl Transfer {
@@ -91,18 +110,36 @@ impl Transfer {
             branch: draw.between(1, scale.last(BRANCHES)),
             teller: draw.between(1, scale.last(TELLERS)),
             delta: draw.between(-DELTA_MAX, DELTA_MAX),
+            reads_first: false,
         }
     }
 
     async fn transfer(&self, session: Session<'_>) -> Result<Ending, Failure> {
-        let Transfer { account, branch, teller, delta } = *self;
-        session.execute(&ACCOUNT, &[delta.into(), account.into()]).await?;
+        let Transfer { account, branch, teller, delta, .. } = *self;
+        self.change(&session, &BALANCE, &ACCOUNT, account).await?;
         session.query_some(&BALANCE, &[account.into()], "an account").await?;
-        session.execute(&TELLER, &[delta.into(), teller.into()]).await?;
-        session.execute(&BRANCH, &[delta.into(), branch.into()]).await?;
+        self.change(&session, &OF_TELLER, &TELLER, teller).await?;
+        self.change(&session, &OF_BRANCH, &BRANCH, branch).await?;
         let values = [teller.into(), branch.into(), account.into(), delta.into()];
         session.execute(&HISTORY, &values).await?;
         Ok(Ending::Commit)
+    }
+}
+
+impl Transfer {
+    /// Changes a row's balance, after a look at it if that is the form.
+    async fn change(
+        &self,
+        session: &Session<'_>,
+        select: &Statement,
+        update: &Statement,
+        number: i32,
+    ) -> Result<(), Failure> {
+        if self.reads_first {
+            session.query_some(select, &[number.into()], "a row with a balance").await?;
+        }
+        session.execute(update, &[self.delta.into(), number.into()]).await?;
+        Ok(())
     }
 }
 
@@ -143,7 +180,9 @@ mod tests {
 
     #[test]
     fn the_statements_are_pgbenchs() {
-        let transfer = Arc::new(Transfer { account: 42, branch: 1, teller: 7, delta: -300 });
+        let values =
+            Transfer { account: 42, branch: 1, teller: 7, delta: -300, reads_first: false };
+        let transfer = Arc::new(values);
         let mut writer = Writer::default();
         assert_eq!(finish(transfer.run(Session::immediate(&mut writer))), Ok(Ending::Commit));
         assert_eq!(
@@ -157,6 +196,18 @@ mod tests {
                  VALUES (7, 1, 42, -300, CURRENT_TIMESTAMP)",
             ]
         );
+    }
+
+    #[test]
+    fn a_program_that_looks_first_reads_each_row_it_changes() {
+        let values = Transfer { account: 4, branch: 1, teller: 7, delta: 1, reads_first: true };
+        let mut writer = Writer::default();
+        let running = Arc::new(values).run(Session::immediate(&mut writer));
+        assert_eq!(finish(running), Ok(Ending::Commit));
+        let verbs: Vec<&str> = writer.0.iter().map(|text| &text[..6]).collect();
+        let expected =
+            ["SELECT", "UPDATE", "SELECT", "SELECT", "UPDATE", "SELECT", "UPDATE", "INSERT"];
+        assert_eq!(verbs, expected);
     }
 
     #[test]

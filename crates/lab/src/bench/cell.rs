@@ -102,7 +102,7 @@ impl Plan {
     /// All pieces but the first, in order.
     fn then(&self, options: &BenchOptions) -> Vec<Phase> {
         let pieces = self.works().iter().flat_map(|&work| {
-            let workload = work.workload(&options.thrash);
+            let workload = work.workload(options);
             let duration = self.piece(options);
             (0..self.pieces()).map(move |_| Phase { workload: workload.clone(), duration })
         });
@@ -133,7 +133,7 @@ impl Plan {
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<Cell, RigError> {
-        database.level(&self.scenario.workloads(&options.thrash))?;
+        database.level(&self.scenario.workloads(options))?;
         let mut cell = Cell {
             scenario: self.scenario.name(),
             purpose: self.purpose,
@@ -173,7 +173,7 @@ impl Plan {
         let times = self.times(options);
         let load_options = LoadOptions {
             target: front.target(),
-            workload: self.work.workload(&options.thrash),
+            workload: self.work.workload(options),
             arrivals: Arrivals::Closed,
             clients: options.clients,
             warmup: times.warmup,

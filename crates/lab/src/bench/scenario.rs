@@ -11,6 +11,7 @@ use tidegate_workload::thrash::{Impossible, Options, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
+use super::BenchOptions;
 use crate::rig::DatabaseKind;
 
 const TEN: Scale = Scale::new(10).expect("10 is within the range of scales");
@@ -88,12 +89,16 @@ impl Work {
         }
     }
 
-    /// What the load runs.
-    pub(super) fn workload(self, thrash: &Ranges) -> Arc<dyn Workload> {
+    /// What the load runs. On the embedded engine TPC-B is that of a program which reads what it is
+    /// about to change, so that deadlocks are what it collapses by.
+    pub(super) fn workload(self, options: &BenchOptions) -> Arc<dyn Workload> {
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => Arc::new(Tpcb { scale: self.scale() }),
-            Work::ThrashRead => thrash.read.clone(),
-            Work::ThrashUpdate => thrash.update.clone(),
+            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
+                let reads_first = options.database.kind == DatabaseKind::Embedded;
+                Arc::new(Tpcb { scale: self.scale(), reads_first })
+            }
+            Work::ThrashRead => options.thrash.read.clone(),
+            Work::ThrashUpdate => options.thrash.update.clone(),
         }
     }
 
@@ -202,8 +207,8 @@ impl Scenario {
 
 impl Scenario {
     /// All its workloads, whose tables are there also when a run leaves some of them alone.
-    pub(super) fn workloads(self, thrash: &Ranges) -> Vec<Arc<dyn Workload>> {
-        self.phases().iter().map(|work| work.workload(thrash)).collect()
+    pub(super) fn workloads(self, options: &BenchOptions) -> Vec<Arc<dyn Workload>> {
+        self.phases().iter().map(|work| work.workload(options)).collect()
     }
 }
 

@@ -220,8 +220,12 @@ mod tests {
             processors: 2,
             primary_key: true,
         };
-        let batchset =
-            BatchsetRow { id: 1, run: 1, number: 1, spec: WorkloadSpec::Tpcb { scale: 1 } };
+        let batchset = BatchsetRow {
+            id: 1,
+            run: 1,
+            number: 1,
+            spec: WorkloadSpec::Tpcb { scale: 1, reads_first: false },
+        };
         let point = |&(mpl, tps)| Point { mpl, repetition: 1, tps, mean_ms: 2.0, p99_ms: 3.0 };
         Curve { run, batchset, points: tps.iter().map(point).collect() }
     }

@@ -19,6 +19,9 @@ pub enum WorkloadSpec {
         /// Branches.
         #[serde(default = "one")]
         scale: u32,
+        /// Whether each row is read before it is changed.
+        #[serde(default)]
+        reads_first: bool,
     },
     /// One read by primary key.
     PointSelect {
@@ -129,7 +132,9 @@ impl WorkloadSpec {
     pub fn build(&self) -> Result<Arc<dyn Workload>, WorkloadError> {
         let scale = |scale: u32| Scale::new(scale).ok_or(WorkloadError::Scale(scale));
         Ok(match self {
-            WorkloadSpec::Tpcb { scale: of } => Arc::new(Tpcb { scale: scale(*of)? }),
+            WorkloadSpec::Tpcb { scale: of, reads_first } => {
+                Arc::new(Tpcb { scale: scale(*of)?, reads_first: *reads_first })
+            }
             WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
             WorkloadSpec::Thrash(spec) => Arc::new(Thrash::new(spec.options()?)?),
         })
@@ -139,7 +144,10 @@ impl WorkloadSpec {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            WorkloadSpec::Tpcb { scale } => format!("tpcb, scale {scale}"),
+            WorkloadSpec::Tpcb { scale, reads_first } => {
+                let form = if *reads_first { ", reads first" } else { "" };
+                format!("tpcb, scale {scale}{form}")
+            }
             WorkloadSpec::PointSelect { scale } => format!("point-select, scale {scale}"),
             WorkloadSpec::Thrash(spec) => spec.describe(),
         }
@@ -149,7 +157,7 @@ impl WorkloadSpec {
     #[must_use]
     pub fn rows(&self) -> u64 {
         match self {
-            WorkloadSpec::Tpcb { scale } | WorkloadSpec::PointSelect { scale } => {
+            WorkloadSpec::Tpcb { scale, .. } | WorkloadSpec::PointSelect { scale } => {
                 100_000 * u64::from(*scale)
             }
             WorkloadSpec::Thrash(spec) => 2 * u64::from(spec.rows),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn tpcb() -> Bench {
-        bench(&testing::options(Arc::new(Tpcb { scale: Scale::ONE })))
+        bench(&testing::options(Arc::new(Tpcb::new(Scale::ONE))))
     }
 
     impl Bench {
