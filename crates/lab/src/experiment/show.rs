@@ -59,7 +59,8 @@ pub fn title(curve: &Curve) -> String {
     };
     let keys = if curve.run.primary_key { "" } else { ", no primary keys" };
     let (subject, set) = (&curve.run.subject, &curve.batchset);
-    format!("{subject}{processors}{keys}: batchset {}, {}", set.number, set.spec.describe())
+    let described = set.describe();
+    format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
 }
 
 /// The measurements of each MPL.
