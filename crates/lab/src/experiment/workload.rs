@@ -1,5 +1,7 @@
 //! The workload of an experiment, as its file describes it.
 
+mod ds2;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,8 @@ use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Impossible, Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
+
+pub use ds2::{Ds2Size, Ds2Spec};
 
 /// A workload with its values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -28,6 +32,8 @@ pub enum WorkloadSpec {
     },
     /// The thrashing study's statements.
     Thrash(ThrashSpec),
+    /// The DVD store.
+    Ds2(Ds2Spec),
 }
 
 /// The values of the thrashing study's statements.
@@ -87,6 +93,9 @@ pub enum WorkloadError {
     /// Values of the thrashing study that contradict each other.
     #[error(transparent)]
     Thrash(#[from] Impossible),
+    /// A size that the DVD store cannot have.
+    #[error("workload: {0}")]
+    Ds2(#[from] tidegate_workload::ds2::Impossible),
 }
 
 fn one() -> u32 {
@@ -132,6 +141,7 @@ impl WorkloadSpec {
             WorkloadSpec::Tpcb { scale: of } => Arc::new(Tpcb { scale: scale(*of)? }),
             WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
             WorkloadSpec::Thrash(spec) => Arc::new(Thrash::new(spec.options()?)?),
+            WorkloadSpec::Ds2(spec) => Arc::new(spec.build()?),
         })
     }
 
@@ -142,6 +152,7 @@ impl WorkloadSpec {
             WorkloadSpec::Tpcb { scale } => format!("tpcb, scale {scale}"),
             WorkloadSpec::PointSelect { scale } => format!("point-select, scale {scale}"),
             WorkloadSpec::Thrash(spec) => spec.describe(),
+            WorkloadSpec::Ds2(spec) => spec.describe(),
         }
     }
 
@@ -153,6 +164,7 @@ impl WorkloadSpec {
                 100_000 * u64::from(*scale)
             }
             WorkloadSpec::Thrash(spec) => 2 * u64::from(spec.rows),
+            WorkloadSpec::Ds2(spec) => spec.rows(),
         }
     }
 
@@ -163,6 +175,7 @@ impl WorkloadSpec {
             (WorkloadSpec::Thrash(one), WorkloadSpec::Thrash(other)) => {
                 (one.rows, one.primary_key) == (other.rows, other.primary_key)
             }
+            (WorkloadSpec::Ds2(one), WorkloadSpec::Ds2(other)) => one.shares_tables_with(*other),
             _ => self == other,
         }
     }
