@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use tidegate_control::Mpl;
 
+use super::treatment::Admission;
 use crate::grid::Grid;
 use crate::store::{Curve, Point};
 use crate::tap::Report;
@@ -105,7 +106,9 @@ fn is_of(curve: &Curve, key: crate::tap::BatchsetKey) -> bool {
 }
 
 fn verdict(curve: &Curve, report: Option<&Report>) -> String {
-    let Some(report) = report else { return String::new() };
+    // Where a controller chooses, a level is only where it began.
+    let is_fixed = !matches!(curve.batchset.treatment.admission, Admission::Control { .. });
+    let Some(report) = report.filter(|_| is_fixed) else { return String::new() };
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
     };

@@ -172,6 +172,8 @@ impl WorkloadSpec {
     #[must_use]
     pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
         match (self, other) {
+            (WorkloadSpec::Tpcb { scale }, WorkloadSpec::PointSelect { scale: of })
+            | (WorkloadSpec::PointSelect { scale }, WorkloadSpec::Tpcb { scale: of }) => scale == of,
             (WorkloadSpec::Thrash(one), WorkloadSpec::Thrash(other)) => {
                 (one.rows, one.primary_key) == (other.rows, other.primary_key)
             }

@@ -15,6 +15,8 @@ pub mod deteriorate;
 pub mod priority;
 pub mod sensitivity;
 pub mod switch;
+#[cfg(test)]
+mod tests;
 pub mod thrash;
 
 use std::fmt;

@@ -47,7 +47,7 @@ impl Factors for Keys {
         let first = (common.workload()?, common.buffer);
         let then = match (self.then, self.then_buffer) {
             (Some(then), None) => {
-                then.build().map_err(|error| error.to_string())?;
+                fit(&first.0, &then)?;
                 (then, common.buffer)
             }
             (None, Some(_)) if common.buffer.is_none() => {
@@ -67,6 +67,23 @@ impl Factors for Keys {
             .flat_map(|(from, to)| admissions.iter().map(|&admission| recipe(admission, from, to)))
             .collect();
         Ok(Arc::new(Switch { recipes }))
+    }
+}
+
+/// Whether two workloads can be in one database: on the same tables, or on tables of other names.
+fn fit(first: &WorkloadSpec, then: &WorkloadSpec) -> Result<(), String> {
+    let tables = |spec: &WorkloadSpec| spec.build().map(|workload| workload.tables());
+    let then_tables = tables(then).map_err(|error| error.to_string())?;
+    let first_tables = tables(first).map_err(|error| error.to_string())?;
+    let is_taken = |name: &str| first_tables.iter().any(|table| table.name == name);
+    let taken = then_tables.iter().find(|table| is_taken(table.name));
+    match taken {
+        Some(table) if !first.shares_tables_with(then) => Err(format!(
+            "`factors.then`: both workloads have a table `{}`, and not the same; take the same \
+             sizes, or another workload",
+            table.name
+        )),
+        _ => Ok(()),
     }
 }
 
