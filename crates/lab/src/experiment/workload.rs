@@ -1,6 +1,8 @@
 //! The workload of an experiment, as its file describes it.
 
 mod ds2;
+mod tpcc;
+mod tpcw;
 
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 pub use ds2::{Ds2Size, Ds2Spec};
+pub use tpcc::TpccSpec;
+pub use tpcw::TpcwSpec;
 
 /// A workload with its values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -34,6 +38,10 @@ pub enum WorkloadSpec {
     Thrash(ThrashSpec),
     /// The DVD store.
     Ds2(Ds2Spec),
+    /// A wholesale supplier's orders.
+    Tpcc(TpccSpec),
+    /// A book shop.
+    Tpcw(TpcwSpec),
 }
 
 /// The values of the thrashing study's statements.
@@ -96,6 +104,22 @@ pub enum WorkloadError {
     /// A size that the DVD store cannot have.
     #[error("workload: {0}")]
     Ds2(#[from] tidegate_workload::ds2::Impossible),
+    /// A size that TPC-C cannot have.
+    #[error("workload tpcc: {0}")]
+    Tpcc(#[from] tidegate_workload::tpcc::ScaleError),
+    /// A size that TPC-W cannot have.
+    #[error("workload tpcw: {0}")]
+    Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
+    /// A mix that a workload does not have.
+    #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
+    Mix {
+        /// The workload.
+        workload: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
 }
 
 fn one() -> u32 {
@@ -142,6 +166,8 @@ impl WorkloadSpec {
             WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
             WorkloadSpec::Thrash(spec) => Arc::new(Thrash::new(spec.options()?)?),
             WorkloadSpec::Ds2(spec) => Arc::new(spec.build()?),
+            WorkloadSpec::Tpcc(spec) => Arc::new(spec.build()?),
+            WorkloadSpec::Tpcw(spec) => Arc::new(spec.build()?),
         })
     }
 
@@ -153,6 +179,8 @@ impl WorkloadSpec {
             WorkloadSpec::PointSelect { scale } => format!("point-select, scale {scale}"),
             WorkloadSpec::Thrash(spec) => spec.describe(),
             WorkloadSpec::Ds2(spec) => spec.describe(),
+            WorkloadSpec::Tpcc(spec) => spec.describe(),
+            WorkloadSpec::Tpcw(spec) => spec.describe(),
         }
     }
 
@@ -165,6 +193,8 @@ impl WorkloadSpec {
             }
             WorkloadSpec::Thrash(spec) => 2 * u64::from(spec.rows),
             WorkloadSpec::Ds2(spec) => spec.rows(),
+            WorkloadSpec::Tpcc(spec) => spec.rows(),
+            WorkloadSpec::Tpcw(spec) => spec.rows(),
         }
     }
 
@@ -173,11 +203,15 @@ impl WorkloadSpec {
     pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
         match (self, other) {
             (WorkloadSpec::Tpcb { scale }, WorkloadSpec::PointSelect { scale: of })
-            | (WorkloadSpec::PointSelect { scale }, WorkloadSpec::Tpcb { scale: of }) => scale == of,
+            | (WorkloadSpec::PointSelect { scale }, WorkloadSpec::Tpcb { scale: of }) => {
+                scale == of
+            }
             (WorkloadSpec::Thrash(one), WorkloadSpec::Thrash(other)) => {
                 (one.rows, one.primary_key) == (other.rows, other.primary_key)
             }
             (WorkloadSpec::Ds2(one), WorkloadSpec::Ds2(other)) => one.shares_tables_with(*other),
+            (WorkloadSpec::Tpcc(one), WorkloadSpec::Tpcc(other)) => one.shares_tables_with(other),
+            (WorkloadSpec::Tpcw(one), WorkloadSpec::Tpcw(other)) => one.shares_tables_with(other),
             _ => self == other,
         }
     }
