@@ -225,7 +225,10 @@ mod tests {
         let some = Tuned::parse("study-hill-climbing:c=0.7").unwrap();
         assert_eq!((some.share_or(hill.gain), some.step_or(hill.step)), (0.7, hill.step));
         let own = Tuned::parse("study-global-parabola:gamma=0.333,delta=5").unwrap();
-        assert_eq!(own.parabola(ParabolaSettings::PROXY).cap, ParabolaSettings::STUDY.cap);
-        assert_eq!(own.parabola(ParabolaSettings::PROXY).wiggle, ParabolaSettings::STUDY.wiggle);
+        let expected = ParabolaSettings {
+            concurrency: ParabolaSettings::PROXY.concurrency,
+            ..ParabolaSettings::STUDY
+        };
+        assert_eq!(own.parabola(ParabolaSettings::PROXY), expected);
     }
 }
