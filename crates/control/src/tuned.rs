@@ -2,8 +2,8 @@
 //! each parameter matters (the study's Chapter 6).
 //!
 //! # Mechanism
-//! A name is followed by a colon and parameters: `study-hill-climbing:c=0.3,delta=20`. What is not
-//! named stays as it is in the algorithm of that name.
+//! A name is followed by a colon and parameters: `study-hill-climbing:c=0.3,delta=20`. What is
+//! not named stays as it is in the algorithm of that name.
 //!
 //! | parameter | of | meaning | values |
 //! | --- | --- | --- | --- |

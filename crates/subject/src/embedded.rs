@@ -248,8 +248,8 @@ pub struct Service<'d> {
 }
 
 impl Service<'_> {
-    /// Asks for a transaction of a class. `answer` is called once, on a thread of the server or on this one;
-    /// see [`Server::submit`].
+    /// Asks for a transaction of a class. `answer` is called once, on a thread of the server or on
+    /// this one; see [`Server::submit`].
     pub fn submit(
         &self,
         transaction: &Arc<dyn Transaction>,

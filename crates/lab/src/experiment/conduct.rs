@@ -1,5 +1,5 @@
-//! How an execution is conducted on a real database, as its treatment says: what stands before the
-//! database, who the clients are, what is exchanged on the way, who looks after it.
+//! How an execution is conducted on a real database, as its treatment says: what stands before
+//! the database, who the clients are, what is exchanged on the way, who looks after it.
 //!
 //! Which database it is, and how it is kept to its processors, is [`subject`](super::subject)'s
 //! business.

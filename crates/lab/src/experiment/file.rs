@@ -19,12 +19,12 @@
 //! ctl = "120s"
 //! ```
 //!
-//! A preset replaces the keys it names, `workload` and `factors` as a whole. Unknown keys are refused
-//! wherever they stand. Which keys `[factors]` has is the scenario's own business
+//! A preset replaces the keys it names, `workload` and `factors` as a whole. Unknown keys are
+//! refused wherever they stand. Which keys `[factors]` has is the scenario's own business
 //! ([`scenarios`](super::scenarios)); `docs/experiments.md` lists all of them.
 //!
-//! The file is read twice: once for the scenario's name, then with that scenario's keys, so that an
-//! error names its line.
+//! The file is read twice: once for the scenario's name, then with that scenario's keys, so that
+//! an error names its line.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -1,11 +1,13 @@
-//! An executor without a database: throughput by a formula, to try an experiment, or the laboratory.
+//! An executor without a database: throughput by a formula, to try an experiment, or the
+//! laboratory.
 //!
-//! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's seed:
+//! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's
+//! seed:
 //! X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
 //!
-//! A controller works on the same law by the curve plant of `tidegate-control`, with intervals of a
-//! second; what is exchanged half way makes κ four times as large. A class that goes first waits a
-//! tenth as long. There are no trees to look at.
+//! A controller works on the same law by the curve plant of `tidegate-control`, with intervals of
+//! a second; what is exchanged half way makes κ four times as large. A class that goes first
+//! waits a tenth as long. There are no trees to look at.
 //!
 //! An execution takes a thousandth of its time, so that a day's plan is tried in minutes.
 

@@ -1,8 +1,8 @@
 //! Looks at a database, and changes its settings, while clients are at work.
 //!
-//! A thread of its own does both at moments of the measured time, so that the clients are not held
-//! up: it is told when that time begins by the first report of progress, which says how long ago that
-//! was. When the clients are done it looks once more and ends.
+//! A thread of its own does both at moments of the measured time, so that the clients are not
+//! held up: it is told when that time begins by the first report of progress, which says how long
+//! ago that was. When the clients are done it looks once more and ends.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};

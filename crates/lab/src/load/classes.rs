@@ -1,9 +1,9 @@
 //! Scheduling classes among the clients of a load.
 //!
-//! A share of the clients is of the high class. In a closed loop that is all there is to it. In an
-//! open loop each class has a stream of arrivals of its own, in proportion to its clients: a Poisson
-//! stream whose arrivals are marked high at random is two independent Poisson streams. So a class
-//! whose clients are all busy makes nobody else's transactions late.
+//! A share of the clients is of the high class. In a closed loop that is all there is to it. In
+//! an open loop each class has a stream of arrivals of its own, in proportion to its clients: a
+//! Poisson stream whose arrivals are marked high at random is two independent Poisson streams. So
+//! a class whose clients are all busy makes nobody else's transactions late.
 
 use tidegate_gate::Class;
 
@@ -110,6 +110,7 @@ mod tests {
         };
         let poisson = Arrivals::Poisson { rate: 200.0 };
         assert_eq!((rate(Class::High, &poisson), rate(Class::Normal, &poisson)), (20.0, 180.0));
-        assert_eq!(rate(Class::High, &Arrivals::Constant { rate: 10.0 }), 1.0);
+        let constant = Arrivals::Constant { rate: 10.0 };
+        assert_eq!((rate(Class::High, &constant), rate(Class::Normal, &constant)), (1.0, 9.0));
     }
 }

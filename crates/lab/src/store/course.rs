@@ -1,5 +1,5 @@
-//! What an execution went through beside its throughput: the limits of a controller, the scheduling
-//! classes, the trees of a database that was watched.
+//! What an execution went through beside its throughput: the limits of a controller, the
+//! scheduling classes, the trees of a database that was watched.
 
 use tidegate_workload::Value;
 

@@ -158,8 +158,8 @@ impl Store {
     /// See [`StoreError`].
     pub fn batchsets(&mut self, experiment: i64) -> Result<Vec<BatchsetRow>, StoreError> {
         let rows = self.query(
-            "SELECT b.id, r.number, b.number, b.spec, b.treatment FROM batchset b, run r WHERE b.run = r.id \
-             AND r.experiment = ? ORDER BY r.number, b.number",
+            "SELECT b.id, r.number, b.number, b.spec, b.treatment FROM batchset b, run r \
+             WHERE b.run = r.id AND r.experiment = ? ORDER BY r.number, b.number",
             &[experiment.into()],
         )?;
         let batchset = |row| {

@@ -1,9 +1,10 @@
-//! A look into the embedded store while it is at work, for experiments on how it changes over time.
+//! A look into the embedded store while it is at work, for experiments on how it changes over
+//! time.
 //!
-//! The structural-deterioration study (Hoshino, Goda and Kitsuregawa) watches how full each leaf is,
-//! in the order of keys (its Fig. 9), and what is read and written for each table (Figs. 10 to 13).
-//! The engine tells both while transactions go on. It can also be given another amount of memory,
-//! and split full nodes otherwise, from now on.
+//! The structural-deterioration study (Hoshino, Goda and Kitsuregawa) watches how full each leaf
+//! is, in the order of keys (its Fig. 9), and what is read and written for each table (Figs. 10
+//! to 13). The engine tells both while transactions go on. It can also be given another amount of
+//! memory, and split full nodes otherwise, from now on.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `autotune`: controllers on a workload, each from every start limit (auto-tuning study, Section
 //! 7.1).
 //!
-//! `mpl` are the limits to start with. A batchset is a controller; the limit over time is kept beside
-//! the throughput of every interval.
+//! `mpl` are the limits to start with. A batchset is a controller; the limit over time is kept
+//! beside the throughput of every interval.
 
 use std::sync::Arc;
 

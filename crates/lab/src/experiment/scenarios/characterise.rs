@@ -1,8 +1,8 @@
-//! `characterise`: the throughput curve of one workload over fixed MPLs (auto-tuning study, Chapter
-//! 5; external-scheduling study, Section 3).
+//! `characterise`: the throughput curve of one workload over fixed MPLs (auto-tuning study,
+//! Chapter 5; external-scheduling study, Section 3).
 //!
-//! Without `clients` an MPL is a number of clients. With it that many clients wait before a gate that
-//! lets in as many as the MPL says, which is what both studies did.
+//! Without `clients` an MPL is a number of clients. With it that many clients wait before a gate
+//! that lets in as many as the MPL says, which is what both studies did.
 
 use std::sync::Arc;
 

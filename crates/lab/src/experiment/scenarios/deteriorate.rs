@@ -1,10 +1,11 @@
-//! `deteriorate`: a fixed number of transactions on freshly loaded tables, and what becomes of the
-//! tables (structural-deterioration study, Section 3).
+//! `deteriorate`: a fixed number of transactions on freshly loaded tables, and what becomes of
+//! the tables (structural-deterioration study, Section 3).
 //!
 //! An execution ends after `transactions`, or after CTL where it takes longer. Throughput and
-//! response time are kept interval by interval. On the embedded engine every tree is looked at, at
-//! the start, at the end and every `look` in between: how full its leaves are, in the order of keys,
-//! and what was read and written for it. A batchset is a split policy with an amount of memory.
+//! response time are kept interval by interval. On the embedded engine every tree is looked at,
+//! at the start, at the end and every `look` in between: how full its leaves are, in the order of
+//! keys, and what was read and written for it. A batchset is a split policy with an amount of
+//! memory.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -1,16 +1,17 @@
 //! `priority`: two scheduling classes before a gate (external-scheduling study, Section 5).
 //!
-//! A share of the clients is of the high class. `mpl` are limits: the lower the limit, the more of
-//! the waiting is before the gate, where the high class goes first, and the more throughput may be
-//! lost. The first batchset gives priority, the second counts the classes apart and does not; so the
-//! loss of throughput and what each class gains can be read off, at 5 % and 20 % as in the study's
-//! Fig. 11. The loop is closed, or open with `poisson` or `constant` arrivals a second.
+//! A share of the clients is of the high class. `mpl` are limits: the lower the limit, the more
+//! of the waiting is before the gate, where the high class goes first, and the more throughput
+//! may be lost. The first batchset gives priority, the second counts the classes apart and does
+//! not; so the loss of throughput and what each class gains can be read off, at 5 % and 20 % as
+//! in the study's Fig. 11. The loop is closed, or open with `poisson` or `constant` arrivals a
+//! second.
 //!
 //! # Where this leaves the study
-//! There a transaction is of the high class by chance, here a client is: a proxy gives a connection
-//! one class. In a closed loop without think time the high clients are back at once, so that few of
-//! them fill a low limit, and the others starve: 4 of 40 clients leave a limit of 2 to nobody else.
-//! In an open loop the share of the transactions is what it says.
+//! There a transaction is of the high class by chance, here a client is: a proxy gives a
+//! connection one class. In a closed loop without think time the high clients are back at once,
+//! so that few of them fill a low limit, and the others starve: 4 of 40 clients leave a limit of
+//! 2 to nobody else. In an open loop the share of the transactions is what it says.
 //!
 //! A proxy knows the high class by its `application_name`, the embedded engine by the call.
 

@@ -1,9 +1,9 @@
-//! `switch`: controllers on a workload that is exchanged for another when half of the time is over
-//! (auto-tuning study, Section 7.2).
+//! `switch`: controllers on a workload that is exchanged for another when half of the time is
+//! over (auto-tuning study, Section 7.2).
 //!
-//! Either the workload is exchanged, `then = { kind = ... }`, which may be the same with another mix;
-//! or the memory for pages is, `then_buffer`, on subjects that can change it while they run. With
-//! `both_ways` there is a batchset for the way back too.
+//! Either the workload is exchanged, `then = { kind = ... }`, which may be the same with another
+//! mix; or the memory for pages is, `then_buffer`, on subjects that can change it while they run.
+//! With `both_ways` there is a batchset for the way back too.
 
 use std::sync::Arc;
 

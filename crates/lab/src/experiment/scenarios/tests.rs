@@ -7,9 +7,8 @@ use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split};
 use crate::experiment::{Choice, parse};
 
 fn recipes(text: &str) -> Result<Vec<Recipe>, String> {
-    let text = format!(
-        "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"\n{text}\n[workload]\nkind = \"tpcb\"\n"
-    );
+    let head = "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"";
+    let text = format!("{head}\n{text}\n[workload]\nkind = \"tpcb\"\n");
     let experiment = parse(Path::new("e.toml"), &text, &Choice::default());
     experiment.map(|one| one.scenario.batchsets(true)).map_err(|error| error.to_string())
 }
