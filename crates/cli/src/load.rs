@@ -115,6 +115,8 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
         workload: arguments.workload.on(arguments.scale),
         arrivals: arguments.arrivals.clone(),
         clients: arguments.clients,
+        priority: None,
+        transactions_max: None,
         warmup: arguments.warmup.0,
         duration: arguments.duration.0,
         interval: Duration::from_secs(1),

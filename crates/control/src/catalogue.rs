@@ -11,7 +11,7 @@ use crate::controllers::{
     IncrementalSteps, IncrementalStepsSettings, Parabola, ParabolaSettings, Scalability,
     ScalabilitySettings, Vegas, VegasSettings,
 };
-use crate::{Bounds, Controller, Mpl};
+use crate::{Bounds, Controller, Mpl, Tuned};
 
 /// Who chooses the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,8 @@ pub enum Algorithm {
     EnvoyGradient,
     /// The adaptive limiter of failsafe-go.
     Failsafe,
+    /// One of the study's with parameters of one's own.
+    Tuned(Tuned),
     /// Nobody: the limit stays.
     Fixed(Mpl),
 }
@@ -87,14 +89,19 @@ impl Resources {
 
 /// A name that no algorithm has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no algorithm is called `{name}`: use {}, or fixed:N with N at least 1", names())]
+#[error(
+    "no algorithm is called `{name}`: use {}, fixed:N with N at least 1, or parameters as in \
+     study-hill-climbing:c=0.4,delta=10 and study-global-parabola:gamma=0.333",
+    names()
+)]
 pub struct UnknownAlgorithm {
     /// What was asked for.
     pub name: String,
 }
 
 impl Algorithm {
-    /// Every algorithm that decides, the default first; [`Algorithm::Fixed`] does not.
+    /// Every algorithm that decides, the default first, each with its own parameters;
+    /// [`Algorithm::Fixed`] decides nothing.
     pub const ALL: [Algorithm; 18] = [
         Algorithm::GaussianProcess,
         Algorithm::HillClimbing,
@@ -138,6 +145,7 @@ impl Algorithm {
             Algorithm::Gradient2 => "gradient2",
             Algorithm::EnvoyGradient => "envoy-gradient",
             Algorithm::Failsafe => "failsafe",
+            Algorithm::Tuned(tuned) => tuned.name(),
             Algorithm::Fixed(_) => "fixed",
         }
     }
@@ -200,6 +208,7 @@ impl Algorithm {
             Algorithm::Failsafe => {
                 Box::new(Failsafe::new(bounds, start, FailsafeSettings::PUBLISHED))
             }
+            Algorithm::Tuned(tuned) => tuned.controller(bounds, start),
             Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
             Algorithm::HillClimbing => Box::new(HillClimbing::for_proxy(bounds, start)),
             Algorithm::Scalability => {
@@ -212,6 +221,7 @@ impl Algorithm {
 impl fmt::Display for Algorithm {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Algorithm::Tuned(tuned) => tuned.fmt(formatter),
             Algorithm::Fixed(limit) => write!(formatter, "fixed:{limit}"),
             other => formatter.write_str(other.name()),
         }
@@ -227,7 +237,8 @@ impl FromStr for Algorithm {
             return Ok(Algorithm::Fixed(Mpl::at_least_one(limit)));
         }
         let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
-        known.ok_or_else(|| UnknownAlgorithm { name: text.to_owned() })
+        let tuned = || Tuned::parse(text).map(Algorithm::Tuned);
+        known.or_else(tuned).ok_or_else(|| UnknownAlgorithm { name: text.to_owned() })
     }
 }
 

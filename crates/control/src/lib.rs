@@ -11,6 +11,7 @@ mod draw;
 pub mod models;
 mod observation;
 pub mod plant;
+mod tuned;
 mod window;
 
 #[cfg(test)]
@@ -23,4 +24,5 @@ pub use controller::{
 pub use controllers::*;
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
+pub use tuned::Tuned;
 pub use window::IntervalRule;

@@ -222,6 +222,7 @@ impl<'a> Demo<'a> {
             journal: Some(self.journal()),
             control: Algorithm::default(),
             start: None,
+            has_priority: false,
             seed: *seed,
         })
     }
@@ -279,6 +280,8 @@ impl<'a> Demo<'a> {
             workload: self.workload(),
             arrivals: Arrivals::Closed,
             clients,
+            priority: None,
+            transactions_max: None,
             warmup: times.warmup,
             duration: times.measured,
             interval: INTERVAL,

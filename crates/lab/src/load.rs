@@ -28,6 +28,7 @@
 //! Limits: one thread, so at most one core's worth of transactions.
 
 mod calls;
+mod classes;
 mod client;
 mod course;
 mod desk;
@@ -62,11 +63,12 @@ use tidegate_workload::workload::Workload;
 
 use course::Course;
 
+pub use classes::{HIGH_APPLICATION, Priority};
 pub use files::{FileLimit, reserve_files};
 pub use line::{LineError, ServerUrl};
 pub use pacer::Arrivals;
 pub use records::{RecordError, Recorder};
-pub use tally::{IntervalReport, KindReport, PhaseOfKind};
+pub use tally::{ClassReport, IntervalReport, KindReport, PhaseOfKind};
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
@@ -100,6 +102,10 @@ pub struct LoadOptions<'a> {
     pub arrivals: Arrivals,
     /// How many clients run, at least 1.
     pub clients: usize,
+    /// Which of them are of the high class, if there are two.
+    pub priority: Option<Priority>,
+    /// The transactions after which the measured time ends, if it is not over before.
+    pub transactions_max: Option<u64>,
     /// How long transactions run before they count.
     pub warmup: Duration,
     /// How long transactions count.
@@ -166,6 +172,8 @@ pub struct LoadReport {
     pub phases: Vec<PhaseReport>,
     /// Each kind of transaction on its own.
     pub kinds: Vec<KindReport>,
+    /// Each scheduling class on its own; empty where all clients are of one.
+    pub classes: Vec<ClassReport>,
     /// The measured time, interval by interval.
     pub intervals: Vec<IntervalReport>,
     /// Transactions committed before the measured time.

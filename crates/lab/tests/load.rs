@@ -69,6 +69,8 @@ fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOpti
         workload,
         arrivals: Arrivals::Closed,
         clients,
+        priority: None,
+        transactions_max: None,
         warmup: Duration::from_millis(300),
         duration: Duration::from_millis(1200),
         interval: Duration::from_millis(250),

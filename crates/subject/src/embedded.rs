@@ -14,6 +14,7 @@
 //! The engine runs in our own process and shares its processors with who measures it. When we are
 //! killed outright (SIGKILL) nobody is left to remove the directory.
 
+mod probe;
 mod requests;
 pub mod sql;
 
@@ -35,8 +36,9 @@ use tidegate_gate::Class;
 use tidegate_workload::workload::{Transaction, Workload};
 use tidegate_workload::{Ending, Table};
 
+pub use probe::{Probe, TreeState};
 pub use tidegate_engine::lock::LockStatistics;
-pub use tidegate_engine::{CallError, Isolation};
+pub use tidegate_engine::{CallError, Isolation, SplitPolicy};
 
 use crate::connection::LoadError;
 pub use requests::RequestError;
@@ -103,7 +105,7 @@ impl Embedded {
             open_disk(directory.path()).map_err(|source| failed(directory.path(), source))?;
         let settings = StoreOptions {
             buffer_bytes: options.buffer_bytes,
-            buffer_bytes_max: options.buffer_bytes,
+            buffer_bytes_max: options.buffer_bytes.max(StoreOptions::default().buffer_bytes_max),
             ..StoreOptions::default()
         };
         let id = LogId(std::process::id().into());
@@ -132,6 +134,12 @@ impl Embedded {
     pub fn connect(&self) -> StoreConnection {
         let options = TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() };
         StoreConnection::new(Arc::clone(&self.store), Arc::clone(&self.catalog), options)
+    }
+
+    /// A look into the store, and a hand on its settings, while others work on it.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        Probe::new(Arc::clone(&self.store))
     }
 
     /// Writes all changed pages and takes a checkpoint, so that two runs begin alike.
@@ -241,16 +249,17 @@ pub struct Service<'d> {
 }
 
 impl Service<'_> {
-    /// Asks for a transaction. `answer` is called once, on a thread of the server or on this one;
-    /// see [`Server::submit`].
+    /// Asks for a transaction of a class. `answer` is called once, on a thread of the server or on
+    /// this one; see [`Server::submit`].
     pub fn submit(
         &self,
         transaction: &Arc<dyn Transaction>,
+        class: Class,
         answer: impl FnOnce(Result<Ending, RequestError>) + Send + 'static,
     ) {
         let waiting = self.waiting.clone();
         let number = waiting.add(Arc::clone(transaction));
-        self.server.submit(requests::RUN, &number.to_le_bytes(), Class::Normal, move |result| {
+        self.server.submit(requests::RUN, &number.to_le_bytes(), class, move |result| {
             answer(requests::outcome(result, waiting.remove(number)));
         });
     }

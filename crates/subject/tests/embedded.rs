@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
+use tidegate_gate::Class;
 use tidegate_subject::connection::{LoadError, check};
 use tidegate_subject::embedded::{
     Embedded, EmbeddedError, Isolation, Options, RequestError, Service,
@@ -47,7 +48,7 @@ fn run(
     let (answered, answers) = mpsc::channel();
     for _ in 0..count {
         let answered = answered.clone();
-        service.submit(&client.next(), move |result| answered.send(result).unwrap());
+        service.submit(&client.next(), Class::Normal, move |result| answered.send(result).unwrap());
     }
     drop(answered);
     answers.into_iter().collect()

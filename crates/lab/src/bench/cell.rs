@@ -168,6 +168,7 @@ impl Plan {
             journal: journal.clone(),
             control: self.control,
             start: self.start(options),
+            has_priority: false,
             seed: options.seed,
         })?;
         let times = self.times(options);
@@ -176,6 +177,8 @@ impl Plan {
             workload: self.work.workload(options),
             arrivals: Arrivals::Closed,
             clients: options.clients,
+            priority: None,
+            transactions_max: None,
             warmup: times.warmup,
             duration: self.piece(options),
             interval: INTERVAL,
@@ -280,7 +283,6 @@ impl Cell {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn as_text<S: Serializer>(control: &Algorithm, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(control)
 }

@@ -42,6 +42,7 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         tps: transactions as f64 / seconds,
         phases: phases.iter().map(phase).collect(),
         kinds: Vec::new(),
+        classes: Vec::new(),
         intervals: Vec::new(),
         overdue: 0,
         conflicts: BTreeMap::new(),

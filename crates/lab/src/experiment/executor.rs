@@ -7,9 +7,12 @@ use std::time::Duration;
 use thiserror::Error;
 use tidegate_workload::workload::Condition;
 
+use super::RunPlan;
+use super::treatment::Treatment;
+use super::watch::Look;
 use super::workload::WorkloadSpec;
-use super::{Admission, RunPlan};
 use crate::load::{LoadReport, Progress};
+use crate::rig::Interval;
 
 /// A subject as it was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +32,8 @@ pub struct Assignment<'a> {
     pub workload: &'a WorkloadSpec,
     /// The level.
     pub mpl: u32,
-    /// What the level is.
-    pub admission: Admission,
+    /// What the level is, and what else is done.
+    pub treatment: &'a Treatment,
     /// Time before transactions count.
     pub warmup: Duration,
     /// Time that they count.
@@ -58,6 +61,11 @@ pub struct Measured {
     pub other_executors: u32,
     /// Processes of other DBMSs on the machine, by name.
     pub other_dbms: Vec<String>,
+    /// The control intervals, where a controller chose the limit; counted from the beginning of
+    /// the measured time, those before it with negative times.
+    pub limits: Vec<Interval>,
+    /// The looks at the trees of a database that was watched.
+    pub looks: Vec<Look>,
 }
 
 /// Why an execution has no result.
@@ -82,13 +90,13 @@ pub trait Executor {
     /// See [`ExecutionError`].
     fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError>;
 
-    /// Makes the tables of a workload, as at the start.
+    /// Makes the tables of workloads, as at the start; those that several have in common once.
     ///
     /// # Errors
     /// See [`ExecutionError`].
     fn prepare(
         &mut self,
-        workload: &WorkloadSpec,
+        workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError>;
 

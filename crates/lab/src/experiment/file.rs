@@ -19,7 +19,12 @@
 //! ctl = "120s"
 //! ```
 //!
-//! A preset replaces the keys it names. Unknown keys are refused wherever they stand.
+//! A preset replaces the keys it names, `workload` and `factors` as a whole. Unknown keys are
+//! refused wherever they stand. Which keys `[factors]` has is the scenario's own business
+//! ([`scenarios`](super::scenarios)); `docs/experiments.md` lists all of them.
+//!
+//! The file is read twice: once for the scenario's name, then with that scenario's keys, so that
+//! an error names its line.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -28,11 +33,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
-use tidegate_control::Algorithm;
 
 use super::line::with_line;
+use super::scenarios::{Common, Factors, READERS, Reader};
+use super::values::{Bytes, Levels, Period};
 use super::workload::WorkloadSpec;
-use super::{Admission, Experiment, Order, Scenario, SubjectKind, SubjectSpec};
+use super::{Experiment, Order, SubjectKind, SubjectSpec};
 
 /// Why a file is no experiment.
 #[derive(Debug, Error)]
@@ -73,18 +79,47 @@ pub enum FileError {
     },
 }
 
-/// What a file says; what a preset says has the same keys.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Keys {
-    name: Option<String>,
+/// The same, before it is known which file it was.
+pub(super) enum Problem {
+    Form(String),
+    Preset { name: String, known: String },
+    Values(String),
+}
+
+/// The scenario that a file names.
+#[derive(Deserialize)]
+struct Head {
     scenario: Option<ScenarioName>,
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct ScenarioName(Reader);
+
+impl TryFrom<String> for ScenarioName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let known = READERS.iter().find(|(name, _)| *name == text);
+        known.map(|(_, reader)| ScenarioName(*reader)).ok_or_else(|| {
+            let names = READERS.map(|(name, _)| name).join(", ");
+            format!("no scenario is called `{text}`: use {names}")
+        })
+    }
+}
+
+/// What a file says, with a scenario's own factors; what a preset says has the same keys.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, bound = "F: Factors")]
+struct Keys<F> {
+    name: Option<String>,
+    scenario: Option<String>,
     seed: Option<u64>,
     subjects: Option<Vec<SubjectKind>>,
     processors: Option<Vec<NonZeroU32>>,
     mpl: Option<Levels>,
     clients: Option<NonZeroU32>,
-    control: Option<AlgorithmName>,
+    buffer: Option<Bytes>,
     ctl: Option<Period>,
     warmup: Option<Period>,
     pause: Option<Period>,
@@ -94,27 +129,36 @@ struct Keys {
     order: Option<Order>,
     transactions: Option<bool>,
     workload: Option<WorkloadSpec>,
-    factors: Option<FactorKeys>,
+    factors: Option<F>,
     subject: BTreeMap<SubjectKind, SubjectKeys>,
-    preset: BTreeMap<String, Keys>,
+    preset: BTreeMap<String, Keys<F>>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ScenarioName {
-    Characterise,
-    Thrash,
-}
-
-/// What the thrash scenario varies; the study's values where nothing is said.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct FactorKeys {
-    rows: Option<NonZeroU32>,
-    primary_key: Option<Vec<bool>>,
-    read_sf: Option<Vec<Percent>>,
-    update_sf: Option<Vec<Percent>>,
-    rose: Option<Vec<Percent>>,
+impl<F> Default for Keys<F> {
+    fn default() -> Self {
+        Keys {
+            name: None,
+            scenario: None,
+            seed: None,
+            subjects: None,
+            processors: None,
+            mpl: None,
+            clients: None,
+            buffer: None,
+            ctl: None,
+            warmup: None,
+            pause: None,
+            connect: None,
+            interval: None,
+            repetitions: None,
+            order: None,
+            transactions: None,
+            workload: None,
+            factors: None,
+            subject: BTreeMap::new(),
+            preset: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -125,113 +169,20 @@ struct SubjectKeys {
     url: Option<String>,
 }
 
-/// A number of levels, one by one or as a series.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "mpl must be a list of numbers above 0, { from, to, step } or \
-                               { from, to, factor }"
-)]
-enum Levels {
-    List(Vec<NonZeroU32>),
-    Steps(Steps),
-    Factors(Factors),
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Steps {
-    from: NonZeroU32,
-    to: NonZeroU32,
-    step: NonZeroU32,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Factors {
-    from: NonZeroU32,
-    to: NonZeroU32,
-    factor: NonZeroU32,
-}
-
-impl Levels {
-    /// The numbers, rising.
-    fn numbers(&self) -> Vec<u32> {
-        let mut numbers = match *self {
-            Levels::List(ref list) => list.iter().map(|level| level.get()).collect(),
-            Levels::Steps(Steps { from, to, step }) => (from.get()..=to.get())
-                .step_by(usize::try_from(step.get()).unwrap_or(usize::MAX))
-                .collect(),
-            Levels::Factors(Factors { from, to, factor }) => {
-                let next = |level: &u32| level.checked_mul(factor.get().max(2));
-                let series = std::iter::successors(Some(from.get()), next);
-                series.take_while(|&level| level <= to.get()).collect::<Vec<u32>>()
-            }
-        };
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
-    }
-}
-
-/// A length of time in words, such as `2s` or `500ms`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct Period(Duration);
-
-impl TryFrom<String> for Period {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        humantime::parse_duration(&text)
-            .map(Period)
-            .map_err(|_| format!("`{text}` is no length of time; write 120s, 500ms or 2min"))
-    }
-}
-
-/// A share in per cent, above 0 and at most 100.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "f64")]
-struct Percent(f64);
-
-impl TryFrom<f64> for Percent {
-    type Error = String;
-
-    fn try_from(percent: f64) -> Result<Self, String> {
-        let is_share = percent > 0.0 && percent <= 100.0;
-        is_share
-            .then_some(Percent(percent))
-            .ok_or_else(|| format!("{percent} is no share in per cent: above 0 and at most 100"))
-    }
-}
-
-/// A controller's name, or `fixed:N`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct AlgorithmName(Algorithm);
-
-impl TryFrom<String> for AlgorithmName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(AlgorithmName).map_err(|error| format!("{error}"))
-    }
-}
-
-impl Keys {
+impl<F: Factors> Keys<F> {
     /// These keys, but for those that the preset names.
-    fn overridden_by(self, preset: Keys) -> Keys {
+    fn overridden_by(self, preset: Keys<F>) -> Keys<F> {
         let mut subject = self.subject;
         subject.extend(preset.subject);
         Keys {
             name: preset.name.or(self.name),
-            scenario: preset.scenario.or(self.scenario),
+            scenario: self.scenario,
             seed: preset.seed.or(self.seed),
             subjects: preset.subjects.or(self.subjects),
             processors: preset.processors.or(self.processors),
             mpl: preset.mpl.or(self.mpl),
             clients: preset.clients.or(self.clients),
-            control: preset.control.or(self.control),
+            buffer: preset.buffer.or(self.buffer),
             ctl: preset.ctl.or(self.ctl),
             warmup: preset.warmup.or(self.warmup),
             pause: preset.pause.or(self.pause),
@@ -272,31 +223,50 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
 /// # Errors
 /// See [`FileError`].
 pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, FileError> {
-    let form = |error: toml::de::Error| FileError::Form {
-        path: path.to_owned(),
-        reason: error.to_string().trim_end().to_owned(),
-    };
-    let mut keys: Keys = toml::from_str(text).map_err(form)?;
+    let path = || path.to_owned();
+    read_text(text, choice).map_err(|problem| match problem {
+        Problem::Form(reason) => FileError::Form { path: path(), reason },
+        Problem::Preset { name, known } => FileError::Preset { path: path(), name, known },
+        Problem::Values(reason) => FileError::Values { path: path(), reason },
+    })
+}
+
+fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
+    let Head { scenario } = toml::from_str(text).map_err(|error| form(&error))?;
+    let missing = || Problem::Values("the key `scenario` is missing".to_owned());
+    let ScenarioName(reader) = scenario.ok_or_else(missing)?;
+    reader(text, choice)
+}
+
+fn form(error: &toml::de::Error) -> Problem {
+    Problem::Form(error.to_string().trim_end().to_owned())
+}
+
+/// Reads a file of the scenario that these factors belong to.
+pub(super) fn read_as<F: Factors>(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
+    let mut keys: Keys<F> = toml::from_str(text).map_err(|error| form(&error))?;
     let presets = std::mem::take(&mut keys.preset);
+    if presets.values().any(|preset| preset.scenario.is_some()) {
+        return Err(Problem::Values("a preset has the scenario of its file".to_owned()));
+    }
     if let Some(name) = &choice.preset {
         let Some(chosen) = presets.get(name) else {
             let known: Vec<&str> = presets.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(FileError::Preset { path: path.to_owned(), name: name.clone(), known });
+            return Err(Problem::Preset { name: name.clone(), known });
         };
         keys = keys.overridden_by(chosen.clone());
     }
     keys.subjects = choice.subjects.clone().or(keys.subjects);
-    let mut experiment = build(keys).map_err(|complaint| FileError::Values {
-        path: path.to_owned(),
-        reason: with_line(text, choice.preset.as_deref(), &complaint),
-    })?;
+    let values =
+        |complaint: String| Problem::Values(with_line(text, choice.preset.as_deref(), &complaint));
+    let mut experiment = build(keys).map_err(values)?;
     text.clone_into(&mut experiment.text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)
 }
 
-fn build(keys: Keys) -> Result<Experiment, String> {
+fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     let missing = |key: &str| format!("the key `{key}` is missing");
     let mpls = keys.mpl.as_ref().ok_or_else(|| missing("mpl"))?.numbers();
     if mpls.is_empty() {
@@ -317,14 +287,19 @@ fn build(keys: Keys) -> Result<Experiment, String> {
     let subjects: Vec<SubjectSpec> =
         kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
     subjects.iter().try_for_each(SubjectSpec::validate)?;
+    let common = Common {
+        workload: keys.workload,
+        clients: keys.clients.map(NonZeroU32::get),
+        buffer: keys.buffer,
+        mpls,
+    };
     Ok(Experiment {
-        name: keys.name.clone().ok_or_else(|| missing("name"))?,
-        scenario: scenario(&keys)?,
+        name: keys.name.ok_or_else(|| missing("name"))?,
+        scenario: keys.factors.unwrap_or_default().scenario(&common)?,
         seed: keys.seed.unwrap_or(1),
         subjects,
         processors: keys.processors.map(|list| list.iter().map(|count| count.get()).collect()),
-        admission: admission(keys.clients, keys.control, &mpls)?,
-        mpls,
+        mpls: common.mpls,
         ctl,
         warmup: or(keys.warmup, 1),
         pause: or(keys.pause, 0),
@@ -338,72 +313,9 @@ fn build(keys: Keys) -> Result<Experiment, String> {
     })
 }
 
-fn scenario(keys: &Keys) -> Result<Scenario, String> {
-    match keys.scenario {
-        None => Err("the key `scenario` is missing".to_owned()),
-        Some(ScenarioName::Characterise) => {
-            if keys.factors.is_some() {
-                return Err("`factors` belongs to the scenario thrash".to_owned());
-            }
-            let workload = keys.workload.clone();
-            let workload = workload.ok_or("the table `workload` is missing".to_owned())?;
-            workload.build().map_err(|error| error.to_string())?;
-            Ok(Scenario::Characterise { workload })
-        }
-        Some(ScenarioName::Thrash) => {
-            if keys.workload.is_some() {
-                return Err("the scenario thrash has its own workload; leave `workload` out, and \
-                            use `factors` to vary it"
-                    .to_owned());
-            }
-            thrash(keys.factors.clone().unwrap_or_default())
-        }
-    }
-}
-
-fn thrash(keys: FactorKeys) -> Result<Scenario, String> {
-    let or = |list: Option<Vec<Percent>>, otherwise: &[f64]| -> Vec<f64> {
-        list.map_or_else(
-            || otherwise.to_vec(),
-            |list| list.iter().map(|percent| percent.0).collect(),
-        )
-    };
-    let scenario = Scenario::Thrash {
-        rows: keys.rows.map_or(1_000_000, NonZeroU32::get),
-        primary_key: keys.primary_key.unwrap_or(vec![true, false]),
-        read_sf: or(keys.read_sf, &[0.01, 0.1, 1.0]),
-        update_sf: or(keys.update_sf, &[0.25, 0.5, 0.75, 1.0]),
-        rose: or(keys.rose, &[25.0, 50.0, 75.0, 100.0]),
-    };
-    let mut workloads = scenario.batchsets(true).into_iter();
-    workloads.try_for_each(|spec| spec.build().map(drop).map_err(|error| error.to_string()))?;
-    if scenario.batchsets(true).is_empty() || scenario.primary_keys().is_empty() {
-        return Err("`factors` leaves no batchset; each list needs a value".to_owned());
-    }
-    Ok(scenario)
-}
-
 fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> SubjectSpec {
     let keys = tables.get(&kind).cloned().unwrap_or_default();
     SubjectSpec { kind, settings: keys.settings, isolation: keys.isolation, url: keys.url }
-}
-
-fn admission(
-    clients: Option<NonZeroU32>,
-    control: Option<AlgorithmName>,
-    mpls: &[u32],
-) -> Result<Admission, String> {
-    match (clients, control) {
-        (None, None) => Ok(Admission::Clients),
-        (None, Some(_)) => Err("`control` needs `clients`: how many there are".to_owned()),
-        (Some(clients), Some(AlgorithmName(control))) => {
-            Ok(Admission::Control { clients: clients.get(), control })
-        }
-        (Some(clients), None) if mpls.iter().any(|&mpl| mpl > clients.get()) => {
-            Err(format!("`mpl` goes above the {clients} `clients`, who could not fill it"))
-        }
-        (Some(clients), None) => Ok(Admission::Limit { clients: clients.get() }),
-    }
 }
 
 #[cfg(test)]
@@ -472,15 +384,15 @@ mpl = { from = 100, to = 1000, step = 100 }
             ("scale = 10", "size = 10", "line 8"),
             ("kind = \"tpcb\"", "kind = \"tpcz\"", "line 9"),
             ("[workload]", "clients = 2\n[workload]", "above the 2 `clients`"),
-            ("[workload]", "control = \"vegas\"\n[workload]", "needs `clients`"),
-            ("[workload]", "control = \"magic\"\n[workload]", "magic"),
+            ("[workload]", "control = \"vegas\"\n[workload]", "line 8"),
+            ("[workload]", "[preset.x]\nscenario = \"thrash\"\n[workload]", "a preset has"),
             (
                 "[workload]",
                 "[subject.embedded]\nsettings = { pages = \"1\" }\n[workload]",
                 "no setting",
             ),
             ("ctl = \"2min\"", "ctl = \"2min\"\nspeed = 3", "line 14"),
-            ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "belongs to"),
+            ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "line 12"),
         ] {
             let text = QUICK.replace(from, to);
             assert_ne!(text, QUICK, "{from}");

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::run::{Outcome, RunError, Runner};
 use super::{
     Choice, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated, SubjectKind,
-    figure, parse, show,
+    figure, parse, show, timeline,
 };
 use crate::rig::{Machine, Update};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
@@ -155,6 +155,7 @@ impl Laboratory {
         // A curve can be shown also where the rows cannot be analysed.
         let report = self.analysed(id).ok();
         let mut text = show::text(&curves, report.as_ref());
+        text.push_str(&timeline::text(&self.store.courses(id)?));
         let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
         for line in violations.iter().chain(&failures) {
             // Writing to a String cannot fail.
@@ -230,7 +231,7 @@ pub fn plan_text(experiment: &Experiment) -> String {
         let _ = writeln!(text, "run {}: {}, {sets} batchsets", run.number, run.title());
         for execution in plan.executions(run).iter().take(SHOWN) {
             let set = run.batchsets.iter().find(|set| set.number == execution.batchset);
-            let workload = set.map(|set| set.workload.describe()).unwrap_or_default();
+            let workload = set.map(super::Batchset::describe).unwrap_or_default();
             let _ = writeln!(
                 text,
                 "  batchset {}, MPL {}, execution {}: {workload}",

@@ -8,7 +8,7 @@
 //! | scenario | what is varied: [`Scenario`] | a file has one |
 //! | experiment | a file with a preset: [`Experiment`] | |
 //! | run | a subject with so many processors, tables with or without keys | their product |
-//! | batchset instance | a workload with its values | those of the scenario |
+//! | batchset instance | a workload with its values and its [treatment] | those of the scenario |
 //! | batch instance | an MPL | the levels of `mpl` |
 //! | batch execution | one measurement | `repetitions` |
 //! | interval | a part of it | CTL / `interval` |
@@ -24,6 +24,7 @@
 //! # Limits
 //! Subjects are started one after the other on this machine.
 
+mod conduct;
 mod executor;
 mod figure;
 mod file;
@@ -31,27 +32,34 @@ mod laboratory;
 mod line;
 mod plan;
 pub mod run;
+pub mod scenarios;
 pub mod show;
 mod simulated;
 mod subject;
+pub mod timeline;
+pub mod treatment;
+mod values;
+mod watch;
 pub mod workload;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tidegate_control::Algorithm;
 
 pub use executor::{ExecutionError, Executor, Measured, Started};
 pub use file::{Choice, FileError, parse, read};
 pub use laboratory::{LabError, Laboratory, plan_text};
 pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
+pub use scenarios::Scenario;
 pub use simulated::Simulated;
 pub use subject::RealSubject;
-use workload::WorkloadSpec;
+pub use values::Bytes;
+pub use watch::Look;
 
 /// What an experiment file says.
 #[derive(Clone, Debug)]
@@ -59,15 +67,13 @@ pub struct Experiment {
     /// Its name.
     pub name: String,
     /// What is varied.
-    pub scenario: Scenario,
+    pub scenario: Arc<dyn Scenario>,
     /// Where all draws begin, also that of the order.
     pub seed: u64,
     /// The databases.
     pub subjects: Vec<SubjectSpec>,
     /// The numbers of processors given to the DBMS; all there are when nothing is said.
     pub processors: Option<Vec<u32>>,
-    /// What an MPL is here.
-    pub admission: Admission,
     /// The levels, rising.
     pub mpls: Vec<u32>,
     /// How long an execution is measured: the connection time limit.
@@ -90,85 +96,6 @@ pub struct Experiment {
     pub text: String,
     /// The preset that was chosen.
     pub preset: Option<String>,
-}
-
-/// What an experiment varies.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scenario {
-    /// The throughput curve of one workload over MPLs.
-    Characterise {
-        /// The workload.
-        workload: WorkloadSpec,
-    },
-    /// The thrashing study's batchsets.
-    Thrash {
-        /// Rows of each table.
-        rows: u32,
-        /// Whether there are primary keys; a run has one of these.
-        primary_key: Vec<bool>,
-        /// Shares of the rows that a read touches, in per cent.
-        read_sf: Vec<f64>,
-        /// Shares of the rows that an update touches, in per cent.
-        update_sf: Vec<f64>,
-        /// Shares of the rows that may be touched, in per cent.
-        rose: Vec<f64>,
-    },
-}
-
-impl Scenario {
-    /// The name in files.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Scenario::Characterise { .. } => "characterise",
-            Scenario::Thrash { .. } => "thrash",
-        }
-    }
-
-    /// Whether tables have primary keys: a run for each.
-    fn primary_keys(&self) -> Vec<bool> {
-        match self {
-            Scenario::Characterise { .. } => vec![true],
-            Scenario::Thrash { primary_key, .. } => primary_key.clone(),
-        }
-    }
-
-    /// The workloads of a run, in the order of the study: reads first, SF by SF, ROSE by ROSE.
-    fn batchsets(&self, primary_key: bool) -> Vec<WorkloadSpec> {
-        match self {
-            Scenario::Characterise { workload } => vec![workload.clone()],
-            Scenario::Thrash { rows, read_sf, update_sf, rose, .. } => {
-                let reads = read_sf.iter().map(|&sf| (sf, false));
-                let updates = update_sf.iter().map(|&sf| (sf, true));
-                let pairs = reads.chain(updates);
-                pairs
-                    .flat_map(|(sf, updates)| rose.iter().map(move |&rose| (sf, rose, updates)))
-                    .map(|(sf, rose, updates)| {
-                        WorkloadSpec::thrash(*rows, primary_key, sf, rose, updates)
-                    })
-                    .collect()
-            }
-        }
-    }
-}
-
-/// What an MPL of an experiment is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// The number of clients, each in a transaction all the time.
-    Clients,
-    /// A limit that a gate holds, whoever waits outside.
-    Limit {
-        /// Clients.
-        clients: u32,
-    },
-    /// The limit that a controller starts with.
-    Control {
-        /// Clients.
-        clients: u32,
-        /// The controller.
-        control: Algorithm,
-    },
 }
 
 /// In which order executions are made.

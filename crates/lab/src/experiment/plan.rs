@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tidegate_workload::Draw;
 
+use super::scenarios::Recipe;
+use super::treatment::Treatment;
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, SubjectSpec};
 
@@ -38,6 +40,8 @@ pub struct Batchset {
     pub number: u32,
     /// The workload.
     pub workload: WorkloadSpec,
+    /// What is done with it.
+    pub treatment: Treatment,
     /// Its batches, MPLs rising.
     pub batches: Vec<Batch>,
 }
@@ -143,7 +147,7 @@ impl Plan {
             let batchsets = run.batchsets.iter().map(|batchset| {
                 let executions = batchset.executions(run.number);
                 let executions = executions.iter().map(|one| execution_s(experiment, one.mpl));
-                load_s(&batchset.workload) + executions.sum::<f64>()
+                batchset.load_s(batchset.loads()) + executions.sum::<f64>()
             });
             START_S + batchsets.sum::<f64>()
         });
@@ -160,21 +164,40 @@ pub(super) fn execution_s(experiment: &Experiment, mpl: u32) -> f64 {
     planned.as_secs_f64() + 0.3 + f64::from(mpl) / 300.0
 }
 
-/// Seconds that it takes to make the tables of a workload, roughly.
-pub(super) fn load_s(workload: &WorkloadSpec) -> f64 {
-    0.3 + workload.rows() as f64 / 150_000.0
-}
-
 fn batchsets(experiment: &Experiment, primary_key: bool) -> Vec<Batchset> {
     let batch = |&mpl: &u32| Batch { mpl, repetitions: experiment.repetitions };
     let batches: Vec<Batch> = experiment.mpls.iter().map(batch).collect();
-    let workloads = experiment.scenario.batchsets(primary_key).into_iter();
-    let batchset =
-        |(place, workload)| Batchset { number: number(place), workload, batches: batches.clone() };
-    workloads.enumerate().map(batchset).collect()
+    let recipes = experiment.scenario.batchsets(primary_key).into_iter();
+    let batchset = |(place, Recipe { workload, treatment })| Batchset {
+        number: number(place),
+        workload,
+        treatment,
+        batches: batches.clone(),
+    };
+    recipes.enumerate().map(batchset).collect()
 }
 
 impl Batchset {
+    /// What it is, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let treatment = self.treatment.to_string();
+        let separator = if treatment.is_empty() { "" } else { "; " };
+        format!("{}{separator}{treatment}", self.workload.describe())
+    }
+
+    /// How often its tables are made when all of it is executed.
+    fn loads(&self) -> usize {
+        if self.treatment.needs_fresh_tables() { self.executions(0).len() } else { 1 }
+    }
+
+    /// Seconds that it takes to make its tables so many times, roughly.
+    pub(super) fn load_s(&self, times: usize) -> f64 {
+        let workloads = self.treatment.workloads(&self.workload);
+        let rows: u64 = workloads.iter().map(WorkloadSpec::rows).sum();
+        times as f64 * (0.3 + rows as f64 / 150_000.0)
+    }
+
     fn executions(&self, run: u32) -> Vec<Execution> {
         let batches = self.batches.iter();
         let execution = |mpl, repetition| Execution { run, batchset: self.number, mpl, repetition };

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::executor::Assignment;
-use super::plan::{START_S, execution_s, load_s};
-use super::workload::WorkloadSpec;
+use super::plan::{START_S, execution_s};
 use super::{Batchset, Execution, ExecutionError, Executor, Experiment, Plan, RunPlan};
 use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
@@ -166,11 +165,12 @@ impl Runner<'_> {
                 return Err(Stop::Cancelled);
             }
             let Some(batchset) = course.run.batchset(execution.batchset) else { continue };
-            if current.is_none_or(|current| current.number != batchset.number) {
+            let is_other = current.is_none_or(|current| current.number != batchset.number);
+            if is_other || batchset.treatment.needs_fresh_tables() {
                 if let Some(before) = current {
                     self.check(course, executor, start, before)?;
                 }
-                if !self.prepare(course, executor, &batchset.workload, outcome)? {
+                if !self.prepare(course, executor, batchset, outcome)? {
                     course.clock.skip(&executions[place..]);
                     return Ok(());
                 }
@@ -200,13 +200,14 @@ impl Runner<'_> {
         &mut self,
         course: &mut Course<'_>,
         executor: &mut dyn Executor,
-        workload: &WorkloadSpec,
+        batchset: &Batchset,
         outcome: &mut Outcome,
     ) -> Result<bool, Stop> {
         self.tell(course.clock, format!("{}: loading tables", course.run.title()));
-        match executor.prepare(workload, self.cancel) {
+        let workloads = batchset.treatment.workloads(&batchset.workload);
+        match executor.prepare(&workloads, self.cancel) {
             Ok(()) => {
-                course.clock.done_s += load_s(workload);
+                course.clock.done_s += batchset.load_s(1);
                 Ok(true)
             }
             Err(ExecutionError::Cancelled) => Err(Stop::Cancelled),
@@ -241,7 +242,7 @@ impl Runner<'_> {
         let assignment = Assignment {
             workload: &batchset.workload,
             mpl: execution.mpl,
-            admission: experiment.admission,
+            treatment: &batchset.treatment,
             warmup: experiment.warmup,
             ctl: experiment.ctl,
             interval: experiment.interval,
@@ -341,16 +342,17 @@ impl Clock {
     fn new(experiment: &Experiment, plan: &Plan, to_do: &BTreeMap<Execution, i64>) -> Self {
         let of = |mpl: u32| execution_s(experiment, mpl);
         let executions: f64 = to_do.keys().map(|execution| of(execution.mpl)).sum();
-        let batchset = |run: &RunPlan, batchset: &Batchset| {
-            let mut places = to_do.keys();
-            places.any(|one| (one.run, one.batchset) == (run.number, batchset.number))
+        let loads = |run: &RunPlan, batchset: &Batchset| {
+            let is_of = |one: &&Execution| (one.run, one.batchset) == (run.number, batchset.number);
+            let executions = to_do.keys().filter(is_of).count();
+            let is_fresh = batchset.treatment.needs_fresh_tables();
+            if is_fresh { executions } else { executions.min(1) }
         };
         let loads: f64 = plan
             .runs
             .iter()
             .flat_map(|run| run.batchsets.iter().map(move |set| (run, set)))
-            .filter(|(run, set)| batchset(run, set))
-            .map(|(_, set)| load_s(&set.workload))
+            .map(|(run, set)| set.load_s(loads(run, set)))
             .sum();
         let runs: std::collections::BTreeSet<u32> = to_do.keys().map(|one| one.run).collect();
         Clock {

@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tidegate_control::Mpl;
 
+use super::treatment::Admission;
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
 use crate::tap::Report;
@@ -65,7 +66,8 @@ pub fn title(curve: &Curve) -> String {
     };
     let keys = if curve.run.primary_key { "" } else { ", no primary keys" };
     let (subject, set) = (&curve.run.subject, &curve.batchset);
-    format!("{subject}{processors}{keys}: batchset {}, {}", set.number, set.spec.describe())
+    let described = set.describe();
+    format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
 }
 
 /// The measurements of each MPL.
@@ -114,7 +116,9 @@ fn is_of(curve: &Curve, key: crate::tap::BatchsetKey) -> bool {
 }
 
 fn verdict(curve: &Curve, report: Option<&Report>) -> String {
-    let Some(report) = report else { return String::new() };
+    // Where a controller chooses, a level is only where it began.
+    let is_fixed = !matches!(curve.batchset.treatment.admission, Admission::Control { .. });
+    let Some(report) = report.filter(|_| is_fixed) else { return String::new() };
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
     };
@@ -209,6 +213,7 @@ fn moment(us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::treatment::Treatment;
     use crate::experiment::workload::WorkloadSpec;
     use crate::store::{BatchsetRow, RunRow};
 
@@ -225,6 +230,7 @@ mod tests {
             run: 1,
             number: 1,
             spec: WorkloadSpec::Tpcb { scale: 1, reads_first: false },
+            treatment: Treatment::default(),
         };
         let point = |&(mpl, tps)| Point { mpl, repetition: 1, tps, mean_ms: 2.0, p99_ms: 3.0 };
         Curve { run, batchset, points: tps.iter().map(point).collect() }

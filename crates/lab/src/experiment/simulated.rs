@@ -4,18 +4,28 @@
 //! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's
 //! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
 //!
+//! A controller works on the same law by the curve plant of `tidegate-control`, with intervals of
+//! a second; what is exchanged half way makes κ four times as large. A class that goes first
+//! waits a tenth as long. There are no trees to look at.
+//!
 //! An execution takes a thousandth of its time, so that a day's plan is tried in minutes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
+use tidegate_control::{Bounds, Mpl, Resources, Setting};
 use tidegate_workload::Draw;
 use tidegate_workload::workload::Condition;
 
 use super::executor::Assignment;
+use super::treatment::{Admission, Priority};
 use super::workload::WorkloadSpec;
 use super::{ExecutionError, Executor, Measured, RunPlan, Started};
-use crate::load::{IntervalReport, KindReport, Latency, LoadReport, PhaseReport, Progress};
+use crate::load::{
+    ClassReport, IntervalReport, KindReport, Latency, LoadReport, PhaseReport, Progress,
+};
+use crate::rig::Interval;
 
 /// How many times faster an execution is than it says.
 const SPEED: u32 = 1000;
@@ -43,7 +53,7 @@ impl Executor for Simulated {
         })
     }
 
-    fn prepare(&mut self, _: &WorkloadSpec, _: &AtomicBool) -> Result<(), ExecutionError> {
+    fn prepare(&mut self, _: &[WorkloadSpec], _: &AtomicBool) -> Result<(), ExecutionError> {
         Ok(())
     }
 
@@ -57,12 +67,19 @@ impl Executor for Simulated {
         if cancel.load(Ordering::Relaxed) {
             return Err(ExecutionError::Cancelled);
         }
+        let limits = limits(assignment)?;
+        let tps = match limits.len() {
+            0 => throughput(assignment.mpl, assignment.seed),
+            count => limits.iter().map(|one| one.tps).sum::<f64>() / count as f64,
+        };
         Ok(Measured {
-            load: report(assignment),
+            load: report(assignment, tps),
             connect_s: f64::from(assignment.mpl) / 1000.0,
             processors: self.processors,
             other_executors: 0,
             other_dbms: Vec::new(),
+            limits,
+            looks: Vec::new(),
         })
     }
 
@@ -75,20 +92,101 @@ impl Executor for Simulated {
     }
 }
 
-fn throughput(mpl: u32, seed: u64) -> f64 {
+/// Gunther's law.
+fn law(mpl: u32, kappa: f64) -> f64 {
     let n = f64::from(mpl);
+    LAMBDA * n / (1.0 + SIGMA * (n - 1.0) + kappa * n * (n - 1.0))
+}
+
+/// What a controller does on the law, if there is one.
+fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> {
+    let Admission::Control { clients, control } = assignment.treatment.admission else {
+        return Ok(Vec::new());
+    };
+    let failed = |reason: String| ExecutionError::Failed(reason);
+    let phase = |kappa| {
+        let levels = std::iter::successors(Some(1_u32), |level| Some(level * 5 / 4 + 1));
+        let points =
+            levels.take_while(|&level| level <= 2_000).map(|level| (level, law(level, kappa)));
+        let curve = Curve::new(&points.collect::<Vec<_>>());
+        curve.map(|curve| CurvePhase::closed(curve, clients, 0.03))
+    };
+    let kappas = match assignment.treatment.exchange {
+        Some(_) => vec![KAPPA, 4.0 * KAPPA],
+        None => vec![KAPPA],
+    };
+    let phases: Vec<CurvePhase> = kappas
+        .into_iter()
+        .map(phase)
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(error.to_string()))?;
+    let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1000));
+    let setting = Setting {
+        bounds: bounds.map_err(|error| failed(error.to_string()))?,
+        start: Mpl::at_least_one(assignment.mpl),
+        resources: Resources { cpus: 2, disks: 1 },
+    };
+    let mut simulation = Simulation::new(control.controller(&setting), assignment.seed);
+    let each = (assignment.ctl.as_secs() / phases.len() as u64).max(1);
+    let mut limits = Vec::new();
+    for phase in phases {
+        let mut plant = CurvePlant::new(&[phase], assignment.seed);
+        for _ in 0..each {
+            let (seen, decision) = simulation.interval(&mut plant);
+            let interval_s = seen.interval.as_secs_f64();
+            limits.push(Interval {
+                at_s: limits.last().map_or(0.0, |before: &Interval| before.at_s) + interval_s,
+                interval_s,
+                server: "simulated".to_owned(),
+                limit: seen.limit.get(),
+                next_limit: decision.limit.get(),
+                reason: decision.reason.to_string(),
+                tps: seen.throughput_tps(),
+                concurrency: f64::from(seen.concurrency),
+                in_queue_mean_s: None,
+                in_database_mean_s: None,
+            });
+        }
+    }
+    Ok(limits)
+}
+
+/// The classes: by Little's law all have N/X in the mean; who goes first a tenth of that.
+fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassReport> {
+    let Some(Priority { high_percent, is_given }) = assignment.treatment.priority else {
+        return Vec::new();
+    };
+    let high = high_percent / 100.0;
+    let scaled = |factor: f64| Latency {
+        mean_ms: all.mean_ms * factor,
+        p50_ms: all.p50_ms * factor,
+        p95_ms: all.p95_ms * factor,
+        p99_ms: all.p99_ms * factor,
+        max_ms: all.max_ms * factor,
+    };
+    let faster = if is_given { 0.1 } else { 1.0 };
+    let slower = (1.0 - high * faster) / (1.0 - high).max(f64::MIN_POSITIVE);
+    let report = |class, share: f64, factor| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let transactions = (tps * assignment.ctl.as_secs_f64() * share).round() as u64;
+        ClassReport { class, transactions, latency: scaled(factor) }
+    };
+    vec![report("high", high, faster), report("normal", 1.0 - high, slower)]
+}
+
+fn throughput(mpl: u32, seed: u64) -> f64 {
     let mut draw = Draw::new(seed, 0);
     // The sum of twelve even draws of (-0.5, 0.5) is near enough to a normal one.
     let noise: f64 = (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum();
-    LAMBDA * n / (1.0 + SIGMA * (n - 1.0) + KAPPA * n * (n - 1.0)) * (1.0 + 0.03 * noise)
+    law(mpl, KAPPA) * (1.0 + 0.03 * noise)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a model")]
-fn report(assignment: &Assignment<'_>) -> LoadReport {
+fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
     let seconds = assignment.ctl.as_secs_f64();
-    let tps = throughput(assignment.mpl, assignment.seed);
+    let clients = assignment.treatment.clients(assignment.mpl);
     let transactions = (tps * seconds).round() as u64;
-    let mean_ms = f64::from(assignment.mpl) / tps * 1e3;
+    let mean_ms = f64::from(clients) / tps * 1e3;
     let latency = Latency {
         mean_ms,
         p50_ms: mean_ms * 0.7,
@@ -106,7 +204,7 @@ fn report(assignment: &Assignment<'_>) -> LoadReport {
     };
     LoadReport {
         workload: "simulated",
-        clients: assignment.mpl as usize,
+        clients: clients as usize,
         seed: assignment.seed,
         warmup_s: assignment.warmup.as_secs_f64(),
         seconds,
@@ -128,6 +226,7 @@ fn report(assignment: &Assignment<'_>) -> LoadReport {
             phases: Vec::new(),
         }],
         intervals: (1..=intervals as u32).map(interval).collect(),
+        classes: classes(assignment, tps, latency),
         warmup_transactions: 0,
         stragglers: 0,
         oldest_straggler_s: 0.0,

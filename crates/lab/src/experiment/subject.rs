@@ -9,19 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::connection::check;
 use tidegate_subject::detection::foreign_databases;
 use tidegate_subject::processors::Processors;
 use tidegate_workload::workload::{Condition, Depth, Workload};
 
+use super::conduct::{Way, conduct, failed};
 use super::executor::Assignment;
 use super::workload::WorkloadSpec;
-use super::{
-    Admission, ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec,
-};
-use crate::load::{self, Arrivals, LoadError, LoadOptions, Progress, Recorder};
-use crate::rig::{Database, Front, FrontOptions, RigError, Settings, other_executors};
+use super::{ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec};
+use crate::load::Progress;
+use crate::rig::{Database, RigError, Settings, other_executors};
 
 /// A private database.
 pub struct RealSubject {
@@ -53,35 +51,6 @@ impl RealSubject {
 }
 
 impl Running {
-    fn front<'d>(
-        &'d self,
-        assignment: &Assignment<'_>,
-        tidegate: &std::path::Path,
-        log: PathBuf,
-    ) -> Result<Front<'d>, RigError> {
-        let is_through_tidegate = self.kind == SubjectKind::PostgresThroughTidegate;
-        let (control, start) = match assignment.admission {
-            Admission::Clients if is_through_tidegate => (Algorithm::default(), None),
-            Admission::Clients => {
-                let clients = usize::try_from(assignment.mpl).unwrap_or(usize::MAX);
-                return self.database.direct(clients);
-            }
-            Admission::Limit { .. } => (Algorithm::Fixed(Mpl::at_least_one(assignment.mpl)), None),
-            Admission::Control { control, .. } => {
-                (control, Some(Mpl::at_least_one(assignment.mpl)))
-            }
-        };
-        self.database.front(FrontOptions {
-            tidegate,
-            log,
-            log_level: "warn",
-            journal: None,
-            control,
-            start,
-            seed: assignment.seed,
-        })
-    }
-
     /// Whose processors are looked at: the server's, or ours where it has no process of its own.
     fn process(&self) -> u32 {
         self.database.process_id().unwrap_or_else(std::process::id)
@@ -119,11 +88,11 @@ impl Executor for RealSubject {
 
     fn prepare(
         &mut self,
-        workload: &WorkloadSpec,
+        workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError> {
-        let workload = build(workload)?;
-        self.running()?.database.load(&[workload], cancel).map_err(failed)
+        let workloads: Vec<_> = workloads.iter().map(build).collect::<Result<_, _>>()?;
+        self.running()?.database.load(&workloads, cancel).map_err(failed)
     }
 
     fn execute(
@@ -132,42 +101,24 @@ impl Executor for RealSubject {
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        let workload = build(assignment.workload)?;
+        let specs = assignment.treatment.workloads(assignment.workload);
+        let workloads: Vec<_> = specs.iter().map(build).collect::<Result<_, _>>()?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
-        running.database.level(std::slice::from_ref(&workload)).map_err(failed)?;
-        let clients = match assignment.admission {
-            Admission::Clients => assignment.mpl,
-            Admission::Limit { clients } | Admission::Control { clients, .. } => clients,
-        };
-        let front = running.front(assignment, &tidegate, log).map_err(failed)?;
-        let options = LoadOptions {
-            target: front.target(),
-            workload,
-            arrivals: Arrivals::Closed,
-            clients: usize::try_from(clients).unwrap_or(usize::MAX),
-            warmup: assignment.warmup,
-            duration: assignment.ctl,
-            interval: assignment.interval,
-            seed: assignment.seed,
-        };
-        let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
-        let recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
-        let load = load::run_recorded(&options, &[], recorder, cancel, progress);
-        let load = load.map_err(|error| match error {
-            LoadError::Cancelled => ExecutionError::Cancelled,
-            other => ExecutionError::Failed(other.to_string()),
-        })?;
-        front.stop().map_err(failed)?;
+        running.database.level(&workloads).map_err(failed)?;
+        let is_through_tidegate = running.kind == SubjectKind::PostgresThroughTidegate;
+        let way = Way { tidegate: &tidegate, log: &log, is_through_tidegate };
+        let seen = conduct(&running.database, &workloads, assignment, &way, cancel, progress)?;
         let (processors, other_dbms) = (running.processors().map_err(failed)?, running.others());
         running.database.settle().map_err(failed)?;
-        let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
         Ok(Measured {
-            connect_s: (began_s - load.warmup_s).max(0.0),
-            load,
+            connect_s: seen.connect_s,
+            load: seen.load,
             processors,
             other_executors: other_executors(),
             other_dbms,
+            limits: seen.limits,
+            looks: seen.looks,
         })
     }
 
@@ -245,11 +196,4 @@ impl SubjectSpec {
 
 fn build(spec: &WorkloadSpec) -> Result<Arc<dyn Workload>, ExecutionError> {
     spec.build().map_err(|error| ExecutionError::Failed(error.to_string()))
-}
-
-fn failed(error: RigError) -> ExecutionError {
-    match error {
-        RigError::Cancelled => ExecutionError::Cancelled,
-        other => ExecutionError::Failed(other.to_string()),
-    }
 }

@@ -1,5 +1,9 @@
 //! The workload of an experiment, as its file describes it.
 
+mod ds2;
+mod tpcc;
+mod tpcw;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +13,10 @@ use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Impossible, Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
+
+pub use ds2::{Ds2Size, Ds2Spec};
+pub use tpcc::TpccSpec;
+pub use tpcw::TpcwSpec;
 
 /// A workload with its values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -31,6 +39,12 @@ pub enum WorkloadSpec {
     },
     /// The thrashing study's statements.
     Thrash(ThrashSpec),
+    /// The DVD store.
+    Ds2(Ds2Spec),
+    /// A wholesale supplier's orders.
+    Tpcc(TpccSpec),
+    /// A book shop.
+    Tpcw(TpcwSpec),
 }
 
 /// The values of the thrashing study's statements.
@@ -90,6 +104,25 @@ pub enum WorkloadError {
     /// Values of the thrashing study that contradict each other.
     #[error(transparent)]
     Thrash(#[from] Impossible),
+    /// A size that the DVD store cannot have.
+    #[error("workload: {0}")]
+    Ds2(#[from] tidegate_workload::ds2::Impossible),
+    /// A size that TPC-C cannot have.
+    #[error("workload tpcc: {0}")]
+    Tpcc(#[from] tidegate_workload::tpcc::ScaleError),
+    /// A size that TPC-W cannot have.
+    #[error("workload tpcw: {0}")]
+    Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
+    /// A mix that a workload does not have.
+    #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
+    Mix {
+        /// The workload.
+        workload: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
 }
 
 fn one() -> u32 {
@@ -137,6 +170,9 @@ impl WorkloadSpec {
             }
             WorkloadSpec::PointSelect { scale: of } => Arc::new(PointSelect { scale: scale(*of)? }),
             WorkloadSpec::Thrash(spec) => Arc::new(Thrash::new(spec.options()?)?),
+            WorkloadSpec::Ds2(spec) => Arc::new(spec.build()?),
+            WorkloadSpec::Tpcc(spec) => Arc::new(spec.build()?),
+            WorkloadSpec::Tpcw(spec) => Arc::new(spec.build()?),
         })
     }
 
@@ -150,6 +186,9 @@ impl WorkloadSpec {
             }
             WorkloadSpec::PointSelect { scale } => format!("point-select, scale {scale}"),
             WorkloadSpec::Thrash(spec) => spec.describe(),
+            WorkloadSpec::Ds2(spec) => spec.describe(),
+            WorkloadSpec::Tpcc(spec) => spec.describe(),
+            WorkloadSpec::Tpcw(spec) => spec.describe(),
         }
     }
 
@@ -161,6 +200,9 @@ impl WorkloadSpec {
                 100_000 * u64::from(*scale)
             }
             WorkloadSpec::Thrash(spec) => 2 * u64::from(spec.rows),
+            WorkloadSpec::Ds2(spec) => spec.rows(),
+            WorkloadSpec::Tpcc(spec) => spec.rows(),
+            WorkloadSpec::Tpcw(spec) => spec.rows(),
         }
     }
 
@@ -168,9 +210,16 @@ impl WorkloadSpec {
     #[must_use]
     pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
         match (self, other) {
+            (WorkloadSpec::Tpcb { scale, .. }, WorkloadSpec::PointSelect { scale: of })
+            | (WorkloadSpec::PointSelect { scale }, WorkloadSpec::Tpcb { scale: of, .. }) => {
+                scale == of
+            }
             (WorkloadSpec::Thrash(one), WorkloadSpec::Thrash(other)) => {
                 (one.rows, one.primary_key) == (other.rows, other.primary_key)
             }
+            (WorkloadSpec::Ds2(one), WorkloadSpec::Ds2(other)) => one.shares_tables_with(*other),
+            (WorkloadSpec::Tpcc(one), WorkloadSpec::Tpcc(other)) => one.shares_tables_with(other),
+            (WorkloadSpec::Tpcw(one), WorkloadSpec::Tpcw(other)) => one.shares_tables_with(other),
             _ => self == other,
         }
     }

@@ -6,6 +6,7 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use tidegate_gate::Class;
 use tidegate_subject::embedded::{CallError, RequestError, Service};
 use tidegate_workload::Ending;
 
@@ -19,6 +20,7 @@ const ANSWERS: usize = 256;
 pub(super) struct Calls<'a> {
     service: &'a Service<'a>,
     desk: Desk,
+    has_priority: bool,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
     answered: Sender<Answer>,
@@ -37,6 +39,7 @@ impl<'a> Calls<'a> {
         Calls {
             service,
             desk: Desk::new(options),
+            has_priority: options.priority.is_some_and(|priority| priority.is_given),
             tasks: vec![None; options.clients],
             answered,
             answers,
@@ -57,7 +60,8 @@ impl<'a> Calls<'a> {
 
     fn call(&mut self, client: usize, task: Task) {
         let answered = self.answered.clone();
-        self.service.submit(&task.transaction, move |result| {
+        let class = if self.has_priority { task.class } else { Class::Normal };
+        self.service.submit(&task.transaction, class, move |result| {
             // Who has left does not want to know.
             let _ = answered.send((client, result));
         });

@@ -44,10 +44,12 @@ pub(super) enum Loss {
 }
 
 impl Client {
-    /// Begins to connect and log in as client number `index`, which is also its token.
+    /// Begins to connect and log in as client number `index`, which is also its token, and by the
+    /// name of an application.
     pub(super) fn open(
         url: &ServerUrl,
         address: &Address,
+        application: &str,
         poll: &Poll,
         index: usize,
     ) -> io::Result<Self> {
@@ -55,7 +57,7 @@ impl Client {
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
-        let line = Line::start(url, &mut out);
+        let line = Line::start(url, application, &mut out);
         let talk = Talk::new(index, url.dialect());
         Ok(Client { socket, line, talk, out, is_connected: false })
     }

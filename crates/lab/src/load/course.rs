@@ -144,6 +144,7 @@ impl<'a, C: Crowd> Course<'a, C> {
     fn report(&mut self, measured: Measured) -> LoadReport {
         let (retries, losses) = (self.crowd.retries(), self.crowd.losses());
         let connect_retries = self.crowd.connect_retries();
+        let classes = self.crowd.desk().class_reports();
         let tally = &self.crowd.desk().tally;
         let transactions = tally.transactions as f64;
         LoadReport {
@@ -156,6 +157,7 @@ impl<'a, C: Crowd> Course<'a, C> {
             tps: transactions / measured.seconds,
             phases: measured.phases,
             kinds: tally.kinds(),
+            classes,
             intervals: measured.intervals,
             warmup_transactions: tally.warmup_transactions,
             stragglers: measured.stragglers,
@@ -192,6 +194,9 @@ impl<'a, C: Crowd> Course<'a, C> {
         let end = deadline + *duration + then.iter().map(|phase| phase.duration).sum::<Duration>();
         let mut reports = Vec::with_capacity(1 + then.len());
         for (place, phase) in [&first].into_iter().chain(then).enumerate() {
+            if place > 0 && self.is_enough() {
+                break;
+            }
             let began = Instant::now();
             let before = self.crowd.desk().tally.transactions;
             if place > 0 {
@@ -217,16 +222,23 @@ impl<'a, C: Crowd> Course<'a, C> {
         loop {
             let next = self.next_boundary(end);
             self.run_until(next.min(deadline))?;
-            if next > deadline {
+            let is_over = next == end || self.is_enough();
+            if next > deadline && !is_over {
                 return Ok(());
             }
             let until_s = self.pace.stage_began.elapsed().as_secs_f64();
             let interval = self.crowd.desk().tally.end_interval(until_s);
             self.intervals.push(interval);
-            if next == end {
+            if is_over {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether as many transactions have been measured as there are to be.
+    fn is_enough(&mut self) -> bool {
+        let measured = self.crowd.desk().tally.transactions;
+        self.options.transactions_max.is_some_and(|max| measured >= max)
     }
 
     /// When the interval ends. The last takes what would be left after it, if that is little.
@@ -241,7 +253,7 @@ impl<'a, C: Crowd> Course<'a, C> {
     fn run_until(&mut self, deadline: Instant) -> Result<(), LoadError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.is_enough() {
                 return Ok(());
             }
             self.turn(left)?;

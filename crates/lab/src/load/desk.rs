@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_gate::Class;
 use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{Ending, Failure};
 
+use super::classes::Classes;
 use super::pacer::{Arrivals, Pacer};
 use super::records::{Record, Recorder};
-use super::tally::{Ended, Tally};
+use super::tally::{ClassReport, Ended, Tally};
 use super::{LoadOptions, Stage};
 
 /// A transaction to be run by a client.
@@ -18,6 +20,8 @@ pub(super) struct Task {
     /// When it was due.
     pub(super) scheduled: Instant,
     client: usize,
+    /// The class of the client that runs it.
+    pub(super) class: Class,
     /// Where its kind is counted.
     kind: usize,
 }
@@ -27,7 +31,9 @@ pub(super) struct Desk {
     pub(super) tally: Tally,
     /// Takes a record of each transaction, where that is wanted.
     pub(super) recorder: Option<Recorder>,
-    pacer: Pacer,
+    /// One for each class.
+    pacers: Vec<(Class, Pacer)>,
+    classes: Classes,
     arrivals: Arrivals,
     seed: u64,
     clients: Vec<Box<dyn Client>>,
@@ -40,13 +46,15 @@ impl Desk {
         let mut desk = Desk {
             tally: Tally::new(),
             recorder: None,
-            pacer: Pacer::new(&options.arrivals, options.seed, Instant::now()),
+            pacers: Vec::new(),
+            classes: Classes::new(options.clients, options.priority),
             arrivals: options.arrivals.clone(),
             seed: options.seed,
             clients: Vec::new(),
             first_kind: 0,
         };
         desk.switch_to(&*options.workload, options.clients);
+        desk.open(Instant::now());
         desk
     }
 
@@ -59,7 +67,15 @@ impl Desk {
 
     /// Everybody is ready: the schedule of arrivals begins.
     pub(super) fn open(&mut self, now: Instant) {
-        self.pacer = Pacer::new(&self.arrivals, self.seed, now);
+        let pacer = |class| {
+            let arrivals = self.classes.share(class, &self.arrivals);
+            (class, Pacer::new(&arrivals, self.seed ^ u64::from(class == Class::High), now))
+        };
+        self.pacers = if self.classes.are_two() {
+            [Class::High, Class::Normal].map(pacer).into()
+        } else {
+            vec![(Class::Normal, Pacer::new(&self.arrivals, self.seed, now))]
+        };
         if let Some(recorder) = &mut self.recorder {
             recorder.open(now);
         }
@@ -68,7 +84,7 @@ impl Desk {
     /// What a client that has nothing to do does now; `None` when it is to wait.
     pub(super) fn next(&mut self, client: usize, now: Instant) -> Option<Task> {
         let think = self.clients.get_mut(client)?.think_time();
-        let scheduled = self.pacer.free(client, think, now)?;
+        let scheduled = self.pacer_of(client)?.free(client, think, now)?;
         self.task(client, scheduled)
     }
 
@@ -77,30 +93,39 @@ impl Desk {
         if self.tally.stage == Stage::Draining {
             return None;
         }
-        let (client, scheduled) = self.pacer.due(now)?;
+        let (client, scheduled) = self.pacers.iter_mut().find_map(|(_, pacer)| pacer.due(now))?;
         Some((client, self.task(client, scheduled)?))
     }
 
     /// When somebody who waits is to begin, as far as that is known.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.pacer.next_due()
+        self.pacers.iter().filter_map(|(_, pacer)| pacer.next_due()).min()
     }
 
     /// Transactions that were due and that nobody was free to begin.
     pub(super) fn overdue(&self, now: Instant) -> u64 {
-        self.pacer.overdue(now, 1_000_000)
+        self.pacers.iter().map(|(_, pacer)| pacer.overdue(now, 1_000_000)).sum()
+    }
+
+    /// The pacer of a client: that of its class, or the only one.
+    fn pacer_of(&mut self, client: usize) -> Option<&mut Pacer> {
+        let class = self.classes.of(client);
+        let are_two = self.pacers.len() > 1;
+        let of = self.pacers.iter_mut().find(|(of, _)| !are_two || *of == class);
+        of.map(|(_, pacer)| pacer)
     }
 
     fn task(&mut self, client: usize, scheduled: Instant) -> Option<Task> {
         let transaction = self.clients.get_mut(client)?.next();
         let kind = self.first_kind + transaction.kind();
-        Some(Task { transaction, scheduled, client, kind })
+        let class = self.classes.of(client);
+        Some(Task { transaction, scheduled, client, class, kind })
     }
 
     /// A client's transaction has come to its end; `phases` may be empty.
     pub(super) fn ended(&mut self, task: &Task, ending: Ending, phases: &[Duration], now: Instant) {
         let latency = now.saturating_duration_since(task.scheduled);
-        self.tally.ended(&Ended { kind: task.kind, ending, latency, phases });
+        self.tally.ended(&Ended { kind: task.kind, class: task.class, ending, latency, phases });
         if let Some(recorder) = &mut self.recorder {
             let (workload, kind) = self.tally.kind(task.kind);
             let Task { client, scheduled, .. } = *task;
@@ -126,6 +151,16 @@ impl Desk {
             }
             Failure::Lost(_) | Failure::Stopped => false,
         }
+    }
+
+    /// The classes of the clients.
+    pub(super) fn classes(&self) -> Classes {
+        self.classes
+    }
+
+    /// What was counted of each class, if there are two.
+    pub(super) fn class_reports(&self) -> Vec<ClassReport> {
+        if self.classes.are_two() { self.tally.classes() } else { Vec::new() }
     }
 
     /// Whether no transaction is to begin any more.

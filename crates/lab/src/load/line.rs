@@ -83,11 +83,12 @@ pub(super) enum Line {
 }
 
 impl Line {
-    /// A connection about to log in; what is to be sent first is appended to `out`.
-    pub(super) fn start(url: &ServerUrl, out: &mut Vec<u8>) -> Self {
+    /// A connection about to log in by the name of an application, where the protocol has such
+    /// names; what is to be sent first is appended to `out`.
+    pub(super) fn start(url: &ServerUrl, application: &str, out: &mut Vec<u8>) -> Self {
         match url {
             ServerUrl::Postgres(url) => {
-                Line::Postgres(client::Connection::start(url, "tidegate load", out))
+                Line::Postgres(client::Connection::start(url, application, out))
             }
             ServerUrl::MySql(url) => Line::MySql(mysql::Connection::start(url, None)),
         }

@@ -168,7 +168,8 @@ impl Connections<'_> {
                 break;
             };
             self.handshakes += 1;
-            match Client::open(&self.url, &self.address, &self.poll, index) {
+            let application = self.shared.desk.classes().application(index);
+            match Client::open(&self.url, &self.address, application, &self.poll, index) {
                 Ok(client) => self.clients[index] = Some(client),
                 Err(error) => self.refused(index, Refusal::Io(error))?,
             }

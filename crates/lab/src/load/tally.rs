@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use tidegate_gate::Class;
 use tidegate_workload::workload::Kind;
 use tidegate_workload::{Conflict, Ending};
 
@@ -22,6 +23,8 @@ pub(super) struct Tally {
     pub(super) conflicts: BTreeMap<Conflict, u64>,
     pub(super) errors: BTreeMap<String, u64>,
     kinds: Vec<OfKind>,
+    /// Of each class, in the order of `Class::ALL`.
+    classes_us: [Histogram<u64>; 2],
     latency_us: Histogram<u64>,
     /// Of the transactions done since the interval began.
     interval_us: Histogram<u64>,
@@ -55,6 +58,17 @@ pub struct KindReport {
     pub phases: Vec<PhaseOfKind>,
 }
 
+/// What was seen of a scheduling class in the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassReport {
+    /// The class's name.
+    pub class: &'static str,
+    /// Transactions that came to their end.
+    pub transactions: u64,
+    /// How long they took, retries included.
+    pub latency: Latency,
+}
+
 /// How long a phase of a kind of transaction took.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseOfKind {
@@ -81,6 +95,7 @@ pub struct IntervalReport {
 /// A transaction that has come to its end.
 pub(super) struct Ended<'a> {
     pub(super) kind: usize,
+    pub(super) class: Class,
     pub(super) ending: Ending,
     /// Since it was scheduled.
     pub(super) latency: Duration,
@@ -119,6 +134,7 @@ impl Tally {
             conflicts: BTreeMap::new(),
             errors: BTreeMap::new(),
             kinds: Vec::new(),
+            classes_us: [histogram(), histogram()],
             latency_us: histogram(),
             interval_us: histogram(),
         }
@@ -162,6 +178,7 @@ impl Tally {
         self.transactions += 1;
         record(&mut self.latency_us, ended.latency);
         record(&mut self.interval_us, ended.latency);
+        record(&mut self.classes_us[ended.class.index()], ended.latency);
         let Some(of_kind) = self.kinds.get_mut(ended.kind) else { return };
         match ended.ending {
             Ending::Commit => of_kind.committed += 1,
@@ -211,6 +228,15 @@ impl Tally {
         };
         self.interval_us.reset();
         report
+    }
+
+    pub(super) fn classes(&self) -> Vec<ClassReport> {
+        let report = |(class, seen): (Class, &Histogram<u64>)| ClassReport {
+            class: class.name(),
+            transactions: seen.len(),
+            latency: latency(seen),
+        };
+        Class::ALL.into_iter().zip(&self.classes_us).map(report).collect()
     }
 
     pub(super) fn kinds(&self) -> Vec<KindReport> {

@@ -18,6 +18,8 @@ pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
         workload,
         arrivals: Arrivals::Closed,
         clients: 1,
+        priority: None,
+        transactions_max: None,
         warmup: Duration::ZERO,
         duration: Duration::ZERO,
         interval: Duration::from_secs(1),

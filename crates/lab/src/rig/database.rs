@@ -270,6 +270,11 @@ impl Database {
         Ok(finish(Box::pin(async move { Sums::read(&session).await }))?)
     }
 
+    /// A look into it while it works, where it lets one.
+    pub(crate) fn probe(&self) -> Option<embedded::Probe> {
+        if let Database::Embedded(store, _) = self { Some(store.probe()) } else { None }
+    }
+
     /// Its version.
     pub(crate) fn version(&self) -> Result<String, RigError> {
         Ok(match self {

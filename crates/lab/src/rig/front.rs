@@ -33,6 +33,8 @@ pub(crate) struct FrontOptions<'a> {
     pub(crate) control: Algorithm,
     /// The limit to begin with; `None` is the algorithm's own choice, or the proxy's.
     pub(crate) start: Option<Mpl>,
+    /// Whether the high class of a load goes first; the embedded engine always does that.
+    pub(crate) has_priority: bool,
     /// Where the controller's draws begin.
     pub(crate) seed: u64,
 }
@@ -77,10 +79,10 @@ impl Database {
         let way = match self {
             Database::Postgres(server, _) => {
                 let arguments = options.arguments();
-                let FrontOptions { tidegate, log, journal, .. } = options;
+                let FrontOptions { tidegate, log, journal, has_priority, .. } = options;
                 Way::Proxy(Proxy::start(
                     server,
-                    ProxyOptions { tidegate, log, journal, arguments },
+                    ProxyOptions { tidegate, log, journal, has_priority, arguments },
                 )?)
             }
             Database::MariaDb(..) => return Err(RigError::NoGate("mariadb")),
@@ -197,6 +199,7 @@ mod tests {
             journal: None,
             control: Algorithm::Vegas,
             start: Some(Mpl::at_least_one(64)),
+            has_priority: false,
             seed: 7,
         };
         let expected = ["--log-level=warn", "--seed=7", "--control=vegas", "--start-mpl=64"];

@@ -11,6 +11,7 @@ use tidegate_subject::postgres::{self, Postgres, free_port};
 use tidegate_subject::process::{Process, ProcessError};
 
 use super::RigError;
+use crate::load::HIGH_APPLICATION;
 
 const START_BOUND: Duration = Duration::from_secs(10);
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -23,6 +24,8 @@ pub(crate) struct ProxyOptions<'a> {
     pub(crate) log: PathBuf,
     /// Where its journal goes, if anywhere; what was there before is lost.
     pub(crate) journal: Option<PathBuf>,
+    /// Whether the high class of a load goes first.
+    pub(crate) has_priority: bool,
     /// More arguments of `tidegate proxy`.
     pub(crate) arguments: Vec<String>,
 }
@@ -38,18 +41,24 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts `tidegate proxy` before `server`.
     pub(crate) fn start(server: &Postgres, options: ProxyOptions<'_>) -> Result<Self, RigError> {
-        let ProxyOptions { tidegate, log, journal, arguments } = options;
+        let ProxyOptions { tidegate, log, journal, has_priority, arguments } = options;
         let log_file = OpenOptions::new().create(true).append(true).open(&log);
         let log_file = log_file.map_err(RigError::file(&log))?;
         let listen = free_address().map_err(RigError::file(&log))?;
         let mut command = Command::new(tidegate);
         command
             .args(["proxy", "--listen", &listen.to_string()])
-            .args(["--upstream", &server.url()])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log_file);
+        if has_priority {
+            let file = log.with_extension("toml");
+            std::fs::write(&file, with_priority(&server.url())).map_err(RigError::file(&file))?;
+            command.arg("--config").arg(file);
+        } else {
+            command.args(["--upstream", &server.url()]);
+        }
         if let Some(journal) = journal {
             super::empty_file(&journal)?;
             command.arg("--journal").arg(journal);
@@ -74,6 +83,14 @@ impl Proxy {
         let stopped = self.process.stop(STOP_GRACE);
         stopped.map(drop).map_err(failed(&self.log))
     }
+}
+
+/// The configuration of a proxy before `upstream` that lets the high class of a load go first.
+fn with_priority(upstream: &str) -> String {
+    format!(
+        "[high_priority]\napplications = [\"{HIGH_APPLICATION}\"]\n\n[databases.\"*\"]\n\
+         upstream = \"{upstream}\"\n"
+    )
 }
 
 fn failed(log: &Path) -> impl FnOnce(ProcessError) -> RigError {

@@ -14,6 +14,7 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod course;
 mod export;
 mod read;
 pub mod schema;
@@ -28,6 +29,7 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
 
+pub use course::{ClassSeen, Course, LimitSeen, TreeSeen};
 pub(crate) use export::part::Part;
 pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};

@@ -7,6 +7,7 @@ use tidegate_workload::Rows;
 
 use super::write::Place;
 use super::{Store, StoreError};
+use crate::experiment::treatment::Treatment;
 use crate::experiment::workload::WorkloadSpec;
 use crate::tap::{
     BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
@@ -63,6 +64,18 @@ pub struct BatchsetRow {
     pub number: u32,
     /// Its workload.
     pub spec: WorkloadSpec,
+    /// What was done with it.
+    pub treatment: Treatment,
+}
+
+impl BatchsetRow {
+    /// What it is, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let treatment = self.treatment.to_string();
+        let separator = if treatment.is_empty() { "" } else { "; " };
+        format!("{}{separator}{treatment}", self.spec.describe())
+    }
 }
 
 /// Throughput over MPLs, of a batchset.
@@ -150,18 +163,20 @@ impl Store {
     /// See [`StoreError`].
     pub fn batchsets(&mut self, experiment: i64) -> Result<Vec<BatchsetRow>, StoreError> {
         let rows = self.query(
-            "SELECT b.id, r.number, b.number, b.spec FROM batchset b, run r WHERE b.run = r.id \
-             AND r.experiment = ? ORDER BY r.number, b.number",
+            "SELECT b.id, r.number, b.number, b.spec, b.treatment FROM batchset b, run r \
+             WHERE b.run = r.id AND r.experiment = ? ORDER BY r.number, b.number",
             &[experiment.into()],
         )?;
         let batchset = |row| {
-            let spec = text(&rows, row, 3);
+            let (spec, treatment) = (text(&rows, row, 3), text(&rows, row, 4));
             Ok(BatchsetRow {
                 id: int(&rows, row, 0)?,
                 run: small(&rows, row, 1)?,
                 number: small(&rows, row, 2)?,
                 spec: serde_json::from_str(&spec)
                     .map_err(|error| StoreError::Damaged(format!("a workload: {error}")))?,
+                treatment: serde_json::from_str(&treatment)
+                    .map_err(|error| StoreError::Damaged(format!("a treatment: {error}")))?,
             })
         };
         (0..rows.len()).map(batchset).collect()
@@ -432,7 +447,7 @@ pub(super) fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, StoreEr
     rows.int(row, column).ok_or_else(missing)
 }
 
-fn small(rows: &Rows, row: usize, column: usize) -> Result<u32, StoreError> {
+pub(super) fn small(rows: &Rows, row: usize, column: usize) -> Result<u32, StoreError> {
     let number = int(rows, row, column)?;
     u32::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
 }

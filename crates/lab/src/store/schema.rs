@@ -26,7 +26,7 @@ const STEPS: [&[&str]; 1] = [&[
      UNIQUE (experiment, number))",
     "CREATE TABLE batchset (id {id}, run integer NOT NULL REFERENCES run (id), \
      number integer NOT NULL, workload text NOT NULL, spec text NOT NULL, \
-     UNIQUE (run, number))",
+     treatment text NOT NULL, UNIQUE (run, number))",
     "CREATE TABLE execution (id {id}, batchset integer NOT NULL REFERENCES batchset (id), \
      mpl integer NOT NULL, repetition integer NOT NULL, place integer NOT NULL, \
      UNIQUE (batchset, mpl, repetition))",
@@ -57,6 +57,19 @@ const STEPS: [&[&str]; 1] = [&[
      number integer NOT NULL, until_s {real} NOT NULL, transactions bigint NOT NULL, \
      mean_ms {real} NOT NULL, p99_ms {real} NOT NULL, histogram text NOT NULL, \
      PRIMARY KEY (attempt, number))",
+    "CREATE TABLE limit_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     number integer NOT NULL, at_s {real} NOT NULL, interval_s {real} NOT NULL, \
+     mpl integer NOT NULL, next_mpl integer NOT NULL, reason text NOT NULL, tps {real} NOT NULL, \
+     concurrency {real} NOT NULL, PRIMARY KEY (attempt, number))",
+    "CREATE TABLE class_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     class text NOT NULL, transactions bigint NOT NULL, mean_ms {real} NOT NULL, \
+     p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, \
+     max_ms {real} NOT NULL, PRIMARY KEY (attempt, class))",
+    "CREATE TABLE tree_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     number integer NOT NULL, tree text NOT NULL, at_s {real} NOT NULL, leaves bigint NOT NULL, \
+     entries bigint NOT NULL, fill {real} NOT NULL, logical_reads bigint NOT NULL, \
+     physical_reads bigint NOT NULL, writes bigint NOT NULL, fills text, \
+     PRIMARY KEY (attempt, number, tree))",
     "CREATE TABLE trouble (attempt integer NOT NULL REFERENCES attempt (id), \
      kind text NOT NULL, what text NOT NULL, times bigint NOT NULL, \
      PRIMARY KEY (attempt, kind, what))",
@@ -69,7 +82,7 @@ const STEPS: [&[&str]; 1] = [&[
 ]];
 
 /// Tables with what was measured: rows are added and never changed.
-const APPEND_ONLY: [&str; 14] = [
+const APPEND_ONLY: [&str; 17] = [
     "machine",
     "code",
     "experiment",
@@ -82,6 +95,9 @@ const APPEND_ONLY: [&str; 14] = [
     "measurement",
     "kind",
     "interval_seen",
+    "limit_seen",
+    "class_seen",
+    "tree_seen",
     "trouble",
     "consistency",
 ];

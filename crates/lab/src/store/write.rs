@@ -79,12 +79,14 @@ impl Store {
             let spec = json(&batchset.workload)?;
             let workload = batchset.workload.build().map(|workload| workload.name());
             let row = self.add(
-                "INSERT INTO batchset (run, number, workload, spec) VALUES (?, ?, ?, ?)",
+                "INSERT INTO batchset (run, number, workload, spec, treatment) \
+                 VALUES (?, ?, ?, ?, ?)",
                 &[
                     id.into(),
                     count(batchset.number),
                     workload.unwrap_or_default().into(),
                     spec.into(),
+                    json(&batchset.treatment)?.into(),
                 ],
             )?;
             batchsets.insert(batchset.number, row);
@@ -208,6 +210,7 @@ impl Store {
             let load = &measured.load;
             load.kinds.iter().try_for_each(|kind| store.add_kind(tried, kind))?;
             store.add_intervals(tried, load)?;
+            store.add_course(tried.id, measured)?;
             let others = measured.other_dbms.iter().map(|name| ("other DBMS", name, 1));
             let errors = load.errors.iter().map(|(code, &times)| ("error", code, times));
             let conflicts = load.conflicts.iter().map(|(what, &times)| ("conflict", what, times));
@@ -359,6 +362,6 @@ impl Store {
 /// The key of an execution in a plan, which has a row of its own in the store.
 pub(super) type Place = Execution;
 
-fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+pub(super) fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Damaged(error.to_string()))
 }

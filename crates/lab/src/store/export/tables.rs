@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::Value;
 use tidegate_workload::Rows;
 
-use crate::experiment::{Admission, Experiment};
+use crate::experiment::Experiment;
 use crate::store::read::{float, int, text};
 use crate::store::{Store, StoreError};
 
@@ -137,9 +137,6 @@ const EXPERIMENT: Table = Table {
         real("connect_limit_s"),
         real("interval_s"),
         whole("repetitions"),
-        words("admission"),
-        whole("admission_clients"),
-        words("controller"),
     ],
     keys: 1,
     last: Last::File,
@@ -162,6 +159,7 @@ const EXECUTIONS: Table = Table {
         words("isolation"),
         words("settings_planned"),
         words("workload"),
+        words("treatment"),
         whole("attempts"),
         whole("failures"),
         whole("attempt"),
@@ -209,7 +207,8 @@ const EXECUTIONS: Table = Table {
     last: Last::Workload,
     sql: of_batchset!(
         "e.name, e.scenario, e.preset, r.subject, r.processors, r.primary_key, r.isolation, \
-         r.settings, b.workload, (SELECT COUNT(*) FROM attempt t WHERE t.execution = x.id), \
+         r.settings, b.workload, b.treatment, \
+         (SELECT COUNT(*) FROM attempt t WHERE t.execution = x.id), \
          (SELECT COUNT(*) FROM failure f, attempt t WHERE f.attempt = t.id \
          AND t.execution = x.id), m.attempt, a.seed, a.began_us, m.ended_us, s.version, \
          s.settings, m.processors, k.cpu, k.processors, k.memory_mib, k.kernel, c.version, \
@@ -434,14 +433,6 @@ fn with_settings(mut row: Vec<Cell>, experiment: &Experiment) -> Vec<Cell> {
     let times = [ctl, warmup, pause, connect, interval];
     row.extend(times.map(|time| Cell::Real(time.as_secs_f64())));
     row.push(Cell::Int(experiment.repetitions.into()));
-    let (admission, clients, controller) = match experiment.admission {
-        Admission::Clients => ("clients", Cell::Null, Cell::Null),
-        Admission::Limit { clients } => ("limit", Cell::Int(clients.into()), Cell::Null),
-        Admission::Control { clients, control } => {
-            ("control", Cell::Int(clients.into()), Cell::Text(control.to_string()))
-        }
-    };
-    row.extend([Cell::Text(admission.to_owned()), clients, controller]);
     row
 }
 

@@ -1,0 +1,55 @@
+//! `autotune`: controllers on a workload, each from every start limit (auto-tuning study, Section
+//! 7.1).
+//!
+//! `mpl` are the limits to start with. A batchset is a controller; the limit over time is kept
+//! beside the throughput of every interval.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::treatment::Treatment;
+use crate::experiment::values::AlgorithmName;
+
+/// Its keys.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Keys {
+    /// The controllers.
+    control: Vec<AlgorithmName>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Autotune {
+    recipes: Vec<Recipe>,
+}
+
+impl Factors for Keys {
+    const NAME: &'static str = "autotune";
+
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+        if self.control.is_empty() {
+            return Err("`factors.control` names no controller".to_owned());
+        }
+        let controls: Vec<_> = self.control.iter().map(|name| name.0).collect();
+        let workload = common.workload()?;
+        let recipe = |admission| Recipe {
+            workload: workload.clone(),
+            treatment: Treatment { admission, buffer: common.buffer, ..Treatment::default() },
+        };
+        let recipes = common.controlled(&controls)?.into_iter().map(recipe).collect();
+        Ok(Arc::new(Autotune { recipes }))
+    }
+}
+
+impl Scenario for Autotune {
+    fn name(&self) -> &'static str {
+        Keys::NAME
+    }
+
+    fn batchsets(&self, _: bool) -> Vec<Recipe> {
+        self.recipes.clone()
+    }
+}

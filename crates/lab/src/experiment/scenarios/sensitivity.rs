@@ -1,0 +1,81 @@
+//! `sensitivity`: how much a controller's parameters matter (auto-tuning study, Chapter 6).
+//!
+//! Every value of the first parameter with every value of the second, of one controller on one
+//! workload: `c = [0.1, 0.2]` and `delta = [10, 20]` are four batchsets.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tidegate_control::Algorithm;
+
+use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::treatment::Treatment;
+
+/// Its keys.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Keys {
+    /// The controller, without parameters.
+    control: Option<String>,
+    /// Values of hill climbing's C.
+    c: Vec<f64>,
+    /// Values of the parabolas' Γ.
+    gamma: Vec<f64>,
+    /// Values of Δ, in transactions.
+    delta: Vec<u32>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sensitivity {
+    recipes: Vec<Recipe>,
+}
+
+impl Keys {
+    /// The controller with each combination of values.
+    fn controls(&self) -> Result<Vec<Algorithm>, String> {
+        let name = self.control.as_deref().ok_or("`factors.control` is missing")?;
+        let c = self.c.iter().map(|value| format!("c={value}"));
+        let gamma = self.gamma.iter().map(|value| format!("gamma={value}"));
+        let shares: Vec<String> = c.chain(gamma).collect();
+        let steps: Vec<String> = self.delta.iter().map(|value| format!("delta={value}")).collect();
+        let texts: Vec<String> = match (shares.as_slice(), steps.as_slice()) {
+            ([], []) => return Err("`factors` varies nothing: give c, gamma or delta".to_owned()),
+            (shares, []) => shares.to_vec(),
+            ([], steps) => steps.to_vec(),
+            (shares, steps) => shares
+                .iter()
+                .flat_map(|share| steps.iter().map(move |step| format!("{share},{step}")))
+                .collect(),
+        };
+        let control = |text: &String| {
+            let text = format!("{name}:{text}");
+            text.parse::<Algorithm>().map_err(|error| error.to_string())
+        };
+        texts.iter().map(control).collect()
+    }
+}
+
+impl Factors for Keys {
+    const NAME: &'static str = "sensitivity";
+
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+        let workload = common.workload()?;
+        let recipe = |admission| Recipe {
+            workload: workload.clone(),
+            treatment: Treatment { admission, buffer: common.buffer, ..Treatment::default() },
+        };
+        let recipes = common.controlled(&self.controls()?)?.into_iter().map(recipe).collect();
+        Ok(Arc::new(Sensitivity { recipes }))
+    }
+}
+
+impl Scenario for Sensitivity {
+    fn name(&self) -> &'static str {
+        Keys::NAME
+    }
+
+    fn batchsets(&self, _: bool) -> Vec<Recipe> {
+        self.recipes.clone()
+    }
+}

@@ -1,0 +1,141 @@
+//! Each scenario's file: what batchsets it makes, and what it refuses.
+
+use std::path::Path;
+
+use super::Recipe;
+use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split};
+use crate::experiment::{Choice, parse};
+
+fn recipes(text: &str) -> Result<Vec<Recipe>, String> {
+    let head = "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"";
+    let text = format!("{head}\n{text}\n[workload]\nkind = \"tpcb\"\n");
+    let experiment = parse(Path::new("e.toml"), &text, &Choice::default());
+    experiment.map(|one| one.scenario.batchsets(true)).map_err(|error| error.to_string())
+}
+
+fn described(text: &str) -> Vec<String> {
+    recipes(text).unwrap().iter().map(|recipe| recipe.treatment.to_string()).collect()
+}
+
+#[test]
+fn a_controller_is_a_batchset() {
+    let text = "scenario = \"autotune\"\nmpl = [4]\nclients = 50\n[factors]\n\
+                control = [\"vegas\", \"study-global-parabola:gamma=0.5\"]";
+    assert_eq!(
+        described(text),
+        ["vegas, 50 clients", "study-global-parabola:gamma=0.5, 50 clients",]
+    );
+}
+
+#[test]
+fn a_switch_goes_both_ways() {
+    let text = "scenario = \"switch\"\nmpl = [4]\nclients = 9\n[factors]\ncontrol = [\"vegas\"]\n\
+                then = { kind = \"point-select\" }\nboth_ways = true";
+    let both = recipes(text).unwrap();
+    let first: Vec<String> = both.iter().map(|recipe| recipe.workload.describe()).collect();
+    assert_eq!(first, ["tpcb, scale 1", "point-select, scale 1"]);
+    let then = |recipe: &Recipe| match &recipe.treatment.exchange {
+        Some(Exchange::Workload(then)) => then.describe(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((then(&both[0]), then(&both[1])), (first[1].clone(), first[0].clone()));
+    let text = "scenario = \"switch\"\nmpl = [4]\nclients = 9\nbuffer = \"8MB\"\n[factors]\n\
+                control = [\"vegas\"]\nthen_buffer = \"4MB\"\nboth_ways = true";
+    assert_eq!(
+        described(text),
+        [
+            "vegas, 9 clients, buffer 8MB, then buffer 4MB",
+            "vegas, 9 clients, buffer 4MB, then buffer 8MB",
+        ]
+    );
+}
+
+#[test]
+fn each_value_of_a_parameter_meets_each_of_the_other() {
+    let text = "scenario = \"sensitivity\"\nmpl = [4]\nclients = 9\n[factors]\n\
+                control = \"study-hill-climbing\"\nc = [0.1, 0.5]\ndelta = [10, 20]";
+    let tuned = ["c=0.1,delta=10", "c=0.1,delta=20", "c=0.5,delta=10", "c=0.5,delta=20"];
+    assert_eq!(
+        described(text),
+        tuned.map(|parameters| format!("study-hill-climbing:{parameters}, 9 clients"))
+    );
+}
+
+#[test]
+fn a_split_with_a_buffer_is_a_batchset_of_an_aging_store() {
+    let text = "scenario = \"deteriorate\"\nmpl = [4]\n[factors]\ntransactions = 500\n\
+                split = [\"half\", \"adaptive\"]\nbuffers = [\"1MB\", \"2MB\"]";
+    let recipes = recipes(text).unwrap();
+    let splits = recipes.iter().map(|recipe| recipe.treatment.aging.unwrap().split.unwrap());
+    let expected = [Split::Half, Split::Half, Split::Adaptive, Split::Adaptive];
+    assert_eq!(splits.collect::<Vec<_>>(), expected);
+    let treatments = recipes.iter().map(|recipe| &recipe.treatment);
+    assert!(treatments.clone().all(|one| one.needs_fresh_tables() && one.clients(4) == 4));
+    let buffers = treatments.map(|one| one.buffer.unwrap().to_string());
+    assert_eq!(buffers.collect::<Vec<_>>(), ["1MB", "2MB", "1MB", "2MB"]);
+}
+
+#[test]
+fn priority_is_given_and_then_not() {
+    let text = "scenario = \"priority\"\nmpl = [4, 8]\nclients = 20\n[factors]\nhigh = 25\n\
+                arrivals = { poisson = 50.0 }";
+    let recipes = recipes(text).unwrap();
+    let given: Vec<bool> =
+        recipes.iter().map(|recipe| recipe.treatment.priority.unwrap().is_given).collect();
+    assert_eq!(given, [true, false]);
+    for Recipe { treatment, .. } in &recipes {
+        assert_eq!(treatment.admission, Admission::Limit { clients: 20 });
+        assert_eq!(treatment.arrivals, ArrivalSpec::Poisson(50.0));
+        assert_eq!(treatment.high_clients(20), 5);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (text, expected) in [
+        ("scenario = \"autotune\"\nmpl = [4]\nclients = 5", "names no controller"),
+        ("scenario = \"autotune\"\nmpl = [4]\n[factors]\ncontrol = [\"vegas\"]", "`clients`"),
+        ("scenario = \"autotune\"\nmpl = [4]\n[factors]\ncontrol = [\"magic\"]", "`magic`"),
+        ("scenario = \"autotune\"\nmpl = [4]\n[factors]\nc = [0.1]", "line 7"),
+        (
+            "scenario = \"switch\"\nmpl = [4]\nclients = 5\n[factors]\ncontrol = [\"vegas\"]",
+            "either `then` or `then_buffer`",
+        ),
+        (
+            "scenario = \"switch\"\nmpl = [4]\nclients = 5\n[factors]\ncontrol = [\"vegas\"]\n\
+             then_buffer = \"4MB\"",
+            "needs `buffer`",
+        ),
+        (
+            "scenario = \"switch\"\nmpl = [4]\nclients = 5\n[factors]\ncontrol = [\"vegas\"]\n\
+             then = { kind = \"point-select\", scale = 2 }",
+            "both workloads have a table `",
+        ),
+        (
+            "scenario = \"sensitivity\"\nmpl = [4]\nclients = 5\n[factors]\n\
+             control = \"study-hill-climbing\"",
+            "varies nothing",
+        ),
+        (
+            "scenario = \"sensitivity\"\nmpl = [4]\nclients = 5\n[factors]\n\
+             control = \"study-hill-climbing\"\ngamma = [0.1]",
+            "study-hill-climbing:gamma=0.1",
+        ),
+        ("scenario = \"deteriorate\"\nmpl = [4]", "`factors.transactions` is missing"),
+        (
+            "scenario = \"deteriorate\"\nmpl = [4]\n[factors]\ntransactions = 9\nlook = \"0s\"",
+            "`factors.look`",
+        ),
+        ("scenario = \"priority\"\nmpl = [4]", "needs `clients`"),
+        ("scenario = \"priority\"\nmpl = [4]\nclients = 3", "above the 3 `clients`"),
+        (
+            "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\n\
+             arrivals = { constant = 0.0 }",
+            "more than 0 a second",
+        ),
+        ("scenario = \"thrash\"\nmpl = [4]", "has its own workload"),
+    ] {
+        let error = recipes(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}

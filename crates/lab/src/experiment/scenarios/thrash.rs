@@ -1,0 +1,101 @@
+//! `thrash`: the thrashing study's batchsets (Suh, Snodgrass and Currim, 2017, Section 5).
+//!
+//! Reads with each SF, then updates with each, every one with each ROSE: 28 batchsets with the
+//! study's values. Tables with primary keys and without are runs of their own.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::treatment::Treatment;
+use crate::experiment::values::Percent;
+use crate::experiment::workload::WorkloadSpec;
+
+/// What it varies; the study's values where nothing is said.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Keys {
+    rows: Option<NonZeroU32>,
+    primary_key: Option<Vec<bool>>,
+    read_sf: Option<Vec<Percent>>,
+    update_sf: Option<Vec<Percent>>,
+    rose: Option<Vec<Percent>>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thrash {
+    /// Rows of each table.
+    rows: u32,
+    primary_key: Vec<bool>,
+    /// Shares of the rows that a read touches, in per cent.
+    read_sf: Vec<f64>,
+    /// Shares of the rows that an update touches, in per cent.
+    update_sf: Vec<f64>,
+    /// Shares of the rows that may be touched, in per cent.
+    rose: Vec<f64>,
+}
+
+impl Factors for Keys {
+    const NAME: &'static str = "thrash";
+
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+        if common.workload.is_some() {
+            return Err("the scenario thrash has its own workload; leave `workload` out, and \
+                        use `factors` to vary it"
+                .to_owned());
+        }
+        if common.clients.is_some() {
+            return Err("in the scenario thrash an MPL is a number of clients; leave `clients` \
+                        out"
+            .to_owned());
+        }
+        let or = |list: Option<Vec<Percent>>, otherwise: &[f64]| -> Vec<f64> {
+            list.map_or_else(
+                || otherwise.to_vec(),
+                |list| list.iter().map(|percent| percent.0).collect(),
+            )
+        };
+        let scenario = Thrash {
+            rows: self.rows.map_or(1_000_000, NonZeroU32::get),
+            primary_key: self.primary_key.unwrap_or(vec![true, false]),
+            read_sf: or(self.read_sf, &[0.01, 0.1, 1.0]),
+            update_sf: or(self.update_sf, &[0.25, 0.5, 0.75, 1.0]),
+            rose: or(self.rose, &[25.0, 50.0, 75.0, 100.0]),
+        };
+        let recipes = scenario.batchsets(true);
+        if recipes.is_empty() || scenario.primary_key.is_empty() {
+            return Err("`factors` leaves no batchset; each list needs a value".to_owned());
+        }
+        for Recipe { workload, .. } in recipes {
+            workload.build().map_err(|error| error.to_string())?;
+        }
+        Ok(Arc::new(scenario))
+    }
+}
+
+impl Scenario for Thrash {
+    fn name(&self) -> &'static str {
+        Keys::NAME
+    }
+
+    fn primary_keys(&self) -> Vec<bool> {
+        self.primary_key.clone()
+    }
+
+    /// In the order of the study: reads first, SF by SF, ROSE by ROSE.
+    fn batchsets(&self, primary_key: bool) -> Vec<Recipe> {
+        let reads = self.read_sf.iter().map(|&sf| (sf, false));
+        let updates = self.update_sf.iter().map(|&sf| (sf, true));
+        let pairs = reads.chain(updates);
+        pairs
+            .flat_map(|(sf, updates)| self.rose.iter().map(move |&rose| (sf, rose, updates)))
+            .map(|(sf, rose, updates)| Recipe {
+                workload: WorkloadSpec::thrash(self.rows, primary_key, sf, rose, updates),
+                treatment: Treatment::default(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,266 @@
+//! What an execution went through beside its throughput: the limits of a controller, the
+//! scheduling classes, the trees of a database that was watched.
+
+use tidegate_workload::Value;
+
+use super::read::{float, int, small, text};
+use super::write::json;
+use super::{Store, StoreError, count, real};
+use crate::experiment::{Look, Measured};
+
+/// Leaves whose fills are kept one by one; neighbours of a larger tree are kept as their mean.
+const FILLS_MAX: usize = 1000;
+
+/// An execution's course, as far as there is one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// The run's number in the plan.
+    pub run: u32,
+    /// The batchset's number in the run.
+    pub batchset: u32,
+    /// The subject's name.
+    pub subject: String,
+    /// The level.
+    pub mpl: u32,
+    /// Which of the batch's executions.
+    pub repetition: u32,
+    /// The control intervals.
+    pub limits: Vec<LimitSeen>,
+    /// The classes.
+    pub classes: Vec<ClassSeen>,
+    /// The trees, look by look.
+    pub trees: Vec<TreeSeen>,
+}
+
+/// One control interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitSeen {
+    /// When it ended, in seconds of the measured time; negative in the warm-up.
+    pub at_s: f64,
+    /// The limit in it.
+    pub mpl: u32,
+    /// The limit after it.
+    pub next_mpl: u32,
+    /// Completed transactions per second.
+    pub tps: f64,
+    /// Why the limit was chosen.
+    pub reason: String,
+}
+
+/// One scheduling class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassSeen {
+    /// Its name.
+    pub class: String,
+    /// Transactions in the measured time.
+    pub transactions: i64,
+    /// Mean latency, in milliseconds.
+    pub mean_ms: f64,
+    /// 95th percentile of the latency, in milliseconds.
+    pub p95_ms: f64,
+}
+
+/// One tree in one look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeSeen {
+    /// Which look, counted from 1.
+    pub look: u32,
+    /// When, in seconds of the measured time.
+    pub at_s: f64,
+    /// Its name.
+    pub tree: String,
+    /// Leaves.
+    pub leaves: i64,
+    /// How full they are in the mean, from 0 to 1.
+    pub fill: f64,
+    /// Pages asked for since the store was made.
+    pub logical_reads: i64,
+    /// Pages read from disk since the store was made.
+    pub physical_reads: i64,
+}
+
+impl Store {
+    /// Writes down what an attempt went through.
+    pub(super) fn add_course(&mut self, attempt: i64, seen: &Measured) -> Result<(), StoreError> {
+        for (number, one) in (1_i64..).zip(&seen.limits) {
+            self.execute(
+                "INSERT INTO limit_seen (attempt, number, at_s, interval_s, mpl, next_mpl, reason, \
+                 tps, concurrency) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    attempt.into(),
+                    number.into(),
+                    real(one.at_s),
+                    real(one.interval_s),
+                    count(one.limit),
+                    count(one.next_limit),
+                    one.reason.as_str().into(),
+                    real(one.tps),
+                    real(one.concurrency),
+                ],
+            )?;
+        }
+        for one in &seen.load.classes {
+            let latency = one.latency;
+            self.execute(
+                "INSERT INTO class_seen (attempt, class, transactions, mean_ms, p50_ms, p95_ms, \
+                 p99_ms, max_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    attempt.into(),
+                    one.class.into(),
+                    count(one.transactions),
+                    real(latency.mean_ms),
+                    real(latency.p50_ms),
+                    real(latency.p95_ms),
+                    real(latency.p99_ms),
+                    real(latency.max_ms),
+                ],
+            )?;
+        }
+        let last = seen.looks.len();
+        for (number, look) in (1..).zip(&seen.looks) {
+            self.add_look(attempt, number, look, number == 1 || number == last)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down a look; the fills one by one only where that is asked for.
+    fn add_look(
+        &mut self,
+        attempt: i64,
+        number: usize,
+        look: &Look,
+        with_fills: bool,
+    ) -> Result<(), StoreError> {
+        for tree in &look.trees {
+            let leaves = tree.fills.len();
+            let fill = tree.fills.iter().sum::<f64>() / leaves.max(1) as f64;
+            let fills = with_fills.then(|| json(&means(&tree.fills, FILLS_MAX))).transpose()?;
+            self.execute(
+                "INSERT INTO tree_seen (attempt, number, tree, at_s, leaves, entries, fill, \
+                 logical_reads, physical_reads, writes, fills) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    attempt.into(),
+                    count(number),
+                    tree.name.as_str().into(),
+                    real(look.at_s),
+                    count(leaves),
+                    count(tree.entries),
+                    real(fill),
+                    count(tree.logical_reads),
+                    count(tree.physical_reads),
+                    count(tree.writes),
+                    fills.map_or(Value::Null, Into::into),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The courses of an experiment's executions that have one, in the order of their places.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn courses(&mut self, experiment: i64) -> Result<Vec<Course>, StoreError> {
+        let rows = self.query(
+            "SELECT r.number, b.number, r.subject, x.mpl, x.repetition, m.attempt \
+             FROM measurement m, execution x, batchset b, run r WHERE m.execution = x.id \
+             AND x.batchset = b.id AND b.run = r.id AND r.experiment = ? \
+             ORDER BY r.number, b.number, x.mpl, x.repetition",
+            &[experiment.into()],
+        )?;
+        let mut courses = Vec::new();
+        for row in 0..rows.len() {
+            let attempt = int(&rows, row, 5)?;
+            let course = Course {
+                run: small(&rows, row, 0)?,
+                batchset: small(&rows, row, 1)?,
+                subject: text(&rows, row, 2),
+                mpl: small(&rows, row, 3)?,
+                repetition: small(&rows, row, 4)?,
+                limits: self.limits(attempt)?,
+                classes: self.classes(attempt)?,
+                trees: self.trees(attempt)?,
+            };
+            let Course { limits, classes, trees, .. } = &course;
+            if !(limits.is_empty() && classes.is_empty() && trees.is_empty()) {
+                courses.push(course);
+            }
+        }
+        Ok(courses)
+    }
+
+    fn limits(&mut self, attempt: i64) -> Result<Vec<LimitSeen>, StoreError> {
+        let rows = self.query(
+            "SELECT at_s, mpl, next_mpl, tps, reason FROM limit_seen WHERE attempt = ? \
+             ORDER BY number",
+            &[attempt.into()],
+        )?;
+        let limit = |row| {
+            Ok(LimitSeen {
+                at_s: float(&rows, row, 0)?,
+                mpl: small(&rows, row, 1)?,
+                next_mpl: small(&rows, row, 2)?,
+                tps: float(&rows, row, 3)?,
+                reason: text(&rows, row, 4),
+            })
+        };
+        (0..rows.len()).map(limit).collect()
+    }
+
+    fn classes(&mut self, attempt: i64) -> Result<Vec<ClassSeen>, StoreError> {
+        let rows = self.query(
+            "SELECT class, transactions, mean_ms, p95_ms FROM class_seen WHERE attempt = ? \
+             ORDER BY class",
+            &[attempt.into()],
+        )?;
+        let class = |row| {
+            Ok(ClassSeen {
+                class: text(&rows, row, 0),
+                transactions: int(&rows, row, 1)?,
+                mean_ms: float(&rows, row, 2)?,
+                p95_ms: float(&rows, row, 3)?,
+            })
+        };
+        (0..rows.len()).map(class).collect()
+    }
+
+    fn trees(&mut self, attempt: i64) -> Result<Vec<TreeSeen>, StoreError> {
+        let rows = self.query(
+            "SELECT number, at_s, tree, leaves, fill, logical_reads, physical_reads \
+             FROM tree_seen WHERE attempt = ? ORDER BY number, tree",
+            &[attempt.into()],
+        )?;
+        let tree = |row| {
+            Ok(TreeSeen {
+                look: small(&rows, row, 0)?,
+                at_s: float(&rows, row, 1)?,
+                tree: text(&rows, row, 2),
+                leaves: int(&rows, row, 3)?,
+                fill: float(&rows, row, 4)?,
+                logical_reads: int(&rows, row, 5)?,
+                physical_reads: int(&rows, row, 6)?,
+            })
+        };
+        (0..rows.len()).map(tree).collect()
+    }
+}
+
+/// At most so many numbers for a list: each the mean of neighbours, to three places.
+fn means(list: &[f64], most: usize) -> Vec<f64> {
+    let together = list.len().div_ceil(most.max(1)).max(1);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+    list.chunks(together).map(|part| (mean(part) * 1e3).round() / 1e3).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_kept_as_means_of_neighbours() {
+        assert_eq!(means(&[0.5, 1.0], 3), [0.5, 1.0]);
+        assert_eq!(means(&[0.5, 1.0, 0.25, 0.75, 0.3333], 3), [0.75, 0.5, 0.333]);
+        assert!(means(&[], 3).is_empty());
+    }
+}
