@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use tidegate_lab::experiment::{Choice, LabError, Laboratory, SubjectKind, plan_text, read};
 use tidegate_lab::rig::Console;
 
+use crate::machines::{self, WorkerArguments};
 use crate::{Failure, interrupt, print};
 
 const EXAMPLES: &str = "\
@@ -21,7 +22,11 @@ Examples:
   After an interruption, and what came of it:
     tidegate lab list
     tidegate lab resume 2
-    tidegate lab show 2";
+    tidegate lab show 2
+
+  The same on many machines: fill a queue here, and start a worker on each of them:
+    tidegate lab run experiments/quick.toml --store postgres://lab@host/lab --workers
+    tidegate lab worker --lab postgres://lab@host/lab";
 
 /// Run experiments that files describe, and keep what came of them
 #[derive(Debug, Args)]
@@ -31,7 +36,8 @@ pub(crate) struct LabArguments {
     what: What,
 
     /// The result store: a file, or postgres://user:password@host:port/database
-    #[arg(long, global = true, value_name = "PLACE", default_value = "results.db")]
+    #[arg(long, visible_alias = "lab", global = true, value_name = "PLACE")]
+    #[arg(default_value = "results.db")]
     store: String,
 }
 
@@ -40,9 +46,11 @@ enum What {
     /// Show what an experiment file would do, and how long it would take
     Plan(FileArguments),
     /// Run an experiment file
-    Run(FileArguments),
+    Run(RunArguments),
     /// Go on with an experiment that was interrupted
-    Resume(Numbered),
+    Resume(ResumeArguments),
+    /// Execute runs that others put into the store's queue, on this host, until interrupted
+    Worker(WorkerArguments),
     /// List the experiments in the store
     List,
     /// Show an experiment's curves
@@ -64,6 +72,26 @@ struct FileArguments {
     /// Other subjects than the file names: postgres, mariadb, sqlite, firebird, embedded, ...
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     subject: Option<Vec<SubjectKind>>,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    #[command(flatten)]
+    file: FileArguments,
+
+    /// Leave the runs to workers on other hosts, through a queue in the store
+    #[arg(long)]
+    workers: bool,
+}
+
+#[derive(Debug, Args)]
+struct ResumeArguments {
+    #[command(flatten)]
+    experiment: Numbered,
+
+    /// Leave the runs to workers on other hosts, through a queue in the store
+    #[arg(long)]
+    workers: bool,
 }
 
 #[derive(Debug, Args)]
@@ -96,13 +124,16 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     let place = arguments.store;
     match arguments.what {
         What::Plan(file) => print(&plan_text(&file.read()?)),
-        What::Run(file) => {
+        What::Run(RunArguments { file, workers }) => {
             let experiment = file.read()?;
             let mut laboratory = open(&place)?;
             let id = laboratory.begin(&experiment).map_err(failed)?;
-            conduct(&mut laboratory, id)
+            conduct(&mut laboratory, &place, id, workers)
         }
-        What::Resume(Numbered { id }) => conduct(&mut open(&place)?, id),
+        What::Resume(ResumeArguments { experiment, workers }) => {
+            conduct(&mut open(&place)?, &place, experiment.id, workers)
+        }
+        What::Worker(arguments) => machines::work(arguments, place),
         What::List => list(&mut open(&place)?),
         What::Show(ShowArguments { id, svg }) => {
             let text = open(&place)?.show(id, svg.as_deref()).map_err(failed)?;
@@ -120,8 +151,16 @@ fn open(place: &str) -> Result<Laboratory, Failure> {
     Laboratory::open(place, tidegate).map_err(failed)
 }
 
-/// Runs what is left of an experiment, and shows its curves.
-fn conduct(laboratory: &mut Laboratory, id: i64) -> Result<(), Failure> {
+/// Runs what is left of an experiment, and shows its curves; or leaves it to workers.
+fn conduct(
+    laboratory: &mut Laboratory,
+    place: &str,
+    id: i64,
+    workers: bool,
+) -> Result<(), Failure> {
+    if workers {
+        return machines::enqueue(laboratory, place, id);
+    }
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let console = Console::new();
     let outcome = laboratory.run(id, &cancel, &mut |update| console.show(update));

@@ -5,6 +5,7 @@ mod demo;
 mod interrupt;
 mod lab;
 mod load;
+mod machines;
 mod proxy;
 mod replay;
 mod simulate;

@@ -28,6 +28,8 @@ mod executor;
 mod figure;
 mod file;
 mod laboratory;
+#[cfg(feature = "machines")]
+pub mod machines;
 mod plan;
 pub mod run;
 pub mod show;

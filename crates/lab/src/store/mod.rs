@@ -14,6 +14,7 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod hold;
 mod read;
 pub mod schema;
 mod write;
@@ -32,6 +33,9 @@ pub use write::Tried;
 
 /// How long a write waits for another laboratory.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a store on another host may take for a statement before it counts as lost.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// Why the store does not do what it was told.
 #[derive(Debug, Error)]
@@ -69,6 +73,17 @@ pub enum StoreError {
         /// Its number.
         id: i64,
     },
+    /// Another laboratory is at work on this host.
+    #[error(
+        "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
+         stop it; a worker on another machine of the same name needs a name of its own: --host"
+    )]
+    Held {
+        /// The host.
+        host: String,
+        /// Who has it.
+        holder: String,
+    },
     /// A row is not as we write them.
     #[error("the result store is damaged: {0}")]
     Damaged(String),
@@ -77,6 +92,8 @@ pub enum StoreError {
 /// An open store, in the newest version.
 pub struct Store {
     connection: Box<dyn Transactional>,
+    /// The host that this laboratory is on.
+    host: String,
 }
 
 impl Store {
@@ -86,7 +103,7 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn open(place: &str) -> Result<Self, StoreError> {
-        if place.starts_with("postgres://") || place.starts_with("postgresql://") {
+        if is_postgres(place) {
             Self::open_postgres(place)
         } else {
             Self::open_file(Path::new(place))
@@ -116,11 +133,12 @@ impl Store {
             reason: error.to_string(),
         };
         let connection = BlockingClient::connect(url).map_err(failed)?;
+        connection.set_timeout(Some(SILENCE)).map_err(failed)?;
         Self::migrated(Box::new(connection))
     }
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
-        let mut store = Store { connection };
+        let mut store = Store { connection, host: hold::system_host() };
         store.execute(schema::VERSIONS, &[])?;
         let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
         let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
@@ -180,6 +198,27 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("dialect", &self.connection.dialect()).finish_non_exhaustive()
     }
+}
+
+impl StoreError {
+    /// Whether the connection is gone, so that another one may do better.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            StoreError::Open { .. } | StoreError::Database(Failure::Lost(_)) => true,
+            // Classes of SQLSTATE: a connection's end, and the server's.
+            StoreError::Database(Failure::Refused { code, .. }) => {
+                code.starts_with("08") || code.starts_with("57P")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a place is a URL of PostgreSQL, and not a file.
+#[must_use]
+pub fn is_postgres(place: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| place.starts_with(scheme))
 }
 
 /// A number with a point as a value: the databases read its digits.

@@ -93,14 +93,16 @@ impl Store {
     }
 
     fn machine(&mut self, machine: &Machine) -> Result<i64, StoreError> {
+        let host = self.host().to_owned();
         let values = [
+            host.as_str().into(),
             machine.cpu.as_str().into(),
             count(machine.cores),
             count(machine.memory_mib),
             machine.kernel.as_str().into(),
         ];
         let found = self.query(
-            "SELECT id FROM machine WHERE cpu = ? AND processors = ? AND memory_mib = ? \
+            "SELECT id FROM machine WHERE host = ? AND cpu = ? AND processors = ? AND memory_mib = ? \
              AND kernel = ?",
             &values,
         )?;
@@ -108,7 +110,7 @@ impl Store {
             return Ok(id);
         }
         self.add(
-            "INSERT INTO machine (cpu, processors, memory_mib, kernel) VALUES (?, ?, ?, ?)",
+            "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) VALUES (?, ?, ?, ?, ?)",
             &values,
         )
     }
