@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         What::Resume(ResumeArguments { experiment, workers }) => {
             conduct(&mut open(&place)?, &place, experiment.id, workers)
         }
-        What::Worker(arguments) => machines::work(arguments, place),
+        What::Worker(arguments) => machines::work(&arguments, &place),
         What::List => list(&mut open(&place)?),
         What::Show(ShowArguments { id, svg }) => {
             let text = open(&place)?.show(id, svg.as_deref()).map_err(failed)?;

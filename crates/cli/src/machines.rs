@@ -56,11 +56,11 @@ mod with_queue {
     }
 
     /// Works until interrupted.
-    pub(crate) fn work(arguments: WorkerArguments, place: String) -> Result<(), Failure> {
+    pub(crate) fn work(arguments: &WorkerArguments, place: &str) -> Result<(), Failure> {
         let cancel = interrupt::flag().map_err(Failure::failed)?;
         let tidegate = std::env::current_exe().map_err(Failure::failed)?;
-        let WorkerArguments { host, heartbeat } = arguments;
-        let options = WorkerOptions { place, tidegate, host, heartbeat };
+        let (host, heartbeat) = (arguments.host.clone(), arguments.heartbeat);
+        let options = WorkerOptions { place: place.to_owned(), tidegate, host, heartbeat };
         let console = Console::new();
         let observer = Box::new(move |update: &_| console.show(update));
         machines::work(&options, &cancel, observer).map_err(failed)
@@ -89,7 +89,7 @@ mod left_out {
         Err(Failure::Usage(LEFT_OUT.into()))
     }
 
-    pub(crate) fn work(arguments: WorkerArguments, _: String) -> Result<(), Failure> {
+    pub(crate) fn work(arguments: &WorkerArguments, _: &str) -> Result<(), Failure> {
         let WorkerArguments { host: _, heartbeat: _ } = arguments;
         Err(Failure::Usage(LEFT_OUT.into()))
     }

@@ -90,10 +90,7 @@ impl Lab {
         } else {
             Command::new(program)
         };
-        let place = match self.isolated {
-            true => self.server.socket_url(),
-            false => self.server.url(),
-        };
+        let place = if self.isolated { self.server.socket_url() } else { self.server.url() };
         let log = self.directory.path().join(format!("{host}.log"));
         let file = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         command.args(["--log-level", "error", "lab", "worker", "--lab", &place]);

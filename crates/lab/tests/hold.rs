@@ -43,6 +43,22 @@ fn on_postgresql_one_holds_and_the_others_learn_who() {
 }
 
 #[test]
+fn many_open_a_new_store_at_once() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let url = server.url();
+    std::thread::scope(|scope| {
+        let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| Store::open(&url))).collect();
+        for store in opened {
+            assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
 fn who_is_cut_off_has_lost_the_connection() {
     if let Err(error) = Postgres::find() {
         println!("skipped: {error}");

@@ -32,6 +32,9 @@ const SEIZE_PATIENCE: Duration = Duration::from_secs(10);
 
 const SEIZE_POLL: Duration = Duration::from_millis(50);
 
+/// The key of whoever changes the schema.
+const SCHEMA: &str = "tidegate schema";
+
 /// The sessions that hold a key.
 const HOLDERS: &str = "FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
      WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
@@ -118,6 +121,18 @@ impl Store {
             std::thread::sleep(SEIZE_POLL);
         }
         Ok(())
+    }
+
+    /// Waits for its turn to bring the schema up to date: laboratories may open a new store at once.
+    pub(super) fn hold_schema(&mut self) -> Result<(), StoreError> {
+        if self.is_shared() {
+            self.query("SELECT pg_advisory_lock(hashtextextended(?, 0))", &[SCHEMA.into()])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_schema(&mut self) -> Result<(), StoreError> {
+        self.release(SCHEMA)
     }
 
     fn is_shared(&self) -> bool {

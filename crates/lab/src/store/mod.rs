@@ -139,6 +139,7 @@ impl Store {
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
         let mut store = Store { connection, host: hold::system_host() };
+        store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
         let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
         let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
@@ -154,6 +155,7 @@ impl Store {
                 Ok(())
             })?;
         }
+        store.release_schema()?;
         Ok(store)
     }
 
