@@ -35,7 +35,7 @@ mod with_queue {
 
     use tidegate_lab::experiment::Laboratory;
     use tidegate_lab::experiment::machines::{self, MachinesError, WorkerOptions};
-    use tidegate_lab::rig::Console;
+    use tidegate_lab::rig::{Console, Update};
 
     use super::WorkerArguments;
     use crate::{Failure, interrupt, print};
@@ -61,8 +61,15 @@ mod with_queue {
         let tidegate = std::env::current_exe().map_err(Failure::failed)?;
         let (host, heartbeat) = (arguments.host.clone(), arguments.heartbeat);
         let options = WorkerOptions { place: place.to_owned(), tidegate, host, heartbeat };
-        let console = Console::new();
-        let observer = Box::new(move |update: &_| console.show(update));
+        let (mut console, mut fraction) = (Console::new(), 0.0);
+        let observer = Box::new(move |update: &Update| {
+            // Another run has begun, and with it another count of the time that is left.
+            if update.fraction < fraction {
+                console = Console::new();
+            }
+            fraction = update.fraction;
+            console.show(update);
+        });
         machines::work(&options, &cancel, observer).map_err(failed)
     }
 

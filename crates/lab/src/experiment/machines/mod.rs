@@ -5,7 +5,8 @@
 //! The unit is the run: a subject in one configuration, which a host executes alone.
 //! [`Laboratory::enqueue`](super::Laboratory::enqueue) adds a job for each run with something left
 //! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets the
-//! ordinary runner make what is left of that run, into the same store.
+//! ordinary runner make what is left of that run, into the same store. A run that cannot be made on
+//! a host, because the subject is not installed there, is tried again, five times in all.
 //!
 //! Three things keep an execution from being made or counted twice, each for another failure:
 //! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
@@ -20,19 +21,24 @@
 //! When the store is lost, also by a restart, a worker stops what it is at, which is then an attempt
 //! without a measurement, and tries to connect again until it is told to stop.
 //!
+//! # Example
+//! Four runs and two hosts: each takes one, and the next when it is done. One is killed in its second
+//! run. A minute later the other, done with its own, takes that run, too, and begins with the
+//! execution that was cut off.
+//!
 //! # The queue
-//! `graphile_worker` (MIT, several releases a month): jobs in tables of PostgreSQL taken with `FOR
-//! UPDATE SKIP LOCKED`, keys, heartbeats with recovery of dead workers' jobs. A worker's own lock on
-//! a job lasts four hours without the recovery, so it is switched on here. Its driver on
-//! `tokio-postgres` is used. Others that were looked at:
+//! `graphile_worker` (MIT, under active development): jobs in tables of PostgreSQL, taken with `FOR
+//! UPDATE SKIP LOCKED`, one for a key, tried again with growing pauses; heartbeats, and recovery of
+//! what a dead worker held. Without the recovery a job is a dead worker's for four hours, so it is
+//! switched on here. Of its drivers this is the one on `tokio-postgres`. Others that were looked at:
 //!
 //! | crate | why not |
 //! | --- | --- |
-//! | `pgmq` | would do, by visibility times; the client without `sqlx` is an alpha, and needs Rust 1.94 |
-//! | `sqlxmq`, `underway`, `apalis-postgres` | only over `sqlx`; no keys, or far more than jobs |
-//! | `fang`, `backie` | over `diesel`; silent workers' jobs stay theirs, or are not released for years |
+//! | `pgmq` | its client without `sqlx` is an experiment of an alpha release, for Rust 1.94 |
+//! | `sqlxmq`, `underway`, `apalis-postgres` | on `sqlx`, whose SQLite cannot be linked beside ours |
+//! | `fang`, `backie` | on Diesel; for tasks of seconds, without heartbeats |
 //!
-//! It brings some 120 crates along, so it is behind the feature `machines`.
+//! It brings some 80 crates along, a minute of compiling, so it is behind the feature `machines`.
 //!
 //! # Limits
 //! The connection to the store is not encrypted: use a network that may be trusted, or a tunnel. A
