@@ -20,7 +20,7 @@ SIMULATE ?=
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
 
-# What an ordinary build leaves out and a release has: workers on other hosts, a minute of compiling.
+# What an ordinary build leaves out and a release has: workers on other hosts.
 FEATURES := --features tidegate-cli/machines
 
 # Packages outside the workspace: they have dependencies of their own.

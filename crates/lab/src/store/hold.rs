@@ -2,10 +2,10 @@
 //!
 //! # Mechanism
 //! A store on PostgreSQL may have many laboratories at work on it. Each holds two advisory locks of
-//! the database on the very connection that it writes results with: one for its host, so that no two
-//! measure there at the same time, and one for the run it executes, so that no execution is made
-//! twice. PostgreSQL gives a session's locks back when the session ends, for whatever reason. A
-//! laboratory that is killed lets go at once; one whose host vanished lets go after
+//! the database on the very connection that it writes results with: one for its host, so that no
+//! two measure there at the same time, and one for the run it executes, so that no execution is
+//! made twice. PostgreSQL gives a session's locks back when the session ends, for whatever reason.
+//! A laboratory that is killed lets go at once; one whose host vanished lets go after
 //! [`KEEPALIVE_S`] and its probes, some 25 s. Who lost the connection lost the locks, and can write
 //! nothing either.
 //!
@@ -16,7 +16,7 @@
 //! laboratory: everything is held at once there.
 //!
 //! # Source
-//! PostgreSQL's documentation, sections 13.3.5 (advisory locks) and 54.12 (`pg_locks`).
+//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`.
 
 use std::time::{Duration, Instant};
 
@@ -123,7 +123,7 @@ impl Store {
         Ok(())
     }
 
-    /// Waits for its turn to bring the schema up to date: laboratories may open a new store at once.
+    /// Waits for its turn to bring the schema up to date: others may open the same new store.
     pub(super) fn hold_schema(&mut self) -> Result<(), StoreError> {
         if self.is_shared() {
             self.query("SELECT pg_advisory_lock(hashtextextended(?, 0))", &[SCHEMA.into()])?;

@@ -102,15 +102,16 @@ impl Store {
             machine.kernel.as_str().into(),
         ];
         let found = self.query(
-            "SELECT id FROM machine WHERE host = ? AND cpu = ? AND processors = ? AND memory_mib = ? \
-             AND kernel = ?",
+            "SELECT id FROM machine WHERE host = ? AND cpu = ? AND processors = ? AND \
+             memory_mib = ? AND kernel = ?",
             &values,
         )?;
         if let Some(id) = found.int(0, 0) {
             return Ok(id);
         }
         self.add(
-            "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
+             VALUES (?, ?, ?, ?, ?)",
             &values,
         )
     }

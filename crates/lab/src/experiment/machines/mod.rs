@@ -4,46 +4,47 @@
 //! # Mechanism
 //! The unit is the run: a subject in one configuration, which a host executes alone.
 //! [`Laboratory::enqueue`](super::Laboratory::enqueue) adds a job for each run with something left
-//! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets the
-//! ordinary runner make what is left of that run, into the same store. A run that cannot be made on
-//! a host, because the subject is not installed there, is tried again, five times in all.
+//! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets
+//! the ordinary runner make what is left of that run, into the same store. A run that cannot be
+//! made on a host, because the subject is not installed there, is tried again, five times in all.
 //!
 //! Three things keep an execution from being made or counted twice, each for another failure:
 //! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
-//!   [`SILENT`] heartbeats the others put its jobs back. So a dead worker's run is executed again, by
-//!   whoever is free.
+//!   [`SILENT`] heartbeats the others put its jobs back. So a dead worker's run is executed again,
+//!   by whoever is free.
 //! - *Locks* ([`store`](crate::store)): a worker holds its host and its run by locks of the
 //!   connection that it writes with. A second worker of the same host is refused. A worker that was
 //!   silent and comes back finds that its connection was ended by whoever took over the run.
 //! - *Keys*: the store takes one measurement of an execution. What was cut off stays an attempt
 //!   without one, and the next is a new attempt.
 //!
-//! When the store is lost, also by a restart, a worker stops what it is at, which is then an attempt
-//! without a measurement, and tries to connect again until it is told to stop.
+//! When the store is lost, also by a restart, a worker stops what it is at, which is then an
+//! attempt without a measurement, and tries to connect again until it is told to stop.
 //!
 //! # Example
-//! Four runs and two hosts: each takes one, and the next when it is done. One is killed in its second
-//! run. A minute later the other, done with its own, takes that run, too, and begins with the
-//! execution that was cut off.
+//! Four runs and two hosts: each takes one, and the next when it is done. One is killed in its
+//! second run. A minute later the other, done with its own, takes that run, too, and begins with
+//! the execution that was cut off.
 //!
 //! # The queue
 //! `graphile_worker` (MIT, under active development): jobs in tables of PostgreSQL, taken with `FOR
 //! UPDATE SKIP LOCKED`, one for a key, tried again with growing pauses; heartbeats, and recovery of
 //! what a dead worker held. Without the recovery a job is a dead worker's for four hours, so it is
-//! switched on here. Of its drivers this is the one on `tokio-postgres`. Others that were looked at:
+//! switched on here. Of its drivers this is the one on `tokio-postgres`. Others that were looked
+//! at:
 //!
 //! | crate | why not |
 //! | --- | --- |
 //! | `pgmq` | its client without `sqlx` is an experiment of an alpha release, for Rust 1.94 |
-//! | `sqlxmq`, `underway`, `apalis-postgres` | on `sqlx`, whose SQLite cannot be linked beside ours |
-//! | `fang`, `backie` | on Diesel; for tasks of seconds, without heartbeats |
+//! | `sqlxmq`, `underway`, `apalis-postgres` | on `sqlx`, whose SQLite excludes ours |
+//! | `fang`, `backie` | on Diesel, which would be a second way to write SQL |
 //!
 //! It brings some 80 crates along, a minute of compiling, so it is behind the feature `machines`.
 //!
 //! # Limits
 //! The connection to the store is not encrypted: use a network that may be trusted, or a tunnel. A
-//! run is not split: more hosts than runs do not help. Hosts are taken to be alike; which one made a
-//! measurement is in the store (`start.machine`).
+//! run is not split: more hosts than runs do not help. Hosts are taken to be alike; which one made
+//! a measurement is in the store (`start.machine`).
 //!
 //! # Source
 //! <https://worker.graphile.org/docs> for the queue's tables and terms; its recovery follows
