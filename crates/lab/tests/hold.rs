@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use tidegate_lab::experiment::run::{Outcome, Runner};
+use tidegate_lab::experiment::{Choice, Executor, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::rig::Machine;
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_subject::postgres::{self, Postgres};
 
@@ -78,6 +84,69 @@ fn who_is_cut_off_has_lost_the_connection() {
     // What it holds itself it seizes without harm.
     next.seize_run(1).unwrap();
     next.experiments().unwrap();
+}
+
+/// Two runs of two executions.
+const FILE: &str = r#"
+name = "two"
+scenario = "thrash"
+subjects = ["simulated"]
+processors = [1, 2]
+mpl = [100, 200]
+ctl = "1s"
+warmup = "0s"
+pause = "0s"
+repetitions = 1
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [1.0]
+update_sf = []
+rose = [100.0]
+"#;
+
+#[test]
+fn a_run_that_is_held_is_left_to_its_holder() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut other = store(&server.url(), "alpha");
+    let mut own = store(&server.url(), "beta");
+    other.hold_host().unwrap();
+    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
+    let plan = Plan::new(&experiment);
+    let id = own.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    let rows = own.runs(id).unwrap();
+    let mut run = |only: Option<u32>| -> Outcome {
+        let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
+        let mut runner = Runner {
+            experiment: &experiment,
+            plan: &plan,
+            id,
+            store: &mut own,
+            executor: &mut executor,
+            cancel: &AtomicBool::new(false),
+            observer: &mut |_| {},
+        };
+        match only {
+            None => runner.run().unwrap(),
+            Some(run) => runner.run_only(run).unwrap(),
+        }
+    };
+    assert_eq!(other.hold_run(rows[0].id).unwrap(), None);
+    let outcome = run(None);
+    assert_eq!((outcome.done, outcome.unavailable.len()), (2, 1));
+    let left = &outcome.unavailable[0];
+    assert!(left.starts_with("simulated, 1 processor: left to tidegate on alpha"), "{left}");
+    // What it made itself it has let go of.
+    assert_eq!(other.hold_run(rows[1].id).unwrap(), None);
+    assert_eq!(run(Some(2)), Outcome::default());
+    other.release_run(rows[0].id).unwrap();
+    assert_eq!(run(Some(1)), Outcome { done: 2, ..Outcome::default() });
+    assert_eq!(run(None), Outcome::default());
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub fn work(
     shared(&options.place)?;
     let observer = Arc::new(Mutex::new(observer));
     let mut laboratory = open(options)?;
+    // Makes the queue's tables, or says why that cannot be.
+    queue::add(&options.place, &[])?;
     loop {
         let host = laboratory.store.host().to_owned();
         tell(&observer, format!("host {host}: waiting for runs"));
