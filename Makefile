@@ -20,6 +20,9 @@ SIMULATE ?=
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
 
+# What an ordinary build leaves out and a release has: workers on other hosts.
+FEATURES := --features tidegate-cli/machines
+
 # Packages outside the workspace: they have dependencies of their own.
 OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml)
 FUZZ_TARGETS := $(wildcard fuzz/fuzz_targets/*.rs crates/*/fuzz/fuzz_targets/*.rs)
@@ -66,7 +69,7 @@ simulate:
 	$(CARGO_TARGET_DIR)/release/tidegate simulate $(SIMULATE)
 
 test: setup
-	$(CARGO) test --workspace $(LOCKED)
+	$(CARGO) test --workspace $(FEATURES) $(LOCKED)
 
 # The fuzz targets need a C++ compiler: libFuzzer is written in it.
 check:
@@ -79,7 +82,7 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --version || rustup component add clippy
-	$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(FEATURES) $(LOCKED) -- -D warnings
 
 tidy:
 	$(CARGO) test $(LOCKED) -p tidegate-cli --test tidy
@@ -123,7 +126,7 @@ bench-engine:
 	done
 
 soak: setup
-	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
+	$(CARGO) test --workspace --release $(FEATURES) $(LOCKED) -- --ignored --nocapture
 
 # Coverage-guided fuzzing on the stable compiler: these are the flags with which cargo-fuzz
 # instruments, without the address sanitizer, which code without `unsafe` can spare. A target

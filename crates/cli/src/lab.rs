@@ -10,6 +10,7 @@ use tidegate_lab::rig::Console;
 
 use tidegate_lab::store::Format;
 
+use crate::machines::{self, WorkerArguments};
 use crate::{Failure, interrupt, print};
 
 const EXAMPLES: &str = "\
@@ -27,7 +28,11 @@ Examples:
     tidegate lab show 2
 
   All of it for another program, such as pandas:
-    tidegate lab export 2 --format parquet --out exported";
+    tidegate lab export 2 --format parquet --out exported
+
+  The same on many machines: fill a queue here, and start a worker on each of them:
+    tidegate lab run experiments/quick.toml --store postgres://lab@host/lab --workers
+    tidegate lab worker --lab postgres://lab@host/lab";
 
 /// Run experiments that files describe, and keep what came of them
 #[derive(Debug, Args)]
@@ -37,7 +42,8 @@ pub(crate) struct LabArguments {
     what: What,
 
     /// The result store: a file, or postgres://user:password@host:port/database
-    #[arg(long, global = true, value_name = "PLACE", default_value = "results.db")]
+    #[arg(long, visible_alias = "lab", global = true, value_name = "PLACE")]
+    #[arg(default_value = "results.db")]
     store: String,
 }
 
@@ -46,9 +52,11 @@ enum What {
     /// Show what an experiment file would do, and how long it would take
     Plan(FileArguments),
     /// Run an experiment file
-    Run(FileArguments),
+    Run(RunArguments),
     /// Go on with an experiment that was interrupted
-    Resume(Numbered),
+    Resume(ResumeArguments),
+    /// Execute runs that others put into the store's queue, on this host, until interrupted
+    Worker(WorkerArguments),
     /// List the experiments in the store
     List,
     /// Show an experiment's curves
@@ -72,6 +80,26 @@ struct FileArguments {
     /// Other subjects than the file names: postgres, mariadb, sqlite, firebird, embedded, ...
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     subject: Option<Vec<SubjectKind>>,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    #[command(flatten)]
+    file: FileArguments,
+
+    /// Leave the runs to workers on other hosts, through a queue in the store
+    #[arg(long)]
+    workers: bool,
+}
+
+#[derive(Debug, Args)]
+struct ResumeArguments {
+    #[command(flatten)]
+    experiment: Numbered,
+
+    /// Leave the runs to workers on other hosts, through a queue in the store
+    #[arg(long)]
+    workers: bool,
 }
 
 #[derive(Debug, Args)]
@@ -123,18 +151,19 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     let place = arguments.store;
     match arguments.what {
         What::Plan(file) => print(&plan_text(&file.read()?)),
-        What::Run(file) => {
+        What::Run(RunArguments { file, workers }) => {
             let experiment = file.read()?;
             // From here on an interruption ends with a word on how to go on.
             let cancel = interrupt::flag().map_err(Failure::failed)?;
             let mut laboratory = open(&place)?;
             let id = laboratory.begin(&experiment).map_err(failed)?;
-            conduct(&mut laboratory, id, &cancel)
+            conduct(&mut laboratory, (&place, id), workers, &cancel)
         }
-        What::Resume(Numbered { id }) => {
+        What::Resume(ResumeArguments { experiment, workers }) => {
             let cancel = interrupt::flag().map_err(Failure::failed)?;
-            conduct(&mut open(&place)?, id, &cancel)
+            conduct(&mut open(&place)?, (&place, experiment.id), workers, &cancel)
         }
+        What::Worker(arguments) => machines::work(&arguments, &place),
         What::List => print(&open(&place)?.list().map_err(failed)?),
         What::Show(ShowArguments { id, svg, json }) => {
             let mut laboratory = open(&place)?;
@@ -162,8 +191,17 @@ fn open(place: &str) -> Result<Laboratory, Failure> {
     Laboratory::open(place, tidegate).map_err(failed)
 }
 
-/// Runs what is left of an experiment, and shows its curves.
-fn conduct(laboratory: &mut Laboratory, id: i64, cancel: &AtomicBool) -> Result<(), Failure> {
+/// Runs what is left of an experiment in the store at a place, and shows its curves; or leaves it
+/// to workers.
+fn conduct(
+    laboratory: &mut Laboratory,
+    (place, id): (&str, i64),
+    workers: bool,
+    cancel: &AtomicBool,
+) -> Result<(), Failure> {
+    if workers {
+        return machines::enqueue(laboratory, place, id);
+    }
     let console = Console::new();
     let outcome = laboratory.run(id, cancel, &mut |update| console.show(update));
     drop(console);

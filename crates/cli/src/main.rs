@@ -5,6 +5,7 @@ mod demo;
 mod interrupt;
 mod lab;
 mod load;
+mod machines;
 mod proxy;
 mod replay;
 mod simulate;
@@ -14,7 +15,9 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -67,10 +70,16 @@ impl Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // The job queue tells of every job; of that, only warnings are news.
+    let targets = Targets::new()
+        .with_default(LevelFilter::TRACE)
+        .with_target("graphile_worker", LevelFilter::WARN);
     tracing_subscriber::fmt()
         .with_max_level(arguments.log_level)
         .with_target(false)
         .with_writer(io::stderr)
+        .finish()
+        .with(targets)
         .init();
     let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy::run(arguments),

@@ -46,7 +46,7 @@ pub enum LabError {
 /// A laboratory: a result store, and the program that it may start.
 #[derive(Debug)]
 pub struct Laboratory {
-    store: Store,
+    pub(super) store: Store,
     /// The `tidegate` program, for proxies.
     tidegate: PathBuf,
     /// Where logs of proxies go.
@@ -72,7 +72,7 @@ impl Laboratory {
         Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)
     }
 
-    /// Runs what is left of an experiment.
+    /// Runs what is left of an experiment, on this host.
     ///
     /// # Errors
     /// See [`LabError`]; what was measured is in the store.
@@ -82,10 +82,26 @@ impl Laboratory {
         cancel: &AtomicBool,
         observer: &mut dyn FnMut(&Update),
     ) -> Result<Outcome, LabError> {
+        self.store.hold_host()?;
+        let outcome = self.conduct(id, None, cancel, observer);
+        let released = self.store.release_host();
+        let outcome = outcome?;
+        released?;
+        Ok(outcome)
+    }
+
+    /// Runs what is left of an experiment, or of one of its runs.
+    pub(super) fn conduct(
+        &mut self,
+        id: i64,
+        only: Option<u32>,
+        cancel: &AtomicBool,
+        observer: &mut dyn FnMut(&Update),
+    ) -> Result<Outcome, LabError> {
         let (experiment, plan) = self.stored(id)?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let mut executor = |run: &RunPlan| executor_of(run, &tidegate, &log);
-        let outcome = Runner {
+        let mut runner = Runner {
             experiment: &experiment,
             plan: &plan,
             id,
@@ -93,8 +109,11 @@ impl Laboratory {
             executor: &mut executor,
             cancel,
             observer,
-        }
-        .run();
+        };
+        let outcome = match only {
+            None => runner.run(),
+            Some(run) => runner.run_only(run),
+        };
         Ok(outcome?)
     }
 

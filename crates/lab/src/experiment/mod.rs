@@ -30,6 +30,8 @@ mod figure;
 mod file;
 mod laboratory;
 mod line;
+#[cfg(feature = "machines")]
+pub mod machines;
 mod plan;
 pub mod run;
 pub mod scenarios;

@@ -82,15 +82,28 @@ impl Runner<'_> {
     /// # Errors
     /// See [`RunError`].
     pub fn run(&mut self) -> Result<Outcome, RunError> {
+        self.run_those(&|_| true)
+    }
+
+    /// Runs what is left to do of one run, by its number.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub fn run_only(&mut self, number: u32) -> Result<Outcome, RunError> {
+        self.run_those(&|run| run == number)
+    }
+
+    fn run_those(&mut self, is_wanted: &dyn Fn(u32) -> bool) -> Result<Outcome, RunError> {
         let id = self.id;
-        self.run_all().map_err(|stop| match stop {
+        self.run_wanted(is_wanted).map_err(|stop| match stop {
             Stop::Cancelled => RunError::Cancelled(id),
             Stop::Store(source) => RunError::Store { id, source },
         })
     }
 
-    fn run_all(&mut self) -> Result<Outcome, Stop> {
-        let to_do = self.store.to_do(self.id)?;
+    fn run_wanted(&mut self, is_wanted: &dyn Fn(u32) -> bool) -> Result<Outcome, Stop> {
+        let mut to_do = self.store.to_do(self.id)?;
+        to_do.retain(|one, _| is_wanted(one.run));
         let rows: BTreeMap<u32, i64> =
             self.store.runs(self.id)?.into_iter().map(|row| (row.number, row.id)).collect();
         let batchsets: BTreeMap<(u32, u32), i64> = self
@@ -101,21 +114,38 @@ impl Runner<'_> {
             .collect();
         let mut clock = Clock::new(self.experiment, self.plan, &to_do);
         let mut outcome = Outcome::default();
-        for run in &self.plan.runs {
-            let executions: Vec<(Execution, i64)> = self
-                .plan
-                .executions(run)
-                .into_iter()
-                .filter_map(|one| Some((one, *to_do.get(&one)?)))
-                .collect();
+        for run in self.plan.runs.iter().filter(|run| is_wanted(run.number)) {
             let Some(&row) = rows.get(&run.number) else { continue };
-            if executions.is_empty() {
+            if !to_do.keys().any(|one| one.run == run.number) {
                 continue;
             }
             let mut course = Course { run, row, batchsets: &batchsets, clock: &mut clock };
-            self.run_one(&mut course, &executions, &mut outcome)?;
+            self.run_held(&mut course, &mut outcome)?;
         }
         Ok(outcome)
+    }
+
+    /// Makes what is left of a run, unless another laboratory is at it.
+    fn run_held(&mut self, course: &mut Course<'_>, outcome: &mut Outcome) -> Result<(), Stop> {
+        if let Some(holder) = self.store.hold_run(course.row)? {
+            let reason = format!("{}: left to {holder}", course.run.title());
+            self.tell(course.clock, reason.clone());
+            outcome.unavailable.push(reason);
+            return Ok(());
+        }
+        // Read anew: another laboratory may have been at it until now.
+        let to_do = self.store.to_do(self.id)?;
+        let executions = self.plan.executions(course.run).into_iter();
+        let executions: Vec<(Execution, i64)> =
+            executions.filter_map(|one| Some((one, *to_do.get(&one)?))).collect();
+        let result = match executions.as_slice() {
+            [] => Ok(()),
+            some => self.run_one(course, some, outcome),
+        };
+        let released = self.store.release_run(course.row);
+        // The first error says more than what it leads to.
+        result?;
+        Ok(released?)
     }
 
     fn run_one(

@@ -16,6 +16,7 @@
 
 mod course;
 mod export;
+mod hold;
 mod read;
 pub mod schema;
 mod write;
@@ -37,6 +38,9 @@ pub use write::Tried;
 
 /// How long a write waits for another laboratory.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a store on another host may take for a statement before it counts as lost.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// Why the store does not do what it was told.
 #[derive(Debug, Error)]
@@ -71,6 +75,17 @@ pub enum StoreError {
         /// Its number.
         id: i64,
     },
+    /// Another laboratory is at work on this host.
+    #[error(
+        "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
+         stop it; a worker on another machine of the same name needs a name of its own: --host"
+    )]
+    Held {
+        /// The host.
+        host: String,
+        /// Who has it.
+        holder: String,
+    },
     /// A row is not as we write them.
     #[error("the result store is damaged: {0}")]
     Damaged(String),
@@ -89,6 +104,8 @@ pub struct Store {
     connection: Box<dyn Transactional>,
     /// Where records of transactions go: beside a file, or where the program runs.
     transactions: PathBuf,
+    /// The host that this laboratory is on.
+    host: String,
 }
 
 impl Store {
@@ -98,7 +115,7 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn open(place: &str) -> Result<Self, StoreError> {
-        if place.starts_with("postgres://") || place.starts_with("postgresql://") {
+        if is_postgres(place) {
             Self::open_postgres(place)
         } else {
             Self::open_file(Path::new(place))
@@ -130,11 +147,17 @@ impl Store {
             reason: error.to_string(),
         };
         let connection = BlockingClient::connect(url).map_err(failed)?;
+        connection.set_timeout(Some(SILENCE)).map_err(failed)?;
         Self::migrated(Box::new(connection))
     }
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
-        let mut store = Store { connection, transactions: PathBuf::from("results.transactions") };
+        let mut store = Store {
+            connection,
+            transactions: PathBuf::from("results.transactions"),
+            host: hold::system_host(),
+        };
+        store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
         let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
         let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
@@ -150,6 +173,7 @@ impl Store {
                 Ok(())
             })?;
         }
+        store.release_schema()?;
         Ok(store)
     }
 
@@ -200,6 +224,27 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("dialect", &self.connection.dialect()).finish_non_exhaustive()
     }
+}
+
+impl StoreError {
+    /// Whether the connection is gone, so that another one may do better.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            StoreError::Open { .. } | StoreError::Database(Failure::Lost(_)) => true,
+            // Classes of SQLSTATE: a connection's end, and the server's.
+            StoreError::Database(Failure::Refused { code, .. }) => {
+                code.starts_with("08") || code.starts_with("57P")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a place is a URL of PostgreSQL, and not a file.
+#[must_use]
+pub fn is_postgres(place: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| place.starts_with(scheme))
 }
 
 /// A number with a point as a value: the databases read its digits.

@@ -11,9 +11,9 @@ pub const VERSION: usize = STEPS.len();
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point, `{now}` the moment of insertion in words.
 const STEPS: [&[&str]; 1] = [&[
-    "CREATE TABLE machine (id {id}, cpu text NOT NULL, processors integer NOT NULL, \
-     memory_mib bigint NOT NULL, kernel text NOT NULL, \
-     UNIQUE (cpu, processors, memory_mib, kernel))",
+    "CREATE TABLE machine (id {id}, host text NOT NULL, cpu text NOT NULL, \
+     processors integer NOT NULL, memory_mib bigint NOT NULL, kernel text NOT NULL, \
+     UNIQUE (host, cpu, processors, memory_mib, kernel))",
     "CREATE TABLE code (id {id}, version text NOT NULL, build text NOT NULL, \
      UNIQUE (version, build))",
     "CREATE TABLE experiment (id {id}, name text NOT NULL, scenario text NOT NULL, \

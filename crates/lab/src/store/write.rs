@@ -102,22 +102,25 @@ impl Store {
     }
 
     fn machine(&mut self, machine: &Machine) -> Result<i64, StoreError> {
+        let host = self.host().to_owned();
         let values = [
+            host.as_str().into(),
             machine.cpu.as_str().into(),
             count(machine.cores),
             count(machine.memory_mib),
             machine.kernel.as_str().into(),
         ];
         let found = self.query(
-            "SELECT id FROM machine WHERE cpu = ? AND processors = ? AND memory_mib = ? \
-             AND kernel = ?",
+            "SELECT id FROM machine WHERE host = ? AND cpu = ? AND processors = ? AND \
+             memory_mib = ? AND kernel = ?",
             &values,
         )?;
         if let Some(id) = found.int(0, 0) {
             return Ok(id);
         }
         self.add(
-            "INSERT INTO machine (cpu, processors, memory_mib, kernel) VALUES (?, ?, ?, ?)",
+            "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
+             VALUES (?, ?, ?, ?, ?)",
             &values,
         )
     }

@@ -1,0 +1,134 @@
+//! Many machines: runs are jobs in the laboratory's PostgreSQL, and a worker on each host takes one
+//! after the other.
+//!
+//! # Mechanism
+//! The unit is the run: a subject in one configuration, which a host executes alone.
+//! [`Laboratory::enqueue`](super::Laboratory::enqueue) adds a job for each run with something left
+//! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets
+//! the ordinary runner make what is left of that run, into the same store. A run that cannot be
+//! made on a host, because the subject is not installed there, is tried again, five times in all.
+//!
+//! Three things keep an execution from being made or counted twice, each for another failure:
+//! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
+//!   [`SILENT`] heartbeats the others put its jobs back. So a dead worker's run is executed again,
+//!   by whoever is free.
+//! - *Locks* ([`store`](crate::store)): a worker holds its host and its run by locks of the
+//!   connection that it writes with. A second worker of the same host is refused. A worker that was
+//!   silent and comes back finds that its connection was ended by whoever took over the run.
+//! - *Keys*: the store takes one measurement of an execution. What was cut off stays an attempt
+//!   without one, and the next is a new attempt.
+//!
+//! When the store is lost, also by a restart, a worker stops what it is at, which is then an
+//! attempt without a measurement, and tries to connect again until it is told to stop.
+//!
+//! # Example
+//! Four runs and two hosts: each takes one, and the next when it is done. One is killed in its
+//! second run. A minute later the other, done with its own, takes that run, too, and begins with
+//! the execution that was cut off.
+//!
+//! # The queue
+//! `graphile_worker` (MIT, under active development): jobs in tables of PostgreSQL, taken with `FOR
+//! UPDATE SKIP LOCKED`, one for a key, tried again with growing pauses; heartbeats, and recovery of
+//! what a dead worker held. Without the recovery a job is a dead worker's for four hours, so it is
+//! switched on here. Of its drivers this is the one on `tokio-postgres`. Others that were looked
+//! at:
+//!
+//! | crate | why not |
+//! | --- | --- |
+//! | `pgmq` | its client without `sqlx` is an experiment of an alpha release, for Rust 1.94 |
+//! | `sqlxmq`, `underway`, `apalis-postgres` | on `sqlx`, whose SQLite excludes ours |
+//! | `fang`, `backie` | on Diesel, which would be a second way to write SQL |
+//!
+//! It brings some 80 crates along, a minute of compiling, so it is behind the feature `machines`.
+//!
+//! # Limits
+//! The connection to the store is not encrypted: use a network that may be trusted, or a tunnel. A
+//! run is not split: more hosts than runs do not help. Hosts are taken to be alike; which one made
+//! a measurement is in the store (`start.machine`).
+//!
+//! # Source
+//! <https://worker.graphile.org/docs> for the queue's tables and terms; its recovery follows
+//! <https://worker.graphile.org/docs/pro/recovery>.
+
+mod executing;
+mod queue;
+mod worker;
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{LabError, Laboratory};
+use crate::store::{StoreError, is_postgres};
+pub use executing::Observer;
+use executing::RunJob;
+pub use worker::{WorkerOptions, work};
+
+/// Heartbeats that may be missing before a worker is taken for dead.
+pub const SILENT: u32 = 6;
+
+/// How often a worker shows that it lives, when nothing else is said.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Why workers do not work.
+#[derive(Debug, Error)]
+pub enum MachinesError {
+    /// The store is a file.
+    #[error(
+        "many machines need a result store that all of them reach: --lab \
+         postgres://user:password@host:port/database, not a file"
+    )]
+    NotShared,
+    /// The queue failed.
+    #[error("the job queue in the result store failed: {0}")]
+    Queue(String),
+    /// The laboratory failed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+}
+
+/// What was put into the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The numbers of the runs that wait for a worker now.
+    pub runs: Vec<u32>,
+    /// Runs that are being executed, and by whom.
+    pub under_way: Vec<String>,
+}
+
+impl Laboratory {
+    /// Puts the runs of an experiment that have something left to do into the queue of the store at
+    /// `place`, which is the laboratory's. One that is being executed is left alone.
+    ///
+    /// # Errors
+    /// See [`MachinesError`].
+    pub fn enqueue(&mut self, place: &str, id: i64) -> Result<Enqueued, MachinesError> {
+        shared(place)?;
+        let to_do = self.store.to_do(id)?;
+        let mut enqueued = Enqueued::default();
+        for run in self.store.runs(id)? {
+            if !to_do.keys().any(|one| one.run == run.number) {
+                continue;
+            }
+            if let Some(holder) = self.store.hold_run(run.id)? {
+                enqueued.under_way.push(format!("run {}, by {holder}", run.number));
+            } else {
+                self.store.release_run(run.id)?;
+                enqueued.runs.push(run.number);
+            }
+        }
+        let jobs = enqueued.runs.iter().map(|&run| RunJob { experiment: id, run });
+        queue::add(place, &jobs.collect::<Vec<_>>())?;
+        Ok(enqueued)
+    }
+}
+
+impl From<StoreError> for MachinesError {
+    fn from(error: StoreError) -> Self {
+        MachinesError::Lab(error.into())
+    }
+}
+
+fn shared(place: &str) -> Result<(), MachinesError> {
+    if is_postgres(place) { Ok(()) } else { Err(MachinesError::NotShared) }
+}

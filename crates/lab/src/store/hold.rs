@@ -1,0 +1,181 @@
+//! Who executes: one laboratory on a host, and one at a run.
+//!
+//! # Mechanism
+//! A store on PostgreSQL may have many laboratories at work on it. Each holds two advisory locks of
+//! the database on the very connection that it writes results with: one for its host, so that no
+//! two measure there at the same time, and one for the run it executes, so that no execution is
+//! made twice. PostgreSQL gives a session's locks back when the session ends, for whatever reason.
+//! A laboratory that is killed lets go at once; one whose host vanished lets go after
+//! [`KEEPALIVE_S`] and its probes, some 25 s. Who lost the connection lost the locks, and can write
+//! nothing either.
+//!
+//! The keys are 64 bits of PostgreSQL's own hash of what is held (`hashtextextended`).
+//!
+//! # Limits
+//! Only laboratories on the same store see each other. A store in a file of SQLite is for one
+//! laboratory: everything is held at once there.
+//!
+//! # Source
+//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`.
+
+use std::time::{Duration, Instant};
+
+use tidegate_workload::Dialect;
+
+use super::{Store, StoreError};
+
+/// Seconds of silence after which PostgreSQL asks whether the other side is still there.
+const KEEPALIVE_S: &str = "10";
+
+/// How long a session that was ended may take to let go.
+const SEIZE_PATIENCE: Duration = Duration::from_secs(10);
+
+const SEIZE_POLL: Duration = Duration::from_millis(50);
+
+/// The key of whoever changes the schema.
+const SCHEMA: &str = "tidegate schema";
+
+/// The sessions that hold a key.
+const HOLDERS: &str = "FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
+     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
+     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+     AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(?, 0)";
+
+impl Store {
+    /// The host that this laboratory is on, by name.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Gives the host another name than the system does.
+    pub fn set_host(&mut self, host: String) {
+        self.host = host;
+    }
+
+    /// Holds this host until the store is dropped or [`Store::release_host`].
+    ///
+    /// # Errors
+    /// [`StoreError::Held`] when another laboratory on this store has a host of that name.
+    pub fn hold_host(&mut self) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let name = format!("tidegate on {}, process {}", self.host, std::process::id());
+        self.query(
+            "SELECT set_config('application_name', ?, false), \
+             set_config('tcp_keepalives_idle', ?, false), \
+             set_config('tcp_keepalives_interval', '5', false), \
+             set_config('tcp_keepalives_count', '3', false)",
+            &[name.as_str().into(), KEEPALIVE_S.into()],
+        )?;
+        let key = host_key(&self.host);
+        if self.try_hold(&key)? {
+            return Ok(());
+        }
+        let holder = self.holder(&key)?;
+        Err(StoreError::Held { host: self.host.clone(), holder })
+    }
+
+    /// Lets go of this host.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn release_host(&mut self) -> Result<(), StoreError> {
+        let key = host_key(&self.host);
+        self.release(&key)
+    }
+
+    /// Holds a run; or who holds it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn hold_run(&mut self, run: i64) -> Result<Option<String>, StoreError> {
+        let key = run_key(run);
+        if self.try_hold(&key)? { Ok(None) } else { self.holder(&key).map(Some) }
+    }
+
+    /// Lets go of a run.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn release_run(&mut self, run: i64) -> Result<(), StoreError> {
+        self.release(&run_key(run))
+    }
+
+    /// Holds a run, ending the session of whoever held it: for a run whose holder has been silent
+    /// for too long. It finds its connection lost when it goes on.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; the run is held by another's session that does not end.
+    pub fn seize_run(&mut self, run: i64) -> Result<(), StoreError> {
+        let key = run_key(run);
+        let until = Instant::now() + SEIZE_PATIENCE;
+        while !self.try_hold(&key)? {
+            if Instant::now() > until {
+                let holder = self.holder(&key)?;
+                return Err(StoreError::Damaged(format!("run {run} is held by {holder}")));
+            }
+            let end = format!("SELECT pg_terminate_backend(a.pid) {HOLDERS}");
+            self.query(&end, &[key.as_str().into()])?;
+            std::thread::sleep(SEIZE_POLL);
+        }
+        Ok(())
+    }
+
+    /// Waits for its turn to bring the schema up to date: others may open the same new store.
+    pub(super) fn hold_schema(&mut self) -> Result<(), StoreError> {
+        if self.is_shared() {
+            self.query("SELECT pg_advisory_lock(hashtextextended(?, 0))", &[SCHEMA.into()])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_schema(&mut self) -> Result<(), StoreError> {
+        self.release(SCHEMA)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.connection.dialect() == Dialect::Postgres
+    }
+
+    fn try_hold(&mut self, key: &str) -> Result<bool, StoreError> {
+        if !self.is_shared() {
+            return Ok(true);
+        }
+        let held =
+            "SELECT CASE WHEN pg_try_advisory_lock(hashtextextended(?, 0)) THEN 1 ELSE 0 END";
+        Ok(self.query(held, &[key.into()])?.int(0, 0) == Some(1))
+    }
+
+    fn release(&mut self, key: &str) -> Result<(), StoreError> {
+        if self.is_shared() {
+            self.query("SELECT pg_advisory_unlock(hashtextextended(?, 0))", &[key.into()])?;
+        }
+        Ok(())
+    }
+
+    fn holder(&mut self, key: &str) -> Result<String, StoreError> {
+        let who = format!(
+            "SELECT a.application_name || coalesce(' at ' || host(a.client_addr), '') \
+             || ', connected since ' || to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS') {HOLDERS}"
+        );
+        let rows = self.query(&who, &[key.into()])?;
+        Ok(rows.text(0, 0).unwrap_or("a session that has just ended").to_owned())
+    }
+}
+
+fn host_key(host: &str) -> String {
+    format!("tidegate host {host}")
+}
+
+fn run_key(run: i64) -> String {
+    format!("tidegate run {run}")
+}
+
+/// The name that the system gives this host.
+pub(super) fn system_host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "localhost" } else { name }.to_owned()
+}

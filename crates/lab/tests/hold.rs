@@ -1,0 +1,163 @@
+//! Hosts and runs are held by one laboratory at a time.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use tidegate_lab::experiment::run::{Outcome, Runner};
+use tidegate_lab::experiment::{Choice, Executor, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::rig::Machine;
+use tidegate_lab::store::{Store, StoreError};
+use tidegate_subject::postgres::{self, Postgres};
+
+fn store(place: &str, host: &str) -> Store {
+    let mut store = Store::open(place).unwrap();
+    store.set_host(host.to_owned());
+    store
+}
+
+#[test]
+fn on_postgresql_one_holds_and_the_others_learn_who() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let [mut first, mut second] = ["alpha", "alpha"].map(|host| store(&server.url(), host));
+    let mut elsewhere = store(&server.url(), "beta");
+    first.hold_host().unwrap();
+    elsewhere.hold_host().unwrap();
+    let refused = second.hold_host().unwrap_err();
+    assert!(!refused.is_lost());
+    let said = refused.to_string();
+    let me = format!("host alpha is taken by tidegate on alpha, process {}", std::process::id());
+    assert!(said.contains(&me) && said.contains("at 127.0.0.1, connected since 2"), "{said}");
+
+    assert_eq!(first.hold_run(7).unwrap(), None);
+    let holder = elsewhere.hold_run(7).unwrap().unwrap();
+    assert!(holder.starts_with("tidegate on alpha"), "{holder}");
+    assert_eq!(elsewhere.hold_run(8).unwrap(), None);
+    first.release_run(7).unwrap();
+    assert_eq!(elsewhere.hold_run(7).unwrap(), None);
+
+    // A session that ends lets go of everything; a host that was let go can be taken.
+    drop(elsewhere);
+    while first.hold_run(7).unwrap().is_some() {}
+    first.release_host().unwrap();
+    second.hold_host().unwrap();
+}
+
+#[test]
+fn many_open_a_new_store_at_once() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let url = server.url();
+    std::thread::scope(|scope| {
+        let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| Store::open(&url))).collect();
+        for store in opened {
+            assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn who_is_cut_off_has_lost_the_connection() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut silent = store(&server.url(), "alpha");
+    let mut next = store(&server.url(), "beta");
+    silent.hold_host().unwrap();
+    assert_eq!(silent.hold_run(1).unwrap(), None);
+    next.seize_run(1).unwrap();
+    let lost = silent.experiments().unwrap_err();
+    assert!(lost.is_lost(), "{lost}");
+    let mut back = store(&server.url(), "alpha");
+    back.hold_host().unwrap();
+    assert!(back.hold_run(1).unwrap().is_some());
+    // What it holds itself it seizes without harm.
+    next.seize_run(1).unwrap();
+    next.experiments().unwrap();
+}
+
+/// Two runs of two executions.
+const FILE: &str = r#"
+name = "two"
+scenario = "thrash"
+subjects = ["simulated"]
+processors = [1, 2]
+mpl = [100, 200]
+ctl = "1s"
+warmup = "0s"
+pause = "0s"
+repetitions = 1
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [1.0]
+update_sf = []
+rose = [100.0]
+"#;
+
+#[test]
+fn a_run_that_is_held_is_left_to_its_holder() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut other = store(&server.url(), "alpha");
+    let mut own = store(&server.url(), "beta");
+    other.hold_host().unwrap();
+    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
+    let plan = Plan::new(&experiment);
+    let id = own.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    let rows = own.runs(id).unwrap();
+    let mut run = |only: Option<u32>| -> Outcome {
+        let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
+        let mut runner = Runner {
+            experiment: &experiment,
+            plan: &plan,
+            id,
+            store: &mut own,
+            executor: &mut executor,
+            cancel: &AtomicBool::new(false),
+            observer: &mut |_| {},
+        };
+        match only {
+            None => runner.run().unwrap(),
+            Some(run) => runner.run_only(run).unwrap(),
+        }
+    };
+    assert_eq!(other.hold_run(rows[0].id).unwrap(), None);
+    let outcome = run(None);
+    assert_eq!((outcome.done, outcome.unavailable.len()), (2, 1));
+    let left = &outcome.unavailable[0];
+    assert!(left.starts_with("simulated, 1 processor: left to tidegate on alpha"), "{left}");
+    // What it made itself it has let go of.
+    assert_eq!(other.hold_run(rows[1].id).unwrap(), None);
+    assert_eq!(run(Some(2)), Outcome::default());
+    other.release_run(rows[0].id).unwrap();
+    assert_eq!(run(Some(1)), Outcome { done: 2, ..Outcome::default() });
+    assert_eq!(run(None), Outcome::default());
+}
+
+#[test]
+fn a_file_is_held_by_whoever_opened_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let [mut first, mut second] =
+        ["alpha", "alpha"].map(|host| store(path.to_str().unwrap(), host));
+    first.hold_host().unwrap();
+    second.hold_host().unwrap();
+    assert_eq!(first.hold_run(1).unwrap(), None);
+    second.seize_run(1).unwrap();
+    assert!(!StoreError::Missing { what: "run", id: 1 }.is_lost());
+}
