@@ -203,15 +203,15 @@ impl<'w> Crowd<'w> {
         panic!("{transaction:?} never comes to its end");
     }
 
-    /// Begins a transaction and is gone before its end.
+    /// Begins a transaction and is gone before its end, or after the only statement of one.
     fn vanish(
         &self,
         mut connection: Box<dyn Transactional>,
         transaction: Arc<dyn Transaction>,
         statements: usize,
     ) {
+        let begun = if transaction.is_single() { Ok(()) } else { connection.begin() };
         let mut vanishing = Vanishing { connection: &mut *connection, left: statements };
-        let begun = vanishing.connection.begin();
         let ending = begun
             .and_then(|()| finish(transaction.run(Session::immediate(&mut vanishing))).map(drop));
         match ending {
