@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
@@ -40,8 +41,10 @@ pub(super) trait Local: Connector + Sized {
     /// Opens what somebody left.
     fn open(directory: &Path, workload: &dyn Workload) -> Self;
 
-    /// Interrupts all clients, where they can be.
-    fn interrupt(&self) {}
+    /// Interrupts what all clients are at; whether they can be.
+    fn interrupt(&self) -> bool {
+        false
+    }
 
     /// Looks whether its files are sound.
     fn examine(&self);
@@ -87,8 +90,9 @@ impl Local for File {
         File { path: directory.join("data.sqlite"), interrupters: Mutex::default() }
     }
 
-    fn interrupt(&self) {
+    fn interrupt(&self) -> bool {
         self.interrupters.lock().unwrap().iter().for_each(|interrupt| interrupt());
+        true
     }
 
     fn examine(&self) {
@@ -217,6 +221,25 @@ fn tpcc_survives<L: Local>(test: &str, rounds: u64, transactions: u64, seed: u64
     }
 }
 
+/// Interrupts clients now and then while so many transactions are done.
+pub(super) fn interrupt(crowd: &Crowd<'_>, database: &impl Local, transactions: u64) {
+    for _ in 0..transactions / 10 {
+        crowd.wait_for(10);
+        // Not every moment has a statement that is running.
+        for _ in 0..10 {
+            if !database.interrupt() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(300));
+        }
+    }
+    assert_eq!(
+        crowd.losses() > 0,
+        database.interrupt(),
+        "clients are interrupted where they can be"
+    );
+}
+
 /// Transactions in our own process, some of whose clients vanish or are interrupted.
 fn clients_are_killed<L: Local>(
     database: &L,
@@ -225,12 +248,7 @@ fn clients_are_killed<L: Local>(
     seed: u64,
 ) -> Vec<Count> {
     let crowd = Crowd::new(workload, database, &[]);
-    crowd.work(seed, |crowd| {
-        for _ in 0..10 {
-            crowd.wait_for(transactions / 10);
-            database.interrupt();
-        }
-    });
+    crowd.work(seed, |crowd| interrupt(crowd, database, transactions));
     assert_tpcc(database, workload, &Sent::by(&crowd.counts));
     crowd.counts
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidegate_subject::connection::{Connector, Transactional, run};
 use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{
-    Connection, Ending, Failure, Reply, Session, Statement, Value, Wants, finish,
+    Conflict, Connection, Ending, Failure, Reply, Session, Statement, Value, Wants, finish,
 };
 
 use super::CLIENTS;
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a transaction is run again before it will never come to its end.
 const ATTEMPTS: usize = 10_000;
+
+const CONFLICTS: [Conflict; 3] =
+    [Conflict::Deadlock, Conflict::Serialization, Conflict::LockTimeout];
 
 /// What is known of the transactions of one kind.
 #[derive(Debug, Default)]
@@ -41,7 +44,7 @@ pub(super) struct Crowd<'w> {
     /// Counts by the kinds of the workload.
     pub(super) counts: Vec<Count>,
     done: AtomicU64,
-    conflicts: AtomicU64,
+    conflicts: [AtomicU64; 3],
     losses: AtomicU64,
     vanished: AtomicU64,
     is_over: AtomicBool,
@@ -87,7 +90,7 @@ impl<'w> Crowd<'w> {
             farewells,
             counts: workload.kinds().iter().map(|_| Count::default()).collect(),
             done: AtomicU64::new(0),
-            conflicts: AtomicU64::new(0),
+            conflicts: Default::default(),
             losses: AtomicU64::new(0),
             vanished: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -138,9 +141,9 @@ impl<'w> Crowd<'w> {
     fn summary(&self) -> String {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut text = format!(
-            "{} done, {} conflicts, {} connections lost, {} vanished:",
+            "{} done, conflicts {:?}, {} connections lost, {} vanished:",
             load(&self.done),
-            load(&self.conflicts),
+            self.conflicts.each_ref().map(load),
             load(&self.losses),
             load(&self.vanished)
         );
@@ -188,8 +191,9 @@ impl<'w> Crowd<'w> {
                     add(&self.done);
                     return true;
                 }
-                Err(Failure::Conflict(_)) if !self.is_over.load(Ordering::Relaxed) => {
-                    add(&self.conflicts);
+                Err(Failure::Conflict(conflict)) if !self.is_over.load(Ordering::Relaxed) => {
+                    let place = CONFLICTS.iter().position(|known| *known == conflict).unwrap();
+                    add(&self.conflicts[place]);
                 }
                 Err(Failure::Conflict(_)) => return true,
                 Err(failure) => {

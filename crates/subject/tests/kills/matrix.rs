@@ -10,7 +10,7 @@ use tidegate_workload::thrash::{self, Mix, Placement, Share, Thrash};
 use tidegate_workload::tpcw::{self, Tpcw};
 use tidegate_workload::workload::Workload;
 
-use super::children::{Engine, File, Local};
+use super::children::{Engine, File, Local, interrupt};
 use super::crowd::Crowd;
 use super::kept::assert_consistent;
 use super::servers::{Server, Shared};
@@ -62,11 +62,9 @@ fn in_process<L: Local>() {
     for workload in workloads() {
         let directory = tempfile::tempdir().unwrap();
         let database = L::create(directory.path(), &*workload);
-        Crowd::new(&*workload, &database, &[]).work(SEED, |crowd| {
-            crowd.wait_for(TRANSACTIONS);
-            database.interrupt();
-            crowd.wait_for(2 * TRANSACTIONS);
-        });
+        let crowd = Crowd::new(&*workload, &database, &[]);
+        crowd.work(SEED, |crowd| interrupt(crowd, &database, 3 * TRANSACTIONS));
+        drop(crowd);
         assert_consistent(&database, &*workload);
         drop(database);
         let database = L::open(directory.path(), &*workload);
