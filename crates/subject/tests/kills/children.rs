@@ -1,8 +1,8 @@
 //! Databases without a process of their own: another process of this test holds them and is killed.
 //!
 //! The test runs itself again, and tells that process by a variable of its environment which
-//! directory the database is in. The child says of each transaction that was committed which kind it
-//! is of, one line each, until it is killed; what it was about to say then is what is doubtful.
+//! directory the database is in. Of each transaction that was committed the child says which kind
+//! it is of, one line each, until it is killed; what it was about to say then is what is doubtful.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
@@ -160,8 +160,8 @@ impl Drop for Killed {
     }
 }
 
-/// Runs this test's other part on a directory until it has committed so many transactions, and kills
-/// it. What it said by then is added to `counts`.
+/// Runs this test's other part on a directory until it has committed so many transactions, and
+/// kills it. What it said by then is added to `counts`.
 fn kill_after(transactions: usize, test: &str, directory: &Path, counts: &[Count]) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--include-ignored", "--nocapture"])

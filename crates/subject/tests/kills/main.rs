@@ -9,13 +9,13 @@
 //! reported as committed, none is there that nobody sent, and no change of the stock is lost.
 //!
 //! Servers (`servers`) are private ones. SQLite and the embedded engine have no process of their
-//! own, so a second process of this test holds the database and is killed (`children`). `matrix` has
-//! the other workloads.
+//! own, so a second process of this test holds the database and is killed (`children`). `matrix`
+//! has the other workloads, but for those on pgbench's tables: 100,000 accounts at the least.
 //!
 //! # Limits
-//! The machine does not lose its power: what was written is there after a SIGKILL, synced or not, so
-//! servers are told not to wait for the disk. A database that is not installed is skipped, which a
-//! line on standard error says.
+//! The machine does not lose its power: what was written is there after a SIGKILL, synced or not,
+//! so servers are told not to wait for the disk. A database that is not installed is skipped, which
+//! a line on standard error says.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 #![allow(clippy::print_stdout, reason = "a test prints its seed and what it did")]
