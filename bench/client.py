@@ -4,9 +4,9 @@
 Both run pgbench's own scripts as simple queries from one thread: the TPC-B-like transaction of
 seven statements, BEGIN and END counted, and the point select. They take turns (pgbench, ours,
 ours, pgbench), each with a levelled database: dead row versions gone, a checkpoint taken. Neither
-has a warm-up to speak of. Prints Markdown: a table per workload, then the targets, each met or missed. That
-is never the exit code: a benchmark is no test, and its figures mean something on an idle machine
-only. Everything started here is stopped here, by its process id, also on Ctrl-C.
+has a warm-up to speak of. Prints Markdown: a table per workload, then the targets, each met or
+missed. That is never the exit code: a benchmark is no test, and its figures mean something on an
+idle machine only. Everything started here is stopped here, by its process id, also on Ctrl-C.
 """
 
 import argparse
