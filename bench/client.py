@@ -234,9 +234,9 @@ def document(runs, known, notes, options):
               "the lowest and the highest. The runs of a pair follow each other, and who is first "
               "alternates. The CPU time is that of the client's whole process, its start and its "
               "connections included. pgbench lets the transactions end that run when the time is "
-              "up, and counts them; ours does not wait for them. The time given to pgbench includes "
-              "its connecting, the tps that it prints does not; so it is given 4 ms more for each "
-              "client."]
+              "up, and counts them; ours does not wait for them. The time given to pgbench "
+              "includes its connecting, the tps that it prints does not; so it is given 4 ms more "
+              "for each client."]
     for workload in options.workloads:
         rows = [cell_row(cell) for cell in cells if cell.workload == workload]
         blocks += [f"## {workload}", report.table(columns, rows)]
