@@ -9,6 +9,8 @@ FUZZ_SECONDS ?= 60
 DEMO ?=
 # More arguments for bench/compare.py, such as --quick.
 BENCH ?=
+# More arguments for bench/client.py, such as --rounds 1.
+BENCH_CLIENT ?=
 # More arguments for tidegate bench control, such as --quick or --db embedded.
 BENCH_CONTROL ?=
 # More arguments for bench/engine, such as --quick, and where its results go.
@@ -34,7 +36,7 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories bench bench-control bench-engine soak fuzz clean
+	advisories bench bench-client bench-control bench-engine soak fuzz clean
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
@@ -42,6 +44,7 @@ help:
 	@echo 'make test        run every test, also those against real servers'
 	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
 	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
+	@echo 'make bench-client  our load generator beside pgbench (idle machine, 10 minutes)'
 	@echo 'make bench-control  every controller against every fixed limit (idle machine, 45 minutes)'
 	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
 	@echo 'make soak        run the long tests, which make test leaves out'
@@ -111,6 +114,11 @@ bench:
 	scripts/setup-postgres pgbouncer || echo 'bench: continuing without PgBouncer'
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(PYTHON) bench/compare.py --markdown docs/results/bench.md $(BENCH)
+
+bench-client:
+	scripts/setup-postgres python3
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(PYTHON) bench/client.py --markdown docs/results/client.md $(BENCH_CLIENT)
 
 bench-control: setup
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli

@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -21,9 +20,9 @@ import tempfile
 import time
 
 from compare import idle, loads, plan, report, servers
+from compare.machine import ROOT, commit, processor, version
 from compare.processes import Failed, catch_signals, find_program
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a full run holds open: 2,000 clients on either side of PgBouncer, and then some.
 FILES = 20_000
 # Times where the command line gives none, in seconds.
@@ -130,31 +129,6 @@ def measure_all(cells, options, known):
                 say(f"{number}/{len(todo)} {load}, {run.subject.name}, repetition "
                     f"{repetition + 1}: {told(runs[-1])}; about {minutes:.1f} min left")
     return runs
-
-
-def version(program):
-    """First line of what a program says about itself."""
-    path = find_program(str(program))
-    if not path:
-        return f"no {program}"
-    return subprocess.run([path, "--version"], text=True, capture_output=True,
-                          timeout=10).stdout.splitlines()[0]
-
-
-def commit():
-    """The commit the tree is at, and whether files differ from it; empty without git."""
-    try:
-        found = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT,
-                               text=True, capture_output=True, timeout=10)
-    except FileNotFoundError:
-        return ""
-    return f", commit {found.stdout.strip()}" if found.returncode == 0 else ""
-
-
-def processor():
-    """The processor's name."""
-    names = re.findall(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return names[0] if names else platform.machine()
 
 
 def facts(options):

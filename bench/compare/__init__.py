@@ -1,1 +1,1 @@
-"""Parts of bench/compare.py: what is compared, the servers, the loads, the report."""
+"""Parts of bench/compare.py and bench/client.py: the servers, the loads, the report, the plan."""

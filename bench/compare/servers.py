@@ -112,8 +112,8 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def postgres(parent):
-    """Start a private server with pgbench's tables at scale 1."""
+def postgres(parent, scale=1):
+    """Start a private server with pgbench's tables at a scale."""
     directory, rights = pathlib.Path(parent, "postgres"), unprivileged()
     directory.mkdir()
     if rights:
@@ -139,7 +139,7 @@ def postgres(parent):
                 return server.sql("SELECT 'ready'")
 
         wait_until(ready, process, log)
-        pgbench = server.command("pgbench", "-i", "-q", "-s", 1, "postgres")
+        pgbench = server.command("pgbench", "-i", "-q", "-s", scale, "postgres")
         subprocess.run(pgbench, **quiet)
         yield server
 

@@ -128,6 +128,7 @@ pub struct Firebird {
     keeper: FirebirdConnection,
     process: Process,
     directory: TempDir,
+    installation: Installation,
     options: Options,
     target: Target,
 }
@@ -151,10 +152,10 @@ impl Firebird {
         let (process, target) = installation.start(directory.path(), &options)?;
         let keeper =
             FirebirdConnection::open(&target, Purpose::Use).map_err(FirebirdError::Database)?;
-        Ok(Firebird { keeper, process, directory, options, target })
+        Ok(Firebird { keeper, process, directory, installation, options, target })
     }
 
-    /// The TCP port on 127.0.0.1.
+    /// The TCP port on 127.0.0.1, the same for as long as this handle lives.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.target.address.port()
@@ -218,6 +219,24 @@ impl Firebird {
         FirebirdConnection::open(&self.target, Purpose::Sweep).map(drop)
     }
 
+    /// Stops the server, breaking its connections, and starts it again on the same port.
+    ///
+    /// # Errors
+    /// It does not come back; the handle then holds a server that is down.
+    pub fn restart(&mut self) -> Result<(), FirebirdError> {
+        self.process.end(STOP_BOUND)?;
+        let (process, target) = self.installation.start_on(
+            self.directory.path(),
+            &self.options,
+            self.port(),
+            Purpose::Use,
+        )?;
+        (self.process, self.target) = (process, target);
+        self.keeper = FirebirdConnection::open(&self.target, Purpose::Use)
+            .map_err(FirebirdError::Database)?;
+        Ok(())
+    }
+
     /// Stops the server, breaking its connections, and removes its directory.
     ///
     /// # Errors
@@ -230,6 +249,7 @@ impl Firebird {
         directory.close().map_err(|source| FirebirdError::Directory { path, source })
     }
 }
+
 impl Connector for Firebird {
     fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
         Ok(Box::new(Firebird::connect(self)?))

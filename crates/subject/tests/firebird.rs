@@ -87,6 +87,24 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
 }
 
 #[test]
+fn a_server_restarts_on_its_port_with_its_tables() {
+    let Some(mut server) = start(Options::default()) else { return };
+    let mut broken = server.connect().unwrap();
+    run(&mut broken, "CREATE TABLE t (a integer)", &[]).unwrap();
+    run(&mut broken, "INSERT INTO t (a) VALUES (?)", &[7.into()]).unwrap();
+    let (port, process_id) = (server.port(), server.process_id());
+    server.restart().unwrap();
+    assert_eq!(server.port(), port);
+    assert_ne!(server.process_id(), process_id);
+    let lost = run(&mut broken, "SELECT a FROM t", &[]);
+    assert!(matches!(lost, Err(Failure::Lost(_))), "{lost:?}");
+    let mut connection = server.connect().unwrap();
+    assert_eq!(run(&mut connection, "SELECT a FROM t", &[]).unwrap().rows.int(0, 0), Some(7));
+    drop(connection);
+    server.stop().unwrap();
+}
+
+#[test]
 fn a_panic_stops_the_server_and_removes_its_directory() {
     let (sender, receiver) = mpsc::channel();
     let panicked = std::thread::spawn(move || {

@@ -193,7 +193,8 @@ impl Installation {
                 path: directory.to_owned(),
                 source,
             })?;
-            match self.start_on(directory, options, port) {
+            let create = Purpose::Create { page_bytes: options.page_bytes };
+            match self.start_on(directory, options, port, create) {
                 Err(FirebirdError::Ended(log)) if attempt < PORT_ATTEMPTS && is_taken(&log) => {
                     attempt += 1;
                 }
@@ -202,11 +203,13 @@ impl Installation {
         }
     }
 
-    fn start_on(
+    /// Starts a server on a port and opens its database, or makes it.
+    pub(super) fn start_on(
         &self,
         directory: &Path,
         options: &Options,
         port: u16,
+        purpose: Purpose,
     ) -> Result<(Process, Target), FirebirdError> {
         configure(directory, options, port)?;
         let path = directory.join("log");
@@ -221,7 +224,7 @@ impl Installation {
             database: directory.join(DATABASE).display().to_string(),
             isolation: options.isolation,
         };
-        make_database(&mut process, &target, options.page_bytes, &path)?;
+        wait_until_open(&mut process, &target, purpose, &path)?;
         Ok((process, target))
     }
 }
@@ -241,16 +244,16 @@ fn configure(directory: &Path, options: &Options, port: u16) -> Result<(), Fireb
     fs::write(&path, text).map_err(|source| FirebirdError::Directory { path, source })
 }
 
-/// Makes the database as soon as the server answers.
-fn make_database(
+/// Opens the database as soon as the server answers.
+fn wait_until_open(
     process: &mut Process,
     target: &Target,
-    page_bytes: u32,
+    purpose: Purpose,
     log: &Path,
 ) -> Result<(), FirebirdError> {
     let deadline = Instant::now() + START_BOUND;
     loop {
-        let failure = match FirebirdConnection::open(target, Purpose::Create { page_bytes }) {
+        let failure = match FirebirdConnection::open(target, purpose) {
             Ok(_) => return Ok(()),
             Err(Failure::Lost(reason)) => reason,
             Err(failure) => return Err(FirebirdError::Database(failure)),

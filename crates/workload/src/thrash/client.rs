@@ -1,6 +1,7 @@
 //! A client: which rows it draws, and what it does with them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::options::{Mix, Options, Placement};
 use super::statements::Statements;
@@ -25,8 +26,8 @@ pub(super) struct StudyClient {
     chunk: u64,
     /// The `id1` of the rows that it inserts, one into each table.
     own: i64,
-    /// Whether that row of a table is gone, so that it can be inserted.
-    is_free: [bool; TABLES.len()],
+    /// Whether that row of a table is known to be gone, so that it can be inserted.
+    is_free: [Arc<AtomicBool>; TABLES.len()],
 }
 
 /// A choice among the kinds, where deletions and insertions take turns.
@@ -51,7 +52,7 @@ impl StudyClient {
             statements,
             draw: Draw::new(seed, number as u64),
             chunk: number as u64,
-            is_free: [false; TABLES.len()],
+            is_free: TABLES.map(|_| Arc::default()),
         }
     }
 
@@ -85,17 +86,17 @@ impl StudyClient {
     }
 
     /// Deletes its row of a table, then inserts it. The deletion comes first, because an earlier
-    /// run may have left the row.
-    fn change(&mut self, table: usize) -> Single {
-        let was_free = self.is_free[table];
-        self.is_free[table] = !was_free;
-        if was_free {
+    /// run may have left the row; and again after an insertion or a deletion of which nobody knows
+    /// what came of it, because the connection was lost.
+    fn change(&mut self, table: usize) -> Change {
+        let is_free = Arc::clone(&self.is_free[table]);
+        if is_free.load(Ordering::Relaxed) {
             let statement = self.statements.inserts[table].clone();
             let values = row_of(self.own, &mut self.draw);
-            return Single { kind: INSERT, statement, values, returned: None };
+            return Change { kind: INSERT, statement, values, is_free };
         }
         let statement = self.statements.deletes[table].clone();
-        Single { kind: DELETE, statement, values: vec![self.own.into()], returned: None }
+        Change { kind: DELETE, statement, values: vec![self.own.into()], is_free }
     }
 
     /// The values that say which rows: the first and the one after the last, or all of them.
@@ -119,12 +120,12 @@ impl Client for StudyClient {
         let choice = choice(self.options.mix, &mut self.draw);
         let table = place(TABLES.len(), &mut self.draw);
         let column = place(COLUMNS.len(), &mut self.draw);
-        Arc::new(match choice {
-            Choice::Read => self.read(table, column),
-            Choice::Update => self.update(table, column),
-            Choice::Change => self.change(table),
-            Choice::Join => self.join(column),
-        })
+        match choice {
+            Choice::Read => Arc::new(self.read(table, column)),
+            Choice::Update => Arc::new(self.update(table, column)),
+            Choice::Change => Arc::new(self.change(table)),
+            Choice::Join => Arc::new(self.join(column)),
+        }
     }
 }
 
@@ -201,10 +202,40 @@ impl Transaction for Single {
     }
 }
 
+/// The deletion or the insertion of a client's own row.
+#[derive(Debug)]
+struct Change {
+    kind: usize,
+    statement: Arc<Statement>,
+    values: Vec<Value<'static>>,
+    /// Whether the row is known to be gone.
+    is_free: Arc<AtomicBool>,
+}
+
+impl Transaction for Change {
+    fn kind(&self) -> usize {
+        self.kind
+    }
+
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
+        Box::pin(async move {
+            self.is_free.store(false, Ordering::Relaxed);
+            session.execute(&self.statement, &self.values).await?;
+            self.is_free.store(self.kind == DELETE, Ordering::Relaxed);
+            Ok(Ending::Commit)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::thrash::options::Share;
+    use crate::{Connection, Reply, Wants, finish};
 
     fn client(options: &Options, number: usize, seed: u64) -> StudyClient {
         let statements = Arc::new(Statements::new(options));
@@ -301,8 +332,13 @@ mod tests {
         let options = Options { mix, ..Options::read() };
         let mut client = client(&options, 0, 11);
         let mut counts = [0_u32; 5];
+        let mut connection = Losing(false);
         for _ in 0..20_000 {
-            counts[client.next().kind()] += 1;
+            let transaction = client.next();
+            counts[transaction.kind()] += 1;
+            if [INSERT, DELETE].contains(&transaction.kind()) {
+                finish(transaction.run(Session::immediate(&mut connection))).unwrap();
+            }
         }
         // 5,000, 3,000, 1,000 twice, and 10,000; six standard deviations of the third are 185 and
         // of the last 424.
@@ -314,13 +350,33 @@ mod tests {
         assert!(counts[DELETE].abs_diff(counts[INSERT]) <= 2, "{counts:?}");
     }
 
+    /// Loses the connection when it is told to.
+    struct Losing(bool);
+
+    impl Connection for Losing {
+        fn run(&mut self, _: &Statement, _: &[Value<'_>], _: Wants) -> Result<Reply, Failure> {
+            if self.0 { Err(Failure::Lost(String::new())) } else { Ok(Reply::default()) }
+        }
+    }
+
     #[test]
     fn a_client_deletes_before_it_inserts_and_only_its_own_row() {
         let options = Options { mix: Mix { changes: 1, ..Mix::default() }, ..Options::read() };
         let mut client = client(&options, 4, 1);
-        for expected in [DELETE, INSERT, DELETE, INSERT] {
-            let change = client.change(1);
+        for (expected, is_lost) in [
+            (DELETE, false),
+            (INSERT, false),
+            (DELETE, true),
+            (DELETE, false),
+            (INSERT, true),
+            (DELETE, false),
+            (INSERT, false),
+        ] {
+            let change = Arc::new(client.change(1));
             assert_eq!((change.kind, &change.values[0]), (expected, &Value::Int(30_004)));
+            let mut connection = Losing(is_lost);
+            let ending = finish(change.run(Session::immediate(&mut connection)));
+            assert_eq!(ending.is_err(), is_lost);
         }
     }
 
