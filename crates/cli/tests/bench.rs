@@ -71,7 +71,7 @@ fn a_switch_is_swept_run_scored_and_written_down() {
     let run = cells.iter().find(|cell| cell["purpose"] == "controller").unwrap();
     let phases = run["load"]["phases"].as_array().unwrap();
     let works: Vec<_> = phases.iter().map(|phase| phase["workload"].as_str().unwrap()).collect();
-    assert_eq!(works, ["tpcb", "tpcb", "thrash-read", "thrash-read"]);
+    assert_eq!(works, ["tpcb", "tpcb", "thrash", "thrash"]);
     assert!(!run["intervals"].as_array().unwrap().is_empty());
     assert!(out.join("switch-hill-climbing.jsonl").exists());
 
@@ -135,7 +135,7 @@ fn flags_that_make_no_sense_are_refused() {
         (["--limits", "0"], "positive number"),
         (["--run-s", "0"], "above zero"),
         (["--run-s", "nan"], "above zero"),
-        (["--rows", "0"], "positive number"),
+        (["--rows", "0"], "give 1 to"),
         (["--clients", "1001"], "between 1 and 1000"),
     ] {
         let place = tempfile::tempdir().unwrap();
