@@ -124,7 +124,9 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {
-        LoadError::Url(_) | LoadError::NoClients | LoadError::Rate(_) => Failure::usage(error),
+        LoadError::Url(_) | LoadError::MySqlUrl(_) | LoadError::NoClients | LoadError::Rate(_) => {
+            Failure::usage(error)
+        }
         _ => Failure::failed(error),
     })?;
     if arguments.json {

@@ -62,7 +62,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     let error = refused(&["proxy"]);
     assert!(error.contains("--config <FILE>|--upstream <URL>"), "{error}");
     assert!(refused(&["proxy", "--upstream", "mysql://h"]).contains("begin with postgres://"));
-    assert!(refused(&["load", "--url", "mysql://h"]).contains("bad connection URL"));
+    assert!(refused(&["load", "--url", "mssql://h"]).contains("bad connection URL"));
     assert!(refused(&["load", "--url", "postgres://a@h", "--scale", "0"]).contains("--scale"));
     assert!(refused(&[]).contains("Usage: tidegate"));
 }
