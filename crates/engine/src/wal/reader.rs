@@ -54,7 +54,11 @@ impl<'a> LogReader<'a> {
     /// Sees to it that all is in the files.
     fn start(&mut self) -> Result<(), LogError> {
         let (lsn, begin) = (self.from, self.core.segments().first_record());
-        if lsn < begin {
+        let layout = self.core.segments().layout();
+        // A full segment's very end is where the next begins, and its records come behind its
+        // header; the full one may have been given up.
+        let next = if layout.offset(lsn) == 0 { layout.turned(lsn) } else { lsn };
+        if next < begin {
             return Err(LogError::Truncated { lsn, begin });
         }
         self.core.write_out(self.stop)?;

@@ -19,6 +19,14 @@ fn a_tree_is_its_map_whatever_is_done_to_it() {
     inputs(60, 500, tree::run);
 }
 
+/// A checkpoint began where a full segment ended, and then that segment was given up.
+#[test]
+fn recovery_begins_where_a_segment_does() {
+    let random = &mut Random::new(17_679);
+    let len = random.below(2_000);
+    tree::run(&random.bytes(len));
+}
+
 #[test]
 fn damaged_files_are_right_or_refused() {
     inputs(250, 40, recovery::run);
