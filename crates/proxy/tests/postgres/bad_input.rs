@@ -171,7 +171,7 @@ fn an_upstream_that_is_down() {
             assert!(refusal.text().contains(&closed.to_string()), "{}", refusal.text());
             assert!(wire.is_closed());
         }
-        assert_eq!(proxy.metric("tidegate_upstream_connect_failures_total"), 2);
+        proxy.wait_for("tidegate_upstream_connect_failures_total", 2);
         proxy.is_left_clean();
     }
 }

@@ -40,5 +40,5 @@ fn notifications_reach_a_client_at_rest() {
         let heard = listener.until(tag::NOTIFICATION).pop().unwrap();
         assert!(format!("{heard:?}").contains(news), "{heard:?}");
     }
-    assert_eq!(proxy.metric("tidegate_permits_out"), 0);
+    proxy.wait_for("tidegate_permits_out", 0);
 }
