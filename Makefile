@@ -36,12 +36,14 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories bench bench-client bench-control bench-engine soak fuzz clean
+	advisories bench bench-client bench-control bench-engine soak fuzz clean \
+	analysis test-rust test-analysis check-analysis
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
 	@echo 'make simulate    every controller on every simulated plant; results in out/simulate'
 	@echo 'make test        run every test, also those against real servers'
+	@echo 'make analysis    install the analysis (Python) into analysis/.venv'
 	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
 	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
 	@echo 'make bench-client  our load generator beside pgbench (idle machine, 20 minutes)'
@@ -71,13 +73,26 @@ simulate:
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(CARGO_TARGET_DIR)/release/tidegate simulate $(SIMULATE)
 
-test: setup
+test: test-rust test-analysis
+
+test-rust: setup
 	$(CARGO) test --workspace $(FEATURES) $(LOCKED)
+
+# The analysis in its virtual environment, analysis/.venv.
+analysis:
+	PYTHON='$(PYTHON)' scripts/setup-analysis
+
+test-analysis: analysis
+	cd analysis && .venv/bin/python -m pytest
+
+check-analysis: analysis
+	cd analysis && .venv/bin/python -m ruff format --check . && .venv/bin/python -m ruff check . \
+		&& .venv/bin/python -m mypy
 
 # The fuzz targets need a C++ compiler: libFuzzer is written in it.
 check:
 	scripts/setup-postgres c++
-	$(MAKE) fmt clippy tidy deny outside
+	$(MAKE) fmt clippy tidy deny outside check-analysis
 
 fmt:
 	$(CARGO) fmt --version || rustup component add rustfmt

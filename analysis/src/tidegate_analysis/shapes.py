@@ -1,0 +1,113 @@
+"""The shapes of the tables that this package works on.
+
+Two of them matter. `EXECUTIONS` is raw: a row for each batch execution, as `tidegate lab export`
+writes it and as the store holds it. `SAMPLES` is what statistics are made of: a row for each
+batchset instance that the analysis protocol retained. Everything that estimates takes samples and
+nothing else, so samples may as well come from a CSV file, from another laboratory, or from a
+simulation.
+
+Names of variables are the study's (Suh, Snodgrass, Currim 2017, Section 3.2); all other columns are
+lower case.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tidegate_analysis.errors import ShapeError
+
+Type = Literal["whole", "number", "text", "yes/no"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a shape: its type, what it means, whether it must be there and have a value."""
+
+    type: Type
+    meaning: str
+    required: bool = True
+    may_be_missing: bool = False
+
+
+Shape = Mapping[str, Column]
+
+SAMPLES: Final[Shape] = {
+    "experiment": Column("whole", "number of the experiment in its store", required=False),
+    "run": Column("whole", "number of the run in the experiment", required=False),
+    "batchset": Column("whole", "number of the batchset in the run", required=False),
+    "dbms": Column("text", "the DBMS: samples of one are not independent of each other"),
+    "mode": Column("text", "`read` or `update`: the study's two groups"),
+    "numProcs": Column("number", "processors given to the DBMS"),
+    "PK": Column("number", "1 with primary keys, 0 without"),
+    "SF": Column("number", "percent of the rows that a transaction touches"),
+    "ROSE": Column("number", "percent of the rows that it may touch"),
+    "ATPT": Column("number", "average transaction processing time of the batchset, ms"),
+    "TP": Column("number", "thrashing point, an MPL; inf when it never thrashed"),
+    "low": Column("number", "throughput held up to this MPL"),
+    "high": Column("number", "it had fallen at this MPL; inf when it never did"),
+    "thrashed": Column("yes/no", "whether TP is finite"),
+}
+
+#: Shortest unambiguous name for the mode of a batchset.
+MODES: Final = ("read", "update")
+
+
+def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
+    """Return the table with the shape's columns in their types, or say what to do.
+
+    Columns that the shape does not name are kept as they are.
+
+    Parameters
+    ----------
+    table
+        Any table.
+    shape
+        Its columns.
+    what
+        What the table is, for messages, such as ``samples.csv``.
+
+    Raises
+    ------
+    ShapeError
+        A required column is missing, a value is missing, or is not of its type.
+
+    """
+    table = table.copy()
+    for name, column in shape.items():
+        if name not in table:
+            if column.required:
+                raise ShapeError(f"{what} has no column `{name}`", f"add it: {column.meaning}")
+            continue
+        table[name] = _typed(table[name], name, column, what)
+    return table
+
+
+def _typed(values: pd.Series, name: str, column: Column, what: str) -> pd.Series:
+    missing = values.isna()
+    if missing.any() and not column.may_be_missing:
+        row = int(np.flatnonzero(missing.to_numpy())[0])
+        raise ShapeError(
+            f"{what}, row {row + 1}: `{name}` is missing", "give it a value or leave the row out"
+        )
+    if column.type == "text":
+        return values.map(str, na_action="ignore")
+    numbers = pd.to_numeric(values, errors="coerce").astype("float64")
+    wrong = numbers.isna() & ~missing
+    if column.type == "whole":
+        wrong |= numbers.notna() & (numbers % 1 != 0)
+    if column.type == "yes/no":
+        wrong |= numbers.notna() & ~numbers.isin([0, 1])
+    if wrong.any():
+        row = int(np.flatnonzero(wrong.to_numpy())[0])
+        raise ShapeError(
+            f"{what}, row {row + 1}: `{name}` is {values.iloc[row]}, not a {column.type}",
+            f"correct it: {column.meaning}",
+        )
+    if column.type == "yes/no" and not missing.any():
+        return numbers.astype(bool)
+    if column.type == "whole" and not missing.any():
+        return numbers.astype("int64")
+    return numbers
