@@ -18,7 +18,7 @@
 //! | scans for update, else | U, and RS for a moment | RS for a moment after the last |
 //! | scans, repeatable read | S, and RS for a moment | RS for a moment after the last |
 //! | scans, read committed | RSS for a moment | RS for a moment after the last |
-//! | inserts a key | RIX; RBX if it has read the gap | RI for a moment, see below |
+//! | inserts a key | RIX; RBX if it has read the gap | RI for a moment, if nobody is in the way |
 //! | removes a key | RBX | RB |
 //!
 //! A key that is taken out leaves nothing that could be locked, so whoever takes it out locks the
@@ -28,6 +28,10 @@
 //! relies on the gap below the key itself, which loses its name. A key that may vanish again is no
 //! name for a gap that others rely on either: RI on the gap below it, until the insert is
 //! committed, keeps them from that.
+//!
+//! An insert that has to wait for the gap keeps it until the end of the transaction. Given back
+//! before the page is latched again, it would go to the readers that queued behind it, and where
+//! all of them insert after they have read, each would find the others in its way for ever.
 //!
 //! Who inserts at the end of a tree, one key after the other, keeps RI on its last gap from the
 //! second insert on, until it locks anything else. What others have to wait for because of it is

@@ -69,7 +69,10 @@ impl Transaction {
             };
             if let Entered::Busy(resource, mode) = entered {
                 drop(leaf);
-                self.wait_to_enter(&own, &resource, mode)?;
+                // Kept until the end, also where a moment is all an insert needs: who comes back
+                // without it may find that readers who queued behind it are in the way now, again
+                // and again.
+                self.lock_key(&resource, mode)?;
                 continue;
             }
             if is_wanted {
@@ -171,20 +174,6 @@ impl Transaction {
 
     fn is_x(&self, held: Mode) -> bool {
         self.core.locks.modes().covers(held, X)
-    }
-
-    /// Waits until what [`Entered::Busy`] names can be locked. The key stays locked, a gap not.
-    fn wait_to_enter(
-        &mut self,
-        own: &Lockable,
-        resource: &Lockable,
-        mode: Mode,
-    ) -> Result<(), TxnError> {
-        if resource == own && mode == X {
-            self.lock_key(own, X)
-        } else {
-            self.lock_for_a_moment(resource, mode)
-        }
     }
 
     /// Gives back what is kept of the end of a tree.

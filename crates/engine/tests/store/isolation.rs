@@ -189,6 +189,41 @@ fn a_removed_key_is_not_seen_to_be_gone_before_it_is() {
     assert!(waits(&store, &tree, remove, read));
 }
 
+/// Who waits to insert into a gap gets it before those that ask to read it meanwhile. Else many
+/// that read a gap and then insert into it would be in each other's way for ever.
+#[test]
+fn readers_do_not_overtake_an_insert_that_waits_for_its_gap() {
+    let (store, tree) = filled();
+    let mut reader = store.begin(TxnOptions::default());
+    let waiting = |count: u64| {
+        while store.locks().statistics().waiting != count {
+            thread::yield_now();
+        }
+    };
+    scan(&mut reader, &tree, 12, 18, Direction::Up);
+    thread::scope(|scope| {
+        let inserting = scope.spawn(|| {
+            let mut transaction = store.begin(TxnOptions::default());
+            scan(&mut transaction, &tree, 12, 18, Direction::Up);
+            transaction.insert(&tree, &[15], b"v")?;
+            transaction.commit()
+        });
+        waiting(1);
+        let late = scope.spawn(|| {
+            let mut transaction = store.begin(TxnOptions::default());
+            let found = transaction.get(&tree, &[16]).unwrap();
+            // Until the insert is committed nobody gets here.
+            (transaction, found, store.locks().statistics().waiting)
+        });
+        waiting(2);
+        reader.roll_back().unwrap();
+        inserting.join().unwrap().unwrap();
+        let (transaction, found, still_waiting) = late.join().unwrap();
+        assert_eq!((found, still_waiting), (None, 0));
+        transaction.roll_back().unwrap();
+    });
+}
+
 #[test]
 fn two_may_insert_into_one_gap() {
     let (store, tree) = filled();
