@@ -1,7 +1,7 @@
 //! TPC-C's values.
 
 use serde::{Deserialize, Serialize};
-use tidegate_workload::tpcc::{Mix, Scale, Tpcc};
+use tidegate_workload::tpcc::{Form, Mix, Scale, Tpcc};
 
 use super::WorkloadError;
 
@@ -25,6 +25,29 @@ pub struct TpccSpec {
     /// Whether clients take keying and think times.
     #[serde(default)]
     pub takes_time: bool,
+    /// Where the logic of the transactions is.
+    #[serde(default)]
+    pub form: FormName,
+}
+
+/// See [`Form`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FormName {
+    /// See [`Form::Statements`].
+    #[default]
+    Statements,
+    /// See [`Form::Procedures`].
+    Procedures,
+}
+
+impl FormName {
+    fn form(self) -> Form {
+        match self {
+            FormName::Statements => Form::Statements,
+            FormName::Procedures => Form::Procedures,
+        }
+    }
 }
 
 fn items() -> u32 {
@@ -48,15 +71,19 @@ impl TpccSpec {
             name: self.mix.clone(),
             known: known(),
         })?;
-        Ok(Tpcc { scale, mix, takes_time: self.takes_time })
+        Ok(Tpcc { scale, mix, takes_time: self.takes_time, form: self.form.form() })
     }
 
     pub(super) fn describe(&self) -> String {
-        let TpccSpec { warehouses, items, customers, mix, takes_time } = self;
+        let TpccSpec { warehouses, items, customers, mix, takes_time, form } = self;
         let time = if *takes_time { ", with think time" } else { "" };
+        let form = match form {
+            FormName::Statements => "",
+            FormName::Procedures => ", by stored procedures",
+        };
         format!(
             "tpcc {mix}, {warehouses} warehouses of {items} items and {customers} customers a \
-             district{time}"
+             district{time}{form}"
         )
     }
 
