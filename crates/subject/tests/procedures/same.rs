@@ -166,7 +166,10 @@ fn work(connection: &mut dyn Transactional, workload: &Tpcc, seed: u64) -> Done 
 }
 
 /// The rows of all tables, in no order that a database would choose.
-fn rows(connection: &mut dyn Transactional, workload: &Tpcc) -> BTreeMap<&'static str, Vec<String>> {
+fn rows(
+    connection: &mut dyn Transactional,
+    workload: &Tpcc,
+) -> BTreeMap<&'static str, Vec<String>> {
     let mut tables = BTreeMap::new();
     for table in workload.tables() {
         let statement = Statement::written(format!("SELECT * FROM {}", table.name));
