@@ -2,7 +2,7 @@
 //!
 //! From one seed, statements and procedures leave the same rows in all tables and tell the same
 //! (`same`). Clients at once keep all conditions, and a call that gives way leaves nothing behind
-//! (`conflicts`). A database in our own process runs what would be called.
+//! (`conflicts`). A database in our own process runs what would be called (`inside`).
 //!
 //! A server that is not installed is skipped, which a line on standard error says.
 
@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, reason = "a test prints its seed and what it did")]
 
 mod conflicts;
+mod inside;
 mod same;
 
 use std::io::Write;
@@ -99,9 +100,9 @@ impl Server {
     }
 }
 
-/// Two warehouses with so many items and ten times 60 customers each.
+/// Two warehouses with so many items and ten times 30 customers each.
 fn tpcc(items: u32, form: Form) -> Tpcc {
-    Tpcc { form, ..Tpcc::new(Scale::new(2).unwrap().reduced(items, 60).unwrap()) }
+    Tpcc { form, ..Tpcc::new(Scale::new(2).unwrap().reduced(items, 30).unwrap()) }
 }
 
 /// Runs a transaction until no other one is in its way; how it ended, and how often one was.

@@ -100,3 +100,30 @@ impl TpccSpec {
         size(self) == size(other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<TpccSpec, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_form_is_read_told_and_kept() {
+        for (text, form, said) in [
+            ("", Form::Statements, "a district"),
+            ("form = 'statements'", Form::Statements, "a district"),
+            ("form = 'procedures'", Form::Procedures, "a district, by stored procedures"),
+        ] {
+            let spec = read(text).unwrap();
+            assert_eq!(spec.build().unwrap().form, form);
+            assert!(spec.describe().ends_with(said), "{}", spec.describe());
+            let kept = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<TpccSpec>(&kept).unwrap(), spec);
+            assert!(spec.shares_tables_with(&read("").unwrap()));
+        }
+        let error = read("form = 'triggers'").unwrap_err();
+        assert!(error.contains("`statements` or `procedures`"), "{error}");
+    }
+}
