@@ -4,7 +4,7 @@
 //! A procedure has the same statements in the same order as the client's form of its transaction,
 //! and its terminal draws the same values. So from one seed both forms do the same to the tables,
 //! row by row, and a terminal is told the same; what differs is where the logic runs, and how often
-//! the network is crossed: once instead of 45 times in a New-Order of ten lines.
+//! the network is crossed: once instead of 48 times in a New-Order of ten lines.
 //!
 //! A call needs no BEGIN and no COMMIT. What fails in it undoes all of it, so the same call is made
 //! again after a deadlock, and an order of an item that does not exist is undone by the error that
@@ -14,7 +14,7 @@
 //! | --- | --- | --- |
 //! | PostgreSQL | `SELECT * FROM tpcc_payment(..)` | the statement |
 //! | MariaDB | `CALL tpcc_payment(..)` | begun and ended by the procedure |
-//! | Firebird | `EXECUTE PROCEDURE tpcc_payment(..)` | the statement, begun and committed around it |
+//! | Firebird | `EXECUTE PROCEDURE tpcc_payment(..)` | begun and committed around it |
 //!
 //! SQLite and the embedded engine run in the process of their clients (the embedded engine's server
 //! is given a whole transaction as it is): there a call is the client's form.
@@ -28,6 +28,7 @@
 //!
 //! # Limits
 //! * A call has one phase.
+//! * A call that its client does not wait for any more is done to its end, and committed.
 //! * The last names of Firebird are counted before the middle one is read: two statements for one.
 
 use std::sync::Arc;
