@@ -33,7 +33,8 @@ const ATTEMPTS: usize = 10_000;
 enum Server {
     Postgres(Postgres),
     MariaDb(MariaDb),
-    Firebird(Firebird),
+    // Far larger than the others.
+    Firebird(Box<Firebird>),
 }
 
 impl Connector for Server {
@@ -83,7 +84,7 @@ impl Server {
         }
         let settings = settings(&[("DeadlockTimeout", "1")]);
         let options = firebird::Options { settings, ..firebird::Options::default() };
-        Some(Server::Firebird(Firebird::start(options).unwrap()))
+        Some(Server::Firebird(Box::new(Firebird::start(options).unwrap())))
     }
 
     /// Makes the workload's tables anew.

@@ -230,8 +230,7 @@ mod tests {
 
     #[test]
     fn calls_have_their_values_in_every_dialect() {
-        let values = order(false).values();
-        let mariadb = rendered(NewOrder::CALL, &values, Dialect::MariaDb);
+        let mariadb = rendered(NewOrder::CALL, &order(false).values(), Dialect::MariaDb);
         assert_eq!(mariadb, "CALL tpcc_new_order(1, 2, 3, 4, 2, 0, '10,2000', '1,3', '7,7')");
         let key = Key::LastName("BAR".to_owned());
         let payment = Payment {
