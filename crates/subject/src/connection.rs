@@ -63,7 +63,8 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
 /// Ends what a connection is at, from another thread.
 pub type Interrupter = Box<dyn Fn() + Send>;
 
-/// Runs a transaction from its begin to its end, once.
+/// Runs a transaction from its begin to its end, once. What calls a stored procedure elsewhere is
+/// its own logic on a database in this process, which needs none.
 ///
 /// # Errors
 /// See [`Failure`]. The transaction's work is undone then.
@@ -71,6 +72,10 @@ pub fn run<C: Transactional + ?Sized>(
     connection: &mut C,
     transaction: Arc<dyn Transaction>,
 ) -> Result<Ending, Failure> {
+    let transaction = match connection.dialect() {
+        Dialect::Sqlite | Dialect::Embedded => transaction.called().unwrap_or(transaction),
+        Dialect::Postgres | Dialect::MariaDb | Dialect::Firebird => transaction,
+    };
     if transaction.is_single() {
         return finish(transaction.run(Session::immediate(connection)));
     }
@@ -98,13 +103,21 @@ pub enum LoadError {
         /// What the database says.
         source: Failure,
     },
+    /// The database failed at a stored procedure.
+    #[error("cannot make the stored procedure {procedure}: {source}")]
+    Procedure {
+        /// Which procedure.
+        procedure: &'static str,
+        /// What the database says.
+        source: Failure,
+    },
     /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
 }
 
-/// Makes a workload's tables, which must not be there, fills them, and makes their indexes; calls
-/// `progress` with the rows loaded so far.
+/// Makes a workload's tables, which must not be there, fills them, and makes their indexes; then
+/// its stored procedures. Calls `progress` with the rows loaded so far.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -136,6 +149,32 @@ pub fn load<C: Transactional + ?Sized>(
             .iter()
             .try_for_each(|index| define(connection, index))
             .map_err(failed)?;
+    }
+    for procedure in workload.procedures(connection.dialect()) {
+        define(connection, &procedure.create)
+            .map_err(|source| LoadError::Procedure { procedure: procedure.name, source })?;
+    }
+    Ok(())
+}
+
+/// Removes a workload's stored procedures and tables where they are there. Procedures go first,
+/// those that need others before these: a database may keep a table that a procedure needs.
+///
+/// # Errors
+/// See [`Failure`]; that something is not there is none.
+pub fn remove<C: Transactional + ?Sized>(
+    connection: &mut C,
+    workload: &dyn Workload,
+) -> Result<(), Failure> {
+    let procedures = workload.procedures(connection.dialect()).into_iter().rev();
+    let tables = workload.tables();
+    let drops = procedures.map(|procedure| procedure.drop).chain(tables.iter().map(Table::drop));
+    for drop in drops {
+        match define(connection, &drop) {
+            // Not every database can be asked to remove something if it is there.
+            Ok(()) | Err(Failure::Refused { .. }) => {}
+            Err(failure) => return Err(failure),
+        }
     }
     Ok(())
 }

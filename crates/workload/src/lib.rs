@@ -13,6 +13,7 @@ mod draw;
 pub mod ds2;
 pub mod pgbench;
 pub mod point_select;
+mod procedure;
 mod session;
 mod statement;
 mod table;
@@ -25,6 +26,7 @@ pub mod workload;
 
 pub use demand::Demand;
 pub use draw::Draw;
+pub use procedure::Procedure;
 pub use session::{
     Conflict, Connection, Driver, Ending, Failure, Reply, Running, Session, Wants, finish, poll,
 };

@@ -19,6 +19,10 @@
 //! that an item does not exist, and undoes all it did; one in ten has a line from the other
 //! warehouse. 15 of 100 Payments are by a customer of the other one.
 //!
+//! # Form
+//! The logic is in the clients, which send the statements of a transaction one by one, or in
+//! [procedures](Form) of the database, which they call. Both do the same from the same seed.
+//!
 //! # Where this leaves the specification
 //! * **Types.** Money is a whole number of cents, a rate one of ten-thousandths (clause 1.3 has
 //!   decimals), so that all databases add them up alike. A moment is microseconds since 1970 in a
@@ -48,17 +52,19 @@ mod new_order;
 mod order_status;
 mod payment;
 mod population;
+mod procedures;
 mod random;
 mod scale;
 mod schema;
 mod stock_level;
 mod terminal;
 
+pub use procedures::Form;
 pub use scale::{DISTRICTS, Scale, ScaleError};
 pub use terminal::Mix;
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
-use crate::{Draw, Running, Session, Table, Value};
+use crate::{Dialect, Draw, Procedure, Running, Session, Table, Value};
 use inputs::Inputs;
 use random::Constants;
 use terminal::Terminal;
@@ -82,6 +88,14 @@ const KINDS: [Kind; 5] = [
     Kind { name: "stock-level", phases: stock_level::PHASES },
 ];
 
+const CALLED_KINDS: [Kind; 5] = [
+    Kind { name: "new-order", phases: procedures::PHASES },
+    Kind { name: "payment", phases: procedures::PHASES },
+    Kind { name: "order-status", phases: procedures::PHASES },
+    Kind { name: "delivery", phases: procedures::PHASES },
+    Kind { name: "stock-level", phases: procedures::PHASES },
+];
+
 /// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcc {
@@ -92,13 +106,15 @@ pub struct Tpcc {
     /// Whether clients take keying and think times; without, each starts its next transaction at
     /// once.
     pub takes_time: bool,
+    /// Whether clients send statements or call procedures.
+    pub form: Form,
 }
 
 impl Tpcc {
-    /// The standard mix without keying and think times.
+    /// The standard mix without keying and think times, as statements.
     #[must_use]
     pub fn new(scale: Scale) -> Self {
-        Tpcc { scale, mix: Mix::STANDARD, takes_time: false }
+        Tpcc { scale, mix: Mix::STANDARD, takes_time: false, form: Form::Statements }
     }
 }
 
@@ -108,7 +124,10 @@ impl Workload for Tpcc {
     }
 
     fn kinds(&self) -> &'static [Kind] {
-        &KINDS
+        match self.form {
+            Form::Statements => &KINDS,
+            Form::Procedures => &CALLED_KINDS,
+        }
     }
 
     fn tables(&self) -> Vec<Table> {
@@ -117,6 +136,10 @@ impl Workload for Tpcc {
 
     fn rows(&self, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_> {
         population::rows(self.scale, table)
+    }
+
+    fn procedures(&self, dialect: Dialect) -> Vec<Procedure> {
+        procedures::of(dialect)
     }
 
     /// Clients go round the warehouses, and those of a warehouse round its districts, where their
@@ -128,7 +151,7 @@ impl Workload for Tpcc {
         let home = (one_of(number % warehouses), one_of(number / warehouses % districts));
         let inputs = Inputs { scale: self.scale, constants: Constants::of_run(seed), home };
         let draw = Draw::new(seed, number as u64);
-        Box::new(Terminal::new(inputs, self.mix, self.takes_time, draw))
+        Box::new(Terminal::new(inputs, self.form, self.mix, self.takes_time, draw))
     }
 
     fn check<'d>(&self, session: Session<'d>, depth: Depth) -> Running<'d, Vec<Condition>> {

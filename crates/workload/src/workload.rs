@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Running, Session, Table, Value};
+use crate::{Dialect, Procedure, Running, Session, Table, Value};
 
 /// A benchmark's tables and what its clients do with them.
 pub trait Workload: fmt::Debug + Send + Sync {
@@ -20,6 +20,13 @@ pub trait Workload: fmt::Debug + Send + Sync {
     /// The rows that the table with this place in [`Workload::tables`] holds at the start, in the
     /// order of its primary key, the same each time; values in the order of its columns.
     fn rows(&self, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_>;
+
+    /// Its stored procedures in a dialect, each behind those that it needs; they are made with its
+    /// tables, whether its clients call them or not. None, but for workloads that have them.
+    fn procedures(&self, dialect: Dialect) -> Vec<Procedure> {
+        let _ = dialect;
+        Vec::new()
+    }
 
     /// The client of a number, counted from 0, of so many. Each has a sequence of draws of its own.
     fn client(&self, number: usize, clients: usize, seed: u64) -> Box<dyn Client>;
@@ -57,6 +64,12 @@ pub trait Transaction: fmt::Debug + Send + Sync {
     /// Whether it is one statement, which needs no BEGIN and no COMMIT.
     fn is_single(&self) -> bool {
         false
+    }
+
+    /// The transaction that this one calls as a stored procedure, as statements: a database in the
+    /// process of its client runs that in its place. `None` where there is no call.
+    fn called(&self) -> Option<Arc<dyn Transaction>> {
+        None
     }
 
     /// Its logic.

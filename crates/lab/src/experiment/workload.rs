@@ -15,7 +15,7 @@ use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 pub use ds2::{Ds2Size, Ds2Spec};
-pub use tpcc::TpccSpec;
+pub use tpcc::{FormName, TpccSpec};
 pub use tpcw::TpcwSpec;
 
 /// A workload with its values.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use thiserror::Error;
-use tidegate_subject::connection::{Transactional, load};
+use tidegate_subject::connection::{Transactional, load, remove};
 use tidegate_subject::embedded::{self, Embedded};
 use tidegate_subject::firebird::Firebird;
 use tidegate_subject::mariadb::MariaDb;
@@ -19,7 +19,7 @@ use tidegate_subject::postgres::{Postgres, PostgresError};
 use tidegate_subject::sqlite::Sqlite;
 use tidegate_workload::pgbench::Sums;
 use tidegate_workload::workload::Workload;
-use tidegate_workload::{Failure, Session, Statement, Table, Wants, finish};
+use tidegate_workload::{Session, Table, finish};
 
 use super::RigError;
 
@@ -179,9 +179,7 @@ impl Database {
         }
         let mut connection = self.connect()?;
         for workload in distinct(workloads) {
-            for table in workload.tables() {
-                drop_table(&mut *connection, &table)?;
-            }
+            remove(&mut *connection, &**workload)?;
             load(&mut *connection, &**workload, cancel, &mut |_| {})?;
         }
         drop(connection);
@@ -327,16 +325,6 @@ impl Database {
             }
             Database::Embedded(store, _) => Ok(store.stop()?),
         }
-    }
-}
-
-/// Removes a table where it is.
-fn drop_table(connection: &mut dyn Transactional, table: &Table) -> Result<(), RigError> {
-    let statement = Statement::written(table.drop());
-    match connection.run(&statement, &[], Wants::Count) {
-        // Not every database can be asked to remove a table if it is there.
-        Ok(_) | Err(Failure::Refused { .. }) => Ok(()),
-        Err(failure) => Err(failure.into()),
     }
 }
 

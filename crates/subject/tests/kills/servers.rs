@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tidegate_subject::connection::{Connector, Transactional, load};
+use tidegate_subject::connection::{Connector, Transactional, load, remove};
 use tidegate_subject::firebird::{self, Firebird, FirebirdError};
 use tidegate_subject::isolation::Isolation;
 use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
@@ -80,9 +80,7 @@ impl<S: Server> Shared<S> {
     /// Removes the tables of a workload.
     pub(super) fn clear(&self, workload: &dyn Workload) {
         let mut connection = Connector::connect(self).unwrap();
-        for table in workload.tables() {
-            execute(&mut *connection, table.drop());
-        }
+        remove(&mut *connection, workload).unwrap();
     }
 }
 

@@ -27,6 +27,13 @@ pub(super) struct NewOrder {
     pub(super) moment: i64,
 }
 
+impl NewOrder {
+    /// Whether the order's own warehouse supplies all of its lines.
+    pub(super) fn is_local(&self) -> bool {
+        self.lines.iter().all(|line| line.supplier == self.warehouse)
+    }
+}
+
 /// A line of an order: an item, the warehouse that supplies it, and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {

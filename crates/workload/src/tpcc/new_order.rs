@@ -101,7 +101,6 @@ async fn take_number(order: &NewOrder, session: &Session<'_>) -> Result<i64, Fai
 
 async fn insert_order(order: &NewOrder, number: i64, session: &Session<'_>) -> Result<(), Failure> {
     let key: [Value<'_>; 3] = [order.warehouse.into(), order.district.into(), number.into()];
-    let is_local = order.lines.iter().all(|line| line.supplier == order.warehouse);
     let lines = i64::try_from(order.lines.len()).unwrap_or(i64::MAX);
     let [w, d, o] = key.clone();
     let values = [
@@ -112,7 +111,7 @@ async fn insert_order(order: &NewOrder, number: i64, session: &Session<'_>) -> R
         order.moment.into(),
         Value::Null,
         lines.into(),
-        i64::from(is_local).into(),
+        i64::from(order.is_local()).into(),
     ];
     session.execute(&INSERT_ORDER, &values).await?;
     session.execute(&INSERT_NEW_ORDER, &key).await?;

@@ -25,6 +25,7 @@ use crate::workload::{Client, Transaction};
 
 use super::inputs::Inputs;
 use super::population::LOADED_AT;
+use super::procedures::Form;
 use super::{DELIVERY, NEW_ORDER, ORDER_STATUS, PAYMENT};
 
 /// Seconds of keying before each kind (clause 5.2.5.2).
@@ -95,6 +96,7 @@ impl Mix {
 #[derive(Debug)]
 pub(super) struct Terminal {
     inputs: Inputs,
+    form: Form,
     mix: Mix,
     takes_time: bool,
     draw: Draw,
@@ -109,9 +111,10 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(inputs: Inputs, mix: Mix, takes_time: bool, draw: Draw) -> Self {
+    pub(super) fn new(inputs: Inputs, form: Form, mix: Mix, takes_time: bool, draw: Draw) -> Self {
         Terminal {
             inputs,
+            form,
             mix,
             takes_time,
             draw,
@@ -139,11 +142,11 @@ impl Client for Terminal {
         let moment = LOADED_AT + self.count * TICK_US;
         let (inputs, draw) = (&self.inputs, &mut self.draw);
         match kind {
-            NEW_ORDER => Arc::new(inputs.new_order(draw, moment)),
-            PAYMENT => Arc::new(inputs.payment(draw, moment)),
-            ORDER_STATUS => Arc::new(inputs.order_status(draw)),
-            DELIVERY => Arc::new(inputs.delivery(draw, moment)),
-            _ => Arc::new(inputs.stock_level(draw)),
+            NEW_ORDER => self.form.of(inputs.new_order(draw, moment)),
+            PAYMENT => self.form.of(inputs.payment(draw, moment)),
+            ORDER_STATUS => self.form.of(inputs.order_status(draw)),
+            DELIVERY => self.form.of(inputs.delivery(draw, moment)),
+            _ => self.form.of(inputs.stock_level(draw)),
         }
     }
 
@@ -174,7 +177,7 @@ mod tests {
     fn terminal(mix: Mix, takes_time: bool, seed: u64) -> Terminal {
         let scale = Scale::new(1).unwrap();
         let inputs = Inputs { scale, constants: Constants::of_run(seed), home: (1, 1) };
-        Terminal::new(inputs, mix, takes_time, Draw::new(seed, 0))
+        Terminal::new(inputs, Form::Statements, mix, takes_time, Draw::new(seed, 0))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! TPC-C's values.
 
 use serde::{Deserialize, Serialize};
-use tidegate_workload::tpcc::{Mix, Scale, Tpcc};
+use tidegate_workload::tpcc::{Form, Mix, Scale, Tpcc};
 
 use super::WorkloadError;
 
@@ -25,6 +25,29 @@ pub struct TpccSpec {
     /// Whether clients take keying and think times.
     #[serde(default)]
     pub takes_time: bool,
+    /// Where the logic of the transactions is.
+    #[serde(default)]
+    pub form: FormName,
+}
+
+/// See [`Form`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FormName {
+    /// See [`Form::Statements`].
+    #[default]
+    Statements,
+    /// See [`Form::Procedures`].
+    Procedures,
+}
+
+impl FormName {
+    fn form(self) -> Form {
+        match self {
+            FormName::Statements => Form::Statements,
+            FormName::Procedures => Form::Procedures,
+        }
+    }
 }
 
 fn items() -> u32 {
@@ -48,15 +71,19 @@ impl TpccSpec {
             name: self.mix.clone(),
             known: known(),
         })?;
-        Ok(Tpcc { scale, mix, takes_time: self.takes_time })
+        Ok(Tpcc { scale, mix, takes_time: self.takes_time, form: self.form.form() })
     }
 
     pub(super) fn describe(&self) -> String {
-        let TpccSpec { warehouses, items, customers, mix, takes_time } = self;
+        let TpccSpec { warehouses, items, customers, mix, takes_time, form } = self;
         let time = if *takes_time { ", with think time" } else { "" };
+        let form = match form {
+            FormName::Statements => "",
+            FormName::Procedures => ", by stored procedures",
+        };
         format!(
             "tpcc {mix}, {warehouses} warehouses of {items} items and {customers} customers a \
-             district{time}"
+             district{time}{form}"
         )
     }
 
@@ -71,5 +98,32 @@ impl TpccSpec {
     pub(super) fn shares_tables_with(&self, other: &Self) -> bool {
         let size = |spec: &Self| (spec.warehouses, spec.items, spec.customers);
         size(self) == size(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<TpccSpec, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_form_is_read_told_and_kept() {
+        for (text, form, said) in [
+            ("", Form::Statements, "a district"),
+            ("form = 'statements'", Form::Statements, "a district"),
+            ("form = 'procedures'", Form::Procedures, "a district, by stored procedures"),
+        ] {
+            let spec = read(text).unwrap();
+            assert_eq!(spec.build().unwrap().form, form);
+            assert!(spec.describe().ends_with(said), "{}", spec.describe());
+            let kept = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<TpccSpec>(&kept).unwrap(), spec);
+            assert!(spec.shares_tables_with(&read("").unwrap()));
+        }
+        let error = read("form = 'triggers'").unwrap_err();
+        assert!(error.contains("`statements` or `procedures`"), "{error}");
     }
 }

@@ -73,7 +73,8 @@ pub enum RunError {
 }
 
 /// Runs a workload's transaction within one of the engine, as a stored procedure does: what is to
-/// be rolled back is taken back here, and what is left then is to be committed in any case.
+/// be rolled back is taken back here, and what is left then is to be committed in any case. What
+/// calls a procedure elsewhere is called here already, and runs as its own logic.
 ///
 /// # Errors
 /// See [`RunError`]; the engine's transaction is to be dropped.
@@ -82,6 +83,7 @@ pub fn run(
     catalog: &Catalog,
     work: Arc<dyn Work>,
 ) -> Result<Ending, RunError> {
+    let work = work.called().unwrap_or(work);
     let begin = transaction.savepoint();
     let mut connection = SqlConnection::new(transaction, catalog);
     let ending = finish(work.run(Session::immediate(&mut connection)));
