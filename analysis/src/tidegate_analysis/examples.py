@@ -144,8 +144,8 @@ def _throughput(design: Design, rng: np.random.Generator) -> np.ndarray:
     offset = rng.normal(0, 0.2, len(design.subjects))[dbms]
     noise = rng.normal(0, 0.15, len(rows))
     capacity = 400 * np.exp(0.5 * np.log(2) * procs + 0.4 * keys * is_read + offset + noise)
-    drift = np.where(is_read, 110 * (procs - 1.5) + 150 * (keys - 0.5), -110 * (procs - 1.5))
-    point = 550 + drift + 150 * offset + rng.normal(0, 200, len(rows))
+    drift = np.where(is_read, 130 * (procs - 1.5) + 180 * (keys - 0.5), -130 * (procs - 1.5))
+    point = 850 + drift + 250 * offset + rng.normal(0, 250, len(rows))
     mpl = np.array(design.mpl, dtype="float64")
     point = np.clip(point, mpl[0], None)[:, np.newaxis]
     level = mpl[np.newaxis, :]

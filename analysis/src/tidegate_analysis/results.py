@@ -289,7 +289,7 @@ class Results:
             SF=found["sf_percent"],
             ROSE=found["rose_percent"],
             ATPT=found["atpt_ms"].fillna(found["atpt_measured"]),
-            TP=found["low"].where(thrashed, np.inf),
+            TP=np.where(thrashed, found["low"], np.inf),
             low=found["low"],
             high=found["high"].fillna(np.inf),
             thrashed=thrashed,
@@ -346,8 +346,7 @@ class Results:
         table["tps_high"] += half
         table["mean_ms"] = table["mean_ms"] / table.pop("transactions").replace(0, np.nan)
         points = self.latest_points(experiment)
-        thrashed = points["high"].notna()
-        points = points.assign(TP=points["low"].astype("float64").where(thrashed, np.inf))
+        points = points.assign(TP=np.where(points["high"].notna(), points["low"], np.inf))
         return table.merge(points[[*_BATCHSET, "TP"]], on=_BATCHSET, how="left")
 
     def _table(
@@ -438,4 +437,5 @@ def _to_frame(found: pa.Table, table: Table, source: str) -> pd.DataFrame:
             frame[name] = column.to_pandas().astype(object).to_numpy()
         else:
             frame[name] = column.to_numpy()
+        del column
     return pd.DataFrame(frame, copy=False)

@@ -4,6 +4,10 @@ The columns are those of an export (``docs/results.md``, "Exports"), so that a s
 give the same frames. A statement gives the columns in their order; what it cannot give by itself is
 derived from its last column, as `derived` says.
 
+Of what belongs to attempts there may be millions of rows, so their statements give the attempt's
+number in place of the six columns that say which execution it was, and those are looked up in
+`PLACES`.
+
 A store of schema version 1 has neither analyses nor kinds by interval: these tables are empty
 there, and thrashing points have NULL for what they lack.
 """
@@ -27,6 +31,9 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
     "text": pa.string(),
 }
 
+#: What rows belong to.
+Scope = Literal["experiment", "batchset", "attempt"]
+
 #: The versions of the schema that can be read.
 VERSIONS: Final = (1, 2)
 
@@ -44,10 +51,10 @@ class Table:
     keys
         So many of the first columns are a row's key; rows are sorted by them.
     sql
-        What gives it, without a condition and in no order. `e`, `r` and `b` are the experiment, the
-        run and the batchset, as far as `scope` goes.
+        What gives it, without a condition and in no order.
     scope
-        The finest level that rows can be chosen by.
+        What its rows belong to, and so the tables that the statement has: `e`, the experiment; `r`
+        and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
     since
         The version of the schema that brought it.
     sql_1
@@ -61,7 +68,7 @@ class Table:
     columns: dict[str, Kind]
     keys: int
     sql: str
-    scope: Literal["experiment", "batchset"] = "batchset"
+    scope: Scope = "batchset"
     since: int = 1
     sql_1: str | None = None
     derived: Derived = ""
@@ -69,6 +76,33 @@ class Table:
     def schema(self) -> pa.Schema:
         """Return the columns as Arrow has them."""
         return pa.schema([(name, ARROW[kind]) for name, kind in self.columns.items()])
+
+    def given(self) -> dict[str, Kind]:
+        """Return the columns that the statement gives."""
+        given = dict(self.columns)
+        if self.scope == "attempt":
+            own = list(given.items())[len(PLACE) :]
+            given = {"attempt": "whole", **dict(own)}
+        if self.derived == "histogram":
+            return {"attempt": "whole", "interval": "whole", "histogram": "text"}
+        names = list(given)
+        last = _LAST.get(self.derived, names[-1])
+        return {name: given[name] for name in names[: names.index(last) + 1]}
+
+    def sorted_by(self) -> list[str]:
+        """Return the columns that the statement's rows are sorted by."""
+        keys = list(self.columns)[: self.keys]
+        given = self.given()
+        if self.scope == "attempt":
+            keys = ["attempt", *keys[len(PLACE) :]]
+        return [name for name in keys if name in given]
+
+
+#: The columns that an execution is found by.
+PLACE: Final = ("experiment", "run", "batchset", "mpl", "repetition", "execution")
+
+#: The last column that is given, where others are derived from it.
+_LAST: Final = {"settings": "file", "workload": "workload_values"}
 
 
 def _columns(*groups: str) -> dict[str, Kind]:
@@ -80,7 +114,7 @@ def _columns(*groups: str) -> dict[str, Kind]:
     return columns
 
 
-_KEY = "whole experiment run batchset mpl repetition execution"
+_KEY = f"whole {' '.join(PLACE)}"
 _BATCHSET_KEY = "whole experiment run batchset"
 _LATENCY = "number mean_ms p50_ms p95_ms p99_ms max_ms"
 
@@ -186,11 +220,10 @@ _KINDS = Table(
     "kinds",
     _columns(_KEY, "text workload kind", "whole committed rolled_back", _LATENCY),
     keys=8,
-    sql=_of_executions(
-        "q.workload, q.kind, q.committed, q.rolled_back, q.mean_ms, q.p50_ms, q.p95_ms, "
-        "q.p99_ms, q.max_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN kind q ON q.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.workload, q.kind, q.committed, q.rolled_back, q.mean_ms, q.p50_ms, "
+    "q.p95_ms, q.p99_ms, q.max_ms "
+    "FROM kind q",
 )
 
 _INTERVALS = Table(
@@ -199,10 +232,9 @@ _INTERVALS = Table(
         _KEY, "whole interval", "number until_s", "whole transactions", "number mean_ms p99_ms"
     ),
     keys=7,
-    sql=_of_executions(
-        "i.number, i.until_s, i.transactions, i.mean_ms, i.p99_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.number, q.until_s, q.transactions, q.mean_ms, q.p99_ms "
+    "FROM interval_seen q",
 )
 
 _INTERVAL_KINDS = Table(
@@ -217,11 +249,10 @@ _INTERVAL_KINDS = Table(
     ),
     keys=9,
     since=2,
-    sql=_of_executions(
-        "q.number, q.workload, q.kind, i.until_s, q.transactions, q.mean_ms, q.p99_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id "
-        "JOIN interval_kind q ON q.attempt = i.attempt AND q.number = i.number",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.number, q.workload, q.kind, i.until_s, q.transactions, q.mean_ms, "
+    "q.p99_ms FROM interval_kind q "
+    "JOIN interval_seen i ON i.attempt = q.attempt AND i.number = q.number",
 )
 
 _HISTOGRAMS = Table(
@@ -229,10 +260,8 @@ _HISTOGRAMS = Table(
     _columns(_KEY, "whole interval latency_us transactions"),
     keys=8,
     derived="histogram",
-    sql=_of_executions(
-        "i.number, i.histogram",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.number, q.histogram FROM interval_seen q",
 )
 
 _LIMITS = Table(
@@ -246,20 +275,20 @@ _LIMITS = Table(
         "number tps concurrency",
     ),
     keys=7,
-    sql=_of_executions(
-        "l.number, l.at_s, l.interval_s, l.mpl, l.next_mpl, l.reason, l.tps, l.concurrency",
-        "JOIN attempt a ON a.execution = x.id JOIN limit_seen l ON l.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.number, q.at_s, q.interval_s, q.mpl, q.next_mpl, q.reason, q.tps, "
+    "q.concurrency "
+    "FROM limit_seen q",
 )
 
 _CLASSES = Table(
     "classes",
     _columns(_KEY, "text class", "whole transactions", _LATENCY),
     keys=7,
-    sql=_of_executions(
-        "q.class, q.transactions, q.mean_ms, q.p50_ms, q.p95_ms, q.p99_ms, q.max_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN class_seen q ON q.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.class, q.transactions, q.mean_ms, q.p50_ms, q.p95_ms, q.p99_ms, "
+    "q.max_ms "
+    "FROM class_seen q",
 )
 
 _TREES = Table(
@@ -275,21 +304,18 @@ _TREES = Table(
         "text fills",
     ),
     keys=8,
-    sql=_of_executions(
-        "t.number, t.tree, t.at_s, t.leaves, t.entries, t.fill, t.logical_reads, "
-        "t.physical_reads, t.writes, t.fills",
-        "JOIN attempt a ON a.execution = x.id JOIN tree_seen t ON t.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.number, q.tree, q.at_s, q.leaves, q.entries, q.fill, q.logical_reads, "
+    "q.physical_reads, q.writes, q.fills "
+    "FROM tree_seen q",
 )
 
 _TROUBLES = Table(
     "troubles",
     _columns(_KEY, "text trouble what", "whole times"),
     keys=8,
-    sql=_of_executions(
-        "t.kind, t.what, t.times",
-        "JOIN attempt a ON a.execution = x.id JOIN trouble t ON t.attempt = a.id",
-    ),
+    scope="attempt",
+    sql="SELECT q.attempt, q.kind, q.what, q.times FROM trouble q",
 )
 
 _CONDITIONS = Table(
@@ -368,6 +394,21 @@ _THRASHING_POINTS = Table(
         "p.id, NULL, p.found_us, p.protocol, p.rule, p.mpl, p.low, p.high, NULL, p.caveats",
         "JOIN thrashing_point p ON p.batchset = b.id",
     ),
+)
+
+#: The numbers of the attempts that are chosen, without a condition.
+ATTEMPTS_OF: Final = (
+    "SELECT a.id FROM experiment e JOIN run r ON r.experiment = e.id "
+    "JOIN batchset b ON b.run = r.id JOIN execution x ON x.batchset = b.id "
+    "JOIN attempt a ON a.execution = x.id"
+)
+
+#: Where each attempt belongs: its number after the columns that an execution is found by.
+PLACES: Final = Table(
+    "attempts",
+    _columns(_KEY, "whole attempt"),
+    keys=7,
+    sql=_of_executions("a.id", "JOIN attempt a ON a.execution = x.id"),
 )
 
 #: Every table of an export, by name.

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate_analysis.errors import StoreError
-from tidegate_analysis.store.catalog import VERSIONS, Table
+from tidegate_analysis.store.catalog import ARROW, ATTEMPTS_OF, PLACE, PLACES, VERSIONS, Table
 from tidegate_analysis.store.settings import settings
 from tidegate_analysis.store.source import Progress, Selection
 
@@ -43,6 +43,8 @@ class Database:
     version: int
     #: What stands for a value in a statement.
     _mark: str
+    #: The order of texts by their bytes.
+    _bytewise: str
 
     def portions(self, sql: str, values: Sequence[int] = ()) -> _Rows:
         """Give the rows of a statement, portion by portion."""
@@ -54,32 +56,44 @@ class Database:
         """See `Source`."""
         if table.since > self.version:
             return table.schema().empty_table()
-        found = self._found(table, selection, progress)
-        found = _DERIVE[table.derived](found, table)
-        return found if _ordered_by(table) else sort(found, table)
+        found = self._given(table, selection, progress)
+        if table.scope == "attempt":
+            found = _with_places(found, self._given(PLACES, selection))
+        return _DERIVE[table.derived](found, table)
 
-    def _found(self, table: Table, selection: Selection, progress: Progress | None) -> pa.Table:
-        """Return the columns that the statement gives."""
-        sql = table.sql if self.version > 1 or table.sql_1 is None else table.sql_1
+    def _given(
+        self, table: Table, selection: Selection, progress: Progress | None = None
+    ) -> pa.Table:
+        """Return the columns that the statement gives, sorted."""
+        given = table.given()
+        schema = pa.schema([(name, ARROW[kind]) for name, kind in given.items()])
         chosen = selection.chosen()
-        if chosen:
-            conditions = (f"{_COLUMN_OF[name]} = {self._mark}" for name in chosen)
-            sql = f"{sql} WHERE {' AND '.join(conditions)}"
-        if _ordered_by(table):
-            sql = f"{sql} ORDER BY {_ordered_by(table)}"
-        fields = list(table.schema())
         batches: list[pa.RecordBatch] = []
         seen = 0
-        for rows in self.portions(sql, tuple(chosen.values())):
-            # The text that the last columns are derived from stands in the first one's place.
-            schema = _as_given(fields[: len(rows[0])], table)
+        for rows in self.portions(self._statement(table, chosen), tuple(chosen.values())):
             batches.append(_batch(rows, schema, f"{self.name}, table {table.name}"))
             seen += len(rows)
             if progress is not None:
                 progress(table.name, seen)
-        if not batches:
-            return table.schema().empty_table()
-        return pa.Table.from_batches(batches)
+        return pa.Table.from_batches(batches, schema=schema)
+
+    def _statement(self, table: Table, chosen: dict[str, int]) -> str:
+        """Return the table's statement with what is chosen, in its order."""
+        sql = table.sql if self.version > 1 or table.sql_1 is None else table.sql_1
+        if chosen:
+            which = " AND ".join(f"{_COLUMN_OF[name]} = {self._mark}" for name in chosen)
+            if table.scope == "attempt":
+                which = f"q.attempt IN ({ATTEMPTS_OF} WHERE {which})"
+            sql = f"{sql} WHERE {which}"
+        given = table.given()
+        # Databases differ in the order of texts, and in where NULL comes.
+        order = [
+            f'"{name}"{f" COLLATE {self._bytewise}" if given[name] == "text" else ""}'
+            f"{' NULLS FIRST' if given[name] == 'whole?' else ''}"
+            for name in table.sorted_by()
+        ]
+        names = ", ".join(f'"{name}"' for name in given)
+        return f"WITH found ({names}) AS ({sql}) SELECT * FROM found ORDER BY {', '.join(order)}"
 
     def _checked_version(self) -> int:
         """Return the version of the schema, or say why it cannot be read."""
@@ -102,7 +116,7 @@ _VERSIONS = "SELECT version FROM schema_version"
 class Sqlite(Database):
     """A store in a file."""
 
-    _mark = "?"
+    _mark, _bytewise = "?", "BINARY"
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -138,7 +152,7 @@ class Sqlite(Database):
 class Postgres(Database):
     """A store in a database of PostgreSQL."""
 
-    _mark = "%s"
+    _mark, _bytewise = "%s", '"C"'
 
     def __init__(self, url: str) -> None:
         self.name = _without_password(url)
@@ -166,18 +180,6 @@ class Postgres(Database):
             ) from error
 
 
-def _ordered_by(table: Table) -> str:
-    """Return what the database sorts by: all keys or nothing.
-
-    Databases agree on the order of numbers that are there, and on no other. The pairs of a
-    histogram rise as they are.
-    """
-    keys = list(table.columns.values())[: table.keys - (table.derived == "histogram")]
-    if any(kind != "whole" for kind in keys):
-        return ""
-    return ", ".join(str(place + 1) for place in range(len(keys)))
-
-
 def _without_password(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -185,12 +187,6 @@ def _without_password(url: str) -> str:
         return f"the store {parts.path.lstrip('/')} on {place}"
     except ValueError:
         return "the store"
-
-
-def _as_given(fields: list[pa.Field], table: Table) -> pa.Schema:
-    if table.derived == "histogram":
-        fields = [*fields[:-1], pa.field(fields[-1].name, pa.string())]
-    return pa.schema(fields)
 
 
 def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema, what: str) -> pa.RecordBatch:
@@ -204,14 +200,19 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema, what: str) -> pa.Reco
     return pa.record_batch(columns, schema=schema)
 
 
-def sort(found: pa.Table, table: Table) -> pa.Table:
-    """Return the rows by their keys: by number, by the bytes of a text, NULL first."""
-    keys = {name: found[name] for name in list(table.columns)[: table.keys]}
-    for name, column in keys.items():
-        # Numbers of keys count from 1.
-        keys[name] = pc.fill_null(column, 0) if column.null_count else column
-    order = [(name, "ascending") for name in keys]
-    return found.take(pc.sort_indices(pa.table(keys), sort_keys=order))
+def _with_places(found: pa.Table, places: pa.Table) -> pa.Table:
+    """Return rows of attempts with the columns of their executions, in the order of those.
+
+    Both are sorted, the rows by attempt and the places by execution.
+    """
+    attempts = places["attempt"].to_numpy()
+    by_number = np.argsort(attempts)
+    place = by_number[np.searchsorted(attempts, found["attempt"].to_numpy(), sorter=by_number)]
+    rows = np.argsort(place, kind="stable")
+    place = place[rows]
+    columns = {name: pa.array(places[name].to_numpy()[place]) for name in PLACE}
+    columns |= {name: found[name].take(rows) for name in found.column_names[1:]}
+    return pa.table(columns)
 
 
 def _as_found(found: pa.Table, _: Table) -> pa.Table:
@@ -220,8 +221,6 @@ def _as_found(found: pa.Table, _: Table) -> pa.Table:
 
 def _with_settings(found: pa.Table, table: Table) -> pa.Table:
     """Append what the experiment's file says, with its preset and defaults."""
-    if found.num_columns == len(table.columns):
-        return found
     pairs = zip(found["file"].to_pylist(), found["preset"].to_pylist(), strict=True)
     values = [settings(file, preset) for file, preset in pairs]
     return _appended(found, table, values)
@@ -233,8 +232,6 @@ _VALUES: Final = {"sf_percent": "sf", "rose_percent": "rose"}
 
 def _with_workload(found: pa.Table, table: Table) -> pa.Table:
     """Append what the workload's description says by name, each description read once."""
-    if found.num_columns == len(table.columns):
-        return found
     texts = pc.dictionary_encode(found["workload_values"].combine_chunks())
     names = list(table.columns)[found.num_columns :]
     specs = [_parsed(text) for text in texts.dictionary.to_pylist()]
@@ -264,10 +261,8 @@ def _appended(found: pa.Table, table: Table, values: list[dict[str, float]]) -> 
     return found
 
 
-def _with_histogram(found: pa.Table, table: Table) -> pa.Table:
+def _with_histogram(found: pa.Table, _: Table) -> pa.Table:
     """Make a row of each pair of latency and count."""
-    if found.num_rows == 0:
-        return table.schema().empty_table()
     texts = found[found.num_columns - 1].to_pylist()
     try:
         # Read by the portion: one call for many small texts.

@@ -20,7 +20,6 @@ import pyarrow.parquet
 
 from tidegate_analysis.errors import StoreError
 from tidegate_analysis.store.catalog import TABLES, Table
-from tidegate_analysis.store.database import sort
 from tidegate_analysis.store.source import Progress, Selection
 
 Format = Literal["parquet", "csv", "json"]
@@ -55,7 +54,7 @@ class Export:
             found = found.filter(pc.equal(found[name], value))
         if progress is not None:
             progress(table.name, len(found))
-        return found if self._format != "json" else sort(found, table)
+        return found
 
     def _find_format(self) -> Format:
         formats: tuple[Format, ...] = ("parquet", "csv")
