@@ -138,12 +138,12 @@ def _tables(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     show = _Progress()
     results, experiments = _source(options, show)
-    show.say("report")
     # Reports need libraries that tables do not, and loading them takes seconds.
-    write: Callable[[Results, list[int], Path], object]
+    write: Callable[..., list[Path]]
     write = importlib.import_module("tidegate_analysis.report").write
-    write(results, experiments, options.out)
+    written = write(results, experiments, options.out, progress=show.say)
     show.clear()
+    _print("\n".join(map(str, written)))
 
 
 class _Progress:
