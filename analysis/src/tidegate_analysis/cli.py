@@ -58,8 +58,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Why throughput collapses: tables and reports of the laboratory's results.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    usage = "%(prog)s [OPTIONS] [STORE] RUN..."
     tables = commands.add_parser(
         "tables",
+        usage=usage,
         help="print the study's Tables 3 and 5 to 10 of experiments",
         description="Print the study's Tables 3 and 5 to 10 of experiments that `tidegate lab tap` "
         "has analysed, each by itself.",
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     tables.set_defaults(command=_tables)
     report = commands.add_parser(
         "report",
+        usage=usage.replace("[OPTIONS]", "[OPTIONS] --out DIR"),
         help="write a page with all figures and advice",
         description="Write a page with all figures, tables and advice about experiments.",
     )
@@ -151,12 +154,13 @@ class _Progress:
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty()
-        self._doing = ""
-        self._last = 0.0
+        self._doing = "experiments"
+        self._last = time.monotonic()
 
     def say(self, doing: str) -> None:
         """Show what is being done."""
         self._doing = doing
+        self._last = time.monotonic()
         self._show(doing)
 
     def rows(self, table: str, count: int) -> None:
@@ -164,7 +168,7 @@ class _Progress:
         now = time.monotonic()
         if now - self._last > 0.5:
             self._last = now
-            self._show(f"{self._doing}: {table}, {count:,} rows")
+            self._show(f"{self._doing} ({count:,} rows of {table})")
 
     def clear(self) -> None:
         """Leave the line empty."""

@@ -1,11 +1,12 @@
 """Stores with planted truth, to try things on: no database system was measured for these.
 
-Throughput of a batchset is X(N) = C·N/(N + 150) up to its thrashing point, and 0.6 of that and
-falling behind it, with noise of 1 %. The capacity C doubles with four times the processors, is half
-as large again with primary keys in the read group, and differs between DBMSes. The thrashing point
-rises with processors and primary keys in the read group, falls with processors in the update group,
-and varies by itself; where it is above all levels, throughput never falls. So the signs are those
-of the study's refined models, its sizes are not.
+Throughput of a batchset is X(N) = C·N/(N + 150) up to its thrashing point, and three quarters of
+that and falling behind it, with noise of 1 %. The capacity C doubles with four times the
+processors, is half as large again with primary keys in the read group, and varies by DBMS and by
+itself. The thrashing point rises with processors and primary keys in the read group, falls with
+processors in the update group, rises in both where C is larger than the processors and keys make
+it, and varies by itself; where it is above all levels, throughput never falls. So signs and paths
+are those of the study's refined models, sizes are not.
 
 Example
 -------
@@ -141,11 +142,10 @@ def _throughput(design: Design, rng: np.random.Generator) -> np.ndarray:
     procs = np.log2([row[1] for row in rows])
     keys = np.array([row[2] for row in rows], dtype="float64")
     is_read = np.array([row[3] == "read" for row in rows])
-    offset = rng.normal(0, 0.2, len(design.subjects))[dbms]
-    noise = rng.normal(0, 0.15, len(rows))
-    capacity = 400 * np.exp(0.5 * np.log(2) * procs + 0.4 * keys * is_read + offset + noise)
+    speed = rng.normal(0, 0.2, len(design.subjects))[dbms] + rng.normal(0, 0.4, len(rows))
+    capacity = 400 * np.exp(0.5 * np.log(2) * procs + 0.4 * keys * is_read + speed)
     drift = np.where(is_read, 130 * (procs - 1.5) + 180 * (keys - 0.5), -130 * (procs - 1.5))
-    point = 850 + drift + 250 * offset + rng.normal(0, 250, len(rows))
+    point = 850 + drift + 200 * speed + rng.normal(0, 200, len(rows))
     mpl = np.array(design.mpl, dtype="float64")
     point = np.clip(point, mpl[0], None)[:, np.newaxis]
     level = mpl[np.newaxis, :]
@@ -153,7 +153,7 @@ def _throughput(design: Design, rng: np.random.Generator) -> np.ndarray:
     held = level <= last
     reached = np.where(held, level, last)
     tps = capacity[:, np.newaxis] * reached / (reached + 150)
-    tps = np.where(held, tps, 0.6 * tps * (last / level) ** 0.1)
+    tps = np.where(held, tps, 0.75 * tps * (last / level) ** 0.1)
     shape = (*tps.shape, design.repetitions)
     return np.asarray(tps[:, :, np.newaxis] * np.exp(rng.normal(0, 0.01, shape)))
 
