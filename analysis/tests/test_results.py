@@ -108,7 +108,7 @@ TEXT = st.one_of(
     )
 )
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_value_comes_through_csv_and_parquet_alike(
     tmp_path: Path, rows: list[tuple[str | None, float, int]]
