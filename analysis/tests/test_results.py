@@ -348,6 +348,18 @@ def test_a_damaged_store_is_said(store: Path, tmp_path: Path) -> None:
         results.limits()
 
 
+def test_another_workloads_values_of_another_kind_are_none(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kinds.db"
+    shutil.copy(store, path)
+    spec = {"kind": "ds2", "scale": "medium", "rows": 1.5, "sf": 2, "placement": 3, "reads": True}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE batchset SET spec = ?", (json.dumps(spec),))
+    row = load(path).executions().iloc[0]
+    assert row["sf_percent"] == 2
+    assert row[["scale", "rows", "reads", "joins"]].isna().all()
+    assert row["placement"] is None
+
+
 def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> None:
     design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
     fresh = examples.write_store(tmp_path / "fresh.db", design, analysed=False)
@@ -398,3 +410,18 @@ def test_the_schema_is_the_laboratorys() -> None:
     theirs = [re.sub(r"\\\n\s*", "", literal) for literal in literals]
     ours = [statement for step in schema.STEPS for statement in step]
     assert theirs in (ours, list(schema.STEPS[0]))
+
+
+def test_an_experiment_of_which_nothing_is_done(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1, mpl=(10, 20))
+    path = examples.write_store(tmp_path / "planned.db", design, analysed=False)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("kind", "measurement", "attempt"):
+            connection.execute(f"DELETE FROM {table}")
+    results = load(path)
+    assert len(results.executions()) == 2 * 28 * 2
+    assert results.curves().empty
+    assert {"tps_low", "TP"} <= set(results.curves())
+    assert results.executions(run=77).empty
+    with pytest.raises(SampleError, match="was not analysed"):
+        results.samples(1)

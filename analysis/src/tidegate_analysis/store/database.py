@@ -22,7 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate_analysis.errors import StoreError
-from tidegate_analysis.store.catalog import ARROW, ATTEMPTS_OF, PLACE, PLACES, VERSIONS, Table
+from tidegate_analysis.store.catalog import (
+    ARROW,
+    ATTEMPTS_OF,
+    PLACE,
+    PLACES,
+    VERSIONS,
+    Kind,
+    Table,
+)
 from tidegate_analysis.store.settings import settings
 from tidegate_analysis.store.source import Progress, Selection
 
@@ -235,12 +243,19 @@ def _with_workload(found: pa.Table, table: Table) -> pa.Table:
     texts = pc.dictionary_encode(found["workload_values"].combine_chunks())
     names = list(table.columns)[found.num_columns :]
     specs = [_parsed(text) for text in texts.dictionary.to_pylist()]
-    values = [{name: spec.get(_VALUES.get(name, name)) for name in names} for spec in specs]
+    values = [{name: _value(spec, name, table.columns[name]) for name in names} for spec in specs]
     schema = pa.schema([table.schema().field(name) for name in names])
     columns = pa.Table.from_pylist(values, schema=schema).take(texts.indices)
     for name in names:
         found = found.append_column(schema.field(name), columns[name])
     return found
+
+
+def _value(spec: dict[str, Any], name: str, kind: Kind) -> object:
+    """Return what a workload says by that name: another workload's may be of another kind."""
+    value = spec.get(_VALUES.get(name, name))
+    kinds = {"number": (int, float), "text": (str,)}.get(kind, (int,))
+    return value if isinstance(value, kinds) and not isinstance(value, bool) else None
 
 
 def _parsed(text: str) -> dict[str, Any]:
