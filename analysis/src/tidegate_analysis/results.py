@@ -1,0 +1,441 @@
+"""Results of the laboratory as pandas frames.
+
+>>> import tidegate_analysis as ta
+>>> results = ta.load("results.db")            # doctest: +SKIP
+>>> results.curves(experiment=1)               # doctest: +SKIP
+>>> results.samples(experiment=1)              # doctest: +SKIP
+
+Each table of ``docs/results.md`` ("Exports") is a method with exactly its columns, sorted by its
+keys, and the same from a store as from its export. Where a whole number may be NULL its column is
+of type float64 with NaN, but for seeds, which have 64 bits and are `Int64`; text that is NULL is
+`None`.
+
+Two frames are derived. `Results.samples` has a row for each batchset instance that the analysis
+protocol retained: what statistics are made of. `Results.curves` has a row for each batch: what
+curves are drawn from.
+
+Limits: a frame is as large as what is asked for. The published design with intervals of a second
+has 8.4 million of them (0.8 GB), and of latencies in histograms many times more: ask for one run
+or one batchset of those.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from scipy import stats
+
+from tidegate_analysis import shapes
+from tidegate_analysis.errors import SampleError, StoreError
+from tidegate_analysis.store import TABLES, Progress, Selection, Source, Table, open_source
+
+_BATCHSET: Final = ["experiment", "run", "batchset"]
+_BATCH: Final = [*_BATCHSET, "mpl"]
+
+
+def load(
+    source: str | Path | None = None,
+    experiment: int | None = None,
+    *,
+    progress: Progress | None = None,
+) -> "Results":
+    """Open a store, or the export of an experiment. Nothing but the experiments is read yet.
+
+    Parameters
+    ----------
+    source
+        The path of a store of SQLite, ``postgres://user:password@host:port/database``, or the
+        directory of a `tidegate lab export` in Parquet, CSV or JSON. `None` is what the environment
+        variable ``TIDEGATE_STORE`` names.
+    experiment
+        The number of the only experiment that is wanted; `None` is all.
+    progress
+        Told the table and the number of its rows that have been read, now and then.
+
+    Raises
+    ------
+    StoreError
+        The source is not there, is no store, is of another version than 1 or 2, is empty, or does
+        not have the experiment.
+
+    """
+    return Results(open_source(source), experiment, progress)
+
+
+class Results:
+    """The tables of a store or an export; see `load`.
+
+    Every method takes the number of an experiment, or `None` for all that were loaded. Tables of
+    executions also take the number of a run, and of a batchset in each run.
+    """
+
+    def __init__(
+        self, source: Source, experiment: int | None = None, progress: Progress | None = None
+    ) -> None:
+        self._source = source
+        self._only = experiment
+        self._progress = progress
+        self._experiments = self._frame("experiment", Selection(experiment))
+        if self._experiments.empty:
+            raise self._no_experiment(experiment)
+
+    def __repr__(self) -> str:
+        """Name the source and its experiments."""
+        return f"Results({self.name!r}, experiments {self.experiments})"
+
+    @property
+    def name(self) -> str:
+        """The source's name, without a password."""
+        return self._source.name
+
+    @property
+    def version(self) -> int:
+        """The version of the store's schema, 1 or 2."""
+        return self._source.version
+
+    @property
+    def experiments(self) -> list[int]:
+        """The numbers of the experiments."""
+        return [int(number) for number in self._experiments["experiment"]]
+
+    def experiment(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the experiments: their file, seed, machine and times."""
+        found = self._experiments
+        wanted = self._selection(experiment).experiment
+        chosen = found if wanted is None else found[found["experiment"] == wanted]
+        return chosen.reset_index(drop=True)
+
+    def executions(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return all executions that are planned, with what was measured of those that are done."""
+        return self._table("executions", experiment, run, batchset)
+
+    def attempts(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return each time that an execution was tried, and how it ended."""
+        return self._table("attempts", experiment, run, batchset)
+
+    def kinds(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return each kind of transaction of each execution."""
+        return self._table("kinds", experiment, run, batchset)
+
+    def intervals(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return each interval of each execution."""
+        return self._table("intervals", experiment, run, batchset)
+
+    def interval_kinds(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return each kind of transaction in each interval; nothing of a store of version 1."""
+        return self._table("interval_kinds", experiment, run, batchset)
+
+    def histograms(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return each latency that was seen in an interval, and how often. This is large."""
+        return self._table("histograms", experiment, run, batchset)
+
+    def limits(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the decisions of controllers."""
+        return self._table("limits", experiment, run, batchset)
+
+    def classes(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return what the clients of each scheduling class saw."""
+        return self._table("classes", experiment, run, batchset)
+
+    def trees(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the looks at the trees of the embedded engine."""
+        return self._table("trees", experiment, run, batchset)
+
+    def troubles(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return errors, conflicts and other DBMSes that were running."""
+        return self._table("troubles", experiment, run, batchset)
+
+    def conditions(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the workloads' consistency conditions, and whether they held."""
+        return self._table("conditions", experiment)
+
+    def analyses(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the times that the analysis protocol was applied; none in version 1."""
+        return self._table("analyses", experiment)
+
+    def tap_counts(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return what each step of each analysis counted; nothing in version 1."""
+        return self._table("tap_counts", experiment)
+
+    def tap_drops(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return what each analysis dropped, and why; nothing in version 1."""
+        return self._table("tap_drops", experiment)
+
+    def thrashing_points(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the thrashing points of all analyses."""
+        return self._table("thrashing_points", experiment)
+
+    def latest_points(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the thrashing points of each experiment's latest analysis.
+
+        Rows of schema version 1 do not name their analysis. Where an experiment has no other, the
+        latest row of each batchset is taken.
+        """
+        points = self.thrashing_points(experiment)
+        analyses = self.analyses(experiment)
+        latest = analyses.groupby("experiment")["analysis"].max()
+        of_latest = points["analysis"] == points["experiment"].map(latest)
+        never = ~points["experiment"].isin(latest.index)
+        last = ~points.duplicated(_BATCHSET, keep="last")
+        return points[of_latest | (never & last)].reset_index(drop=True)
+
+    def samples(
+        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
+        """Return the retained batchset instances of the latest analysis, as `shapes.SAMPLES`.
+
+        `mode` is ``update`` where the workload has a weight of updates, else ``read``. `numProcs`
+        is what was planned, or what the DBMS was seen to have where all there are were asked for.
+        `TP` is infinite where throughput never fell, and the MPL below the fall where levels in
+        between are missing; it lies from `low` on and below `high`. `ATPT` is the mean over all
+        transactions of the retained executions; of analyses of schema version 1, which do not keep
+        it, over all that were measured. Batchsets of other workloads than the thrashing study's are
+        left out. The column `rule` is the rule's version by which TP was found.
+
+        Parameters
+        ----------
+        experiment
+            Its number; `None` is all that were analysed.
+        executions
+            What `executions` gave for it, where that is at hand.
+
+        Raises
+        ------
+        SampleError
+            There is no analysis, or nothing was retained.
+
+        """
+        points = self.latest_points(experiment)
+        if points.empty:
+            raise self._no_points(experiment)
+        if executions is None:
+            executions = self.executions(experiment)
+        found = points.merge(_batchsets(executions), on=_BATCHSET, validate="one_to_one")
+        found = found[found["reads"].notna()].reset_index(drop=True)
+        if found.empty:
+            raise SampleError(
+                f"{self._of(experiment)} has no batchset of the thrashing study's workload",
+                "samples are made of experiments of the scenario `thrash`: take one of those",
+            )
+        thrashed = found["high"].notna()
+        planned = found["processors_planned"]
+        table = found[_BATCHSET].assign(
+            dbms=found["subject"],
+            mode=np.where(found["updates"] > 0, "update", "read"),
+            numProcs=planned.where(planned > 0, found["processors"]),
+            PK=found["primary_key"],
+            SF=found["sf_percent"],
+            ROSE=found["rose_percent"],
+            ATPT=found["atpt_ms"].fillna(found["atpt_measured"]),
+            TP=np.where(thrashed, found["low"], np.inf),
+            low=found["low"],
+            high=found["high"].fillna(np.inf),
+            thrashed=thrashed,
+            rule=found["rule"],
+        )
+        return shapes.check(table, shapes.SAMPLES, f"samples of {self._of(experiment)}")
+
+    def curves(
+        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
+        """Return throughput and latency against MPL, a row for each batch that was executed.
+
+        Columns: experiment, run, batchset, mpl, subject, processors (planned, or seen where all
+        were asked for), primary_key, workload, `n` executions, `tps` their mean, `tps_sd` their
+        standard deviation, `tps_low` and `tps_high` the 95 % confidence interval of the mean by
+        Student's t (NaN, as the deviation, for n = 1), `mean_ms` over all transactions, `p50_ms`,
+        `p95_ms` and `p99_ms` as means over the executions' percentiles, and `TP`: infinite where
+        throughput never fell, NaN where the batchset was not analysed or not retained.
+
+        Parameters
+        ----------
+        experiment
+            Its number; `None` is all.
+        executions
+            What `executions` gave for it, where that is at hand.
+
+        """
+        if executions is None:
+            executions = self.executions(experiment)
+        done = executions[executions["attempt"].notna()]
+        planned = done["processors_planned"]
+        done = done.assign(
+            processors=planned.where(planned > 0, done["processors"]),
+            total_ms=done["mean_ms"] * done["transactions"],
+        )
+        table = done.groupby(_BATCH, as_index=False).agg(
+            subject=("subject", "first"),
+            processors=("processors", "first"),
+            primary_key=("primary_key", "first"),
+            workload=("workload", "first"),
+            n=("tps", "size"),
+            tps=("tps", "mean"),
+            tps_sd=("tps", "std"),
+            tps_low=("tps", "mean"),
+            tps_high=("tps", "mean"),
+            mean_ms=("total_ms", "sum"),
+            p50_ms=("p50_ms", "mean"),
+            p95_ms=("p95_ms", "mean"),
+            p99_ms=("p99_ms", "mean"),
+            transactions=("transactions", "sum"),
+        )
+        half = _half_width(table["n"].to_numpy(), table["tps_sd"].to_numpy())
+        table["tps_low"] -= half
+        table["tps_high"] += half
+        table["mean_ms"] = table["mean_ms"] / table.pop("transactions").replace(0, np.nan)
+        points = self.latest_points(experiment)
+        points = points.assign(TP=np.where(points["high"].notna(), points["low"], np.inf))
+        return table.merge(points[[*_BATCHSET, "TP"]], on=_BATCHSET, how="left")
+
+    def _table(
+        self,
+        name: str,
+        experiment: int | None,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        wanted = self._selection(experiment).experiment
+        return self._frame(name, Selection(wanted, run, batchset))
+
+    def _frame(self, name: str, selection: Selection) -> pd.DataFrame:
+        table = TABLES[name]
+        return _to_frame(self._source.read(table, selection, self._progress), table, self.name)
+
+    def _selection(self, experiment: int | None) -> Selection:
+        if experiment is None:
+            return Selection(self._only)
+        if experiment not in self.experiments:
+            raise self._no_experiment(experiment)
+        return Selection(experiment)
+
+    def _no_experiment(self, experiment: int | None) -> StoreError:
+        if experiment is None:
+            return StoreError(
+                f"{self.name} has no experiment", "run one with `tidegate lab run FILE` first"
+            )
+        known = [int(n) for n in self._frame("experiment", Selection())["experiment"]]
+        numbers = ", ".join(map(str, known)) or "none"
+        return StoreError(
+            f"{self.name} has no experiment {experiment}; it has {numbers}",
+            "see `tidegate lab list` for their names",
+        )
+
+    def _no_points(self, experiment: int | None) -> SampleError:
+        of = self._of(experiment)
+        if self.analyses(experiment).empty:
+            number = "EXPERIMENT" if experiment is None else experiment
+            return SampleError(
+                f"{of} was not analysed", f"apply the protocol with `tidegate lab tap {number}`"
+            )
+        return SampleError(
+            f"the latest analysis of {of} retained no batchset",
+            "see in `tap_drops` why they were dropped, and run the experiment longer",
+        )
+
+    def _of(self, experiment: int | None) -> str:
+        number = self._only if experiment is None else experiment
+        return self.name if number is None else f"experiment {number}"
+
+
+def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
+    """Return what is the same in all executions of a batchset, and ATPT over those measured."""
+    executions = executions.assign(total_ms=executions["mean_ms"] * executions["transactions"])
+    of_batchset = executions.groupby(_BATCHSET)
+    same = ["subject", "processors_planned", "processors", "primary_key"]
+    same += ["sf_percent", "rose_percent", "reads", "updates"]
+    found = of_batchset[same].first()
+    sums = of_batchset[["total_ms", "transactions"]].sum()
+    found["atpt_measured"] = sums["total_ms"] / sums["transactions"].replace(0, np.nan)
+    return found.reset_index()
+
+
+def _half_width(n: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Return half of the 95 % confidence interval of a mean, by Student's t."""
+    # `ppf` is NaN without a degree of freedom, as the deviation is.
+    return np.asarray(stats.t.ppf(0.975, n - 1) * sd / np.sqrt(n))
+
+
+def _to_frame(found: pa.Table, table: Table, source: str) -> pd.DataFrame:
+    """Return the columns as pandas has them, giving up each one of Arrow's on the way."""
+    columns = dict(zip(found.column_names, found.columns, strict=True))
+    del found
+    frame: dict[str, object] = {}
+    for name, kind in table.columns.items():
+        column = columns.pop(name)
+        if kind == "whole" and column.null_count:
+            raise StoreError(
+                f"{source}: {table.name} has a row without `{name}`",
+                "the store is damaged: use another copy, or its export",
+            )
+        if name == "seed":
+            frame[name] = pd.array(column.to_pylist(), dtype="Int64")
+        elif kind == "whole?":
+            frame[name] = column.cast(pa.float64(), safe=False).to_numpy()
+        elif kind == "text":
+            frame[name] = column.to_pandas().astype(object).to_numpy()
+        else:
+            frame[name] = column.to_numpy()
+        del column
+    return pd.DataFrame(frame, copy=False)

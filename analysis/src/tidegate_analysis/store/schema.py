@@ -1,0 +1,106 @@
+"""The statements that make a store, for examples and tests; the laboratory's own are in Rust.
+
+They are those of ``crates/lab/src/store/schema.rs``, step by step, and a test holds the two
+together. The laboratory also makes triggers that refuse changes, which a reader never meets.
+"""
+
+from typing import Final
+
+#: What is planned, tried and measured.
+_FIRST: Final = (
+    "CREATE TABLE machine (id {id}, host text NOT NULL, cpu text NOT NULL, processors integer "
+    "NOT NULL, memory_mib bigint NOT NULL, kernel text NOT NULL, UNIQUE (host, cpu, processors,"
+    " memory_mib, kernel))",
+    "CREATE TABLE code (id {id}, version text NOT NULL, build text NOT NULL, UNIQUE (version, "
+    "build))",
+    "CREATE TABLE experiment (id {id}, name text NOT NULL, scenario text NOT NULL, preset text "
+    "NOT NULL, subjects text NOT NULL, seed bigint NOT NULL, file text NOT NULL, machine "
+    "integer NOT NULL REFERENCES machine (id), code integer NOT NULL REFERENCES code (id), "
+    "began_us bigint NOT NULL)",
+    "CREATE TABLE run (id {id}, experiment integer NOT NULL REFERENCES experiment (id), number "
+    "integer NOT NULL, subject text NOT NULL, processors integer NOT NULL, primary_key integer "
+    "NOT NULL, isolation text NOT NULL, settings text NOT NULL, UNIQUE (experiment, number))",
+    "CREATE TABLE batchset (id {id}, run integer NOT NULL REFERENCES run (id), number integer "
+    "NOT NULL, workload text NOT NULL, spec text NOT NULL, treatment text NOT NULL, UNIQUE "
+    "(run, number))",
+    "CREATE TABLE execution (id {id}, batchset integer NOT NULL REFERENCES batchset (id), mpl "
+    "integer NOT NULL, repetition integer NOT NULL, place integer NOT NULL, UNIQUE (batchset, "
+    "mpl, repetition))",
+    "CREATE TABLE start (id {id}, run integer NOT NULL REFERENCES run (id), machine integer NOT"
+    " NULL REFERENCES machine (id), code integer NOT NULL REFERENCES code (id), version text "
+    "NOT NULL, settings text NOT NULL, processors integer NOT NULL, began_us bigint NOT NULL)",
+    "CREATE TABLE attempt (id {id}, execution integer NOT NULL REFERENCES execution (id), "
+    "number integer NOT NULL, start integer NOT NULL REFERENCES start (id), seed bigint NOT "
+    "NULL, began_us bigint NOT NULL, UNIQUE (execution, number))",
+    "CREATE TABLE failure (attempt integer PRIMARY KEY REFERENCES attempt (id), reason text NOT"
+    " NULL)",
+    "CREATE TABLE measurement (attempt integer PRIMARY KEY REFERENCES attempt (id), execution "
+    "integer NOT NULL UNIQUE REFERENCES execution (id), ended_us bigint NOT NULL, connect_s "
+    "{real} NOT NULL, seconds {real} NOT NULL, clients integer NOT NULL, transactions bigint "
+    "NOT NULL, tps {real} NOT NULL, mean_ms {real} NOT NULL, p50_ms {real} NOT NULL, p95_ms "
+    "{real} NOT NULL, p99_ms {real} NOT NULL, max_ms {real} NOT NULL, retries bigint NOT NULL, "
+    "stragglers integer NOT NULL, overdue bigint NOT NULL, connection_losses integer NOT NULL, "
+    "client_cpu_us {real} NOT NULL, client_core_share {real} NOT NULL, processors integer NOT "
+    "NULL, other_executors integer NOT NULL, report text NOT NULL)",
+    "CREATE TABLE kind (attempt integer NOT NULL REFERENCES attempt (id), workload text NOT "
+    "NULL, kind text NOT NULL, committed bigint NOT NULL, rolled_back bigint NOT NULL, mean_ms "
+    "{real} NOT NULL, p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, "
+    "max_ms {real} NOT NULL, PRIMARY KEY (attempt, workload, kind))",
+    "CREATE TABLE interval_seen (attempt integer NOT NULL REFERENCES attempt (id), number "
+    "integer NOT NULL, until_s {real} NOT NULL, transactions bigint NOT NULL, mean_ms {real} "
+    "NOT NULL, p99_ms {real} NOT NULL, histogram text NOT NULL, PRIMARY KEY (attempt, number))",
+    "CREATE TABLE limit_seen (attempt integer NOT NULL REFERENCES attempt (id), number integer "
+    "NOT NULL, at_s {real} NOT NULL, interval_s {real} NOT NULL, mpl integer NOT NULL, next_mpl"
+    " integer NOT NULL, reason text NOT NULL, tps {real} NOT NULL, concurrency {real} NOT NULL,"
+    " PRIMARY KEY (attempt, number))",
+    "CREATE TABLE class_seen (attempt integer NOT NULL REFERENCES attempt (id), class text NOT "
+    "NULL, transactions bigint NOT NULL, mean_ms {real} NOT NULL, p50_ms {real} NOT NULL, "
+    "p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, max_ms {real} NOT NULL, PRIMARY KEY "
+    "(attempt, class))",
+    "CREATE TABLE tree_seen (attempt integer NOT NULL REFERENCES attempt (id), number integer "
+    "NOT NULL, tree text NOT NULL, at_s {real} NOT NULL, leaves bigint NOT NULL, entries bigint"
+    " NOT NULL, fill {real} NOT NULL, logical_reads bigint NOT NULL, physical_reads bigint NOT "
+    "NULL, writes bigint NOT NULL, fills text, PRIMARY KEY (attempt, number, tree))",
+    "CREATE TABLE trouble (attempt integer NOT NULL REFERENCES attempt (id), kind text NOT "
+    "NULL, what text NOT NULL, times bigint NOT NULL, PRIMARY KEY (attempt, kind, what))",
+    "CREATE TABLE consistency (id {id}, start integer NOT NULL REFERENCES start (id), batchset "
+    "integer NOT NULL REFERENCES batchset (id), condition text NOT NULL, violation text)",
+    "CREATE TABLE thrashing_point (id {id}, batchset integer NOT NULL REFERENCES batchset (id),"
+    " protocol text NOT NULL, rule text NOT NULL, mpl integer, low integer NOT NULL, high "
+    "integer, caveats text NOT NULL, found_us bigint NOT NULL)",
+)
+
+#: What an analysis counted, dropped and found; kinds of transactions interval by interval.
+_ANALYSES: Final = (
+    "CREATE TABLE analysis (id {id}, experiment integer NOT NULL REFERENCES experiment (id), "
+    "protocol text NOT NULL, rule text NOT NULL, code integer NOT NULL REFERENCES code (id), "
+    "found_us bigint NOT NULL)",
+    "CREATE TABLE tap_count (analysis integer NOT NULL REFERENCES analysis (id), step text NOT "
+    "NULL, name text NOT NULL, part text NOT NULL, level text NOT NULL, number integer, checked"
+    " bigint NOT NULL, found bigint NOT NULL, batchsets bigint, PRIMARY KEY (analysis, step, "
+    "name, part, level))",
+    "CREATE TABLE tap_drop (id {id}, analysis integer NOT NULL REFERENCES analysis (id), step "
+    "text NOT NULL, name text NOT NULL, batchset integer NOT NULL REFERENCES batchset (id), "
+    "execution integer REFERENCES execution (id), why text NOT NULL)",
+    "CREATE TABLE interval_kind (attempt integer NOT NULL REFERENCES attempt (id), number "
+    "integer NOT NULL, workload text NOT NULL, kind text NOT NULL, transactions bigint NOT "
+    "NULL, mean_ms {real} NOT NULL, p99_ms {real} NOT NULL, PRIMARY KEY (attempt, number, "
+    "workload, kind))",
+    "ALTER TABLE thrashing_point ADD COLUMN analysis integer REFERENCES analysis (id)",
+    "ALTER TABLE thrashing_point ADD COLUMN atpt_ms {real}",
+)
+
+#: The steps from an empty database; `{id}` and `{real}` differ between databases.
+STEPS: Final = (_FIRST, _ANALYSES)
+
+
+def statements(version: int) -> list[str]:
+    """Return what makes a store of a version in SQLite."""
+    made = ["CREATE TABLE schema_version (version integer PRIMARY KEY)"]
+    for number, step in enumerate(STEPS[:version], start=1):
+        made += [
+            one.replace("{id}", "integer PRIMARY KEY AUTOINCREMENT").replace("{real}", "real")
+            for one in step
+        ]
+        made.append(f"INSERT INTO schema_version VALUES ({number})")
+    return made

@@ -1,0 +1,42 @@
+"""What a source of results is: something that gives the tables of an export."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidegate_analysis.store.catalog import Table
+
+#: Told how many rows of a table have been read so far.
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows are wanted; `None` is all. Runs and batchsets go by their numbers."""
+
+    experiment: int | None = None
+    run: int | None = None
+    batchset: int | None = None
+
+    def chosen(self) -> dict[str, int]:
+        """Return the columns that are fixed, and to what."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+class Source(Protocol):
+    """A store or an export."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages; without a password."""
+
+    @property
+    def version(self) -> int:
+        """The version of its schema."""
+
+    def read(
+        self, table: Table, selection: Selection, progress: Progress | None = None
+    ) -> pa.Table:
+        """Return rows of a table with the columns of the catalog, sorted by their keys."""

@@ -1,0 +1,28 @@
+"""Stores that tests share."""
+
+import gzip
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tidegate_analysis import examples
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that the laboratory made; its exports are in `DATA`."""
+    path = tmp_path_factory.mktemp("laboratory") / "store with a space?.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(gzip.decompress((DATA / "store.sql.gz").read_bytes()).decode())
+    return path
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 3 DBMSes with planted truth, 18 runs of 28 batchsets."""
+    path = tmp_path_factory.mktemp("example") / "example.db"
+    return examples.write_store(path, examples.Design(repetitions=2))
