@@ -181,7 +181,7 @@ def refuse_collinear(X: Array, terms: Sequence[str], nuisance: Array, cluster: s
             f"{_named(within)} is constant{where}",
             "leave it out" + (", or give no intercepts of their own to groups" if cluster else ""),
         )
-    _, strength, directions = np.linalg.svd(left / size, full_matrices=True)
+    _, strength, directions = np.linalg.svd(np.linalg.qr(left / size, mode="r"))
     rank = int((strength > _TOLERANCE * strength[0]).sum())
     if rank < X.shape[1]:
         share = np.abs(directions[rank:]).max(axis=0)

@@ -9,8 +9,8 @@ CR1          (X'X)⁻¹ [sum over groups s s'] (X'X)⁻¹ · c          t(G-1)
 ===========  ==================================================  ====================
 
 with s the sum of x e over a group and c = G/(G-1) · (n-1)/(n-k). HC3: MacKinnon and White 1985. CR1
-and its t(G-1): Cameron and Miller 2015, Section VI. With a handful of groups CR1 is still too sure
-of itself; `_wild` is for those.
+and its t(G-1): Cameron and Miller 2015, Section VI. With a handful of groups CR1 is often too
+sure of itself; `_wild` is for those.
 
 A random intercept makes var(y) = σ²(I + λJ) inside each group. For a given λ, subtracting a share
 of each group's mean whitens the data, so REML is a search over one number.
@@ -19,7 +19,7 @@ of each group's mean whitens the data, so REML is a search over one number.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import optimize
 
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.estimate._data import Array, Codes, Design
@@ -43,7 +43,7 @@ class Least:
 def least(X: Array, y: Array) -> Least:
     """Fit by QR; X has full rank, which `_data.design` saw to."""
     Q, R = np.linalg.qr(X)
-    inverse_root = linalg.solve_triangular(R, np.eye(len(R)))
+    inverse_root = np.linalg.inv(R)
     coefficients = inverse_root @ (Q.T @ y)
     inverse = inverse_root @ inverse_root.T
     return Least(coefficients, inverse, y - X @ coefficients, np.square(Q).sum(axis=1))
@@ -61,22 +61,24 @@ def correction(n: int, k: int, groups: int) -> float:
     return groups / (groups - 1) * (n - 1) / (n - k)
 
 
-def influence(X: Array, fit: Least, errors: str) -> Array:
+def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Array:
     """Return what each sample adds to each coefficient, times n.
 
     The squares of its columns, added over samples (or over groups of them) and divided by n², are
-    the variances in the table above: sums of squares for HC3, those by group for CR1.
+    the variances in the table above: sums of squares for HC3, those by group for CR1. A sample that
+    alone determines a coefficient adds nothing to it when `lenient`, else HC3 does not exist.
     """
     n, k = X.shape
     residuals = fit.residuals
     if errors == "hc3":
-        if (fit.leverages > 1 - 1e-9).any():
+        alone = fit.leverages > 1 - 1e-9
+        if alone.any() and not lenient:
             row = int(np.argmax(fit.leverages))
             raise SampleError(
                 f"sample {row + 1} alone determines a coefficient, so HC3 errors do not exist",
                 "drop the term that only it has, or use classical errors",
             )
-        residuals = residuals / (1 - fit.leverages)
+        residuals = np.where(alone, 0.0, residuals / np.where(alone, 1.0, 1 - fit.leverages))
     elif errors == "classical":
         residuals = residuals * np.sqrt(n / (n - k))
     result: Array = n * (X * residuals[:, None]) @ fit.inverse

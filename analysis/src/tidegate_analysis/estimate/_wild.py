@@ -70,7 +70,7 @@ def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: flo
     fit = least(X, y)
     b = float(fit.coefficients[j])
     score = sums((x * fit.residuals)[:, None], groups)[:, 0]
-    factor = correction(*X.shape, W.shape[1])
+    factor = correction(len(X), X.shape[1], W.shape[1])
     se = float(np.sqrt(factor * score @ score) / (x @ x))
     reach = sums(x[:, None] * X, groups) @ fit.inverse
     parts = [_parts(X, groups, x, residuals, reach) for residuals in (e, x)]

@@ -10,13 +10,13 @@ The study's read model: numProcs -> TP is 0.34 directly and (-0.34)(-0.28) = 0.1
 together 0.44.
 
 **Delta method.** The total effect's derivative by one coefficient is again a product,
-dT_ts/dB_ij = T_ti T_js, and the covariance of all coefficients comes with the fit. Normal
-intervals, or t(G-1) when errors are clustered.
+dT_ts/dB_ij = T_ti T_js, and the covariance of all coefficients comes with the fit. The
+intervals are of t(n-k), or t(G-1) when errors are clustered.
 
-**Bootstrap.** Samples are drawn again with replacement (groups of them when errors are clustered,
-inside groups when groups have intercepts), the model is refitted from weighted moments, all draws at
-once, and intervals are percentiles. An indirect effect is a product, whose distribution is skewed:
-prefer these intervals for it when n is small.
+**Bootstrap.** Samples are drawn again with replacement (groups of them when errors are
+clustered, inside groups when groups have intercepts), the model is refitted from weighted moments,
+all draws at once, and intervals are percentiles. An indirect effect is a product, whose
+distribution is skewed: prefer these intervals for it when n is small.
 
 Moderated paths count with their effect at the moderators' means.
 
@@ -25,6 +25,7 @@ Source: Suh, Snodgrass, Currim 2017, Section 9.3.4.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
@@ -88,7 +89,7 @@ def trace(
     return tuple(
         Trace(
             tuple(chain),
-            tuple(float(coefficients[edge]) for edge in zip(chain, chain[1:], strict=False)),
+            tuple(float(coefficients[edge]) for edge in pairwise(chain)),
         )
         for chain in found
     )
@@ -190,16 +191,17 @@ def effects(
             kind: _delta(kinds[kind][0], gradient, covariance, df, confidence)
             for kind, gradient in _gradients(fit.model, values).items()
         }
-    tables = []
-    for kind in KINDS:
-        table = pd.DataFrame(pairs, columns=["from", "to"])
-        table["kind"], table["effect"] = kind, kinds[kind][0]
-        columns = dict(zip(("se", "low", "high", "p"), spread[kind], strict=True))
-        # A kind that no chain gives is not an effect of 0 but none.
-        tables.append(table.assign(**columns)[there[kind]])
-    table = pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
+    # A kind that no chain gives is not an effect of 0 but none.
+    rows = [
+        (*pair, kind, kinds[kind][0, i], *(column[i] for column in spread[kind]))
+        for i, pair in enumerate(pairs)
+        for kind in KINDS
+        if there[kind][i]
+    ]
+    columns = ["from", "to", "kind", "effect", "se", "low", "high", "p"]
+    table = pd.DataFrame(rows, columns=columns)
     known = {path.edge: float(b) for path, b in zip(fit.model.paths, values, strict=True)}
-    chains = {pair: trace(fit.model, known, *pair) for pair in pairs}
+    chains: dict[Edge, tuple[Trace, ...]] = {pair: trace(fit.model, known, *pair) for pair in pairs}
     return Effects(table, method, not raw, chains)
 
 
@@ -312,14 +314,14 @@ def _bootstrap(fit: PathFit, draws: int, seed: int, *, raw: bool) -> Array:
             for term, value in zip(data.terms, _refit(fit.samples, data, W, raw=raw).T, strict=True)
         }
         found.append(np.column_stack([columns[p.target, p.source] for p in fit.model.paths]))
-    drawn = np.vstack(found)
+    drawn: Array = np.vstack(found)
     usable = np.isfinite(drawn).all(axis=1)
     if usable.mean() < 0.95:
         raise SampleError(
             f"{int((~usable).sum())} of {draws} bootstrap draws leave nothing to estimate from",
             "use the delta method: too few samples, or groups, differ in some variable",
         )
-    return drawn[usable]
+    return np.asarray(drawn[usable])
 
 
 def _weights(fit: PathFit, draws: int, draw: np.random.Generator) -> Array:
@@ -327,10 +329,11 @@ def _weights(fit: PathFit, draws: int, draw: np.random.Generator) -> Array:
     codes = fit.clusters()
     if codes is not None:
         count = int(codes.max()) + 1
-        return draw.multinomial(count, np.full(count, 1 / count), draws)[:, codes].astype(float)
+        drawn = draw.multinomial(count, np.full(count, 1 / count), draws)
+        return np.asarray(drawn[:, codes], float)
     if fit.options.effect == "fixed":
         W = np.zeros((draws, fit.n))
-        for _, rows in fit.samples.groupby(fit.options.cluster).indices.items():
+        for rows in fit.samples.groupby(fit.options.cluster).indices.values():
             W[:, rows] = draw.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), draws)
         return W
     return draw.multinomial(fit.n, np.full(fit.n, 1 / fit.n), draws).astype(float)
@@ -353,7 +356,8 @@ def _refit(samples: pd.DataFrame, data: Design, W: Array, *, raw: bool) -> Array
         np.prod([_deviations(samples[f].to_numpy(float), W) for f in factors([term])], axis=0)
         for term in data.terms
     ]
-    return b * np.column_stack(scales) / _deviations(data.y, W)[:, None]
+    standardised: Array = b * np.column_stack(scales) / _deviations(data.y, W)[:, None]
+    return standardised
 
 
 def _deviations(x: Array, W: Array) -> Array:

@@ -11,8 +11,8 @@ Pedhazur 1997, chapter 18)::
     fit = 1 - product over equations of e²,    e = sqrt(1 - R²)
 
 The study's read model has e = 0.84 and 0.93: 1 - 0.84² · 0.93² = 0.39. Its update model has 0.96
-and 0.92, which gives 0.22; the study prints 0.23. The unrounded errors decide: 0.955 and 0.918, say,
-round to the printed ones and give 0.23.
+and 0.92, which gives 0.22; the study prints 0.23. The unrounded errors decide: 0.956 and
+0.918, say, round to the printed ones and give 0.23.
 
 The coefficients of a path are effects at the moderators' means.
 
@@ -22,6 +22,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 9.3.4.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,10 +96,14 @@ class PathFit:
         missing for moderators, for which the model states no sign.
         """
         alpha = 1 - self.options.confidence
-        tables = {name: fit.to_frame().set_index("term") for name, fit in self.regressions.items()}
-        rows = []
+        estimates: dict[tuple[str, str], dict[str, Any]] = {
+            (name, str(row["term"])): {str(key): row[key] for key in row if key != "term"}
+            for name, fit in self.regressions.items()
+            for row in fit.to_frame().to_dict("records")
+        }
+        rows: list[dict[str, Any]] = []
         for path in self.model.paths:
-            row = tables[path.target].loc[path.source]
+            row = estimates[path.target, path.source]
             agrees = (row["coefficient"] > 0) == (path.sign == "+")
             rows.append(
                 {
@@ -108,17 +113,27 @@ class PathFit:
                     "hypothesis": path.hypothesis,
                     "sign": path.sign,
                     "level": path.level or "",
-                    **row.to_dict(),
+                    **row,
                     "stars": stars(row["p"]),
                     "supported": bool(agrees and row["p"] < alpha),
                 }
             )
         for moderator in self.model.moderators:
-            row = tables[moderator.target].loc[moderator.term]
-            ends = {"from": moderator.source, "to": moderator.target, "by": moderator.by}
-            empty = {"hypothesis": "", "sign": "", "level": ""}
-            rows.append({**ends, **empty, **row.to_dict(), "stars": stars(row["p"])})
-        return pd.DataFrame(rows)
+            row = estimates[moderator.target, moderator.term]
+            rows.append(
+                {
+                    "from": moderator.source,
+                    "to": moderator.target,
+                    "by": moderator.by,
+                    "hypothesis": "",
+                    "sign": "",
+                    "level": "",
+                    **row,
+                    "stars": stars(row["p"]),
+                    "supported": None,
+                }
+            )
+        return pd.DataFrame(rows).astype({"supported": "boolean"})
 
     def estimates(self) -> dict[Edge, tuple[float, float]]:
         """Return (standardised coefficient, p) by edge, as `model.draw` takes them."""
@@ -144,13 +159,14 @@ class PathFit:
         fits = self.regressions
         kind = "coefficients" if raw else "standardised"
         values = np.array([getattr(fits[name], kind)[i] for name, i in places])
+        columns = max(fit.parameters for fit in fits.values())
+        free = float(self.n - columns)
         if self.options.effect == "random":
-            return values, self._block_diagonal(places, raw), np.inf
+            return values, self._block_diagonal(places, raw), free
         which = "raw_influence" if raw else "influence"
         influences = np.column_stack([getattr(fits[name], which)[:, i] for name, i in places])
         codes = self.clusters()
-        columns = max(fit.parameters for fit in fits.values())
-        df = np.inf if codes is None else float(codes.max())
+        df = free if codes is None else float(codes.max())
         return values, _linear.gathered(influences, codes, columns), df
 
     def clusters(self) -> Codes | None:

@@ -123,12 +123,11 @@ def refine(
             "wrap them: Exploratory(samples), and keep others for the confirmatory test",
         )
     if rule not in get_args(Rule):
-        raise ModelError(
-            f"no rule is called `{rule}`", f"use one of: {'; '.join(get_args(Rule))}"
-        )
+        raise ModelError(f"no rule is called `{rule}`", f"use one of: {'; '.join(get_args(Rule))}")
     options = Options(errors, effect, cluster, confidence, draws, seed)
     initial = fit(model, samples, **vars(options))
-    current, dropped = initial, []
+    current = initial
+    dropped: list[pd.DataFrame] = []
     while True:
         weak = _weak(current, alpha)
         if rule == "one at a time":
@@ -175,7 +174,7 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
         less = refined.regressions.get(outcome) or _without_terms(initial, outcome)
         if not set(less.terms) <= set(full.terms):
             raise ModelError(
-                f"`{outcome}` has terms in `{refined.model.name}` that `{initial.model.name}` lacks",
+                f"`{outcome}` has other terms in `{refined.model.name}` than in the initial model",
                 "compare a model with one it was refined from",
             )
         row = _lost(full, less)

@@ -9,7 +9,7 @@ so classical standard errors promise too much. The options say what is believed 
     Independent, but the variance may depend on the terms.
 ``errors="cluster"``
     Anything may happen inside a DBMS; DBMSs are independent. CR1 with t(G-1). Below about 30 DBMSs
-    still too sure of itself, and a caution in the result says so.
+    often too sure of itself, and a caution in the result says so.
 ``errors="wild"``
     The same belief, tested by the wild cluster bootstrap-t (see `_wild`): for few DBMSs.
 ``effect="fixed"``
@@ -25,8 +25,9 @@ columns (Friedrich 1982).
 
 **Standard errors of standardised coefficients** are not the raw ones times a ratio, because the
 deviations in that ratio are estimates, too. Each sample's influence on b·s_x/s_y is added up, which
-assumes no distribution (Browne 1984; Yuan and Chan 2011), by group when errors are clustered. With
-a random effect, or the wild bootstrap's interval, the deviations are taken as given.
+assumes no distribution (Browne 1984; Yuan and Chan 2011): with residuals enlarged as in HC3, or as
+they are and by group when errors are clustered. With a random effect, or the wild bootstrap's
+interval, the deviations are taken as given.
 
 Source: Suh, Snodgrass, Currim 2017, Sections 7.2.3 and 9.3.2; Cohen, Cohen, West, Aiken 2003.
 """
@@ -207,7 +208,14 @@ def regress(
         )
     if effect == "random":
         return _random(data, confidence)
-    return _fixed(samples, data, errors, effect, confidence, (draws, seed))
+    return _fixed(
+        samples,
+        data,
+        errors=errors,
+        effect=effect,
+        confidence=confidence,
+        chance=(draws, seed),
+    )
 
 
 def check_options(errors: str, effect: str, confidence: float) -> None:
@@ -229,6 +237,7 @@ def check_options(errors: str, effect: str, confidence: float) -> None:
 def _fixed(
     samples: pd.DataFrame,
     data: Design,
+    *,
     errors: Errors,
     effect: Effect,
     confidence: float,
@@ -246,7 +255,9 @@ def _fixed(
     else:
         covariance = _linear.gathered(raw, groups, k)
     df = float(data.groups.max() if clustered else n - k)
-    influence = _standardised_influence(samples, data, fit.coefficients[:terms], raw[:, :terms])
+    # Enlarged residuals: they cover better in small samples, with classical errors, too.
+    single = raw if clustered else _linear.influence(X, fit, "hc3", lenient=True)
+    influence = _standardised_influence(samples, data, fit.coefficients[:terms], single[:, :terms])
     standardised_covariance = _linear.gathered(influence, groups, k)
     return _result(
         data,
@@ -254,7 +265,7 @@ def _fixed(
         covariance,
         standardised_covariance,
         np.full(terms, df),
-        confidence,
+        confidence=confidence,
         parameters=k,
         errors=errors,
         effect=effect,
@@ -295,7 +306,7 @@ def _random(data: Design, confidence: float) -> Regression:
         covariance,
         covariance[:terms, :terms] * np.outer(ratio, ratio),
         np.where(inner, within, between).astype(float),
-        confidence,
+        confidence=confidence,
         parameters=data.full.shape[1],
         errors="classical",
         effect="random",
@@ -314,8 +325,8 @@ def _result(
     covariance: Array,
     standardised_covariance: Array,
     df: Array,
-    confidence: float,
     *,
+    confidence: float,
     parameters: int,
     errors: Errors,
     effect: Effect,
@@ -416,6 +427,6 @@ def _cautions(groups: Codes) -> tuple[str, ...]:
     if count >= FEW_CLUSTERS:
         return ()
     return (
-        f"cluster errors from {count} groups are too small even with t({count - 1}); "
+        f"cluster errors from {count} groups may be too small even with t({count - 1}); "
         "compare errors='wild'",
     )

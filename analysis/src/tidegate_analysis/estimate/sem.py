@@ -1,4 +1,4 @@
-"""A path model of observed variables as a structural equation model: does it fit at all?
+"""A path model of observed variables as a structural equation model: does it fit at all.
 
 R² says how much a model explains; this says whether what it *leaves out* is really not there. A
 model with p variables implies a covariance matrix Σ, and maximum likelihood compares it with the
@@ -108,7 +108,7 @@ def structural(fit: PathFit) -> Structural:
     data = np.column_stack([product([values[f] for f in name.split(TIMES)]) for name in names])
     S = np.cov(data, rowvar=False, ddof=0)
     implied, psi = _implied(fit, names, S[: len(exogenous), : len(exogenous)])
-    return _indices(fit, names, len(exogenous), S, implied, psi)
+    return _indices(fit, names, S, implied, psi)
 
 
 def _implied(fit: PathFit, names: tuple[str, ...], Sxx: Array) -> tuple[Array, Array]:
@@ -126,10 +126,10 @@ def _implied(fit: PathFit, names: tuple[str, ...], Sxx: Array) -> tuple[Array, A
 
 
 def _indices(
-    fit: PathFit, names: tuple[str, ...], x: int, S: Array, implied: Array, psi: Array
+    fit: PathFit, names: tuple[str, ...], S: Array, implied: Array, psi: Array
 ) -> Structural:
-    n, p = fit.n, len(names)
-    y = p - x
+    n, p, y = fit.n, len(names), len(psi)
+    x = p - y
     # ln|S| less that of the exogenous part, which no model restricts.
     observed = float(np.linalg.slogdet(S)[1] - np.linalg.slogdet(S[:x, :x])[1])
     df = y * x + y * (y - 1) // 2 - sum(len(fit.model.terms(name)) for name in names[x:])
@@ -163,7 +163,7 @@ def _indices(
 
 
 def _rmsea_interval(chi2: float, df: int, n: int) -> tuple[float, float]:
-    """Return the RMSEA whose noncentral chi² has the observed one at its 95th and 5th percentile."""
+    """Return the RMSEA whose noncentral chi² has the observed one at its 95th, 5th percentile."""
     if df == 0:
         return 0.0, 0.0
 

@@ -1,11 +1,11 @@
-"""A structural causal model: variables, the paths between them, and what moderates a path.
+r"""A structural causal model: variables, the paths between them, and what moderates a path.
 
 A model is a claim made before the data are seen: these variables, grouped in constructs, act on
 each other along these paths, in this direction, about this strongly. Each variable with paths into
 it has one linear equation, in the sense of path analysis (Wright 1934; Bollen 1989, chapter 4)::
 
     numProcs --(-)--> ATPT --(-)--> TP        ATPT = b1 numProcs + e1
-        \\---------(+)--------------^          TP   = b2 numProcs + b3 ATPT + e2
+        \---------(+)--------------^          TP   = b2 numProcs + b3 ATPT + e2
 
 A moderator changes the strength of a path: in the study's initial model the effect of numProcs on
 ATPT depends on ROSE. It enters the equation as the product of the two, *and by itself*, although
