@@ -69,16 +69,18 @@ def numbers(samples: pd.DataFrame, column: str) -> Array:
             f"the samples have no column `{column}`",
             f"add it, or use one of {', '.join(map(str, samples.columns))}",
         )
+    if not isinstance(samples[column], pd.Series):
+        raise SampleError(f"the samples have several columns `{column}`", "rename all but one")
+    if missing := int(samples[column].isna().sum()):
+        raise SampleError(
+            f"`{column}` is missing in {missing} of {len(samples)} samples", "leave those rows out"
+        )
     try:
         values = samples[column].to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
         raise SampleError(
             f"`{column}` holds other things than numbers", "convert it first"
         ) from None
-    if missing := int(np.isnan(values).sum()):
-        raise SampleError(
-            f"`{column}` is missing in {missing} of {len(values)} samples", "leave those rows out"
-        )
     if infinite := int(np.isinf(values).sum()):
         raise SampleError(
             f"`{column}` is infinite in {infinite} of {len(values)} samples",
@@ -162,6 +164,15 @@ def design(
     return Design(
         outcome, tuple(terms), values[outcome], X, np.array(scales, float), nuisance, codes
     )
+
+
+def refuse_exact(data: Design, rss: float) -> None:
+    """Refuse an outcome that its terms give without any error."""
+    if rss <= 1e-20 * np.square(data.y - data.y.mean()).sum():
+        raise SampleError(
+            f"`{data.outcome}` follows exactly from {_named(data.terms)}",
+            "leave out what it was computed from: there is no error to estimate with",
+        )
 
 
 def refuse_collinear(X: Array, terms: Sequence[str], nuisance: Array, cluster: str | None) -> None:

@@ -146,7 +146,7 @@ def _best_ratio(X: Array, y: Array, groups: Codes, *, reml: bool) -> float:
     def at(share: float) -> float:
         return _deviance(X, y, groups, share / (1 - share), reml=reml)
 
-    grid = np.concatenate([[0.0], np.linspace(0.001, 0.999, 40)])
+    grid = np.concatenate([[0.0], np.linspace(0.001, 0.999, 14)])
     values = [at(share) for share in grid]
     i = int(np.argmin(values))
     low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]

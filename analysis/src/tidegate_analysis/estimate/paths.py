@@ -32,6 +32,7 @@ from tidegate_analysis.estimate import _linear
 from tidegate_analysis.estimate._data import Array, Codes, groups
 from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, refuse_seen
 from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
+from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import TIMES, Edge, Model
 
 
@@ -145,6 +146,10 @@ class PathFit:
                 strict=True,
             )
         }  # fmt: skip
+
+    def diagram(self, *, title: str | None = None) -> str:
+        """Return the model's path diagram with its coefficients, as SVG."""
+        return draw(self.model, self.estimates(), r_squared=self.r_squared, title=title)
 
     def joint(self, *, raw: bool = False) -> tuple[Array, Array, float]:
         """Return all path coefficients, their joint covariance, and degrees of freedom.

@@ -32,6 +32,7 @@ from tidegate_analysis.errors import ModelError, SampleError
 from tidegate_analysis.estimate.evidence import Exploratory, fingerprint
 from tidegate_analysis.estimate.paths import Options, PathFit, fit
 from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
+from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import Edge, Fingerprint, Model
 
 Rule = Literal["all at once", "one at a time"]
@@ -68,6 +69,17 @@ class Refinement:
         """What was dropped, as `model.draw` takes it."""
         rows = self.dropped[["from", "to", "by"]].itertuples(index=False)
         return tuple((f, t, by) if by else (f, t) for f, t, by in rows)
+
+    def diagram(self, *, title: str | None = None) -> str:
+        """Return the initial model with its coefficients, dropped paths dashed, as SVG."""
+        initial = self.initial
+        return draw(
+            initial.model,
+            initial.estimates(),
+            r_squared=initial.r_squared,
+            dropped=self.edges,
+            title=title,
+        )
 
     def comparison(self) -> pd.DataFrame:
         """Return what was lost, a row for each equation and one for the model: see `compare`."""
@@ -237,7 +249,7 @@ def _weak(current: PathFit, alpha: float) -> pd.DataFrame:
     leaving = {end for end in ends if end[2]}
     staying = [m for m in moderators if m.edge not in leaving]
     needed = {m.path for m in staying} | {(m.by, m.target) for m in staying}
-    return weak[[bool(by) or (f, t) not in needed for f, t, by in ends]]
+    return weak.loc[np.array([bool(by) or (f, t) not in needed for f, t, by in ends], bool)]
 
 
 def _ends(table: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:

@@ -42,7 +42,7 @@ from scipy import stats
 
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.estimate import _linear
-from tidegate_analysis.estimate._data import Array, Codes, Design, design
+from tidegate_analysis.estimate._data import Array, Codes, Design, design, refuse_exact
 from tidegate_analysis.estimate._wild import weights, wild
 from tidegate_analysis.model.structure import TIMES
 
@@ -246,6 +246,7 @@ def _fixed(
     """Fit by least squares, groups having no or fixed effects."""
     X, k, terms = data.full, data.full.shape[1], len(data.terms)
     fit = _linear.least(X, data.y)
+    refuse_exact(data, fit.rss)
     n = len(data.y)
     clustered = errors in ("cluster", "wild")
     groups = data.groups if clustered else None
@@ -279,6 +280,7 @@ def _fixed(
 
 def _random(data: Design, confidence: float) -> Regression:
     """Fit with a random intercept for each group."""
+    refuse_exact(data, _linear.least(data.full, data.y).rss)
     fit = _linear.random_intercept(data)
     terms = len(data.terms)
     groups = int(data.groups.max()) + 1

@@ -30,7 +30,13 @@ import numpy as np
 from scipy import optimize, stats
 
 from tidegate_analysis.errors import ModelError
-from tidegate_analysis.estimate._data import Array, factors, numbers, product
+from tidegate_analysis.estimate._data import (
+    Array,
+    factors,
+    numbers,
+    product,
+    refuse_collinear,
+)
 from tidegate_analysis.estimate.paths import PathFit, columns_of
 from tidegate_analysis.model.structure import TIMES
 
@@ -106,6 +112,7 @@ def structural(fit: PathFit) -> Structural:
     names = (*exogenous, *model.endogenous)
     values = {name: numbers(fit.samples, name) for name in factors(names)}
     data = np.column_stack([product([values[f] for f in name.split(TIMES)]) for name in names])
+    refuse_collinear(data[:, : len(exogenous)], exogenous, np.ones((fit.n, 1)), None)
     S = np.cov(data, rowvar=False, ddof=0)
     implied, psi = _implied(fit, names, S[: len(exogenous), : len(exogenous)])
     return _indices(fit, names, S, implied, psi)

@@ -123,13 +123,17 @@ def simulate(
     """
     if n < 1:
         raise SampleError(f"{n} samples asked for", "ask for at least one")
+    if not 0 <= dbms_share <= 1:
+        raise SampleError(f"dbms_share is {dbms_share}", "give a number from 0 to 1")
+    names = [f"dbms{i + 1}" for i in range(dbms)] if isinstance(dbms, int) else list(dbms)
+    if not names:
+        raise SampleError("no DBMS to deal samples to", "give at least one")
     if grid is not None and (len(grid) < 2 or list(grid) != sorted(set(grid))):
         raise SampleError("the grid of MPLs does not rise", "give at least two rising values")
     levels = {**study_design(model.mode), **(design or {})}
     truth = _coefficients(model, coefficients or {})
     noise = noise_variances(model, truth, slopes=dbms_slopes)
     draw = np.random.default_rng(seed)
-    names = [f"dbms{i + 1}" for i in range(dbms)] if isinstance(dbms, int) else list(dbms)
     subject = np.arange(n) % len(names)
     raw = {name: draw.choice(values, n) for name, values in levels.items()}
     z = {name: _standard(raw[name], levels, name) for name in levels}
