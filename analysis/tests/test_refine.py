@@ -175,9 +175,8 @@ class TestTheWall:
 
 class TestSplit:
     def test_runs_stay_whole_and_every_dbms_is_on_both_sides(self) -> None:
-        # As in an experiment: a run has one DBMS.
-        data = samples(560).assign(run=np.repeat(np.arange(20), 28))
-        data["dbms"] = [f"dbms{run % 5}" for run in data["run"]]
+        data = samples(560)
+        assert data.groupby("run")["dbms"].nunique().eq(1).all()
         a, b = split(data, seed=3)
         assert set(a.samples["run"]).isdisjoint(b.samples["run"])
         assert len(a.samples) + len(b.samples) == 560

@@ -189,7 +189,7 @@ def regress(
     >>> import pandas as pd
     >>> samples = pd.DataFrame({"numProcs": [1, 2, 4, 8], "TP": [300, 400, 500, 900]})
     >>> regress(samples, "TP", ["numProcs"]).coefficients.round(1).tolist()
-    [82.6]
+    [84.3]
 
     """
     check_options(errors, effect, confidence)
@@ -357,10 +357,7 @@ def _result(
         bounds = low * ratio, high * ratio
     fitted = data.full @ b
     residuals = data.y - fitted
-    rss, tss = float(residuals @ residuals), float(np.square(data.y - data.y.mean()).sum())
-    explained = float(np.var(fitted, ddof=1))
-    r_squared = 1 - rss / tss if random is None else explained / (explained + random[0])
-    free = n - parameters
+    rss, r_squared = float(residuals @ residuals), _r_squared(data.y, fitted, random)
     return Regression(
         outcome=data.outcome,
         terms=data.terms,
@@ -382,7 +379,7 @@ def _result(
         standardised_high=bounds[1],
         intercept=float(np.mean(data.nuisance @ b[terms:])),
         r_squared=r_squared,
-        adjusted_r_squared=1 - (1 - r_squared) * (n - 1) / free,
+        adjusted_r_squared=1 - (1 - r_squared) * (n - 1) / (n - parameters),
         log_likelihood=float(log_likelihood),
         aic=-2 * float(log_likelihood) + 2 * (parameters + variances),
         rss=rss,
@@ -394,6 +391,14 @@ def _result(
         influence=influences[0],
         raw_influence=influences[1],
     )
+
+
+def _r_squared(y: Array, fitted: Array, random: tuple[float, float] | None) -> float:
+    """Return the explained part; with a random effect, of explained and unexplained variance."""
+    if random is None:
+        return float(1 - np.square(y - fitted).sum() / np.square(y - y.mean()).sum())
+    explained = float(np.var(fitted, ddof=1))
+    return explained / (explained + random[0])
 
 
 def _standardised_influence(samples: pd.DataFrame, data: Design, b: Array, raw: Array) -> Array:

@@ -18,7 +18,8 @@ DBMS (a random intercept: how slow it is); with `dbms_slopes` each DBMS has coef
 with that standard deviation around the given ones. Both are taken out of the error, so that the
 variances stay 1. They are what makes classical standard errors too small.
 
-Limits: a moderated path and its moderator must both be exogenous, else the variance of the product
+Limits: levels are drawn for each sample, while in an experiment all batchsets of a run have the
+same numProcs and PK, which makes samples of a run more alike than these are. A moderated path and its moderator must both be exogenous, else the variance of the product
 has no simple form.
 
 Source: Suh, Snodgrass, Currim 2017, Section 5 (levels), Eq. (1) (thrashing points on a grid);
@@ -121,15 +122,8 @@ def simulate(
         `n` or the grid makes no sense.
 
     """
-    if n < 1:
-        raise SampleError(f"{n} samples asked for", "ask for at least one")
-    if not 0 <= dbms_share <= 1:
-        raise SampleError(f"dbms_share is {dbms_share}", "give a number from 0 to 1")
     names = [f"dbms{i + 1}" for i in range(dbms)] if isinstance(dbms, int) else list(dbms)
-    if not names:
-        raise SampleError("no DBMS to deal samples to", "give at least one")
-    if grid is not None and (len(grid) < 2 or list(grid) != sorted(set(grid))):
-        raise SampleError("the grid of MPLs does not rise", "give at least two rising values")
+    _check(n, names, dbms_share, grid)
     levels = {**study_design(model.mode), **(design or {})}
     truth = _coefficients(model, coefficients or {})
     noise = noise_variances(model, truth, slopes=dbms_slopes)
@@ -137,11 +131,10 @@ def simulate(
     subject = np.arange(n) % len(names)
     raw = {name: draw.choice(values, n) for name, values in levels.items()}
     z = {name: _standard(raw[name], levels, name) for name in levels}
-    for name in model.exogenous:
-        if name not in z:
-            raise ModelError(
-                f"no levels for `{name}` of model `{model.name}`", "give them in the design"
-            )
+    if absent := [name for name in model.exogenous if name not in z]:
+        raise ModelError(
+            f"no levels for `{absent[0]}` of model `{model.name}`", "give them in the design"
+        )
     for name in model.endogenous:
         common = np.sqrt(noise[name] * dbms_share) * draw.standard_normal(len(names))
         own = np.sqrt(noise[name] * (1 - dbms_share)) * draw.standard_normal(n)
@@ -149,20 +142,36 @@ def simulate(
         for edge in _into(model, name):
             slopes = truth[edge] + dbms_slopes * draw.standard_normal(len(names))
             z[name] += slopes[subject] * np.prod([z[c] for c in _causes(edge)], axis=0)
-    frame = pd.DataFrame(
-        {
-            "experiment": 1,
-            "run": 1 + np.arange(n) // 28,
-            "batchset": 1 + np.arange(n) % 28,
-            "dbms": np.array(names, dtype=object)[subject],
-            "mode": model.mode or "read",
-            **raw,
-        }
-    )
+    frame = _identified(n, names, model.mode or "read").assign(**raw)
     for name in model.endogenous:
         mean, deviation = units.get(name, (0.0, 1.0))
         frame[name] = mean + deviation * z[name]
     return _thrashing(frame, outcome, grid) if outcome in frame else frame
+
+
+def _check(n: int, names: Sequence[str], share: float, grid: Sequence[float] | None) -> None:
+    if n < 1:
+        raise SampleError(f"{n} samples asked for", "ask for at least one")
+    if not names:
+        raise SampleError("no DBMS to deal samples to", "give at least one")
+    if not 0 <= share <= 1:
+        raise SampleError(f"dbms_share is {share}", "give a number from 0 to 1")
+    if grid is not None and (len(grid) < 2 or list(grid) != sorted(set(grid))):
+        raise SampleError("the grid of MPLs does not rise", "give at least two rising values")
+
+
+def _identified(n: int, names: Sequence[str], mode: str) -> pd.DataFrame:
+    """Number samples as an experiment would: a run has one DBMS and 28 batchsets."""
+    place, subject = np.divmod(np.arange(n), len(names))
+    return pd.DataFrame(
+        {
+            "experiment": 1,
+            "run": 1 + subject + len(names) * (place // 28),
+            "batchset": 1 + place % 28,
+            "dbms": np.array(names, dtype=object)[subject],
+            "mode": mode,
+        }
+    )
 
 
 def noise_variances(
