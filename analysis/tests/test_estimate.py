@@ -465,6 +465,8 @@ BAD: list[tuple[Change, dict[str, str], str]] = [
     (lambda d: d.assign(dbms="x"), {"effect": "random"}, "all samples are of one `dbms`"),
     (lambda d: d.drop(columns="dbms"), {"errors": "cluster"}, "no column `dbms` to group them"),
     (lambda d: d.assign(dbms=d["dbms"].where(d.index > 0)), {"effect": "fixed"}, "missing in 1 sa"),
+    (lambda d: pd.concat([d, d]).assign(dbms=range(360)), {"errors": "wild"},
+     "the wild bootstrap is for few groups, and these are 360: use cluster errors"),
     (lambda d: d, {"errors": "robust"}, "no errors are called `robust`: use one of classical"),
     (lambda d: d, {"effect": "mixed"}, "no effect are called `mixed`: use one of none"),
     (lambda d: d, {"effect": "random", "errors": "hc3"}, "a random effect with hc3 errors"),

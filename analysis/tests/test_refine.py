@@ -165,6 +165,26 @@ class TestTheWall:
             with pytest.raises(SampleError, match="used to refine"):
                 confirm(twice, Confirmatory(seen))
 
+    def test_samples_that_look_like_others_are_told_by_their_runs(self) -> None:
+        """Levels and thrashing points on a grid: equal rows are no evidence of equal samples."""
+        model = study("refined, update").without([("numProcs", "ATPT"), ("ATPT", "TP")])
+        keep = ["experiment", "run", "numProcs", "TP"]
+        one, two = (
+            simulate(study("refined, update"), 300, seed=s, grid=range(100, 5000, 100))[keep]
+            for s in (1, 2)
+        )
+        refined = refine(model, Exploratory(one)).model
+        confirm(refined, Confirmatory(two.assign(experiment=2)))
+        with pytest.raises(SampleError, match="run 1 of experiment 1 was used"):
+            confirm(refined, Confirmatory(two))
+        with pytest.raises(SampleError, match="nothing tells these samples from others"):
+            refine(model, Exploratory(one.drop(columns="run")))
+
+    def test_a_confirmatory_table_needs_the_columns_that_samples_are_known_by(self) -> None:
+        model = refine(INITIAL, Exploratory(samples())).model
+        with pytest.raises(SampleError, match="no column `SF`, by which they are recognised"):
+            confirm(model, Confirmatory(samples(seed=2).drop(columns="SF")))
+
     def test_a_refined_model_is_confirmed_with_the_other_half(self) -> None:
         exploratory, confirmatory = split(samples(560), seed=4)
         found = refine(INITIAL, exploratory)

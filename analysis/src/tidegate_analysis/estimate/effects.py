@@ -11,7 +11,8 @@ together 0.44.
 
 **Delta method.** The total effect's derivative by one coefficient is again a product,
 dT_ts/dB_ij = T_ti T_js, and the covariance of all coefficients comes with the fit. The
-intervals are of t(n-k), or t(G-1) when errors are clustered.
+intervals are of t(n-k), or t(G-1) when errors are clustered; the wild bootstrap tests coefficients
+only, so effects of a fit with it have clustered errors.
 
 **Bootstrap.** Samples are drawn again with replacement (groups of them when errors are
 clustered, inside groups when groups have intercepts), the model is refitted from weighted moments,

@@ -6,11 +6,11 @@ samples are two types. `refine` takes `Exploratory` and nothing else, and what i
 which samples it saw (hashes of them, see `model.Fingerprint`, which also go into the model's file).
 `confirm` takes `Confirmatory` and refuses samples that the model has seen.
 
-Two samples are the same when all variables of the model have the same values in both, to the last
-bit. ATPT is measured, so that does not happen by accident; in a table without a measured column it
-may, and then one has to add one. Samples are also the same when they are of the same run of the
-same experiment, by number. Numbers of two stores are not related: say which store samples come
-from, when there are two.
+Two samples are the same when all variables of the initial model and all numbers of the study's have
+the same values in both, to the last bit. ATPT is measured, so that does not happen by accident.
+Where values alone do not tell samples apart, as in a table of levels and counts, they are not
+compared. Samples are also the same when they are of the same run of the same experiment, by number.
+Numbers of two stores are not related: say which store samples come from, when there are two.
 
 `split` makes the two of one table: whole runs (or whole DBMSs) go to one side, because samples of
 one run are not independent of each other.
@@ -29,6 +29,10 @@ from tidegate_analysis.errors import SampleError
 from tidegate_analysis.model.structure import Fingerprint, Model
 
 _RUN: Final = ("experiment", "run")
+_NUMBERS: Final = ("numProcs", "PK", "SF", "ROSE", "ATPT", "TP")
+
+#: Values tell samples apart when at least this part of them is different from all others.
+_TELLING: Final = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +64,29 @@ Evidence = Exploratory | Confirmatory
 
 
 def fingerprint(evidence: Evidence, model: Model) -> Fingerprint:
-    """Return what lets these samples be recognised in any other table with the model's columns."""
-    columns = tuple(sorted(v.name for v in model.variables))
-    return Fingerprint(columns, _rows(evidence.samples, columns), _runs(evidence))
+    """Return what lets these samples, and those seen before, be recognised in another table.
+
+    Raises
+    ------
+    SampleError
+        They have neither a measured column nor numbers of runs.
+
+    """
+    samples, before = evidence.samples, model.refined_with
+    numbers = {name for name in _NUMBERS if name in samples}
+    columns = tuple(sorted(numbers | {v.name for v in model.variables}))
+    columns = before.columns if before else columns
+    rows, runs = _rows(samples, columns), _runs(evidence)
+    if len(rows) < _TELLING * len(samples):
+        rows = frozenset()
+    if not rows and not runs:
+        raise SampleError(
+            "nothing tells these samples from others, so no test could refuse them later",
+            "add the columns `experiment` and `run`, or one that is measured, such as `ATPT`",
+        )
+    if before:
+        rows, runs = rows | before.rows, runs | before.runs
+    return Fingerprint(columns, rows, runs)
 
 
 def refuse_seen(confirmatory: Confirmatory, model: Model) -> None:

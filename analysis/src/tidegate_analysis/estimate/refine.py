@@ -33,7 +33,7 @@ from tidegate_analysis.estimate.evidence import Exploratory, fingerprint
 from tidegate_analysis.estimate.paths import Options, PathFit, fit
 from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
 from tidegate_analysis.model.diagram import draw
-from tidegate_analysis.model.structure import Edge, Fingerprint, Model
+from tidegate_analysis.model.structure import Edge, Model
 
 Rule = Literal["all at once", "one at a time"]
 
@@ -155,7 +155,7 @@ def refine(
     seen = replace(
         current.model,
         name=name or f"{model.name}, refined",
-        refined_with=_joined(model.refined_with, fingerprint(samples, current.model)),
+        refined_with=fingerprint(samples, model),
     )
     columns = ["step", "from", "to", "by", "standardised", "p"]
     table = pd.concat(dropped)[columns] if dropped else pd.DataFrame(columns=columns)
@@ -254,11 +254,3 @@ def _weak(current: PathFit, alpha: float) -> pd.DataFrame:
 
 def _ends(table: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
     return table["from"].tolist(), table["to"].tolist(), table["by"].tolist()
-
-
-def _joined(before: Fingerprint | None, now: Fingerprint) -> Fingerprint:
-    """Add to what an earlier refinement saw; hashes of other columns stay behind, runs do not."""
-    if before is None:
-        return now
-    rows = now.rows | (before.rows if before.columns == now.columns else frozenset())
-    return Fingerprint(now.columns, rows, now.runs | before.runs)

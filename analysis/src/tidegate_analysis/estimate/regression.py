@@ -53,6 +53,9 @@ Effect = Literal["none", "fixed", "random"]
 FEW_CLUSTERS: Final = 30
 
 
+_MANY_CLUSTERS: Final = 200
+
+
 @dataclass(frozen=True, eq=False)
 class Regression:
     """A fitted linear equation.
@@ -421,6 +424,11 @@ def _log_deviation(x: Array) -> Array:
 
 
 def _wild_tests(data: Design, confidence: float, chance: tuple[int, int]) -> Array:
+    if (count := int(data.groups.max()) + 1) > _MANY_CLUSTERS:
+        raise SampleError(
+            f"the wild bootstrap is for few groups, and these are {count}",
+            "use cluster errors, which are good with so many",
+        )
     W = weights(int(data.groups.max()) + 1, *chance)
     X = data.full
     tests = [

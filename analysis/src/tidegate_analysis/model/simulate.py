@@ -19,8 +19,9 @@ with that standard deviation around the given ones. Both are taken out of the er
 variances stay 1. They are what makes classical standard errors too small.
 
 Limits: levels are drawn for each sample, while in an experiment all batchsets of a run have the
-same numProcs and PK, which makes samples of a run more alike than these are. A moderated path and its moderator must both be exogenous, else the variance of the product
-has no simple form.
+same numProcs and PK, which makes samples of a run more alike than these are. A moderated path must
+begin at an exogenous variable and its moderator must be one, else the variance of the product has
+no simple form.
 
 Source: Suh, Snodgrass, Currim 2017, Section 5 (levels), Eq. (1) (thrashing points on a grid);
 Bollen 1989, chapter 4 (implied covariance).
