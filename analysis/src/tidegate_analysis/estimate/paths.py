@@ -33,7 +33,7 @@ from tidegate_analysis.estimate._data import Array, Codes, groups
 from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, refuse_seen
 from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
 from tidegate_analysis.model.diagram import draw
-from tidegate_analysis.model.structure import TIMES, Edge, Model
+from tidegate_analysis.model.structure import Edge, Model
 
 
 @dataclass(frozen=True)
@@ -274,9 +274,3 @@ def _ratio(fit: Regression) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: Array = fit.standardised / fit.coefficients
     return np.nan_to_num(ratio)
-
-
-def columns_of(model: Model) -> tuple[str, ...]:
-    """Return the exogenous columns of all equations: variables, then products."""
-    products = dict.fromkeys(t for v in model.endogenous for t in model.terms(v) if TIMES in t)
-    return (*model.exogenous, *products)

@@ -37,7 +37,7 @@ from tidegate_analysis.estimate._data import (
     product,
     refuse_collinear,
 )
-from tidegate_analysis.estimate.paths import PathFit, columns_of
+from tidegate_analysis.estimate.paths import PathFit
 from tidegate_analysis.model.structure import TIMES
 
 
@@ -103,7 +103,8 @@ def structural(fit: PathFit) -> Structural:
             f"model `{model.name}` is fitted with effects of groups",
             "fit it without an effect for its covariance structure",
         )
-    exogenous = columns_of(model)
+    products = dict.fromkeys(t for v in model.endogenous for t in model.terms(v) if TIMES in t)
+    exogenous = (*model.exogenous, *products)
     if inside := [f for t in exogenous for f in factors([t]) if f in model.endogenous]:
         raise ModelError(
             f"model `{model.name}` has a product with the endogenous variable `{inside[0]}`",

@@ -252,7 +252,7 @@ def _ways(
         ]
         for edge in (p.edge for p in model.paths)
     }
-    slope = {
+    aims = {
         edge: (
             corners[0] if corners else variables[edge[1]].middle,
             corners[-1] if corners else variables[edge[0]].middle,
@@ -261,8 +261,8 @@ def _ways(
     }
     ways: dict[Edge, tuple[Point, ...]] = {}
     for edge, corners in passing.items():
-        leaving = sorted((e for e in passing if e[0] == edge[0]), key=lambda e: slope[e][0][1])
-        coming = sorted((e for e in passing if e[1] == edge[1]), key=lambda e: slope[e][1][1])
+        leaving = sorted((e for e in passing if e[0] == edge[0]), key=lambda e: aims[e][0][1])
+        coming = sorted((e for e in passing if e[1] == edge[1]), key=lambda e: aims[e][1][1])
         source, target = variables[edge[0]], variables[edge[1]]
         begin = (source.right, _port(source, leaving.index(edge), len(leaving)))
         end = (target.x, _port(target, coming.index(edge), len(coming)))
