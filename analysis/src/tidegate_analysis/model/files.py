@@ -64,7 +64,7 @@ def study(name: str) -> Model:
     if name not in STUDIES:
         raise ModelError(f"no study model `{name}`", f"use one of {'; '.join(STUDIES)}")
     file = name.replace(", ", "-") + ".toml"
-    text = resources.files("tidegate_analysis.model").joinpath("study", file).read_text("utf-8")
+    text = resources.files("tidegate_analysis.model").joinpath("studies", file).read_text("utf-8")
     return parse(text, file)
 
 
