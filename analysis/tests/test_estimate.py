@@ -237,7 +237,7 @@ class TestPlantedTruth:
     ) -> None:
         # 2,000 and not 1,000: the smallest true coverage here is 0.943 (indirect effects by the
         # delta method, n = 148), and one of 1,000 data sets would leave the bounds by chance.
-        count = 2000 if full else 120
+        count = 2000 if full else 80
         paths, traced = hits(name, n, range(20_000, 20_000 + count))
         both = pd.concat([paths, traced])
         low, high = (0.93, 0.97) if full else binomial(0.945, count)
@@ -264,7 +264,7 @@ class TestGroups:
 
     @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
     def test_cluster_errors_cover_where_classical_ones_do_not(self, full: bool) -> None:
-        count = 1000 if full else 120
+        count = 1000 if full else 80
         model = study("refined, read")
         options: dict[str, dict[str, str]] = {
             "classical": {}, "cluster": {"errors": "cluster"}, "fixed": {"effect": "fixed"},

@@ -40,7 +40,7 @@ def test_the_initial_model_refines_to_the_studys_refined_one(rule: str) -> None:
     """Truth is Fig. 6(a); five null hypotheses at 5 % keep one by chance in 23 % of data sets."""
     refined = {p.edge for p in study("refined, read").paths}
     exact, kept_all = [], []
-    for seed in range(25):
+    for seed in range(16):
         found = refine(INITIAL, Exploratory(samples(seed=seed)), rule=rule)  # type: ignore[arg-type]
         edges = {p.edge for p in found.model.paths}
         kept_all.append(refined <= edges)
