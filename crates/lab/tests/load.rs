@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    Arrivals, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
+    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run,
+    run_phases,
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
@@ -65,7 +66,7 @@ fn start_loaded() -> Postgres {
 
 fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOptions<'static> {
     LoadOptions {
-        target: Target::Url { url, connect_timeout: Duration::from_secs(10) },
+        target: Target::Url { url, connecting: Connecting::within(Duration::from_secs(10)) },
         workload,
         arrivals: Arrivals::Closed,
         clients,
@@ -262,9 +263,9 @@ fn failing_transactions_are_counted_by_their_code() {
 fn what_keeps_the_clients_out_is_said() {
     let server = start(&[("max_connections", "8"), ("superuser_reserved_connections", "0")]);
     let fails = |url: &str, clients: usize| {
-        let connect_timeout = Duration::from_millis(500);
+        let connecting = Connecting::within(Duration::from_millis(500));
         let options = LoadOptions {
-            target: Target::Url { url: url.to_owned(), connect_timeout },
+            target: Target::Url { url: url.to_owned(), connecting },
             ..options(url.to_owned(), tpcb(), clients)
         };
         run_quietly(&options).unwrap_err().to_string()
@@ -349,7 +350,7 @@ fn commits_of_a_blocking_library_are_its_history() {
     make_tables(&mut connection, &*tpcb());
     let connector: Arc<dyn Connector> = Arc::new(file);
     let options = LoadOptions {
-        target: Target::Threads { connector, connect_timeout: Duration::from_secs(10) },
+        target: Target::Threads { connector, connecting: Connecting::within(Duration::from_secs(10)) },
         ..options(String::new(), tpcb(), CLIENTS)
     };
     let report = run_quietly(&options).unwrap();
@@ -361,7 +362,7 @@ fn commits_of_a_blocking_library_are_its_history() {
 
     let nowhere = File(directory.path().join("no/such/directory"));
     let target =
-        Target::Threads { connector: Arc::new(nowhere), connect_timeout: Duration::from_secs(10) };
+        Target::Threads { connector: Arc::new(nowhere), connecting: Connecting::within(Duration::from_secs(10)) };
     let refused = run_quietly(&LoadOptions { target, ..options }).unwrap_err().to_string();
     assert!(refused.contains("cannot connect") && refused.contains("unable to open"), "{refused}");
 }
