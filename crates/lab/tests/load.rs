@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run,
-    run_phases,
+    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
@@ -350,7 +349,10 @@ fn commits_of_a_blocking_library_are_its_history() {
     make_tables(&mut connection, &*tpcb());
     let connector: Arc<dyn Connector> = Arc::new(file);
     let options = LoadOptions {
-        target: Target::Threads { connector, connecting: Connecting::within(Duration::from_secs(10)) },
+        target: Target::Threads {
+            connector,
+            connecting: Connecting::within(Duration::from_secs(10)),
+        },
         ..options(String::new(), tpcb(), CLIENTS)
     };
     let report = run_quietly(&options).unwrap();
@@ -361,10 +363,63 @@ fn commits_of_a_blocking_library_are_its_history() {
     assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
 
     let nowhere = File(directory.path().join("no/such/directory"));
-    let target =
-        Target::Threads { connector: Arc::new(nowhere), connecting: Connecting::within(Duration::from_secs(10)) };
+    let target = Target::Threads {
+        connector: Arc::new(nowhere),
+        connecting: Connecting::within(Duration::from_secs(10)),
+    };
     let refused = run_quietly(&LoadOptions { target, ..options }).unwrap_err().to_string();
     assert!(refused.contains("cannot connect") && refused.contains("unable to open"), "{refused}");
+}
+
+/// Counts who is connecting.
+#[derive(Debug)]
+struct Counting {
+    file: File,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Connector for Counting {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2));
+        let connection = self.file.connect();
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        connection
+    }
+}
+
+#[test]
+fn no_more_clients_connect_at_once_than_may() {
+    const CLIENTS: usize = 12;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let mut connection = SqliteConnection::open(&path, Duration::from_secs(10)).unwrap();
+    make_tables(&mut connection, &*tpcb());
+    let server = start_loaded();
+    for (at_once, expected) in
+        [(None, CLIENTS), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(99), CLIENTS)]
+    {
+        let connecting = Connecting { at_once, timeout: Duration::from_secs(30) };
+        let counting = Counting {
+            file: File(path.clone()),
+            now: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        };
+        let counting = Arc::new(counting);
+        let connector: Arc<dyn Connector> = Arc::clone(&counting) as _;
+        for target in [
+            Target::Threads { connector, connecting },
+            Target::Url { url: server.url(), connecting },
+        ] {
+            let options = LoadOptions { target, ..options(String::new(), tpcb(), CLIENTS) };
+            let report = run_quietly(&options).unwrap();
+            assert_eq!((report.clients, report.connects_at_once), (CLIENTS, Some(expected)));
+        }
+        let most = counting.most.load(Ordering::SeqCst);
+        assert!((1..=expected).contains(&most), "{most} at once");
+    }
 }
 
 #[test]

@@ -197,9 +197,10 @@ impl Sqlite {
             JournalMode::Delete => "DELETE",
         };
         let page_bytes = sqlite.options.page_bytes;
-        let make =
-            format!("PRAGMA page_size = {page_bytes}; PRAGMA application_id = {MARK}; \
-                     PRAGMA journal_mode = {mode}; VACUUM;");
+        let make = format!(
+            "PRAGMA page_size = {page_bytes}; PRAGMA application_id = {MARK}; \
+                     PRAGMA journal_mode = {mode}; VACUUM;"
+        );
         sqlite.connect()?.batch(&make)?;
         Ok(sqlite)
     }

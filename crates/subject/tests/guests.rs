@@ -47,7 +47,8 @@ fn postgresql() -> Option<Postgres> {
 fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
     let Some(server) = postgresql() else { return };
     let url: client::Url = server.url().parse().unwrap();
-    let databases = || server.connect().unwrap().query("SELECT datname FROM pg_database ORDER BY 1");
+    let databases =
+        || server.connect().unwrap().query("SELECT datname FROM pg_database ORDER BY 1");
     let before = databases().unwrap();
     let guest = postgres::Guest::make(&url, Some(Isolation::RepeatableRead)).unwrap();
     works(&mut guest.connect().unwrap());
@@ -207,7 +208,7 @@ fn firebird(methods: &'static str, wire_crypt: &'static str) -> Option<Firebird>
             eprintln!("skipped: {error}");
             None
         }
-        Err(error) => panic!("{error}"),
+        Err(error) => panic!("{methods}, {wire_crypt}: {error}"),
     }
 }
 

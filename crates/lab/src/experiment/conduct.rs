@@ -18,7 +18,8 @@ use super::executor::Assignment;
 use super::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use super::watch::{Errands, Look};
 use crate::load::{
-    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder, Stage,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder,
+    Stage,
 };
 use crate::rig::{Database, Front, FrontOptions, Interval, RigError, read_journal};
 

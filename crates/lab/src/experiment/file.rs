@@ -276,9 +276,8 @@ pub fn look_for_subjects(
     for subject in &experiment.subjects {
         let Err(reason) = subject.look() else { continue };
         let kind = subject.kind;
-        let is_chosen = |one: &SubjectChoice, has_place| {
-            one.kind == kind && one.place.is_some() == has_place
-        };
+        let is_chosen =
+            |one: &SubjectChoice, has_place| one.kind == kind && one.place.is_some() == has_place;
         let has_place = subject.place.is_some();
         let reason = if chosen.iter().any(|one| is_chosen(one, has_place)) {
             format!("--subject {kind}: {reason}")
@@ -495,7 +494,11 @@ mpl = { from = 100, to = 1000, step = 100 }
         assert!(!format!("{experiment:?}").contains("secret"));
         for (from, to, expected) in [
             ("ctl = \"3s\"", "ctl = \"3s\"\nprocessors = [1]", "line 7: `processors`"),
-            ("/d\"\n", "/d\"\nsettings = { jit = \"off\" }\n", "line 10: `subject.postgres.settings`"),
+            (
+                "/d\"\n",
+                "/d\"\nsettings = { jit = \"off\" }\n",
+                "line 10: `subject.postgres.settings`",
+            ),
             ("/d\"\n", "/d\"\nisolation = \"chaos\"\n", "`chaos` is no isolation"),
             ("postgres://", "mysql://", "line 9: `subject.postgres.url`"),
         ] {
@@ -506,7 +509,8 @@ mpl = { from = 100, to = 1000, step = 100 }
 
     #[test]
     fn the_command_line_says_where_a_subject_is() {
-        let subjects = ["sqlite", "postgres=postgres://ann:secret@h/d"].map(|one| one.parse().unwrap());
+        let subjects =
+            ["sqlite", "postgres=postgres://ann:secret@h/d"].map(|one| one.parse().unwrap());
         let choice = Choice { preset: None, subjects: Some(subjects.into()) };
         let experiment = parse(Path::new("e.toml"), QUICK, &choice).unwrap();
         let named: Vec<String> =

@@ -255,7 +255,10 @@ impl FromStr for SubjectChoice {
         };
         let kind: SubjectKind = kind.parse()?;
         let place = place.map(str::parse).transpose();
-        Ok(SubjectChoice { kind, place: place.map_err(|source| ChoiceError::Place { kind, source })? })
+        Ok(SubjectChoice {
+            kind,
+            place: place.map_err(|source| ChoiceError::Place { kind, source })?,
+        })
     }
 }
 

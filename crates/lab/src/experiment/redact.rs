@@ -41,9 +41,9 @@ pub(super) fn kept(text: &str) -> String {
     spans.sort_by_key(|span| std::cmp::Reverse(span.0));
     let mut text = text.to_owned();
     for (begin, end, url) in spans {
-        let bare = url.split_once("://").map(|(scheme, rest)| {
-            format!("{scheme}://{}", without_password(rest))
-        });
+        let bare = url
+            .split_once("://")
+            .map(|(scheme, rest)| format!("{scheme}://{}", without_password(rest)));
         if let Some(bare) = bare.filter(|bare| *bare != url) {
             text.replace_range(begin..end, &quoted(&bare));
         }
@@ -78,7 +78,10 @@ fn spans(document: &DeTable<'_>) -> Vec<(usize, usize, String)> {
 fn tables<'t, 'i>(table: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
     let of = table.iter().find(|(key, _)| key.get_ref() == name);
     let of = of.and_then(|(_, value)| value.get_ref().as_table());
-    of.into_iter().flat_map(|of| of.iter()).filter_map(|(_, one)| one.get_ref().as_table()).collect()
+    of.into_iter()
+        .flat_map(|of| of.iter())
+        .filter_map(|(_, one)| one.get_ref().as_table())
+        .collect()
 }
 
 #[cfg(test)]
@@ -91,7 +94,10 @@ mod tests {
             ("postgres://ann:secret@h:7/d", "postgres://ann@h:7/d"),
             ("a = \"mysql://ann:s@cret@h\" # b", "a = \"mysql://ann@h\" # b"),
             ("# 'firebird://a:b@h/x'\nc = 1\n", "# 'firebird://a@h/x'\nc = 1\n"),
-            ("postgres://h:7/d and postgres://ann@h:7/d", "postgres://h:7/d and postgres://ann@h:7/d"),
+            (
+                "postgres://h:7/d and postgres://ann@h:7/d",
+                "postgres://h:7/d and postgres://ann@h:7/d",
+            ),
             ("no URL", "no URL"),
             ("://", "://"),
         ] {

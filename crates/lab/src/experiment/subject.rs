@@ -222,9 +222,7 @@ impl SubjectSpec {
     /// lets us make a database, which is dropped again.
     pub(super) fn look(&self) -> Result<(), String> {
         let found = match (&self.place, self.kind) {
-            (Some(place), _) => {
-                Database::at(place, &self.settings()).and_then(Database::stop)
-            }
+            (Some(place), _) => Database::at(place, &self.settings()).and_then(Database::stop),
             (None, SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate) => {
                 Postgres::find().map(drop).map_err(RigError::from)
             }

@@ -171,8 +171,7 @@ impl Connections<'_> {
     }
 
     fn open_more(&mut self) -> Result<(), LoadError> {
-        while self.handshakes < self.handshakes_max
-            && Instant::now() >= self.pause_until {
+        while self.handshakes < self.handshakes_max && Instant::now() >= self.pause_until {
             let Some(index) = self.waiting.pop_front() else {
                 break;
             };

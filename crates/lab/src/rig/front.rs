@@ -70,9 +70,7 @@ impl Database {
                 let control = Algorithm::Fixed(Mpl::at_least_one(clients));
                 serve(store, control, &setting(control, None)?, 0, None)?
             }
-            Database::Existing(existing) => {
-                existing.way().map_or_else(Way::Threads, Way::Straight)
-            }
+            Database::Existing(existing) => existing.way().map_or_else(Way::Threads, Way::Straight),
         };
         Ok(Front { way, started })
     }

@@ -19,7 +19,7 @@ use super::Authentication;
 use super::description::{Description, Kind, changed};
 use super::srp::{Arc4, Client, Method, SECRET_LEN};
 use super::wire::{
-    self, Accepted, Answers, Batch, CIPHER, LATEST, Release, Requests, WireError, push,
+    self, Accepted, Answers, Batch, CIPHER, Identity, LATEST, Release, Requests, WireError, push,
 };
 use crate::connection::Transactional;
 use crate::detection::{Whereabouts, tcp_whereabouts};
@@ -197,32 +197,37 @@ impl FirebirdConnection {
 
     fn log_in(&mut self, purpose: Purpose) -> Result<(), WireError> {
         let Target { database, login: Login { user, secret }, .. } = self.target.clone();
-        match secret {
+        let proof = match secret {
             Secret::Hash(hash) => {
                 self.requests.connect(&database, &user, hash);
                 self.send()?;
                 if !self.answers.accepted()?.is_in {
                     return Err(WireError::Protocol("it does not accept user and password"));
                 }
+                None
             }
             Secret::Password(password) => self.log_in_by_srp(&database, &user, &password)?,
-        }
+        };
+        let identity = Identity { user: &user, proof: proof.as_deref() };
         match purpose {
-            Purpose::Use => self.requests.attach(&database, &user, false),
-            Purpose::Sweep => self.requests.attach(&database, &user, true),
-            Purpose::Create { page_bytes } => self.requests.create(&database, &user, page_bytes),
+            Purpose::Use => self.requests.attach(&database, identity, false),
+            Purpose::Sweep => self.requests.attach(&database, identity, true),
+            Purpose::Create { page_bytes } => {
+                self.requests.create(&database, identity, page_bytes);
+            }
         }
         self.send()?;
         self.answers.response()?;
         Ok(())
     }
 
+    /// Logs in; or, where the server wants that with the next request, returns the proof for it.
     fn log_in_by_srp(
         &mut self,
         database: &str,
         user: &str,
         password: &str,
-    ) -> Result<(), WireError> {
+    ) -> Result<Option<String>, WireError> {
         const METHOD: WireError = WireError::Protocol("it wants another login than Srp or Srp256");
         let mut secret = [0; SECRET_LEN];
         getrandom::fill(&mut secret)
@@ -231,7 +236,7 @@ impl FirebirdConnection {
         self.requests.connect_by_srp(database, user, &client.public());
         self.send()?;
         let Accepted { is_open, mut data, method, .. } = self.answers.accepted()?;
-        let mut method = Method::named(&method).filter(|_| is_open).ok_or(METHOD)?;
+        let mut method = Method::named(&method).ok_or(METHOD)?;
         if data.is_empty() {
             // It takes a method that was not our first one, and begins with that.
             self.requests.go_on(&client.public(), method);
@@ -244,13 +249,16 @@ impl FirebirdConnection {
         }
         let proof = client.prove(method, user, password, &data);
         let proof = proof.ok_or(WireError::Protocol("a challenge that makes no sense"))?;
+        if !is_open {
+            return Ok(Some(proof.proof));
+        }
         self.requests.go_on(&proof.proof, method);
         self.send()?;
         let wire::Login::Over(ciphers) = self.answers.went_on()? else { return Err(METHOD) };
         if ciphers.windows(CIPHER.len()).any(|name| name == CIPHER) {
             self.encipher(&proof.key)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// From here on, both directions are enciphered, also the answer to this.

@@ -51,7 +51,7 @@ pub(super) enum Method {
 
 impl Method {
     /// The methods we have, as a client lists them.
-    pub(super) const LIST: &'static str = "Srp256,Srp";
+    pub(super) const LIST: &'static str = "Srp,Srp256";
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -228,12 +228,10 @@ mod tests {
         let verifier = BigUint::from(2_u32).modpow(&private, &client.prime);
         let secret = BigUint::from_bytes_be(&[9; SECRET_LEN]);
         let multiplier = BigUint::parse_bytes(MULTIPLIER, 10).unwrap();
-        let server = (multiplier * &verifier
-            + BigUint::from(2_u32).modpow(&secret, &client.prime))
+        let server = (multiplier * &verifier + BigUint::from(2_u32).modpow(&secret, &client.prime))
             % &client.prime;
         let digits = hexadecimal(&server.to_bytes_be());
-        let challenge =
-            [&[9, 0], &salt[..], &[0, 1], digits.as_bytes()].concat();
+        let challenge = [&[9, 0], &salt[..], &[0, 1], digits.as_bytes()].concat();
         let key = server_key(&client, &server, &secret, &verifier);
         for (password, is_right) in [("secret", true), ("Secret", false), ("", false)] {
             for method in [Method::Srp, Method::Srp256] {

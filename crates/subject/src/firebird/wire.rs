@@ -113,6 +113,14 @@ pub(super) const CIPHER: &[u8] = b"Arc4";
 /// A parameter of a login, in a connect or a database request.
 type Parameter<'p> = (u8, &'p [u8]);
 
+/// Who opens a database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'i> {
+    pub(super) user: &'i str,
+    /// The proof of a login that is not over yet.
+    pub(super) proof: Option<&'i str>,
+}
+
 /// Requests, one after the other, ready to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Requests(Vec<u8>);
@@ -148,7 +156,7 @@ impl Requests {
 
     /// The same with the public key of a login by SRP, and that we may encipher.
     pub(super) fn connect_by_srp(&mut self, database: &str, user: &str, public: &str) {
-        let methods = (Method::Srp256.name(), Method::LIST);
+        let methods = (Method::Srp.name(), Method::LIST);
         self.identify(database, user, methods, public, MAY_CIPHER);
     }
 
@@ -162,7 +170,8 @@ impl Requests {
     ) {
         // Specific data come in numbered pieces.
         let pieces = (0..=u8::MAX).zip(data.as_bytes().chunks(254));
-        let pieces: Vec<Vec<u8>> = pieces.map(|(place, piece)| [&[place], piece].concat()).collect();
+        let pieces: Vec<Vec<u8>> =
+            pieces.map(|(place, piece)| [&[place], piece].concat()).collect();
         let mut identity =
             parameters(&[(9, user.as_bytes()), (8, method.as_bytes()), (10, methods.as_bytes())]);
         let pieces: Vec<Parameter<'_>> = pieces.iter().map(|piece| (7, piece.as_slice())).collect();
@@ -198,25 +207,34 @@ impl Requests {
     }
 
     /// Opens the database.
-    pub(super) fn attach(&mut self, database: &str, user: &str, sweep: bool) {
+    pub(super) fn attach(&mut self, database: &str, identity: Identity<'_>, sweep: bool) {
         let sweep: &[Parameter<'_>] = if sweep { &[(10, &[1])] } else { &[] };
-        self.database(operation::ATTACH, database, user, sweep);
+        self.database(operation::ATTACH, database, identity, sweep);
     }
 
     /// Makes the database and opens it.
-    pub(super) fn create(&mut self, database: &str, user: &str, page_bytes: u32) {
+    pub(super) fn create(&mut self, database: &str, identity: Identity<'_>, page_bytes: u32) {
         self.database(
             operation::CREATE,
             database,
-            user,
+            identity,
             &[(4, &page_bytes.to_le_bytes()), (68, b"UTF8")],
         );
     }
 
-    fn database(&mut self, code: u32, database: &str, user: &str, more: &[Parameter<'_>]) {
+    fn database(
+        &mut self,
+        code: u32,
+        database: &str,
+        Identity { user, proof }: Identity<'_>,
+        more: &[Parameter<'_>],
+    ) {
         // Character set of this connection, user, SQL dialect.
         let login = parameters(&[(48, b"UTF8"), (28, user.as_bytes()), (63, &[3])]);
-        let block = [&[1], login.as_slice(), parameters(more).as_slice()].concat();
+        let proof: Vec<Parameter<'_>> =
+            proof.into_iter().map(|proof| (84, proof.as_bytes())).collect();
+        let more = [parameters(&proof), parameters(more)].concat();
+        let block = [&[1], login.as_slice(), more.as_slice()].concat();
         self.words(&[code, DATABASE]);
         self.bytes(database.as_bytes());
         self.bytes(&block);
@@ -391,7 +409,10 @@ pub(super) struct Accepted {
 /// How a login goes on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    Challenge { data: Vec<u8>, method: Vec<u8> },
+    Challenge {
+        data: Vec<u8>,
+        method: Vec<u8>,
+    },
     /// We are in; the ciphers that there are.
     Over(Vec<u8>),
 }

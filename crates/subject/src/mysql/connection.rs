@@ -119,8 +119,9 @@ impl Connection {
     /// send yet.
     #[must_use]
     pub fn start(url: &Url, isolation: Option<Isolation>) -> Self {
-        let level =
-            isolation.or(url.isolation).map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
+        let level = isolation
+            .or(url.isolation)
+            .map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
         let settings = level.into_iter().chain([SETTINGS.to_owned()]).collect();
         Connection {
             stage: Stage::Greeting,
