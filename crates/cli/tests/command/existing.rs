@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use tidegate_subject::client;
+use tidegate_subject::firebird::{self, Firebird};
 use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
 use tidegate_subject::postgres::{self, Authentication, Postgres};
 
@@ -186,6 +187,28 @@ fn mariadb_by_its_url_is_measured_and_left_as_it_was() {
     let url = format!("mysql://ann:s3cret@127.0.0.1:{}/", server.port());
     lab(&at("mariadb", &url), &[]).was_done("s3cret");
     assert_eq!(root.query("SHOW DATABASES").unwrap(), before);
+}
+
+#[test]
+fn firebird_by_its_url_is_measured_and_left_as_it_was() {
+    if let Err(error) = Firebird::find() {
+        return println!("skipped: {error}");
+    }
+    let authentication = firebird::Authentication::Password {
+        password: "s3cret".to_owned(),
+        methods: "Srp",
+        wire_crypt: "Required",
+    };
+    let options = firebird::Options { authentication, ..firebird::Options::default() };
+    let server = Firebird::start(options).unwrap();
+    let path = server.directory().join("guest.fdb");
+    let url = |password: &str| {
+        let (port, path) = (server.port(), path.display());
+        format!("firebird://SYSDBA:{password}@127.0.0.1:{port}{path}")
+    };
+    lab(&at("firebird", &url("s3cret")), &[]).was_done("s3cret");
+    lab(&at("firebird", &url("wrong")), &[]).was_refused("password not accepted");
+    assert!(!path.exists());
 }
 
 #[test]

@@ -35,7 +35,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::line::with_line;
-use super::redact::{kept, redacted};
+use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
 use super::values::{Bytes, Levels, Period};
 use super::workload::WorkloadSpec;
@@ -300,7 +300,7 @@ fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
 
 fn form(error: &toml::de::Error) -> Problem {
     // It repeats the line, which may have a password.
-    Problem::Form(redacted(error.to_string().trim_end()))
+    Problem::Form(shown(error.to_string().trim_end()))
 }
 
 /// Reads a file of the scenario that these factors belong to.

@@ -25,6 +25,16 @@ pub(super) fn redacted(text: &str) -> String {
     kept
 }
 
+/// A message without the passwords of its URLs, each of which may take the rest of its line: what is
+/// left out too much is not missed there.
+pub(super) fn shown(message: &str) -> String {
+    let line = |line: &str| match line.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", without_password(rest)),
+        None => line.to_owned(),
+    };
+    message.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// What stands behind `://`, without its password.
 fn without_password(url: &str) -> String {
     match (url.find(':'), url.rfind('@')) {
@@ -103,6 +113,8 @@ mod tests {
         ] {
             assert_eq!(redacted(text), expected);
         }
+        let message = shown("2 | url = \"mysql://ann:it's s\\\"cret@h\"\n  | ^ no");
+        assert_eq!(message, "2 | url = \"mysql://ann@h\"\n  | ^ no");
     }
 
     #[test]
