@@ -25,7 +25,8 @@ Examples:
     tidegate lab run experiments/quick.toml --subject postgres,mariadb
 
   On a server that is there already, in a database of its own, tidegate_lab:
-    PGPASSWORD=... tidegate lab run experiments/quick.toml --subject postgres=postgres://ann@host/shop
+    export PGPASSWORD=...
+    tidegate lab run experiments/quick.toml --subject postgres=postgres://ann@host/shop
 
   After an interruption, and what came of it:
     tidegate lab list

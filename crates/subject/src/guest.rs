@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | PostgreSQL | `tidegate_lab`, marked by its comment | a role with CREATEDB |
 //! | MariaDB 10.5 or later | `tidegate_lab`, marked by its comment | a user with all rights on it |
-//! | Firebird | the file that the URL names, marked by its comment | a user who may make databases |
+//! | Firebird | the file that the URL names, marked alike | a user who may make databases |
 //!
 //! # Limits
 //! On PostgreSQL the mark comes a moment after the database: who is killed in between leaves one

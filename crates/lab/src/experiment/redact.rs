@@ -25,8 +25,8 @@ pub(super) fn redacted(text: &str) -> String {
     kept
 }
 
-/// A message without the passwords of its URLs, each of which may take the rest of its line: what is
-/// left out too much is not missed there.
+/// A message without the passwords of its URLs, each of which may take the rest of its line: what
+/// is left out too much is not missed there.
 pub(super) fn shown(message: &str) -> String {
     let line = |line: &str| match line.split_once("://") {
         Some((scheme, rest)) => format!("{scheme}://{}", without_password(rest)),

@@ -90,7 +90,8 @@ impl Proxy {
     }
 }
 
-/// The configuration of a proxy before a server; with priority, the high class of a load goes first.
+/// The configuration of a proxy before a server. With priority, the high class of a load goes
+/// first.
 fn configuration(server: &Url, has_priority: bool) -> String {
     let priority = format!("[high_priority]\napplications = [\"{HIGH_APPLICATION}\"]\n\n");
     format!(

@@ -147,6 +147,13 @@ fn create(target: &Target) -> Result<FirebirdConnection, Failure> {
     FirebirdConnection::open(target, Purpose::Create { page_bytes: PAGE_BYTES })
 }
 
+/// The comment of the database.
+const COMMENT: &str = "SELECT CAST(rdb$description AS varchar(200)) FROM rdb$database";
+
+/// How many others are in it.
+const OTHERS: &str = "SELECT COUNT(*) FROM mon$attachments WHERE mon$system_flag = 0 \
+                      AND mon$attachment_id <> current_connection";
+
 /// The database could not be made: if that is because an earlier guest left one behind, it is
 /// dropped.
 fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestError> {
@@ -154,14 +161,11 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
         return Err(refused(url, failure));
     };
     let asked = |reason| GuestError::Asked { place: url.to_string(), reason };
-    const COMMENT: &str = "SELECT CAST(rdb$description AS varchar(200)) FROM rdb$database";
     let reply = there.run(&Statement::new(COMMENT), &[], Wants::Rows).map_err(asked)?;
     if reply.rows.text(0, 0) != Some(MARK) {
         let name = format!("database {}", url.path);
         return Err(GuestError::NotOurs { place: url.to_string(), name });
     }
-    const OTHERS: &str = "SELECT COUNT(*) FROM mon$attachments WHERE mon$system_flag = 0 \
-                          AND mon$attachment_id <> current_connection";
     let deadline = Instant::now() + PATIENCE;
     // The connections of one that was killed a moment ago may still be ending.
     loop {

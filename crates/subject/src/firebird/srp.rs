@@ -21,8 +21,11 @@
 //!
 //! # Limits
 //! Firebird leaves RFC 5054 in two places, and so do we: numbers are not padded, and `H(N)` and
-//! `H(g)` meet by a power, not by exclusive or. The server's own proof is not asked for: the session
-//! is encrypted by `K`, which only it and we have.
+//! `H(g)` meet by a power, not by exclusive or. The server's own proof is not asked for: where the
+//! session is enciphered by `K`, only it and we can go on; where it is not, nobody has proven that
+//! it is the server. One that takes `Srp256` alone and does not encipher does not let us in: it
+//! takes the proof for the first method that a client names, which is `Srp` here, as Firebird 3
+//! has it by default.
 //!
 //! Source: <http://srp.stanford.edu/design.html>; Firebird's `src/auth/SecureRemotePassword/srp.h`.
 
@@ -50,7 +53,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// The methods we have, as a client lists them.
+    /// The methods we have, the one that a client begins with first.
     pub(super) const LIST: &'static str = "Srp,Srp256";
 
     pub(super) fn name(self) -> &'static str {

@@ -14,8 +14,8 @@
 //! text of varying length. A row is a bitmap of what is NULL, then the other values.
 //!
 //! A login is by the older password hash (`Legacy_Auth`), which is sent with the first request, to
-//! private servers on the loopback interface; to others it is by [SRP](super::srp), and what follows
-//! is enciphered by ARC4 where the server has that.
+//! private servers on the loopback interface; to others it is by [SRP](super::srp), and what
+//! follows is enciphered by ARC4 where the server has that.
 //!
 //! Limits: no blobs, no other cipher, no compression.
 //!
