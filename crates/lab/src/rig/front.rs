@@ -81,11 +81,13 @@ impl Database {
         let way = match self {
             Database::Postgres(server, _) => proxy(&server.url().parse()?, options)?,
             Database::Existing(Existing::Postgres(guest)) => proxy(guest.url(), options)?,
-            Database::Existing(Existing::MariaDb(_)) => return Err(RigError::NoGate("mariadb")),
-            Database::Existing(Existing::Firebird(_)) => return Err(RigError::NoGate("firebird")),
-            Database::MariaDb(..) => return Err(RigError::NoGate("mariadb")),
+            Database::MariaDb(..) | Database::Existing(Existing::MariaDb(_)) => {
+                return Err(RigError::NoGate("mariadb"));
+            }
             Database::Sqlite(_) => return Err(RigError::NoGate("sqlite")),
-            Database::Firebird(_) => return Err(RigError::NoGate("firebird")),
+            Database::Firebird(_) | Database::Existing(Existing::Firebird(_)) => {
+                return Err(RigError::NoGate("firebird"));
+            }
             Database::Embedded(store, _) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
                 let setting = setting(control, start)?;

@@ -44,7 +44,7 @@ impl FromStr for Place {
     type Err = PlaceError;
 
     fn from_str(text: &str) -> Result<Self, PlaceError> {
-        match text.split_once(':').map(|(scheme, rest)| (scheme, rest)) {
+        match text.split_once(':') {
             Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres(text.parse()?)),
             Some(("mysql" | "mariadb", _)) => Ok(Place::MariaDb(text.parse()?)),
             Some(("firebird", _)) => Ok(Place::Firebird(text.parse()?)),
