@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
-use tidegate_lab::experiment::{Choice, LabError, Laboratory, SubjectKind, plan_text, read};
+use tidegate_lab::experiment::{
+    Choice, ChoiceError, Experiment, LabError, Laboratory, look_for_subjects, plan_text, read,
+};
 use tidegate_lab::rig::Console;
 
 use tidegate_lab::store::Format;
@@ -21,6 +23,10 @@ Examples:
   A throughput curve of the embedded engine, then of others:
     tidegate lab run experiments/quick.toml
     tidegate lab run experiments/quick.toml --subject postgres,mariadb
+
+  On a server that is there already, in a database of its own, tidegate_lab:
+    export PGPASSWORD=...
+    tidegate lab run experiments/quick.toml --subject postgres=postgres://ann@host/shop
 
   After an interruption, and what came of it:
     tidegate lab list
@@ -77,9 +83,10 @@ struct FileArguments {
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 
-    /// Other subjects than the file names: postgres, mariadb, sqlite, firebird, embedded, ...
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    subject: Option<Vec<SubjectKind>>,
+    /// Other subjects than the file names: postgres, mariadb, sqlite, firebird, embedded, ...; one
+    /// that is there already by its place, as in postgres=postgres://user@host/database
+    #[arg(long, value_name = "NAME[=URL],...", value_delimiter = ',')]
+    subject: Option<Vec<String>>,
 }
 
 #[derive(Debug, Args)]
@@ -140,10 +147,27 @@ struct ExportArguments {
 }
 
 impl FileArguments {
-    fn read(self) -> Result<tidegate_lab::experiment::Experiment, Failure> {
-        let choice = Choice { preset: self.preset, subjects: self.subject };
-        read(&self.file, &choice).map_err(Failure::usage)
+    fn choice(&self) -> Result<Choice, Failure> {
+        // Not clap's to parse: it would repeat a URL that is wrong, and with it a password.
+        let parse = |subjects: &Vec<String>| subjects.iter().map(|one| one.parse()).collect();
+        let subjects = self.subject.as_ref().map(parse).transpose().map_err(no_subject)?;
+        Ok(Choice { preset: self.preset.clone(), subjects })
     }
+
+    fn read(&self) -> Result<Experiment, Failure> {
+        read(&self.file, &self.choice()?).map_err(Failure::usage)
+    }
+
+    /// The same, if its subjects are to be had here.
+    fn read_and_look(&self) -> Result<Experiment, Failure> {
+        let experiment = self.read()?;
+        look_for_subjects(&self.file, &experiment, &self.choice()?).map_err(Failure::usage)?;
+        Ok(experiment)
+    }
+}
+
+fn no_subject(error: ChoiceError) -> Failure {
+    Failure::Usage(format!("--subject: {error}").into())
 }
 
 /// Does what was asked for and prints what came of it.
@@ -152,7 +176,8 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     match arguments.what {
         What::Plan(file) => print(&plan_text(&file.read()?)),
         What::Run(RunArguments { file, workers }) => {
-            let experiment = file.read()?;
+            // With workers, the subjects are theirs to have.
+            let experiment = if workers { file.read()? } else { file.read_and_look()? };
             // From here on an interruption ends with a word on how to go on.
             let cancel = interrupt::flag().map_err(Failure::failed)?;
             let mut laboratory = open(&place)?;

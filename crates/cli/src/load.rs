@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidegate_lab::load::{
-    self, Arrivals, LoadError, LoadOptions, LoadReport, Progress, Stage, Target,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Progress, Stage, Target,
 };
 use tidegate_proxy::config_file::Period;
 use tidegate_workload::pgbench::Scale;
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let options = LoadOptions {
         target: Target::Url {
             url: arguments.url.clone(),
-            connect_timeout: arguments.connect_timeout.0,
+            connecting: Connecting::within(arguments.connect_timeout.0),
         },
         workload: arguments.workload.on(arguments.scale),
         arrivals: arguments.arrivals.clone(),

@@ -48,6 +48,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -77,18 +78,37 @@ pub enum Target<'a> {
     Url {
         /// Where they connect: `postgres://` or `mysql://user:password@host:port/database`.
         url: String,
-        /// How long they may take to do so, all together.
-        connect_timeout: Duration,
+        /// How they do so.
+        connecting: Connecting,
     },
     /// To a database whose library blocks: each client has a thread of its own.
     Threads {
         /// Where connections come from.
         connector: Arc<dyn Connector>,
-        /// How long the clients may take to connect, all together.
-        connect_timeout: Duration,
+        /// How they connect.
+        connecting: Connecting,
     },
     /// To the embedded engine.
     Embedded(&'a Service<'a>),
+}
+
+/// How clients connect before they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connecting {
+    /// How long they may take, all together.
+    pub timeout: Duration,
+    /// How many of them may be at it at a time. When nothing is said, 64 on sockets, which hides
+    /// round trips and does not overrun a server that starts a process for each, and all on
+    /// threads. As many as there are clients is a storm.
+    pub at_once: Option<NonZeroUsize>,
+}
+
+impl Connecting {
+    /// Within so much time, and otherwise as usual.
+    #[must_use]
+    pub fn within(timeout: Duration) -> Self {
+        Connecting { timeout, at_once: None }
+    }
 }
 
 /// A load to run.
@@ -198,6 +218,9 @@ pub struct LoadReport {
     pub connection_losses: usize,
     /// Connection attempts that were turned away and made again.
     pub connect_retries: u64,
+    /// How many clients were connecting at a time, at most; `None` where there is nothing to
+    /// connect.
+    pub connects_at_once: Option<usize>,
     /// How long a transaction took, retries included.
     pub latency: Latency,
     /// CPU time of the client itself per transaction, in microseconds.
@@ -386,17 +409,17 @@ pub fn run_recorded(
 ) -> Result<LoadReport, LoadError> {
     options.validate()?;
     match &options.target {
-        Target::Url { url, connect_timeout } => {
+        Target::Url { url, connecting } => {
             let url = ServerUrl::parse(url)?;
             let address = url
                 .resolve()
                 .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
             files::reserve_files(options.clients)?;
-            let crowd = sockets::Sockets::new(options, url, address, *connect_timeout)?;
+            let crowd = sockets::Sockets::new(options, url, address, *connecting)?;
             Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
-        Target::Threads { connector, connect_timeout } => {
-            let crowd = threads::Threads::start(options, connector, *connect_timeout)?;
+        Target::Threads { connector, connecting } => {
+            let crowd = threads::Threads::new(options, connector, *connecting);
             Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
         Target::Embedded(service) => {

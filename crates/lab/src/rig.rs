@@ -23,7 +23,8 @@ use crate::load::{self, Progress, Stage};
 
 pub use console::{Console, Update};
 pub use database::{
-    DatabaseChoice, DatabaseDescription, DatabaseKind, SettingError, Settings, UnknownDatabase,
+    DatabaseChoice, DatabaseDescription, DatabaseKind, Place, PlaceError, SettingError, Settings,
+    UnknownDatabase,
 };
 pub use error::RigError;
 pub use journal::Interval;

@@ -119,7 +119,7 @@ fn every_file_can_be_tried_without_a_database() {
     let place = directory.path().join("results.db");
     let mut laboratory = Laboratory::open(place.to_str().unwrap(), PathBuf::new()).unwrap();
     for (name, path) in files() {
-        let subjects = Some(vec![SubjectKind::Simulated]);
+        let subjects = Some(vec![SubjectKind::Simulated.into()]);
         let experiment = read(&path, &Choice { preset: None, subjects }).unwrap();
         let planned = Plan::new(&experiment).count();
         let id = laboratory.begin(&experiment).unwrap();

@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    Arrivals, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
+    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
@@ -65,7 +66,7 @@ fn start_loaded() -> Postgres {
 
 fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOptions<'static> {
     LoadOptions {
-        target: Target::Url { url, connect_timeout: Duration::from_secs(10) },
+        target: Target::Url { url, connecting: Connecting::within(Duration::from_secs(10)) },
         workload,
         arrivals: Arrivals::Closed,
         clients,
@@ -262,9 +263,9 @@ fn failing_transactions_are_counted_by_their_code() {
 fn what_keeps_the_clients_out_is_said() {
     let server = start(&[("max_connections", "8"), ("superuser_reserved_connections", "0")]);
     let fails = |url: &str, clients: usize| {
-        let connect_timeout = Duration::from_millis(500);
+        let connecting = Connecting::within(Duration::from_millis(500));
         let options = LoadOptions {
-            target: Target::Url { url: url.to_owned(), connect_timeout },
+            target: Target::Url { url: url.to_owned(), connecting },
             ..options(url.to_owned(), tpcb(), clients)
         };
         run_quietly(&options).unwrap_err().to_string()
@@ -349,7 +350,10 @@ fn commits_of_a_blocking_library_are_its_history() {
     make_tables(&mut connection, &*tpcb());
     let connector: Arc<dyn Connector> = Arc::new(file);
     let options = LoadOptions {
-        target: Target::Threads { connector, connect_timeout: Duration::from_secs(10) },
+        target: Target::Threads {
+            connector,
+            connecting: Connecting::within(Duration::from_secs(10)),
+        },
         ..options(String::new(), tpcb(), CLIENTS)
     };
     let report = run_quietly(&options).unwrap();
@@ -360,10 +364,63 @@ fn commits_of_a_blocking_library_are_its_history() {
     assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
 
     let nowhere = File(directory.path().join("no/such/directory"));
-    let target =
-        Target::Threads { connector: Arc::new(nowhere), connect_timeout: Duration::from_secs(10) };
+    let target = Target::Threads {
+        connector: Arc::new(nowhere),
+        connecting: Connecting::within(Duration::from_secs(10)),
+    };
     let refused = run_quietly(&LoadOptions { target, ..options }).unwrap_err().to_string();
     assert!(refused.contains("cannot connect") && refused.contains("unable to open"), "{refused}");
+}
+
+/// Counts who is connecting.
+#[derive(Debug)]
+struct Counting {
+    file: File,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Connector for Counting {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2));
+        let connection = self.file.connect();
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        connection
+    }
+}
+
+#[test]
+fn no_more_clients_connect_at_once_than_may() {
+    const CLIENTS: usize = 12;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let mut connection = SqliteConnection::open(&path, Duration::from_secs(10)).unwrap();
+    make_tables(&mut connection, &*tpcb());
+    let server = start_loaded();
+    for (at_once, expected) in
+        [(None, CLIENTS), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(99), CLIENTS)]
+    {
+        let connecting = Connecting { at_once, timeout: Duration::from_secs(30) };
+        let counting = Counting {
+            file: File(path.clone()),
+            now: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        };
+        let counting = Arc::new(counting);
+        let connector: Arc<dyn Connector> = Arc::clone(&counting) as _;
+        for target in [
+            Target::Threads { connector, connecting },
+            Target::Url { url: server.url(), connecting },
+        ] {
+            let options = LoadOptions { target, ..options(String::new(), tpcb(), CLIENTS) };
+            let report = run_quietly(&options).unwrap();
+            assert_eq!((report.clients, report.connects_at_once), (CLIENTS, Some(expected)));
+        }
+        let most = counting.most.load(Ordering::SeqCst);
+        assert!((1..=expected).contains(&most), "{most} at once");
+    }
 }
 
 #[test]

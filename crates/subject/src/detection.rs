@@ -10,9 +10,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::socket_peercred;
+
 use crate::processors::{numbers, tree};
+use crate::stream::Stream;
 
 /// Names of programs that are database servers.
 const NAMES: [&str; 22] = [
@@ -69,6 +73,66 @@ pub fn foreign_databases(own: &[u32], watch: Duration) -> Vec<Foreign> {
         .collect()
 }
 
+/// Where a server is, seen from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// On another machine, as far as can be seen.
+    #[default]
+    Elsewhere,
+    /// On this one, in this process where we may know it.
+    Here(Option<u32>),
+}
+
+/// Where the server is at the other end of a connection. It is here when both ends of it have one
+/// address; its process is the one that has the listening socket open, which root and the process's
+/// own user may see. A unix socket knows itself who listens.
+#[must_use]
+pub(crate) fn whereabouts(stream: &Stream) -> Whereabouts {
+    match stream {
+        Stream::Unix(stream) => {
+            let process = socket_peercred(stream).ok().map(|peer| peer.pid.as_raw_nonzero().get());
+            Whereabouts::Here(process.and_then(|process| process.try_into().ok()))
+        }
+        Stream::Tcp(stream) => tcp_whereabouts(stream),
+    }
+}
+
+pub(crate) fn tcp_whereabouts(stream: &TcpStream) -> Whereabouts {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(ours), Ok(theirs)) if ours.ip() == theirs.ip() => {
+            Whereabouts::Here(listener(theirs.port()))
+        }
+        _ => Whereabouts::Elsewhere,
+    }
+}
+
+/// The first process that listens on a TCP port.
+fn listener(port: u16) -> Option<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let sockets: BTreeSet<String> = tables
+        .iter()
+        .flatten()
+        .flat_map(|table| table.lines().filter_map(|line| listening(line, port)))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let has_it = |process: &u32| {
+        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
+    };
+    numbers("/proc").filter(has_it).min()
+}
+
+/// The inode of a socket that listens on the port, from its line in the system's table: a number,
+/// the local address, the remote one, the state (0A listens), five more columns, the inode.
+fn listening(line: &str, port: u16) -> Option<&str> {
+    let mut columns = line.split_whitespace();
+    let (_, local) = columns.nth(1)?.split_once(':')?;
+    let state = columns.nth(1)?;
+    let is_it = u16::from_str_radix(local, 16) == Ok(port) && state == "0A";
+    columns.nth(5).filter(|_| is_it)
+}
+
 /// Every foreign database's process, its name, and the clock ticks it has used.
 fn used(own: &[u32]) -> Vec<(u32, String, u64)> {
     let own: BTreeSet<u32> = own.iter().flat_map(|&root| tree(root)).collect();
@@ -103,6 +167,19 @@ fn known(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_this_machine_is_found_by_its_socket() {
+        let us = Whereabouts::Here(Some(std::process::id()));
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(whereabouts(&Stream::tcp("127.0.0.1", port).unwrap()), us);
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(whereabouts(&Stream::unix(&path).unwrap()), us);
+    }
 
     #[test]
     fn names_are_whole_or_cut_off() {

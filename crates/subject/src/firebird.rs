@@ -14,9 +14,11 @@
 //! A database's page cache is dropped when its last connection ends, so the server holds one
 //! connection for as long as it runs.
 //!
-//! Limits: Firebird 3 only. The login is the one for every server here, open to whoever can reach
-//! the loopback interface, as it is with [`crate::postgres`] by default. When we are killed
-//! outright (SIGKILL) nobody is left to stop the server.
+//! A [`Guest`] makes a database on a server that somebody else runs.
+//!
+//! Limits: a private server is Firebird 3 only. The login is by default the one for every server
+//! here, open to whoever can reach the loopback interface, as it is with [`crate::postgres`]. When
+//! we are killed outright (SIGKILL) nobody is left to stop the server.
 //!
 //! What Firebird 3 takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM
@@ -27,8 +29,11 @@
 
 mod connection;
 mod description;
+mod guest;
 mod installation;
+mod srp;
 mod status;
+mod url;
 mod wire;
 
 use std::io;
@@ -43,7 +48,9 @@ use crate::connection::{Connector, Transactional};
 use crate::process::{Process, ProcessError};
 pub use connection::{FirebirdConnection, Interrupt, Isolation};
 use connection::{Purpose, Target};
+pub use guest::Guest;
 use installation::Installation;
+pub use url::{Url, UrlError};
 
 /// The name of the database's file.
 const DATABASE: &str = "data.fdb";
@@ -63,11 +70,35 @@ pub struct Options {
     pub page_bytes: u32,
     /// What transactions of its connections see of each other.
     pub isolation: Isolation,
+    /// How clients log in.
+    pub authentication: Authentication,
+}
+
+/// How clients of a server prove who they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// By the older hash of the password that everybody knows, as good as not at all.
+    #[default]
+    Legacy,
+    /// By the password of SYSDBA, as on a server that others use.
+    Password {
+        /// The password.
+        password: String,
+        /// `AuthServer`: the methods the server takes, such as `Srp`.
+        methods: &'static str,
+        /// `WireCrypt`: `Required`, `Enabled` or `Disabled`.
+        wire_crypt: &'static str,
+    },
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { settings: Vec::new(), page_bytes: 8_192, isolation: Isolation::default() }
+        Options {
+            settings: Vec::new(),
+            page_bytes: 8_192,
+            isolation: Isolation::default(),
+            authentication: Authentication::default(),
+        }
     }
 }
 
@@ -186,10 +217,7 @@ impl Firebird {
     /// # Errors
     /// The server is down or refuses.
     pub fn version(&self) -> Result<String, Failure> {
-        const SQL: &str = "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database";
-        let reply = self.connect()?.run(&Statement::new(SQL), &[], Wants::Rows)?;
-        let version = reply.rows.text(0, 0).map(str::to_owned);
-        version.ok_or(Failure::Unexpected("the server's version"))
+        version(&mut self.connect()?)
     }
 
     /// What the database says of itself (bytes in a page, pages in the buffer, whether a commit
@@ -198,16 +226,9 @@ impl Firebird {
     /// # Errors
     /// The server is down or refuses.
     pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
-        const NAMES: [&str; 4] = ["PageSize", "PageBuffers", "ForcedWrites", "SweepInterval"];
-        const SQL: &str = "SELECT mon$page_size, mon$page_buffers, mon$forced_writes, \
-                           mon$sweep_interval FROM mon$database";
-        let reply = self.connect()?.run(&Statement::new(SQL), &[], Wants::Rows)?;
-        let of_database = NAMES.iter().enumerate().map(|(column, name)| {
-            let value = reply.rows.int(0, column);
-            let value = value.ok_or(Failure::Unexpected("the monitoring table's row"))?;
-            Ok(((*name).to_owned(), value.to_string()))
-        });
-        of_database.chain(self.options.settings.iter().cloned().map(Ok)).collect()
+        let mut settings = of_database(&mut self.connect()?)?;
+        settings.extend(self.options.settings.iter().cloned());
+        Ok(settings)
     }
 
     /// Removes the versions of rows that nobody can see any more, so that every batch of an
@@ -248,6 +269,28 @@ impl Firebird {
         let path = directory.path().to_owned();
         directory.close().map_err(|source| FirebirdError::Directory { path, source })
     }
+}
+
+/// The server's version.
+fn version(connection: &mut FirebirdConnection) -> Result<String, Failure> {
+    const SQL: &str = "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database";
+    let reply = connection.run(&Statement::new(SQL), &[], Wants::Rows)?;
+    let version = reply.rows.text(0, 0).map(str::to_owned);
+    version.ok_or(Failure::Unexpected("the server's version"))
+}
+
+/// What a database says of itself.
+fn of_database(connection: &mut FirebirdConnection) -> Result<Vec<(String, String)>, Failure> {
+    const NAMES: [&str; 4] = ["PageSize", "PageBuffers", "ForcedWrites", "SweepInterval"];
+    const SQL: &str = "SELECT mon$page_size, mon$page_buffers, mon$forced_writes, \
+                       mon$sweep_interval FROM mon$database";
+    let reply = connection.run(&Statement::new(SQL), &[], Wants::Rows)?;
+    let value = |(column, name): (usize, &&str)| {
+        let value = reply.rows.int(0, column);
+        let value = value.ok_or(Failure::Unexpected("the monitoring table's row"))?;
+        Ok(((*name).to_owned(), value.to_string()))
+    };
+    NAMES.iter().enumerate().map(value).collect()
 }
 
 impl Connector for Firebird {

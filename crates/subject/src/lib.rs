@@ -2,7 +2,8 @@
 //!
 //! [`postgres`], [`mariadb`] and [`firebird`] run private servers, [`sqlite`] keeps a private file,
 //! and [`embedded`] is the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to
-//! any server of PostgreSQL's and MariaDB's kind; [`connection`] is what connections have in
+//! any server of PostgreSQL's and MariaDB's kind; a [`guest`] makes a database of its own on a
+//! server that somebody else runs; [`connection`] is what connections have in
 //! common. [`process`] guards other programs an experiment starts, such as a proxy; [`processors`]
 //! says which processors a server may use, and [`detection`] finds other databases on the machine.
 //! Whatever is started here is stopped when its handle is dropped, also when the
@@ -16,6 +17,7 @@ pub mod connection;
 pub mod detection;
 pub mod embedded;
 pub mod firebird;
+pub mod guest;
 pub mod isolation;
 pub mod mariadb;
 pub mod mysql;

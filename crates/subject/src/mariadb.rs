@@ -28,6 +28,7 @@
 //! 127.0.0.1 on this machine may log in as [`USER`] while it runs: it has no password.
 
 mod binaries;
+mod guest;
 mod installation;
 mod level;
 
@@ -43,6 +44,7 @@ use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::process::{Process, ProcessError};
 use binaries::Program;
+pub use guest::Guest;
 use installation::Installation;
 pub use level::level;
 

@@ -10,6 +10,7 @@
 //! Limits: when we are killed outright (SIGKILL) nobody is left to stop the server.
 
 mod binaries;
+mod guest;
 mod installation;
 
 use std::io;
@@ -21,8 +22,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::client::{BlockingClient, ClientError};
+use crate::client::{BlockingClient, ClientError, Host, Url};
 use crate::process::{Process, ProcessError};
+pub use guest::Guest;
 use installation::Installation;
 
 /// The superuser of every server started here.
@@ -244,24 +246,14 @@ impl Postgres {
 }
 
 fn url(options: &Options, port: u16) -> String {
-    let password = match options.authentication.password() {
-        Some(password) => format!(":{}", percent_encoded(password)),
-        None => String::new(),
-    };
-    format!("postgres://{USER}{password}@127.0.0.1:{port}/postgres")
-}
-
-fn percent_encoded(text: &str) -> String {
-    use std::fmt::Write;
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-        encoded
-    })
+    Url {
+        user: USER.to_owned(),
+        password: options.authentication.password().map(str::to_owned),
+        host: Host::Tcp("127.0.0.1".to_owned()),
+        port,
+        database: "postgres".to_owned(),
+    }
+    .with_password()
 }
 
 /// A port of 127.0.0.1 that nobody listened on a moment ago.
@@ -283,7 +275,7 @@ mod tests {
             authentication: Authentication::Md5("p@s:s/%?ü".into()),
             ..Options::default()
         };
-        let url: crate::client::Url = url(&options, 5432).parse().unwrap();
+        let url: Url = url(&options, 5432).parse().unwrap();
         assert_eq!(url.password.as_deref(), Some("p@s:s/%?ü"));
     }
 }

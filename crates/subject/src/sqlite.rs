@@ -4,14 +4,16 @@
 //! thread, and one transaction at a time may write. Transactions begin with `BEGIN IMMEDIATE`: one
 //! that reads before it writes would otherwise find at its first write that another was faster.
 //!
-//! [`Sqlite`] is a database file in a directory of its own, with the settings that all its
-//! connections share; the directory is removed when it is dropped.
+//! [`Sqlite`] is a database file in a directory of its own, or at a place that the caller names,
+//! with the settings that all its connections share; what was made is removed when it is dropped. A
+//! file that is there already is refused, unless it carries the number [`MARK`] as its application id:
+//! that one was left behind by a laboratory that was killed, and is made anew.
 //!
 //! Limits: a connection's page cache is its own, so the buffer of so many bytes is there once for
 //! each of them.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +32,9 @@ const PREPARED: usize = 256;
 
 /// The name of the database's file.
 const DATABASE: &str = "data.sqlite";
+
+/// The application id of a file at a place that the caller names: `Tide` in ASCII.
+const MARK: u32 = 0x5469_6465;
 
 /// How a change is kept from being lost or half done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,16 +100,63 @@ pub enum SqliteError {
         /// The system's reason.
         source: io::Error,
     },
+    /// There is a file that no laboratory made.
+    #[error(
+        "{} is there already and no laboratory made it; it is left alone: name another file",
+        .0.display()
+    )]
+    NotOurs(PathBuf),
+    /// The file cannot be removed.
+    #[error("cannot remove {path}: {source}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// SQLite says no.
     #[error(transparent)]
     Database(#[from] Failure),
 }
 
-/// A private database; dropping it removes its directory.
+/// A private database; dropping it removes its directory, or its files.
 #[derive(Debug)]
 pub struct Sqlite {
-    directory: TempDir,
+    place: Place,
     options: Options,
+}
+
+#[derive(Debug)]
+enum Place {
+    Directory(TempDir),
+    File(Files),
+}
+
+/// A database's file with those that SQLite keeps beside it; removed when dropped.
+#[derive(Debug)]
+struct Files(PathBuf);
+
+impl Files {
+    fn remove(&self) -> Result<(), SqliteError> {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut path = self.0.clone().into_os_string();
+            path.push(suffix);
+            match std::fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(SqliteError::File { path: path.into(), source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure.
+        let _ = self.remove();
+    }
 }
 
 impl Sqlite {
@@ -113,22 +165,42 @@ impl Sqlite {
     /// # Errors
     /// See [`SqliteError`].
     pub fn start(options: Options) -> Result<Self, SqliteError> {
-        if !options.page_bytes.is_power_of_two() || !(512..=65_536).contains(&options.page_bytes) {
-            return Err(SqliteError::PageBytes(options.page_bytes));
-        }
         let directory = tempfile::Builder::new()
             .prefix("tidegate-sqlite-")
             .tempdir()
             .map_err(|source| SqliteError::Directory { path: std::env::temp_dir(), source })?;
-        let sqlite = Sqlite { directory, options };
-        // The page size is fixed by the first page that is written, the journal mode kept there.
+        Self::make(Place::Directory(directory), options)
+    }
+
+    /// Makes an empty database in this file, which must not be there.
+    ///
+    /// # Errors
+    /// See [`SqliteError`].
+    pub fn at(path: PathBuf, options: Options) -> Result<Self, SqliteError> {
+        if path.try_exists().unwrap_or(true) && !is_ours(&path) {
+            return Err(SqliteError::NotOurs(path));
+        }
+        let files = Files(path);
+        files.remove()?;
+        Self::make(Place::File(files), options)
+    }
+
+    fn make(place: Place, options: Options) -> Result<Self, SqliteError> {
+        if !options.page_bytes.is_power_of_two() || !(512..=65_536).contains(&options.page_bytes) {
+            return Err(SqliteError::PageBytes(options.page_bytes));
+        }
+        let sqlite = Sqlite { place, options };
+        // The page size is fixed by the first page that is written, the journal mode kept there,
+        // and the mark written before there is a log that could keep it.
         let mode = match sqlite.options.journal_mode {
             JournalMode::Wal => "WAL",
             JournalMode::Delete => "DELETE",
         };
         let page_bytes = sqlite.options.page_bytes;
-        let make =
-            format!("PRAGMA page_size = {page_bytes}; PRAGMA journal_mode = {mode}; VACUUM;");
+        let make = format!(
+            "PRAGMA page_size = {page_bytes}; PRAGMA application_id = {MARK}; \
+                     PRAGMA journal_mode = {mode}; VACUUM;"
+        );
         sqlite.connect()?.batch(&make)?;
         Ok(sqlite)
     }
@@ -136,7 +208,17 @@ impl Sqlite {
     /// The directory that holds the database.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        match &self.place {
+            Place::Directory(directory) => directory.path(),
+            Place::File(Files(path)) => path.parent().unwrap_or(path),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.place {
+            Place::Directory(directory) => directory.path().join(DATABASE),
+            Place::File(Files(path)) => path.clone(),
+        }
     }
 
     /// A connection with the settings of all.
@@ -144,8 +226,7 @@ impl Sqlite {
     /// # Errors
     /// What SQLite says.
     pub fn connect(&self) -> Result<SqliteConnection, Failure> {
-        let path = self.directory.path().join(DATABASE);
-        let connection = SqliteConnection::open(&path, self.options.busy_timeout)?;
+        let connection = SqliteConnection::open(&self.path(), self.options.busy_timeout)?;
         let synchronous = match self.options.synchronous {
             Synchronous::Off => "OFF",
             Synchronous::Normal => "NORMAL",
@@ -196,14 +277,27 @@ impl Sqlite {
         if is_busy { Err(Failure::Conflict(Conflict::LockTimeout)) } else { Ok(()) }
     }
 
-    /// Removes the directory.
+    /// Removes the directory, or the files.
     ///
     /// # Errors
     /// The system refuses.
     pub fn stop(self) -> Result<(), SqliteError> {
-        let path = self.directory.path().to_owned();
-        self.directory.close().map_err(|source| SqliteError::Directory { path, source })
+        match self.place {
+            Place::Directory(directory) => {
+                let path = directory.path().to_owned();
+                directory.close().map_err(|source| SqliteError::Directory { path, source })
+            }
+            Place::File(files) => files.remove(),
+        }
     }
+}
+
+/// Whether a file is a database that an earlier laboratory made. SQLite is not asked: it might
+/// bring the file up to date.
+fn is_ours(path: &Path) -> bool {
+    let mut head = [0; 72];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head.starts_with(b"SQLite format 3\0") && head.ends_with(&MARK.to_be_bytes())
 }
 
 /// Stops what a connection is doing, from another thread.

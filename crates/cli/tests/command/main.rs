@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
+mod existing;
 mod lab;
 mod replay;
 mod serving;

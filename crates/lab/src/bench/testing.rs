@@ -54,6 +54,7 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         retries: 0,
         connection_losses: 0,
         connect_retries: 0,
+        connects_at_once: None,
         latency: none,
         client_cpu_us: 0.0,
         client_core_share: 0.0,

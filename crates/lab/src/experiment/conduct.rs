@@ -18,7 +18,8 @@ use super::executor::Assignment;
 use super::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use super::watch::{Errands, Look};
 use crate::load::{
-    self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder, Stage,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder,
+    Stage,
 };
 use crate::rig::{Database, Front, FrontOptions, Interval, RigError, read_journal};
 
@@ -158,8 +159,10 @@ fn load_options<'a>(
     let number = |clients: u32| usize::try_from(clients).unwrap_or(usize::MAX);
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Workload(_)));
     let duration = if is_exchanged { assignment.ctl / 2 } else { assignment.ctl };
+    let connecting =
+        Connecting { timeout: assignment.connect, at_once: assignment.connect_at_once };
     let options = LoadOptions {
-        target: front.target(),
+        target: front.target_by(connecting),
         workload: Arc::clone(&workloads[0]),
         arrivals: match treatment.arrivals {
             ArrivalSpec::Closed => Arrivals::Closed,

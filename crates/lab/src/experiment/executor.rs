@@ -1,5 +1,6 @@
 //! Who makes executions.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub struct Started {
     pub version: String,
     /// Its settings that are not its defaults, as in force.
     pub settings: Vec<(String, String)>,
-    /// Processors that its processes were seen to have.
+    /// Processors that its processes were seen to have; 0 where they cannot be seen.
     pub processors: u32,
 }
 
@@ -42,6 +43,8 @@ pub struct Assignment<'a> {
     pub interval: Duration,
     /// How long all clients may take to connect.
     pub connect: Duration,
+    /// How many of them may be connecting at a time; as usual when nothing is said.
+    pub connect_at_once: Option<NonZeroUsize>,
     /// Where the draws begin.
     pub seed: u64,
     /// The file for a record of each transaction, where one is wanted.
@@ -55,7 +58,7 @@ pub struct Measured {
     pub load: LoadReport,
     /// Seconds from the first connection's begin to the last's login.
     pub connect_s: f64,
-    /// Processors that the subject's processes were seen to have.
+    /// Processors that the subject's processes were seen to have; 0 where they cannot be seen.
     pub processors: u32,
     /// Other programs that run experiments on the machine.
     pub other_executors: u32,

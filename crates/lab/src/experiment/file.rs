@@ -27,7 +27,7 @@
 //! an error names its line.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,10 +35,12 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::line::with_line;
+use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
 use super::values::{Bytes, Levels, Period};
 use super::workload::WorkloadSpec;
-use super::{Experiment, Order, SubjectKind, SubjectSpec};
+use super::{Experiment, Order, SubjectChoice, SubjectKind, SubjectSpec};
+use crate::rig::{Place, PlaceError};
 
 /// Why a file is no experiment.
 #[derive(Debug, Error)]
@@ -69,7 +71,8 @@ pub enum FileError {
         /// The presets that are there.
         known: String,
     },
-    /// Its values do not fit each other. The reason names the line where there is one.
+    /// Its values do not fit each other, or a subject is not to be had. The reason names the line
+    /// where there is one.
     #[error("{path}: {reason}", path = .path.display())]
     Values {
         /// The file.
@@ -124,6 +127,7 @@ struct Keys<F> {
     warmup: Option<Period>,
     pause: Option<Period>,
     connect: Option<Period>,
+    connect_at_once: Option<NonZeroUsize>,
     interval: Option<Period>,
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
@@ -149,6 +153,7 @@ impl<F> Default for Keys<F> {
             warmup: None,
             pause: None,
             connect: None,
+            connect_at_once: None,
             interval: None,
             repetitions: None,
             order: None,
@@ -166,10 +171,34 @@ impl<F> Default for Keys<F> {
 struct SubjectKeys {
     settings: BTreeMap<String, String>,
     isolation: Option<String>,
-    url: Option<String>,
+    url: Option<Location>,
+}
+
+/// A place in words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Location(Place);
+
+impl TryFrom<String> for Location {
+    type Error = PlaceError;
+
+    fn try_from(text: String) -> Result<Self, PlaceError> {
+        text.parse().map(Location)
+    }
 }
 
 impl<F: Factors> Keys<F> {
+    /// These keys, with other subjects; one that is named with a place is there, whatever the file
+    /// says.
+    fn choose(&mut self, subjects: &[SubjectChoice]) {
+        self.subjects = Some(subjects.iter().map(|subject| subject.kind).collect());
+        for SubjectChoice { kind, place } in subjects {
+            if let Some(place) = place {
+                self.subject.entry(*kind).or_default().url = Some(Location(place.clone()));
+            }
+        }
+    }
+
     /// These keys, but for those that the preset names.
     fn overridden_by(self, preset: Keys<F>) -> Keys<F> {
         let mut subject = self.subject;
@@ -187,6 +216,7 @@ impl<F: Factors> Keys<F> {
             warmup: preset.warmup.or(self.warmup),
             pause: preset.pause.or(self.pause),
             connect: preset.connect.or(self.connect),
+            connect_at_once: preset.connect_at_once.or(self.connect_at_once),
             interval: preset.interval.or(self.interval),
             repetitions: preset.repetitions.or(self.repetitions),
             order: preset.order.or(self.order),
@@ -205,7 +235,7 @@ pub struct Choice {
     /// One of its presets.
     pub preset: Option<String>,
     /// Other subjects than the file names.
-    pub subjects: Option<Vec<SubjectKind>>,
+    pub subjects: Option<Vec<SubjectChoice>>,
 }
 
 /// Reads an experiment file.
@@ -231,6 +261,36 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
     })
 }
 
+/// Looks whether every subject of an experiment is to be had here: its programs are installed, or
+/// its server lets us make a database. Nothing of that is left behind. `choice` is what the
+/// experiment was read with.
+///
+/// # Errors
+/// One is not, by its line; see [`FileError::Values`].
+pub fn look_for_subjects(
+    path: &Path,
+    experiment: &Experiment,
+    choice: &Choice,
+) -> Result<(), FileError> {
+    let chosen = choice.subjects.as_deref().unwrap_or_default();
+    for subject in &experiment.subjects {
+        let Err(reason) = subject.look() else { continue };
+        let kind = subject.kind;
+        let is_chosen =
+            |one: &SubjectChoice, has_place| one.kind == kind && one.place.is_some() == has_place;
+        let has_place = subject.place.is_some();
+        let reason = if chosen.iter().any(|one| is_chosen(one, has_place)) {
+            format!("--subject {kind}: {reason}")
+        } else {
+            let key = if has_place { format!("subject.{kind}.url") } else { "subjects".to_owned() };
+            let complaint = format!("`{key}`: {kind}: {reason}");
+            with_line(&experiment.text, experiment.preset.as_deref(), &complaint)
+        };
+        return Err(FileError::Values { path: path.to_owned(), reason });
+    }
+    Ok(())
+}
+
 fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
     let Head { scenario } = toml::from_str(text).map_err(|error| form(&error))?;
     let missing = || Problem::Values("the key `scenario` is missing".to_owned());
@@ -239,7 +299,8 @@ fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
 }
 
 fn form(error: &toml::de::Error) -> Problem {
-    Problem::Form(error.to_string().trim_end().to_owned())
+    // It repeats the line, which may have a password.
+    Problem::Form(shown(error.to_string().trim_end()))
 }
 
 /// Reads a file of the scenario that these factors belong to.
@@ -257,11 +318,13 @@ pub(super) fn read_as<F: Factors>(text: &str, choice: &Choice) -> Result<Experim
         };
         keys = keys.overridden_by(chosen.clone());
     }
-    keys.subjects = choice.subjects.clone().or(keys.subjects);
+    if let Some(subjects) = &choice.subjects {
+        keys.choose(subjects);
+    }
     let values =
         |complaint: String| Problem::Values(with_line(text, choice.preset.as_deref(), &complaint));
     let mut experiment = build(keys).map_err(values)?;
-    text.clone_into(&mut experiment.text);
+    experiment.text = kept(text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)
 }
@@ -287,6 +350,9 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     let subjects: Vec<SubjectSpec> =
         kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
     subjects.iter().try_for_each(SubjectSpec::validate)?;
+    if keys.processors.is_some() {
+        subjects.iter().try_for_each(SubjectSpec::refuse_processors)?;
+    }
     let common = Common {
         workload: keys.workload,
         clients: keys.clients.map(NonZeroU32::get),
@@ -304,6 +370,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         warmup: or(keys.warmup, 1),
         pause: or(keys.pause, 0),
         connect: or(keys.connect, 60),
+        connect_at_once: keys.connect_at_once,
         interval,
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
@@ -315,7 +382,8 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
 
 fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> SubjectSpec {
     let keys = tables.get(&kind).cloned().unwrap_or_default();
-    SubjectSpec { kind, settings: keys.settings, isolation: keys.isolation, url: keys.url }
+    let place = keys.url.map(|Location(place)| place);
+    SubjectSpec { kind, settings: keys.settings, isolation: keys.isolation, place }
 }
 
 #[cfg(test)]
@@ -388,6 +456,18 @@ mpl = { from = 100, to = 1000, step = 100 }
             ("[workload]", "[preset.x]\nscenario = \"thrash\"\n[workload]", "a preset has"),
             (
                 "[workload]",
+                "[subject.postgres]\nurl = \"oracle://ann:secret@h\"\n[workload]",
+                "line 9",
+            ),
+            ("[workload]", "[subject.x]\nurl = \"mysql://a:secret@h\"\n[workload]", "line 8"),
+            ("[workload]", "connect_at_once = 0\n[workload]", "line 8"),
+            (
+                "[workload]",
+                "[subject.embedded]\nurl = \"mysql://a:secret@h\"\n[workload]",
+                "line 9: `subject.embedded.url`",
+            ),
+            (
+                "[workload]",
                 "[subject.embedded]\nsettings = { pages = \"1\" }\n[workload]",
                 "no setting",
             ),
@@ -398,6 +478,51 @@ mpl = { from = 100, to = 1000, step = 100 }
             assert_ne!(text, QUICK, "{from}");
             let error = of(&text, None).unwrap_err();
             assert!(error.starts_with("e.toml: ") && error.contains(expected), "{to}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_existing_server_has_a_place_and_keeps_its_settings() {
+        let server = QUICK.replace("\"embedded\"", "\"postgres\"").replace(
+            "[workload]",
+            "[subject.postgres]\nurl = \"postgres://ann:secret@h/d\"\n[workload]",
+        );
+        let experiment = of(&server, None).unwrap();
+        let named = experiment.subjects[0].choice().to_string();
+        assert_eq!(named, "postgres=postgres://ann@h:5432/d");
+        assert!(!format!("{experiment:?}").contains("secret"));
+        for (from, to, expected) in [
+            ("ctl = \"3s\"", "ctl = \"3s\"\nprocessors = [1]", "line 7: `processors`"),
+            (
+                "/d\"\n",
+                "/d\"\nsettings = { jit = \"off\" }\n",
+                "line 10: `subject.postgres.settings`",
+            ),
+            ("/d\"\n", "/d\"\nisolation = \"chaos\"\n", "`chaos` is no isolation"),
+            ("postgres://", "mysql://", "line 9: `subject.postgres.url`"),
+        ] {
+            let error = of(&server.replace(from, to), None).unwrap_err();
+            assert!(error.contains(expected) && !error.contains("secret"), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_says_where_a_subject_is() {
+        let subjects =
+            ["sqlite", "postgres=postgres://ann:secret@h/d"].map(|one| one.parse().unwrap());
+        let choice = Choice { preset: None, subjects: Some(subjects.into()) };
+        let experiment = parse(Path::new("e.toml"), QUICK, &choice).unwrap();
+        let named: Vec<String> =
+            experiment.subjects.iter().map(|subject| subject.choice().to_string()).collect();
+        assert_eq!(named, ["sqlite", "postgres=postgres://ann@h:5432/d"]);
+        for (text, expected) in [
+            ("oracle", "no subject is called `oracle`"),
+            ("postgres=ftp://ann:secret@h", "begins with none of"),
+            ("oracle=mysql://ann:secret@h", "no subject is called `oracle`"),
+        ] {
+            let error = text.parse::<SubjectChoice>().unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
     }
 }

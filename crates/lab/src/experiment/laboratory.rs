@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::run::{Outcome, RunError, Runner};
 use super::{
-    Choice, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated, SubjectKind,
-    figure, parse, show, timeline,
+    Choice, ChoiceError, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated,
+    SubjectChoice, SubjectKind, SubjectSpec, figure, parse, show, timeline,
 };
 use crate::rig::{Machine, Update};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
@@ -51,6 +51,8 @@ pub struct Laboratory {
     tidegate: PathBuf,
     /// Where logs of proxies go.
     log: PathBuf,
+    /// Subjects of experiments begun here, with passwords, which the store does not have.
+    known: Vec<SubjectChoice>,
 }
 
 impl Laboratory {
@@ -60,7 +62,7 @@ impl Laboratory {
     /// The store cannot be opened.
     pub fn open(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
         let log = std::env::temp_dir().join(format!("tidegate-lab-{}.log", std::process::id()));
-        Ok(Laboratory { store: Store::open(place)?, tidegate, log })
+        Ok(Laboratory { store: Store::open(place)?, tidegate, log, known: Vec::new() })
     }
 
     /// Writes down what an experiment plans; its number in the store.
@@ -69,6 +71,7 @@ impl Laboratory {
     /// The store fails.
     pub fn begin(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         let plan = Plan::new(experiment);
+        self.known.extend(experiment.subjects.iter().map(SubjectSpec::choice));
         Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)
     }
 
@@ -120,7 +123,13 @@ impl Laboratory {
     /// The experiment that was begun, as it was then.
     fn stored(&mut self, id: i64) -> Result<(Experiment, Plan), LabError> {
         let row = self.store.experiment(id)?;
-        let subjects = row.subjects.split(',').map(str::parse).collect::<Result<Vec<_>, _>>();
+        let known = |subject: SubjectChoice| {
+            // Shown alike, they are alike but for the password.
+            let known = self.known.iter().find(|one| one.to_string() == subject.to_string());
+            known.cloned().unwrap_or(subject)
+        };
+        let subjects = row.subjects.split(',').map(|one| one.parse().map(known));
+        let subjects = subjects.collect::<Result<Vec<_>, ChoiceError>>();
         let subjects =
             subjects.map_err(|error| StoreError::Damaged(format!("experiment {id}: {error}")))?;
         let preset = Some(row.preset).filter(|preset| !preset.is_empty());

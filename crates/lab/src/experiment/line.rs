@@ -2,8 +2,9 @@
 //!
 //! TOML's own errors name a line. A value that is well formed and fits nothing else is found later,
 //! by its key: a complaint names keys in backticks, as in "`ctl` must be longer than nothing", and
-//! one that names none is about the workload. The line is that of the first of these keys that the
-//! file has, in the chosen preset before the rest.
+//! one that names none is about the workload. A key in a table is named with the table's, as in
+//! `subject.postgres.url`. The line is that of the first of these keys that the file has, in the
+//! chosen preset before the rest.
 
 use toml::de::DeTable;
 
@@ -29,6 +30,9 @@ fn line(text: &str, preset: Option<&str>, complaint: &str) -> Option<usize> {
 
 /// Where a key begins, in bytes of the file.
 fn place(table: &DeTable<'_>, name: &str) -> Option<usize> {
+    if let Some((outer, inner)) = name.split_once('.') {
+        return place(self::table(table, outer)?, inner);
+    }
     let (key, _) = table.iter().find(|(key, _)| key.get_ref() == name)?;
     Some(key.span().start)
 }
@@ -54,6 +58,8 @@ mod tests {
             ("`b` is too large", Some("short"), Some(2)),
             ("a kind of 3", None, Some(4)),
             ("`x` is missing", None, None),
+            ("`preset.long.b` is far", None, Some(8)),
+            ("`preset.long.c` is far", None, None),
         ] {
             assert_eq!(line(FILE, preset, complaint), expected, "{complaint}");
         }

@@ -22,7 +22,8 @@
 //! ROSE), 10 MPLs, 5 repetitions: 1,400 executions; 50 runs have 70,000.
 //!
 //! # Limits
-//! Subjects are started one after the other on this machine.
+//! Subjects are started one after the other on this machine. Those that somebody else runs are used
+//! where they are; what they do beside is not seen.
 
 mod conduct;
 mod executor;
@@ -33,6 +34,7 @@ mod line;
 #[cfg(feature = "machines")]
 pub mod machines;
 mod plan;
+mod redact;
 pub mod run;
 pub mod scenarios;
 pub mod show;
@@ -46,6 +48,7 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +56,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::rig::{Place, PlaceError};
+
 pub use executor::{ExecutionError, Executor, Measured, Started};
-pub use file::{Choice, FileError, parse, read};
+pub use file::{Choice, FileError, look_for_subjects, parse, read};
 pub use laboratory::{LabError, Laboratory, plan_text};
 pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
 pub use scenarios::Scenario;
@@ -86,6 +91,8 @@ pub struct Experiment {
     pub pause: Duration,
     /// How long all clients may take to connect.
     pub connect: Duration,
+    /// How many of them may be connecting at a time; as usual when nothing is said.
+    pub connect_at_once: Option<NonZeroUsize>,
     /// How long an interval is, in which transactions are counted apart.
     pub interval: Duration,
     /// How often each batch is executed.
@@ -94,7 +101,7 @@ pub struct Experiment {
     pub order: Order,
     /// Whether each transaction is recorded, in files beside the store.
     pub transactions: bool,
-    /// The file's text, word for word.
+    /// The file's text, word for word but for passwords in URLs.
     pub text: String,
     /// The preset that was chosen.
     pub preset: Option<String>,
@@ -120,7 +127,42 @@ pub struct SubjectSpec {
     /// How far transactions are apart; the database's default when nothing is said.
     pub isolation: Option<String>,
     /// Where an existing server is, instead of a private one.
-    pub url: Option<String>,
+    pub place: Option<Place>,
+}
+
+/// A database as it is named on command lines and in the store: `postgres`, or
+/// `postgres=postgres://user@host/database` where it is an existing one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectChoice {
+    /// Which.
+    pub kind: SubjectKind,
+    /// Where.
+    pub place: Option<Place>,
+}
+
+impl From<SubjectKind> for SubjectChoice {
+    /// A private one.
+    fn from(kind: SubjectKind) -> Self {
+        SubjectChoice { kind, place: None }
+    }
+}
+
+impl fmt::Display for SubjectChoice {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            None => self.kind.fmt(f),
+            Some(place) => write!(f, "{}={}", self.kind, place.without_password()),
+        }
+    }
+}
+
+impl SubjectSpec {
+    /// How the database is named in the store.
+    #[must_use]
+    pub fn choice(&self) -> SubjectChoice {
+        SubjectChoice { kind: self.kind, place: self.place.clone() }
+    }
 }
 
 /// A kind of database.
@@ -185,6 +227,39 @@ impl fmt::Display for SubjectKind {
 pub struct UnknownSubject {
     /// What was asked for.
     pub name: String,
+}
+
+/// A subject on a command line that is none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChoiceError {
+    /// The name is none.
+    #[error(transparent)]
+    Kind(#[from] UnknownSubject),
+    /// What follows the name is no place.
+    #[error("{kind}=..: {source}")]
+    Place {
+        /// The subject.
+        kind: SubjectKind,
+        /// Why it is none.
+        source: PlaceError,
+    },
+}
+
+impl FromStr for SubjectChoice {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        let (kind, place) = match text.split_once('=') {
+            Some((kind, place)) => (kind, Some(place)),
+            None => (text, None),
+        };
+        let kind: SubjectKind = kind.parse()?;
+        let place = place.map(str::parse).transpose();
+        Ok(SubjectChoice {
+            kind,
+            place: place.map_err(|source| ChoiceError::Place { kind, source })?,
+        })
+    }
 }
 
 impl FromStr for SubjectKind {

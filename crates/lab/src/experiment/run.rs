@@ -277,6 +277,7 @@ impl Runner<'_> {
             ctl: experiment.ctl,
             interval: experiment.interval,
             connect: experiment.connect,
+            connect_at_once: experiment.connect_at_once,
             seed,
             transactions: experiment.transactions.then(|| self.store.transactions(self.id, tried)),
         };

@@ -237,6 +237,7 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         retries: 0,
         connection_losses: 0,
         connect_retries: 0,
+        connects_at_once: None,
         latency,
         client_cpu_us: 0.0,
         client_core_share: 0.0,

@@ -1,8 +1,10 @@
-//! The executor on a real database: started privately, kept to its processors, loaded, measured.
+//! The executor on a real database: started privately, kept to its processors, loaded, measured; or
+//! on a server that somebody else runs, as a guest.
 //!
 //! A server with processes of its own is given its processors before it starts, and every thread of
 //! it is looked at before each execution. SQLite and the embedded engine run in our own process:
-//! there the processors are ours as well, and the clients share them.
+//! there the processors are ours as well, and the clients share them. Which processors a server has
+//! that we did not start is not for us to say: 0 stands for them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +12,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_subject::connection::check;
-use tidegate_subject::detection::foreign_databases;
+use tidegate_subject::detection::{Whereabouts, foreign_databases};
+use tidegate_subject::firebird::Firebird;
+use tidegate_subject::mariadb::MariaDb;
+use tidegate_subject::postgres::Postgres;
 use tidegate_subject::processors::Processors;
 use tidegate_workload::workload::{Condition, Depth, Workload};
 
@@ -19,7 +24,7 @@ use super::executor::Assignment;
 use super::workload::WorkloadSpec;
 use super::{ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec};
 use crate::load::Progress;
-use crate::rig::{Database, RigError, Settings, other_executors};
+use crate::rig::{Database, Place, RigError, Settings, other_executors};
 
 /// A private database.
 pub struct RealSubject {
@@ -51,22 +56,38 @@ impl RealSubject {
 }
 
 impl Running {
-    /// Whose processors are looked at: the server's, or ours where it has no process of its own.
-    fn process(&self) -> u32 {
-        self.database.process_id().unwrap_or_else(std::process::id)
+    /// Whose processors are looked at: the server's that we started, or ours where the database has
+    /// no process of its own; nobody's at a guest's.
+    fn process(&self) -> Option<u32> {
+        match self.database {
+            Database::Existing(_) => None,
+            _ => Some(self.database.process_id().unwrap_or_else(std::process::id)),
+        }
     }
 
     /// How many processors the database has been seen to have: all of its threads the same.
     fn processors(&self) -> Result<u32, RigError> {
-        let count = self.processors.verify(self.process())?;
+        let Some(process) = self.process() else { return Ok(0) };
+        let count = self.processors.verify(process)?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// Processes of other database systems, by name.
+    /// Processes of other database systems, by name. The server of a guest is none of them; where
+    /// it is on this machine and we may not know which process it is, none of its kind is.
     fn others(&self) -> Vec<String> {
-        let own = [self.process(), std::process::id()];
+        let (whereabouts, kind) = match &self.database {
+            Database::Existing(existing) => existing.whereabouts(),
+            _ => (Whereabouts::Here(self.process()), &[][..]),
+        };
+        let (server, own_names) = match whereabouts {
+            Whereabouts::Elsewhere => (None, &[][..]),
+            Whereabouts::Here(None) => (None, kind),
+            Whereabouts::Here(Some(process)) => (Some(process), &[][..]),
+        };
+        let own: Vec<u32> = server.into_iter().chain([std::process::id()]).collect();
+        let names = foreign_databases(&own, Duration::ZERO).into_iter().map(|one| one.name);
         let mut names: Vec<String> =
-            foreign_databases(&own, Duration::ZERO).into_iter().map(|one| one.name).collect();
+            names.filter(|name| !own_names.contains(&name.as_str())).collect();
         names.sort();
         names.dedup();
         names
@@ -130,8 +151,8 @@ impl Executor for RealSubject {
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
-        let Some(Running { database, .. }) = self.subject.take() else { return Ok(()) };
-        let is_ours = database.process_id().is_none();
+        let Some(Running { kind, database, .. }) = self.subject.take() else { return Ok(()) };
+        let is_ours = matches!(kind, SubjectKind::Sqlite | SubjectKind::Embedded);
         let stopped = database.stop();
         if is_ours {
             // What follows is not to be kept to this subject's processors.
@@ -154,7 +175,10 @@ fn start(spec: &SubjectSpec, processors: Option<u32>) -> Result<Running, RigErro
     if is_ours {
         processors.hold(std::process::id())?;
     }
-    let database = processors.during(|| database(spec.kind, settings))??;
+    let database = match &spec.place {
+        Some(place) => Database::at(place, &settings)?,
+        None => processors.during(|| database(spec.kind, settings))??,
+    };
     Ok(Running { kind: spec.kind, database, processors })
 }
 
@@ -177,8 +201,41 @@ impl SubjectSpec {
         Settings { named: self.settings.clone(), isolation: self.isolation.clone() }
     }
 
-    /// Looks whether the database has such settings, without starting it.
+    /// Whether somebody else runs the server.
+    fn is_existing(&self) -> bool {
+        self.place.is_some() && self.kind != SubjectKind::Sqlite
+    }
+
+    /// Refuses to give an existing server so many processors.
+    pub(super) fn refuse_processors(&self) -> Result<(), String> {
+        if !self.is_existing() {
+            return Ok(());
+        }
+        Err(format!(
+            "`processors`: {} is an existing server, whose processors are not ours to give; \
+             leave them out",
+            self.kind
+        ))
+    }
+
+    /// Looks whether the database is to be had: whether its programs are installed, or its server
+    /// lets us make a database, which is dropped again.
+    pub(super) fn look(&self) -> Result<(), String> {
+        let found = match (&self.place, self.kind) {
+            (Some(place), _) => Database::at(place, &self.settings()).and_then(Database::stop),
+            (None, SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate) => {
+                Postgres::find().map(drop).map_err(RigError::from)
+            }
+            (None, SubjectKind::Mariadb) => MariaDb::find().map(drop).map_err(RigError::from),
+            (None, SubjectKind::Firebird) => Firebird::find().map(drop).map_err(RigError::from),
+            (None, SubjectKind::Sqlite | SubjectKind::Embedded | SubjectKind::Simulated) => Ok(()),
+        };
+        found.map_err(|error| error.to_string())
+    }
+
+    /// Looks whether the place and the settings are the database's, without starting it.
     pub(super) fn validate(&self) -> Result<(), String> {
+        self.validate_place()?;
         let settings = self.settings();
         let checked = match self.kind {
             SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate => {
@@ -191,6 +248,40 @@ impl SubjectSpec {
             SubjectKind::Simulated => Ok(()),
         };
         checked.map_err(|error| format!("subject {}: {error}", self.kind))
+    }
+}
+
+impl SubjectSpec {
+    fn validate_place(&self) -> Result<(), String> {
+        let kind = self.kind;
+        let (fits, wanted) = match (kind, &self.place) {
+            (_, None) => return Ok(()),
+            (SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate, Some(place)) => {
+                (matches!(place, Place::Postgres(_)), "postgres://user@host/database")
+            }
+            (SubjectKind::Mariadb, Some(place)) => {
+                (matches!(place, Place::MariaDb(_)), "mysql://user@host/")
+            }
+            (SubjectKind::Firebird, Some(place)) => {
+                (matches!(place, Place::Firebird(_)), "firebird://user@host/path/of/the/file.fdb")
+            }
+            (SubjectKind::Sqlite, Some(place)) => {
+                (matches!(place, Place::Sqlite(_)), "sqlite:path")
+            }
+            (SubjectKind::Embedded | SubjectKind::Simulated, Some(_)) => {
+                return Err(format!("`subject.{kind}.url`: {kind} is nowhere else than here"));
+            }
+        };
+        if !fits {
+            return Err(format!("`subject.{kind}.url` is no place of {kind}; give {wanted}"));
+        }
+        if self.is_existing() && !self.settings.is_empty() {
+            return Err(format!(
+                "`subject.{kind}.settings` are for a server that the laboratory starts; an \
+                 existing one keeps its own"
+            ));
+        }
+        Ok(())
     }
 }
 

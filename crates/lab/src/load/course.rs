@@ -55,6 +55,11 @@ pub(super) trait Crowd {
     fn connect_retries(&self) -> u64 {
         0
     }
+
+    /// How many were connecting at a time, at most.
+    fn connects_at_once(&self) -> Option<usize> {
+        None
+    }
 }
 
 pub(super) struct Course<'a, C> {
@@ -144,6 +149,7 @@ impl<'a, C: Crowd> Course<'a, C> {
     fn report(&mut self, measured: Measured) -> LoadReport {
         let (retries, losses) = (self.crowd.retries(), self.crowd.losses());
         let connect_retries = self.crowd.connect_retries();
+        let connects_at_once = self.crowd.connects_at_once();
         let classes = self.crowd.desk().class_reports();
         let tally = &self.crowd.desk().tally;
         let transactions = tally.transactions as f64;
@@ -173,6 +179,7 @@ impl<'a, C: Crowd> Course<'a, C> {
             retries,
             connection_losses: losses,
             connect_retries,
+            connects_at_once,
             latency: tally.latency(),
             client_cpu_us: measured.cpu_s * 1e6 / transactions.max(1.0),
             client_core_share: measured.cpu_s / measured.seconds,

@@ -149,6 +149,11 @@ impl Desk {
                 self.tally.error(format!("not found: {what}"));
                 false
             }
+            // Somebody else cancelled it, or a limit of the server on how long a statement takes.
+            Failure::Stopped if !self.is_closing() => {
+                self.tally.error("stopped before its end".to_owned());
+                false
+            }
             Failure::Lost(_) | Failure::Stopped => false,
         }
     }

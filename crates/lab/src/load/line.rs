@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 
 use thiserror::Error;
-use tidegate_subject::client::{self, ServerError, TERMINATE, TransactionStatus, count, data_row};
+use tidegate_subject::client::{
+    self, ServerError, TERMINATE, TransactionStatus, count, data_row, undoes, undone,
+};
 use tidegate_subject::{client as postgres, mysql};
 use tidegate_workload::Dialect;
 
@@ -139,6 +141,9 @@ fn on_postgres(event: client::Event<'_>, talk: &mut Talk, desk: &mut Desk) -> Se
                 talk.wire().borrow_mut().row(columns);
             }
             Send::Nothing
+        }
+        client::Event::Complete(payload) if talk.is_committing() && undoes(payload) => {
+            talk.on(Said::Failed(undone()), desk)
         }
         client::Event::Complete(payload) => {
             talk.wire().borrow_mut().complete(count(payload));

@@ -92,6 +92,11 @@ impl Talk {
         self.task.is_some()
     }
 
+    /// Whether the answer to COMMIT is awaited.
+    pub(super) fn is_committing(&self) -> bool {
+        self.state == State::Committing
+    }
+
     /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
         let scheduled = self.task.as_ref().map(|task| task.scheduled);
@@ -257,6 +262,7 @@ mod tests {
     use super::*;
     use crate::load::testing::{self, STATEMENTS};
     use crate::load::{LoadOptions, Stage};
+    use tidegate_subject::client::undone;
     use tidegate_workload::pgbench::Scale;
     use tidegate_workload::point_select::PointSelect;
     use tidegate_workload::workload::Workload;
@@ -393,6 +399,32 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_undoes_is_an_error_and_no_commit() {
+        let mut bench = tpcb();
+        bench.run_to("Commit");
+        assert!(bench.talk.is_committing());
+        bench.fail(undone());
+        assert_eq!(bench.on(IDLE), "Begin");
+        assert_eq!(bench.counts(), (0, 0, 1));
+        assert_eq!(bench.desk.tally.errors.keys().next().map(String::as_str), Some("25P02"));
+    }
+
+    #[test]
+    fn a_statement_that_somebody_cancelled_is_counted_unless_that_was_us() {
+        let mut theirs = tpcb();
+        theirs.fail(Failure::Stopped);
+        assert_eq!(theirs.on(IN_BLOCK), "Rollback");
+        assert_eq!(theirs.on(IDLE), "Begin");
+        assert_eq!(theirs.counts(), (0, 0, 1));
+
+        let mut ours = tpcb();
+        ours.desk.tally.stage = Stage::Draining;
+        ours.fail(Failure::Stopped);
+        assert_eq!(ours.on(IN_BLOCK), "Quit");
+        assert_eq!(ours.counts(), (0, 0, 0));
+    }
+
+    #[test]
     fn a_missing_row_is_an_error_of_its_own() {
         let mut bench = tpcb();
         assert!(bench.on(IN_BLOCK).starts_with("UPDATE pgbench_accounts"));
@@ -417,7 +449,7 @@ mod tests {
         assert_eq!((late.desk.tally.late_commits, late.desk.tally.transactions), (1, 0));
 
         let mut failed = tpcb();
-        failed.fail(refused("57014"));
+        failed.fail(Failure::Stopped);
         failed.desk.tally.stage = Stage::Draining;
         assert_eq!(failed.on(IDLE), "Quit");
         assert!(failed.talk.is_done() && !failed.talk.is_busy());

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
@@ -13,10 +14,10 @@ use super::course::Crowd;
 use super::desk::Desk;
 use super::line::ServerUrl;
 use super::socket::Address;
-use super::{LoadError, LoadOptions, Refusal, Stage};
+use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
-/// Logins under way at once: enough to hide round trips, few enough not to overrun a server that
-/// starts a process for each.
+/// Logins under way at once when nothing is said: enough to hide round trips, few enough not to
+/// overrun a server that starts a process for each.
 const HANDSHAKES: usize = 64;
 
 /// Pause after a refused login before the next is tried.
@@ -45,6 +46,8 @@ struct Connections<'a> {
     /// Clients to connect, in order.
     waiting: VecDeque<usize>,
     handshakes: usize,
+    /// How many there may be.
+    handshakes_max: usize,
     logged_in: usize,
     connect_retries: u64,
     losses: usize,
@@ -62,7 +65,7 @@ impl<'a> Sockets<'a> {
         options: &'a LoadOptions<'a>,
         url: ServerUrl,
         address: Address,
-        connect_timeout: Duration,
+        connecting: Connecting,
     ) -> Result<Self, LoadError> {
         let now = Instant::now();
         let connections = Connections {
@@ -74,12 +77,13 @@ impl<'a> Sockets<'a> {
             shared: Shared::new(Desk::new(options)),
             waiting: (0..options.clients).collect(),
             handshakes: 0,
+            handshakes_max: connecting.at_once.map_or(HANDSHAKES, NonZeroUsize::get),
             logged_in: 0,
             connect_retries: 0,
             losses: 0,
             last_refusal: None,
-            connect_timeout,
-            deadline: now + connect_timeout,
+            connect_timeout: connecting.timeout,
+            deadline: now + connecting.timeout,
             pause_until: now,
         };
         Ok(Sockets { events: Events::with_capacity(EVENTS), connections })
@@ -135,6 +139,10 @@ impl Crowd for Sockets<'_> {
     fn connect_retries(&self) -> u64 {
         self.connections.connect_retries
     }
+
+    fn connects_at_once(&self) -> Option<usize> {
+        Some(self.connections.handshakes_max.min(self.connections.options.clients))
+    }
 }
 
 impl Connections<'_> {
@@ -163,7 +171,7 @@ impl Connections<'_> {
     }
 
     fn open_more(&mut self) -> Result<(), LoadError> {
-        while self.handshakes < HANDSHAKES && Instant::now() >= self.pause_until {
+        while self.handshakes < self.handshakes_max && Instant::now() >= self.pause_until {
             let Some(index) = self.waiting.pop_front() else {
                 break;
             };

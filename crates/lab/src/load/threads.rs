@@ -2,6 +2,7 @@
 //!
 //! What comes next and what is counted stays on the thread of the load, as with all other clients.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use tidegate_workload::{
 use super::course::Crowd;
 use super::desk::{Desk, Task};
 use super::phases::PhaseClock;
-use super::{LoadError, LoadOptions, Refusal, Stage};
+use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
 /// A thread's stack, in bytes: what SQLite's deepest parser needs, with room to spare.
 const STACK: usize = 512 * 1024;
@@ -25,12 +26,18 @@ const WORDS: usize = 256;
 
 pub(super) struct Threads {
     desk: Desk,
+    connector: Arc<dyn Connector>,
+    /// Those whose threads have been started.
     clients: Vec<Client>,
+    /// For threads that are started.
+    say: Sender<(usize, Word)>,
     words: Receiver<(usize, Word)>,
     connected: usize,
     alive: usize,
     losses: usize,
     clients_wanted: usize,
+    /// How many may be connecting at a time.
+    connects_max: usize,
     connect_timeout: Duration,
     deadline: Instant,
 }
@@ -52,36 +59,44 @@ enum Word {
 }
 
 impl Threads {
-    /// Starts a thread for each client; each begins to connect.
-    pub(super) fn start(
+    /// Clients of the connector's database, none of them connected.
+    pub(super) fn new(
         options: &LoadOptions<'_>,
         connector: &Arc<dyn Connector>,
-        connect_timeout: Duration,
-    ) -> Result<Self, LoadError> {
+        connecting: Connecting,
+    ) -> Self {
         let (say, words) = mpsc::channel();
-        let start = |number| {
-            let (connector, say) = (Arc::clone(connector), say.clone());
-            let (give, transactions) = mpsc::channel();
-            std::thread::Builder::new()
-                .name(format!("client-{number}"))
-                .stack_size(STACK)
-                .spawn(move || {
-                    serve(&*connector, &transactions, |word| say.send((number, word)).is_ok());
-                })
-                .map_err(|source| LoadError::Thread { clients: options.clients, source })?;
-            Ok(Client { transactions: Some(give), interrupter: None, task: None, is_again: false })
-        };
-        Ok(Threads {
+        Threads {
             desk: Desk::new(options),
-            clients: (0..options.clients).map(start).collect::<Result<_, LoadError>>()?,
+            connector: Arc::clone(connector),
+            clients: Vec::with_capacity(options.clients),
+            say,
             words,
             connected: 0,
             alive: options.clients,
             losses: 0,
             clients_wanted: options.clients,
-            connect_timeout,
-            deadline: Instant::now() + connect_timeout,
-        })
+            connects_max: connecting.at_once.map_or(options.clients, NonZeroUsize::get),
+            connect_timeout: connecting.timeout,
+            deadline: Instant::now() + connecting.timeout,
+        }
+    }
+
+    /// Starts the next client's thread, which begins to connect.
+    fn start_next(&mut self) -> Result<(), LoadError> {
+        let number = self.clients.len();
+        let (connector, say) = (Arc::clone(&self.connector), self.say.clone());
+        let (give, transactions) = mpsc::channel();
+        std::thread::Builder::new()
+            .name(format!("client-{number}"))
+            .stack_size(STACK)
+            .spawn(move || {
+                serve(&*connector, &transactions, |word| say.send((number, word)).is_ok());
+            })
+            .map_err(|source| LoadError::Thread { clients: self.clients_wanted, source })?;
+        let transactions = Some(give);
+        self.clients.push(Client { transactions, interrupter: None, task: None, is_again: false });
+        Ok(())
     }
 
     fn refused(&self, reason: Refusal) -> LoadError {
@@ -174,6 +189,10 @@ impl Crowd for Threads {
         if self.connected < self.clients_wanted && Instant::now() >= self.deadline {
             return Err(self.refused(Refusal::Silent));
         }
+        let is_wanted = |crowd: &Self| crowd.clients.len() < crowd.clients_wanted;
+        while is_wanted(self) && self.clients.len() - self.connected < self.connects_max {
+            self.start_next()?;
+        }
         Ok(self.connected == self.clients_wanted)
     }
 
@@ -205,7 +224,6 @@ impl Crowd for Threads {
         let timeout = self.begin_due(timeout);
         match self.words.recv_timeout(timeout) {
             Ok(word) => self.take(word)?,
-            // The threads are gone only when all clients are.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
         }
         for _ in 1..WORDS {
@@ -227,6 +245,10 @@ impl Crowd for Threads {
 
     fn losses(&self) -> usize {
         self.losses
+    }
+
+    fn connects_at_once(&self) -> Option<usize> {
+        Some(self.connects_max.min(self.clients_wanted))
     }
 }
 

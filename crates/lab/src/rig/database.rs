@@ -1,5 +1,7 @@
 //! The database of an experiment, whichever it is: started, filled, levelled, described.
 
+mod existing;
+mod place;
 mod settings;
 
 use std::fmt;
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use thiserror::Error;
+use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::{Transactional, load, remove};
 use tidegate_subject::embedded::{self, Embedded};
 use tidegate_subject::firebird::Firebird;
@@ -23,6 +26,8 @@ use tidegate_workload::{Session, Table, finish};
 
 use super::RigError;
 
+pub(crate) use existing::Existing;
+pub use place::{Place, PlaceError};
 pub use settings::{SettingError, Settings};
 
 /// A kind of database that experiments can be made on.
@@ -124,13 +129,15 @@ pub struct DatabaseDescription {
     pub database_settings: Vec<(String, String)>,
 }
 
-/// A private database; stopped, and its directory removed, when dropped.
+/// A database of our own; it is gone, with the server where that is ours, when this is dropped.
 pub(crate) enum Database {
     Postgres(Postgres, Settings),
     MariaDb(MariaDb, Settings),
     Sqlite(Arc<Sqlite>),
     Firebird(Arc<Firebird>),
     Embedded(Embedded, embedded::Options),
+    /// A database of our own on a server that somebody else runs.
+    Existing(Existing),
 }
 
 impl Database {
@@ -183,8 +190,8 @@ impl Database {
             load(&mut *connection, &**workload, cancel, &mut |_| {})?;
         }
         drop(connection);
-        if let Database::Postgres(server, _) = self {
-            let mut client = server.connect()?;
+        if let Some(client) = self.postgres_client() {
+            let mut client = client?;
             for table in workloads.iter().flat_map(|workload| workload.tables()) {
                 client.query(&format!("VACUUM ANALYZE {}", table.name))?;
             }
@@ -195,16 +202,18 @@ impl Database {
     /// Gives two runs on the same tables the same start: no dead versions of rows, no checkpoint
     /// left over from the run before.
     pub(crate) fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), RigError> {
+        if let Some(client) = self.postgres_client() {
+            let mut client = client?;
+            for table in workloads.iter().flat_map(|workload| workload.tables()) {
+                client.query(&format!("VACUUM {}", table.name))?;
+            }
+        }
         match self {
             Database::Postgres(server, _) => {
-                let mut client = server.connect()?;
-                let tables = workloads.iter().flat_map(|workload| workload.tables());
-                let vacuum = |table: Table| format!("VACUUM {}", table.name);
-                for statement in tables.map(vacuum).chain(["CHECKPOINT".to_owned()]) {
-                    client.query(&statement)?;
-                }
+                server.connect()?.query("CHECKPOINT")?;
                 Ok(())
             }
+            Database::Existing(existing) => existing.level(),
             Database::MariaDb(server, _) => Ok(server.level()?),
             Database::Sqlite(file) => Ok(file.level()?),
             Database::Firebird(server) => Ok(server.level()?),
@@ -235,6 +244,7 @@ impl Database {
                     Ok(ids.len())
                 })
             }
+            Database::Existing(existing) => end_others(|| existing.end_others()),
             // Their clients were interrupted, or answered, before the load ended.
             Database::Sqlite(_) | Database::Firebird(_) | Database::Embedded(..) => Ok(()),
         }
@@ -248,16 +258,27 @@ impl Database {
             Database::Sqlite(file) => Box::new(file.connect()?),
             Database::Firebird(server) => Box::new(server.connect()?),
             Database::Embedded(store, _) => Box::new(store.connect()),
+            Database::Existing(existing) => return existing.connect(),
         })
     }
 
-    /// The server's process; none where the database is in our own.
+    /// A client of PostgreSQL, where it is one.
+    fn postgres_client(&self) -> Option<Result<BlockingClient, ClientError>> {
+        match self {
+            Database::Postgres(server, _) => Some(server.connect()),
+            Database::Existing(existing) => existing.postgres(),
+            _ => None,
+        }
+    }
+
+    /// The process of the server that we started; none where the database is in our own, or the
+    /// server somebody else's.
     pub(crate) fn process_id(&self) -> Option<u32> {
         match self {
             Database::Postgres(server, _) => Some(server.process_id()),
             Database::MariaDb(server, _) => Some(server.process_id()),
             Database::Firebird(server) => Some(server.process_id()),
-            Database::Sqlite(_) | Database::Embedded(..) => None,
+            Database::Sqlite(_) | Database::Embedded(..) | Database::Existing(_) => None,
         }
     }
 
@@ -281,6 +302,7 @@ impl Database {
             Database::Sqlite(_) => Sqlite::version().to_owned(),
             Database::Firebird(server) => server.version()?,
             Database::Embedded(store, _) => store.version(),
+            Database::Existing(existing) => existing.version()?,
         })
     }
 
@@ -302,6 +324,7 @@ impl Database {
             Database::Sqlite(file) => file.settings()?,
             Database::Firebird(server) => server.settings()?,
             Database::Embedded(store, _) => store.settings(),
+            Database::Existing(existing) => existing.settings()?,
         })
     }
 
@@ -324,6 +347,7 @@ impl Database {
                 Ok(Arc::into_inner(server).map_or(Ok(()), Firebird::stop)?)
             }
             Database::Embedded(store, _) => Ok(store.stop()?),
+            Database::Existing(existing) => Ok(existing.leave()?),
         }
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tidegate_control::BoundsError;
-use tidegate_subject::client::ClientError;
+use tidegate_subject::client::{ClientError, UrlError};
 use tidegate_subject::connection::LoadError;
 use tidegate_subject::embedded::EmbeddedError;
 use tidegate_subject::firebird::FirebirdError;
+use tidegate_subject::guest::GuestError;
 use tidegate_subject::mariadb::MariaDbError;
 use tidegate_subject::mysql;
 use tidegate_subject::postgres::PostgresError;
@@ -37,6 +38,9 @@ pub enum RigError {
     /// The private server did not do what it was told.
     #[error("preparing the database failed: {0}")]
     Database(#[from] ClientError),
+    /// A server's URL is none.
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// The private server did not do what it was told.
     #[error("preparing the database failed: {0}")]
     MariaDbClient(#[from] mysql::ClientError),
@@ -67,6 +71,9 @@ pub enum RigError {
     /// There is nothing to start.
     #[error("{0} is no database that can be started")]
     NoDatabase(&'static str),
+    /// An existing server has no room for us.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
     /// Nothing holds a limit before this database.
     #[error("{0} has no gate before it: use postgres or embedded, or leave `clients` out")]
     NoGate(&'static str),

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::{Adjustment, Control};
+use tidegate_subject::client::Url;
 use tidegate_subject::connection::Connector;
 use tidegate_subject::embedded::{Embedded, Service};
 
-use super::database::Database;
+use super::database::{Database, Existing};
 use super::journal::EngineJournal;
 use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
-use crate::load::Target;
+use crate::load::{Connecting, Target};
 
 /// The highest limit, here and by default in the proxy.
 const LIMIT_MAX: u32 = 1000;
@@ -69,6 +70,7 @@ impl Database {
                 let control = Algorithm::Fixed(Mpl::at_least_one(clients));
                 serve(store, control, &setting(control, None)?, 0, None)?
             }
+            Database::Existing(existing) => existing.way().map_or_else(Way::Threads, Way::Straight),
         };
         Ok(Front { way, started })
     }
@@ -77,17 +79,15 @@ impl Database {
     pub(crate) fn front(&self, options: FrontOptions<'_>) -> Result<Front<'_>, RigError> {
         let started = Instant::now();
         let way = match self {
-            Database::Postgres(server, _) => {
-                let arguments = options.arguments();
-                let FrontOptions { tidegate, log, journal, has_priority, .. } = options;
-                Way::Proxy(Proxy::start(
-                    server,
-                    ProxyOptions { tidegate, log, journal, has_priority, arguments },
-                )?)
+            Database::Postgres(server, _) => proxy(&server.url().parse()?, options)?,
+            Database::Existing(Existing::Postgres(guest)) => proxy(guest.url(), options)?,
+            Database::MariaDb(..) | Database::Existing(Existing::MariaDb(_)) => {
+                return Err(RigError::NoGate("mariadb"));
             }
-            Database::MariaDb(..) => return Err(RigError::NoGate("mariadb")),
             Database::Sqlite(_) => return Err(RigError::NoGate("sqlite")),
-            Database::Firebird(_) => return Err(RigError::NoGate("firebird")),
+            Database::Firebird(_) | Database::Existing(Existing::Firebird(_)) => {
+                return Err(RigError::NoGate("firebird"));
+            }
             Database::Embedded(store, _) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
                 let setting = setting(control, start)?;
@@ -114,6 +114,13 @@ impl FrontOptions<'_> {
         }
         arguments
     }
+}
+
+fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Way<'d>, RigError> {
+    let arguments = options.arguments();
+    let FrontOptions { tidegate, log, journal, has_priority, .. } = options;
+    let options = ProxyOptions { tidegate, log, journal, has_priority, arguments };
+    Ok(Way::Proxy(Proxy::start(server, options)?))
 }
 
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
@@ -148,13 +155,17 @@ fn serve<'d>(
 impl Front<'_> {
     /// Where clients go.
     pub(crate) fn target(&self) -> Target<'_> {
-        let at = |url: &String| Target::Url { url: url.clone(), connect_timeout: CONNECT_TIMEOUT };
+        self.target_by(Connecting::within(CONNECT_TIMEOUT))
+    }
+
+    /// The same, and how they connect.
+    pub(crate) fn target_by(&self, connecting: Connecting) -> Target<'_> {
+        let at = |url: &String| Target::Url { url: url.clone(), connecting };
         match &self.way {
             Way::Straight(url) => at(url),
-            Way::Threads(connector) => Target::Threads {
-                connector: Arc::clone(connector),
-                connect_timeout: CONNECT_TIMEOUT,
-            },
+            Way::Threads(connector) => {
+                Target::Threads { connector: Arc::clone(connector), connecting }
+            }
             Way::Proxy(proxy) => at(&proxy.url),
             Way::Engine(service, _) => Target::Embedded(service),
         }

@@ -1,13 +1,14 @@
 //! The proxy before the server: a `tidegate proxy` of its own process.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate_subject::postgres::{self, Postgres, free_port};
+use tidegate_subject::client::{Host, Url};
+use tidegate_subject::postgres::free_port;
 use tidegate_subject::process::{Process, ProcessError};
 
 use super::RigError;
@@ -40,7 +41,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Starts `tidegate proxy` before `server`.
-    pub(crate) fn start(server: &Postgres, options: ProxyOptions<'_>) -> Result<Self, RigError> {
+    pub(crate) fn start(server: &Url, options: ProxyOptions<'_>) -> Result<Self, RigError> {
         let ProxyOptions { tidegate, log, journal, has_priority, arguments } = options;
         let log_file = OpenOptions::new().create(true).append(true).open(&log);
         let log_file = log_file.map_err(RigError::file(&log))?;
@@ -52,13 +53,11 @@ impl Proxy {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log_file);
-        if has_priority {
-            let file = log.with_extension("toml");
-            std::fs::write(&file, with_priority(&server.url())).map_err(RigError::file(&file))?;
-            command.arg("--config").arg(file);
-        } else {
-            command.args(["--upstream", &server.url()]);
-        }
+        // In a file that is ours alone: arguments, and with them a password, can be seen by all.
+        let mut file = tempfile::NamedTempFile::new().map_err(RigError::file(&log))?;
+        let written = file.write_all(configuration(server, has_priority).as_bytes());
+        written.map_err(RigError::file(file.path()))?;
+        command.arg("--config").arg(file.path());
         if let Some(journal) = journal {
             super::empty_file(&journal)?;
             command.arg("--journal").arg(journal);
@@ -70,7 +69,13 @@ impl Proxy {
         Ok(Proxy {
             process: process.map_err(failed(&log))?,
             log,
-            url: format!("postgres://{}@{listen}/postgres", postgres::USER),
+            url: Url {
+                password: None,
+                host: Host::Tcp(listen.ip().to_string()),
+                port: listen.port(),
+                ..server.clone()
+            }
+            .with_password(),
         })
     }
 
@@ -85,11 +90,14 @@ impl Proxy {
     }
 }
 
-/// The configuration of a proxy before `upstream` that lets the high class of a load go first.
-fn with_priority(upstream: &str) -> String {
+/// The configuration of a proxy before a server. With priority, the high class of a load goes
+/// first.
+fn configuration(server: &Url, has_priority: bool) -> String {
+    let priority = format!("[high_priority]\napplications = [\"{HIGH_APPLICATION}\"]\n\n");
     format!(
-        "[high_priority]\napplications = [\"{HIGH_APPLICATION}\"]\n\n[databases.\"*\"]\n\
-         upstream = \"{upstream}\"\n"
+        "{}[databases.\"*\"]\nupstream = \"{}\"\n",
+        if has_priority { &priority } else { "" },
+        server.with_password()
     )
 }
 

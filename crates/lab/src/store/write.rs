@@ -37,8 +37,8 @@ impl Store {
     ) -> Result<i64, StoreError> {
         self.atomically(|store| {
             let (machine, code) = (store.machine(machine)?, store.code()?);
-            let subjects: Vec<&str> =
-                experiment.subjects.iter().map(|subject| subject.kind.name()).collect();
+            let subjects: Vec<String> =
+                experiment.subjects.iter().map(|subject| subject.choice().to_string()).collect();
             let id = store.add(
                 "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, \
                  code, began_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -9,6 +9,7 @@ use tidegate_wire::frontend;
 use super::{
     Connection, Event, Host, ProtocolError, ServerError, TransactionStatus, Url, UrlError, data_row,
 };
+use crate::detection::{Whereabouts, whereabouts};
 use crate::stream::{CONNECT_TIMEOUT, Stream};
 
 const READ_LEN: usize = 16 * 1024;
@@ -78,6 +79,11 @@ impl BlockingClient {
         client.round_trip()?;
         client.stream.set_timeout(None)?;
         Ok(client)
+    }
+
+    /// Where the server is.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        whereabouts(&self.stream)
     }
 
     /// Gives up on an answer that takes longer than `timeout`; `None` waits for ever, the default.

@@ -53,12 +53,16 @@ impl ServerError {
     }
 }
 
+/// Somebody cancelled the statement, or it took longer than `statement_timeout`.
+const QUERY_CANCELED: &str = "57014";
+
 impl From<ServerError> for Failure {
     fn from(error: ServerError) -> Self {
         match error.code.as_str() {
             "40001" => Failure::Conflict(Conflict::Serialization),
             "40P01" => Failure::Conflict(Conflict::Deadlock),
             "55P03" => Failure::Conflict(Conflict::LockTimeout),
+            QUERY_CANCELED => Failure::Stopped,
             _ => Failure::Refused { code: error.code, message: error.message },
         }
     }
@@ -71,6 +75,23 @@ pub fn count(payload: &[u8]) -> u64 {
     let tag = command_complete(payload).ok().and_then(|tag| std::str::from_utf8(tag).ok());
     let number = tag.and_then(|tag| tag.rsplit(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a statement that is done has undone the transaction. To a COMMIT after a failure the
+/// server answers with this tag instead of an error.
+#[must_use]
+pub fn undoes(payload: &[u8]) -> bool {
+    command_complete(payload).is_ok_and(|tag| tag == b"ROLLBACK")
+}
+
+/// What a COMMIT comes to whose answer [undoes](undoes) the transaction: SQLSTATE 25P02,
+/// `in_failed_sql_transaction`.
+#[must_use]
+pub fn undone() -> Failure {
+    Failure::Refused {
+        code: "25P02".to_owned(),
+        message: "a statement of the transaction had failed, so COMMIT has undone it".to_owned(),
+    }
 }
 
 /// A server that this client cannot go on with.

@@ -4,7 +4,7 @@ use tidegate_workload::{
     Connection, Dialect, Failure, Reply, Statement, Table, Value, Wants, render_value,
 };
 
-use super::{BlockingClient, ClientError, Event, count, data_row};
+use super::{BlockingClient, ClientError, Event, count, data_row, undoes, undone};
 use crate::connection::Transactional;
 
 /// Text of one INSERT of many rows, roughly, in bytes: large against a round trip, small against a
@@ -40,7 +40,11 @@ impl Transactional for BlockingClient {
     }
 
     fn commit(&mut self) -> Result<(), Failure> {
-        Ok(BlockingClient::run(self, b"COMMIT", |_| {}).map(drop)?)
+        let mut is_undone = false;
+        BlockingClient::run(self, b"COMMIT", |event| {
+            is_undone |= matches!(event, Event::Complete(payload) if undoes(payload));
+        })?;
+        if is_undone { Err(undone()) } else { Ok(()) }
     }
 
     fn rollback(&mut self) -> Result<(), Failure> {

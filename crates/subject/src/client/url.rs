@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 const PORT: u16 = 5432;
@@ -48,6 +49,27 @@ impl Url {
             Host::Tcp(_) => None,
             Host::Unix(directory) => Some(directory.join(format!(".s.PGSQL.{}", self.port))),
         }
+    }
+
+    /// The URL as text, with the password: for those that connect, never for people.
+    #[must_use]
+    pub fn with_password(&self) -> String {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let password = self.password.as_deref().map(|text| format!(":{}", encoded(text)));
+        let (host, query) = match &self.host {
+            Host::Tcp(host) if host.contains(':') => (format!("[{host}]"), String::new()),
+            Host::Tcp(host) => (host.clone(), String::new()),
+            Host::Unix(directory) => {
+                ("localhost".to_owned(), format!("?host={}", encoded(&directory.to_string_lossy())))
+            }
+        };
+        format!(
+            "postgres://{}{}@{host}:{}/{}{query}",
+            encoded(&self.user),
+            password.unwrap_or_default(),
+            self.port,
+            encoded(&self.database)
+        )
     }
 }
 
@@ -203,6 +225,18 @@ mod tests {
             let error = text.parse::<Url>().unwrap_err().to_string();
             let (reason, _) = error.split_once(';').unwrap();
             assert!(reason.contains(wrong), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for text in [
+            "postgres://ann:p%40ss%3a%2f@db.example:6432/shop%2F1",
+            "postgres://bob@[::1]",
+            "postgres://a@localhost:7/d?host=/run/my%20pg",
+        ] {
+            let url = url(text);
+            assert!(url == url.with_password().parse().unwrap(), "{text}");
         }
     }
 

@@ -7,16 +7,22 @@
 //! a table while a prepared statement uses it, and says `object in use`.
 
 use std::collections::HashMap;
-use std::io::{BufReader, Write};
+use std::fmt;
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_workload::{Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants};
 
+use super::Authentication;
 use super::description::{Description, Kind, changed};
-use super::wire::{Answers, Batch, LATEST, Release, Requests, WireError, push};
+use super::srp::{Arc4, Client, Method, SECRET_LEN};
+use super::wire::{
+    self, Accepted, Answers, Batch, CIPHER, Identity, LATEST, Release, Requests, WireError, push,
+};
 use crate::connection::Transactional;
+use crate::detection::{Whereabouts, tcp_whereabouts};
 
 /// Statements that a connection keeps prepared; with one more it lets go of all.
 const PREPARED: usize = 256;
@@ -24,10 +30,39 @@ const PREPARED: usize = 256;
 /// How long a login or a farewell may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The user of every server started here, and its password's hash: the last eleven characters of
-/// crypt(3) of the password that the security database is made with, with the salt `9z`.
-const USER: &str = "SYSDBA";
-const HASH: &str = "QP3LMZ/MJh.";
+/// Who logs in, and how.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) secret: Secret,
+}
+
+/// What proves who it is.
+#[derive(Clone)]
+pub(super) enum Secret {
+    /// The hash of the older method: the last eleven characters of crypt(3) of the password, with
+    /// the salt `9z`.
+    Hash(&'static str),
+    Password(String),
+}
+
+impl Login {
+    /// The user of every server started here, by the password that its security database is made
+    /// with.
+    pub(super) fn of(authentication: &Authentication) -> Self {
+        let secret = match authentication {
+            Authentication::Legacy => Secret::Hash("QP3LMZ/MJh."),
+            Authentication::Password { password, .. } => Secret::Password(password.clone()),
+        };
+        Login { user: "SYSDBA".to_owned(), secret }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
 
 /// What transactions see of each other. In both a transaction waits for one that changed the same
 /// row, until that one ends or the server finds a circle.
@@ -56,6 +91,7 @@ pub(super) struct Target {
     pub(super) address: SocketAddr,
     pub(super) database: String,
     pub(super) isolation: Isolation,
+    pub(super) login: Login,
 }
 
 /// What a login does with the database.
@@ -73,7 +109,9 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub struct FirebirdConnection {
     socket: TcpStream,
-    answers: Answers<BufReader<TcpStream>>,
+    /// Of what is sent, once there is one.
+    cipher: Option<Arc4>,
+    answers: Answers<BufReader<Incoming>>,
     requests: Requests,
     /// Answers under way that nobody waits for.
     skipped: usize,
@@ -112,6 +150,23 @@ impl Interrupt {
     }
 }
 
+/// What comes from the server, deciphered where there is a cipher.
+#[derive(Debug)]
+struct Incoming {
+    socket: TcpStream,
+    cipher: Option<Arc4>,
+}
+
+impl Read for Incoming {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.socket.read(buffer)?;
+        if let Some(cipher) = &mut self.cipher {
+            cipher.apply(&mut buffer[..count]);
+        }
+        Ok(count)
+    }
+}
+
 fn lost(error: &std::io::Error) -> Failure {
     Failure::Lost(error.to_string())
 }
@@ -126,8 +181,9 @@ impl FirebirdConnection {
             })
             .map_err(|error| lost(&error))?;
         let mut connection = FirebirdConnection {
-            answers: Answers(BufReader::new(socket.0)),
+            answers: Answers(BufReader::new(Incoming { socket: socket.0, cipher: None })),
             socket: socket.1,
+            cipher: None,
             requests: Requests::default(),
             skipped: 0,
             target: target.clone(),
@@ -140,15 +196,89 @@ impl FirebirdConnection {
     }
 
     fn log_in(&mut self, purpose: Purpose) -> Result<(), WireError> {
-        self.requests.connect(&self.target.database, USER, HASH);
-        self.send()?;
-        self.answers.accepted()?;
-        let database = self.target.database.as_str();
+        let Target { database, login: Login { user, secret }, .. } = self.target.clone();
+        let proof = match secret {
+            Secret::Hash(hash) => {
+                self.requests.connect(&database, &user, hash);
+                self.send()?;
+                if !self.answers.accepted()?.is_in {
+                    return Err(WireError::Protocol("it does not accept user and password"));
+                }
+                None
+            }
+            Secret::Password(password) => self.log_in_by_srp(&database, &user, &password)?,
+        };
+        let identity = Identity { user: &user, proof: proof.as_deref() };
         match purpose {
-            Purpose::Use => self.requests.attach(database, USER, false),
-            Purpose::Sweep => self.requests.attach(database, USER, true),
-            Purpose::Create { page_bytes } => self.requests.create(database, USER, page_bytes),
+            Purpose::Use => self.requests.attach(&database, identity, false),
+            Purpose::Sweep => self.requests.attach(&database, identity, true),
+            Purpose::Create { page_bytes } => {
+                self.requests.create(&database, identity, page_bytes);
+            }
         }
+        self.send()?;
+        self.answers.response()?;
+        Ok(())
+    }
+
+    /// Logs in; or, where the server wants that with the next request, returns the proof for it.
+    fn log_in_by_srp(
+        &mut self,
+        database: &str,
+        user: &str,
+        password: &str,
+    ) -> Result<Option<String>, WireError> {
+        const METHOD: WireError = WireError::Protocol("it wants another login than Srp or Srp256");
+        let mut secret = [0; SECRET_LEN];
+        getrandom::fill(&mut secret)
+            .map_err(|_| WireError::Io(std::io::Error::other("the system gives no randomness")))?;
+        let client = Client::new(&secret);
+        self.requests.connect_by_srp(database, user, &client.public());
+        self.send()?;
+        let Accepted { is_open, mut data, method, .. } = self.answers.accepted()?;
+        let mut method = Method::named(&method).ok_or(METHOD)?;
+        if data.is_empty() {
+            // It takes a method that was not our first one, and begins with that.
+            self.requests.go_on(&client.public(), method);
+            self.send()?;
+            if let wire::Login::Challenge { data: challenge, method: name } =
+                self.answers.went_on()?
+            {
+                (data, method) = (challenge, Method::named(&name).ok_or(METHOD)?);
+            }
+        }
+        let proof = client.prove(method, user, password, &data);
+        let proof = proof.ok_or(WireError::Protocol("a challenge that makes no sense"))?;
+        if !is_open {
+            return Ok(Some(proof.proof));
+        }
+        self.requests.go_on(&proof.proof, method);
+        self.send()?;
+        let wire::Login::Over(ciphers) = self.answers.went_on()? else { return Err(METHOD) };
+        if ciphers.windows(CIPHER.len()).any(|name| name == CIPHER) {
+            self.encipher(&proof.key)?;
+        }
+        Ok(None)
+    }
+
+    /// From here on, both directions are enciphered, also the answer to this.
+    fn encipher(&mut self, key: &[u8; 20]) -> Result<(), WireError> {
+        self.requests.encipher();
+        self.send()?;
+        self.cipher = Some(Arc4::new(key));
+        self.answers.0.get_mut().cipher = Some(Arc4::new(key));
+        self.answers.response().map(drop)
+    }
+
+    /// Where the server is.
+    pub(super) fn whereabouts(&self) -> Whereabouts {
+        tcp_whereabouts(&self.socket)
+    }
+
+    /// Removes the database with its file; nobody else may use it.
+    pub(super) fn drop_database(&mut self) -> Result<(), Failure> {
+        self.release_all();
+        self.requests.drop_database();
         self.send()?;
         self.answers.response()?;
         Ok(())
@@ -168,7 +298,11 @@ impl FirebirdConnection {
 
     /// Sends the requests made, and reads the answers before theirs.
     fn send(&mut self) -> Result<(), WireError> {
-        self.socket.write_all(&self.requests.take())?;
+        let mut bytes = self.requests.take();
+        if let Some(cipher) = &mut self.cipher {
+            cipher.apply(&mut bytes);
+        }
+        self.socket.write_all(&bytes)?;
         for _ in 0..std::mem::take(&mut self.skipped) {
             match self.answers.response() {
                 Ok(_) | Err(WireError::Server(_)) => {}

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tidegate_workload::Failure;
 
-use super::connection::{FirebirdConnection, Purpose, Target};
-use super::{DATABASE, FirebirdError, Options, START_BOUND};
+use super::connection::{FirebirdConnection, Login, Purpose, Target};
+use super::{Authentication, DATABASE, FirebirdError, Options, START_BOUND};
 use crate::account::Account;
 use crate::postgres::free_port;
 use crate::process::Process;
@@ -40,13 +40,16 @@ const SECURITY_SCRIPT: &str = "/usr/share/firebird/3.0/security.sql";
 const LINKED: [&str; 5] = ["plugins", "intl", "lib", "firebird.msg", "plugins.conf"];
 
 /// The settings that make a server private; others come behind them, and the last one counts.
-const PRIVATE: &str = "\
-RemoteBindAddress = 127.0.0.1
-AuthServer = Legacy_Auth
-AuthClient = Legacy_Auth
-UserManager = Legacy_UserManager
-WireCrypt = Disabled
-";
+fn private(authentication: &Authentication) -> String {
+    let (methods, manager, wire_crypt) = match authentication {
+        Authentication::Legacy => ("Legacy_Auth", "Legacy_UserManager", "Disabled"),
+        Authentication::Password { methods, wire_crypt, .. } => (*methods, "Srp", *wire_crypt),
+    };
+    format!(
+        "RemoteBindAddress = 127.0.0.1\nAuthServer = {methods}\nAuthClient = {methods}\n\
+         UserManager = {manager}\nWireCrypt = {wire_crypt}\n"
+    )
+}
 
 /// Settings that are ours to make.
 const RESERVED: [&str; 8] = [
@@ -97,7 +100,7 @@ impl Installation {
             source,
         })?;
         configure(directory.path(), options, 0)?;
-        self.make_security_database(directory.path())?;
+        self.make_security_database(directory.path(), &options.authentication)?;
         Ok(directory)
     }
 
@@ -135,12 +138,22 @@ impl Installation {
     }
 
     /// Makes the database of users with the package's script: its user SYSDBA has the password
-    /// that Firebird is known for.
-    fn make_security_database(&self, directory: &Path) -> Result<(), FirebirdError> {
+    /// that Firebird is known for, unless it is to have another.
+    fn make_security_database(
+        &self,
+        directory: &Path,
+        authentication: &Authentication,
+    ) -> Result<(), FirebirdError> {
         let failed = |error: io::Error| FirebirdError::Security(error.to_string());
+        let users = match authentication {
+            Authentication::Legacy => format!("INPUT {SECURITY_SCRIPT}"),
+            Authentication::Password { password, .. } => {
+                let password = password.replace('\'', "''");
+                format!("CREATE USER SYSDBA PASSWORD '{password}' USING PLUGIN Srp")
+            }
+        };
         let script = format!(
-            "CREATE DATABASE '{}/security.fdb' USER 'SYSDBA';\nINPUT {SECURITY_SCRIPT};\n\
-             COMMIT;\nEXIT;\n",
+            "CREATE DATABASE '{}/security.fdb' USER 'SYSDBA';\n{users};\nCOMMIT;\nEXIT;\n",
             directory.display()
         );
         let mut child = self
@@ -223,6 +236,7 @@ impl Installation {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             database: directory.join(DATABASE).display().to_string(),
             isolation: options.isolation,
+            login: Login::of(&options.authentication),
         };
         wait_until_open(&mut process, &target, purpose, &path)?;
         Ok((process, target))
@@ -233,8 +247,9 @@ impl Installation {
 fn configure(directory: &Path, options: &Options, port: u16) -> Result<(), FirebirdError> {
     let place = directory.display();
     let mut text = format!(
-        "{PRIVATE}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
-             SecurityDatabase = {place}/security.fdb\n"
+        "{}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
+             SecurityDatabase = {place}/security.fdb\n",
+        private(&options.authentication)
     );
     for (name, value) in &options.settings {
         // Writing to a String cannot fail.

@@ -39,6 +39,8 @@ const WORDS: &[(u32, &str)] = &[
     (335_544_436, "SQL error code"),
     (335_544_453, "object in use"),
     (335_544_472, "user name or password not accepted"),
+    (335_545_064, "client and server do not agree on encryption"),
+    (335_545_106, "the login failed, and the server's log says why"),
     (335_544_558, "CHECK constraint violated"),
     (335_544_569, "dynamic SQL error"),
     (335_544_578, "column unknown"),

@@ -13,8 +13,11 @@
 //! what a column is and what a message says, so two types are enough: whole numbers of 64 bits and
 //! text of varying length. A row is a bitmap of what is NULL, then the other values.
 //!
-//! Limits: no encryption, no blobs. Login is by the older password hash (`Legacy_Auth`), which
-//! is sent with the first request; this is for private servers on the loopback interface.
+//! A login is by the older password hash (`Legacy_Auth`), which is sent with the first request, to
+//! private servers on the loopback interface; to others it is by [SRP](super::srp), and what
+//! follows is enciphered by ARC4 where the server has that.
+//!
+//! Limits: no blobs, no other cipher, no compression.
 //!
 //! Source: Firebird's "Wire Protocol" documentation and `src/remote/protocol.h`.
 
@@ -22,6 +25,7 @@ use std::io::{self, Read};
 
 use tidegate_workload::{Rows, Value};
 
+use super::srp::Method;
 use super::status::Status;
 
 /// The handle of the object made by the request before, whatever it is.
@@ -59,7 +63,10 @@ mod operation {
     pub(super) const DUMMY: u32 = 71;
     pub(super) const EXECUTE_RETURNING: u32 = 76;
     pub(super) const SQL_RESPONSE: u32 = 78;
+    pub(super) const DROP: u32 = 81;
+    pub(super) const CONTINUE: u32 = 92;
     pub(super) const ACCEPT_DATA: u32 = 94;
+    pub(super) const CRYPT: u32 = 96;
     pub(super) const CONDITIONAL_ACCEPT: u32 = 98;
 }
 
@@ -96,8 +103,23 @@ pub(super) enum Release {
     Statement = 2,
 }
 
+/// What a client says of enciphering.
+const NO_CIPHER: u8 = 0;
+const MAY_CIPHER: u8 = 1;
+
+/// The cipher we have.
+pub(super) const CIPHER: &[u8] = b"Arc4";
+
 /// A parameter of a login, in a connect or a database request.
 type Parameter<'p> = (u8, &'p [u8]);
+
+/// Who opens a database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'i> {
+    pub(super) user: &'i str,
+    /// The proof of a login that is not over yet.
+    pub(super) proof: Option<&'i str>,
+}
 
 /// Requests, one after the other, ready to be sent.
 #[derive(Debug, Default)]
@@ -129,16 +151,32 @@ impl Requests {
     /// Says who we are, and that we speak version 13 with answers that may wait for the next one.
     pub(super) fn connect(&mut self, database: &str, user: &str, hash: &str) {
         const LOGIN: &str = "Legacy_Auth";
-        // Specific data come in numbered pieces; this one is piece 0.
-        let proof = [&[0], hash.as_bytes()].concat();
-        let identity = parameters(&[
-            (9, user.as_bytes()),
-            (8, LOGIN.as_bytes()),
-            (10, LOGIN.as_bytes()),
-            (7, &proof),
-            (11, &[0; 4]),
-            (6, &[]),
-        ]);
+        self.identify(database, user, (LOGIN, LOGIN), hash, NO_CIPHER);
+    }
+
+    /// The same with the public key of a login by SRP, and that we may encipher.
+    pub(super) fn connect_by_srp(&mut self, database: &str, user: &str, public: &str) {
+        let methods = (Method::Srp.name(), Method::LIST);
+        self.identify(database, user, methods, public, MAY_CIPHER);
+    }
+
+    fn identify(
+        &mut self,
+        database: &str,
+        user: &str,
+        (method, methods): (&str, &str),
+        data: &str,
+        cipher: u8,
+    ) {
+        // Specific data come in numbered pieces.
+        let pieces = (0..=u8::MAX).zip(data.as_bytes().chunks(254));
+        let pieces: Vec<Vec<u8>> =
+            pieces.map(|(place, piece)| [&[place], piece].concat()).collect();
+        let mut identity =
+            parameters(&[(9, user.as_bytes()), (8, method.as_bytes()), (10, methods.as_bytes())]);
+        let pieces: Vec<Parameter<'_>> = pieces.iter().map(|piece| (7, piece.as_slice())).collect();
+        identity.extend(parameters(&pieces));
+        identity.extend(parameters(&[(11, &[cipher, 0, 0, 0]), (6, &[])]));
         // Version 3 of this request, a generic architecture, one protocol on offer.
         self.words(&[operation::CONNECT, operation::ATTACH, 3, 1]);
         self.bytes(database.as_bytes());
@@ -147,26 +185,56 @@ impl Requests {
         self.words(&[0x800d, 1, 0, 5, 2]);
     }
 
+    /// Goes on with a login.
+    pub(super) fn go_on(&mut self, data: &str, method: Method) {
+        self.words(&[operation::CONTINUE]);
+        self.bytes(data.as_bytes());
+        self.bytes(method.name().as_bytes());
+        self.bytes(Method::LIST.as_bytes());
+        self.bytes(&[]);
+    }
+
+    /// Says that all that follows is enciphered by the key of the login.
+    pub(super) fn encipher(&mut self) {
+        self.words(&[operation::CRYPT]);
+        self.bytes(CIPHER);
+        self.bytes(b"Symmetric");
+    }
+
+    /// Removes the database with its file.
+    pub(super) fn drop_database(&mut self) {
+        self.words(&[operation::DROP, DATABASE]);
+    }
+
     /// Opens the database.
-    pub(super) fn attach(&mut self, database: &str, user: &str, sweep: bool) {
+    pub(super) fn attach(&mut self, database: &str, identity: Identity<'_>, sweep: bool) {
         let sweep: &[Parameter<'_>] = if sweep { &[(10, &[1])] } else { &[] };
-        self.database(operation::ATTACH, database, user, sweep);
+        self.database(operation::ATTACH, database, identity, sweep);
     }
 
     /// Makes the database and opens it.
-    pub(super) fn create(&mut self, database: &str, user: &str, page_bytes: u32) {
+    pub(super) fn create(&mut self, database: &str, identity: Identity<'_>, page_bytes: u32) {
         self.database(
             operation::CREATE,
             database,
-            user,
+            identity,
             &[(4, &page_bytes.to_le_bytes()), (68, b"UTF8")],
         );
     }
 
-    fn database(&mut self, code: u32, database: &str, user: &str, more: &[Parameter<'_>]) {
+    fn database(
+        &mut self,
+        code: u32,
+        database: &str,
+        Identity { user, proof }: Identity<'_>,
+        more: &[Parameter<'_>],
+    ) {
         // Character set of this connection, user, SQL dialect.
         let login = parameters(&[(48, b"UTF8"), (28, user.as_bytes()), (63, &[3])]);
-        let block = [&[1], login.as_slice(), parameters(more).as_slice()].concat();
+        let proof: Vec<Parameter<'_>> =
+            proof.into_iter().map(|proof| (84, proof.as_bytes())).collect();
+        let more = [parameters(&proof), parameters(more)].concat();
+        let block = [&[1], login.as_slice(), more.as_slice()].concat();
         self.words(&[code, DATABASE]);
         self.bytes(database.as_bytes());
         self.bytes(&block);
@@ -326,6 +394,29 @@ pub(super) struct Response {
     pub(super) data: Vec<u8>,
 }
 
+/// The answer to a connect request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Accepted {
+    /// Whether the login goes on before the database is asked for.
+    pub(super) is_open: bool,
+    /// Whether we are in already.
+    pub(super) is_in: bool,
+    /// The challenge of the method.
+    pub(super) data: Vec<u8>,
+    pub(super) method: Vec<u8>,
+}
+
+/// How a login goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Login {
+    Challenge {
+        data: Vec<u8>,
+        method: Vec<u8>,
+    },
+    /// We are in; the ciphers that there are.
+    Over(Vec<u8>),
+}
+
 /// What a batch of rows ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batch {
@@ -370,26 +461,36 @@ impl<R: Read> Answers<R> {
     }
 
     /// The answer to a connect request.
-    pub(super) fn accepted(&mut self) -> Result<(), WireError> {
-        match self.operation()? {
-            operation::ACCEPT_DATA => {}
+    pub(super) fn accepted(&mut self) -> Result<Accepted, WireError> {
+        let is_open = match self.operation()? {
+            operation::ACCEPT_DATA => false,
+            operation::CONDITIONAL_ACCEPT => true,
             operation::RESPONSE => {
                 self.rest_of_response()?;
                 return Err(WireError::Protocol("an answer that was not asked for"));
             }
-            operation::ACCEPT | operation::CONDITIONAL_ACCEPT => {
-                return Err(WireError::Protocol("it wants another login than Legacy_Auth"));
+            operation::ACCEPT => {
+                return Err(WireError::Protocol("it lets anybody in, without a login"));
             }
             _ => return Err(WireError::Protocol("it does not speak version 13 of the protocol")),
-        }
+        };
         let _version_architecture_type = [self.word()?, self.word()?, self.word()?];
-        let _data_and_plugin = [self.bytes()?, self.bytes()?];
-        let authenticated = self.word()?;
+        let (data, method) = (self.bytes()?, self.bytes()?);
+        let is_in = self.word()? == 1;
         let _keys = self.bytes()?;
-        if authenticated == 1 {
-            Ok(())
-        } else {
-            Err(WireError::Protocol("it does not accept user and password"))
+        Ok(Accepted { is_open, is_in, data, method })
+    }
+
+    /// The answer to what went on with a login: the challenge, or what ends it.
+    pub(super) fn went_on(&mut self) -> Result<Login, WireError> {
+        match self.operation()? {
+            operation::CONTINUE => {
+                let (data, method) = (self.bytes()?, self.bytes()?);
+                let _methods_and_keys = [self.bytes()?, self.bytes()?];
+                Ok(Login::Challenge { data, method })
+            }
+            operation::RESPONSE => Ok(Login::Over(self.rest_of_response()?.data)),
+            _ => Err(WireError::Protocol("an answer of another kind than expected")),
         }
     }
 

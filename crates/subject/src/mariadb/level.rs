@@ -67,7 +67,8 @@ fn hurry(
     Ok(())
 }
 
-fn analyze(client: &mut BlockingClient) -> Result<(), ClientError> {
+/// Counts the rows of the tables of the connection's database.
+pub(super) fn analyze(client: &mut BlockingClient) -> Result<(), ClientError> {
     let tables = client.query(
         "SELECT table_name FROM information_schema.tables \
          WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'",

@@ -13,6 +13,7 @@ use super::{
     UrlError, encode_query,
 };
 use crate::connection::Transactional;
+use crate::detection::{Whereabouts, whereabouts};
 use crate::isolation::Isolation;
 use crate::stream::{CONNECT_TIMEOUT, Stream};
 
@@ -110,6 +111,11 @@ impl BlockingClient {
         client.answer(&mut |_| {})?;
         client.stream.set_timeout(None)?;
         Ok(client)
+    }
+
+    /// Where the server is.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        whereabouts(&self.stream)
     }
 
     /// Gives up on an answer that takes longer than `timeout`, and so on the connection; `None`

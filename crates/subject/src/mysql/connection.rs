@@ -115,11 +115,13 @@ pub struct Connection {
 
 impl Connection {
     /// A connection about to log in as `url` says, to run its transactions at this isolation level
-    /// or at the server's own. The server speaks first, so there is nothing to send yet.
+    /// or at the URL's, or at the server's own. The server speaks first, so there is nothing to
+    /// send yet.
     #[must_use]
     pub fn start(url: &Url, isolation: Option<Isolation>) -> Self {
-        let level =
-            isolation.map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
+        let level = isolation
+            .or(url.isolation)
+            .map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
         let settings = level.into_iter().chain([SETTINGS.to_owned()]).collect();
         Connection {
             stage: Stage::Greeting,

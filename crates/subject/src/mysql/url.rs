@@ -1,11 +1,14 @@
-//! Connection URLs: `mysql://user[:password]@host[:port]/database[?socket=/path]`.
+//! Connection URLs: `mysql://user[:password]@host[:port]/database[?socket=/path]`, and with
+//! `isolation=read-committed` or another level where sessions are to have their own.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
+
+use crate::isolation::Isolation;
 
 const PORT: u16 = 3306;
 
@@ -34,6 +37,36 @@ pub struct Url {
     pub port: u16,
     /// The database; empty when none is to be used.
     pub database: String,
+    /// The level of its sessions' transactions; the server's own when none is given.
+    pub isolation: Option<Isolation>,
+}
+
+impl Url {
+    /// The URL as text, with the password: for those that connect, never for people.
+    #[must_use]
+    pub fn with_password(&self) -> String {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let password = Some(&self.password).filter(|password| !password.is_empty());
+        let password = password.map(|text| format!(":{}", encoded(text))).unwrap_or_default();
+        let (host, socket) = match &self.host {
+            Host::Tcp(host) if host.contains(':') => (format!("[{host}]"), None),
+            Host::Tcp(host) => (host.clone(), None),
+            Host::Unix(path) => {
+                let path = encoded(&path.to_string_lossy());
+                ("localhost".to_owned(), Some(format!("socket={path}")))
+            }
+        };
+        let isolation = self.isolation.map(|level| format!("isolation={}", level.name()));
+        let query: Vec<String> = socket.into_iter().chain(isolation).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!(
+            "mysql://{}{password}@{host}:{}/{}{mark}{}",
+            encoded(&self.user),
+            self.port,
+            encoded(&self.database),
+            query.join("&")
+        )
+    }
 }
 
 /// A connection URL that cannot be used.
@@ -59,7 +92,8 @@ impl FromStr for Url {
             return Err(UrlError("there is no user"));
         }
         let (host, port) = host_and_port(place)?;
-        let host = match socket(query)? {
+        let (socket, isolation) = parameters(query)?;
+        let host = match socket {
             Some(path) => Host::Unix(path.into()),
             None if host.is_empty() => return Err(UrlError("there is no host")),
             None => Host::Tcp(host),
@@ -70,6 +104,7 @@ impl FromStr for Url {
             host,
             port,
             database: decode(database)?,
+            isolation,
         })
     }
 }
@@ -85,15 +120,20 @@ fn host_and_port(place: &str) -> Result<(String, u16), UrlError> {
     Ok((decode(host.trim_start_matches('[').trim_end_matches(']'))?, port))
 }
 
-/// The value of `socket` in the URL's query.
-fn socket(query: &str) -> Result<Option<String>, UrlError> {
-    if query.is_empty() {
-        return Ok(None);
+/// The values of `socket` and `isolation` in the URL's query.
+fn parameters(query: &str) -> Result<(Option<String>, Option<Isolation>), UrlError> {
+    let (mut socket, mut isolation) = (None, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("socket", path)) if !path.is_empty() => socket = Some(decode(path)?),
+            Some(("isolation", name)) => {
+                let level = Isolation::named(name).ok_or(UrlError("there is no such isolation"))?;
+                isolation = Some(level);
+            }
+            _ => return Err(UrlError("socket and isolation are the only parameters understood")),
+        }
     }
-    match query.split_once('=') {
-        Some(("socket", path)) if !path.is_empty() => decode(path).map(Some),
-        _ => Err(UrlError("socket is the only parameter understood")),
-    }
+    Ok((socket, isolation))
 }
 
 fn decode(text: &str) -> Result<String, UrlError> {
@@ -162,10 +202,23 @@ mod tests {
             ("mysql://a%00b@h/d", "zero"),
             ("mysql://a@h/d?ssl=1", "only parameter"),
             ("mysql://a@h/d?socket=", "only parameter"),
+            ("mysql://a@h/d?isolation=chaos", "no such isolation"),
         ] {
             let error = text.parse::<Url>().unwrap_err().to_string();
             let (reason, _) = error.split_once(';').unwrap();
             assert!(reason.contains(wrong), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for text in [
+            "mysql://ann:p%40ss%3a%2f@db.example:3307/shop",
+            "mysql://bob@[::1]/d?isolation=read-committed",
+            "mysql://a@localhost/d?socket=/run/my%20sql.sock&isolation=serializable",
+        ] {
+            let url = url(text);
+            assert!(url == url.with_password().parse().unwrap(), "{text}");
         }
     }
 

@@ -59,19 +59,12 @@ impl Settings {
         named.into_iter().collect()
     }
 
-    fn isolation(&self) -> Result<Option<Isolation>, SettingError> {
+    pub(crate) fn isolation(&self) -> Result<Option<Isolation>, SettingError> {
         let Some(text) = &self.isolation else { return Ok(None) };
-        Ok(Some(match text.as_str() {
-            "read-uncommitted" => Isolation::ReadUncommitted,
-            "read-committed" => Isolation::ReadCommitted,
-            "repeatable-read" => Isolation::RepeatableRead,
-            "serializable" => Isolation::Serializable,
-            _ => {
-                return Err(self.no_isolation(
-                    "read-uncommitted, read-committed, repeatable-read or serializable",
-                ));
-            }
-        }))
+        let level = Isolation::named(text).ok_or_else(|| {
+            self.no_isolation("read-uncommitted, read-committed, repeatable-read or serializable")
+        })?;
+        Ok(Some(level))
     }
 
     fn no_isolation(&self, wanted: &'static str) -> SettingError {

@@ -1,0 +1,215 @@
+//! A database of our own on a Firebird server that somebody else runs; see [`crate::guest`].
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use tidegate_workload::{Connection, Failure, Statement, Wants};
+
+use super::connection::{FirebirdConnection, Isolation, Login, Purpose, Secret, Target};
+use super::{Url, of_database, version};
+use crate::connection::{Connector, Transactional};
+use crate::detection::Whereabouts;
+use crate::guest::{GuestError, MARK};
+
+/// How long connections of others may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Bytes in a page of the database: those of a private server's.
+const PAGE_BYTES: u32 = 8_192;
+
+const NEEDED: &str = "the user may need CREATE DATABASE, and the server's own user must be able to \
+                      write there";
+
+/// A guest; its database is dropped, and its file removed, with it.
+#[derive(Debug)]
+pub struct Guest {
+    /// Keeps the page cache, which ends with the last connection.
+    keeper: Option<FirebirdConnection>,
+    url: Url,
+    target: Target,
+}
+
+impl Guest {
+    /// Logs in where the URL says and makes the database in the file that it names.
+    ///
+    /// # Errors
+    /// See [`GuestError`].
+    pub fn make(url: &Url, isolation: Isolation) -> Result<Self, GuestError> {
+        let login = |reason: String| GuestError::Login { place: url.to_string(), reason };
+        let address = look_up(url).map_err(|error| login(error.to_string()))?;
+        let secret = Secret::Password(url.password.clone());
+        let target = Target {
+            address,
+            database: url.path.clone(),
+            isolation,
+            login: Login { user: url.user.clone(), secret },
+        };
+        let mut keeper = match create(&target) {
+            Ok(keeper) => keeper,
+            Err(Failure::Lost(reason)) => return Err(login(reason)),
+            Err(failure) if is_login(&failure) => return Err(login(reason(&failure, url))),
+            Err(failure) => {
+                make_room(url, &target, failure)?;
+                create(&target).map_err(|failure| refused(url, failure))?
+            }
+        };
+        let mark = Statement::written(format!("COMMENT ON DATABASE IS '{MARK}'"));
+        let marked = keeper.run(&mark, &[], Wants::Count).map(drop);
+        let guest = Guest { keeper: Some(keeper), url: url.clone(), target };
+        marked.map_err(|failure| refused(url, failure))?;
+        Ok(guest)
+    }
+
+    /// Where the database is.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.keeper.as_ref().map(FirebirdConnection::whereabouts).unwrap_or_default()
+    }
+
+    /// A connection to the database.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn connect(&self) -> Result<FirebirdConnection, Failure> {
+        FirebirdConnection::open(&self.target, Purpose::Use)
+    }
+
+    /// The server's version.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn version(&self) -> Result<String, Failure> {
+        version(&mut self.connect()?)
+    }
+
+    /// What the database says of itself. A server's settings are not for clients to ask.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
+        of_database(&mut self.connect()?)
+    }
+
+    /// Removes the versions of rows that nobody can see any more. Nobody should be at work
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn level(&self) -> Result<(), Failure> {
+        FirebirdConnection::open(&self.target, Purpose::Sweep).map(drop)
+    }
+
+    /// Drops the database.
+    ///
+    /// # Errors
+    /// The server is down, or somebody is still in the database.
+    pub fn leave(mut self) -> Result<(), GuestError> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), GuestError> {
+        let Some(mut keeper) = self.keeper.take() else { return Ok(()) };
+        // The keeper may be lost, and the server have started anew.
+        let removed = drop_database(&mut keeper).or_else(|_| drop_database(&mut self.connect()?));
+        removed.map_err(|failure| refused(&self.url, failure))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure.
+        let _ = self.remove();
+    }
+}
+
+impl Connector for Guest {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        Ok(Box::new(Guest::connect(self)?))
+    }
+}
+
+fn look_up(url: &Url) -> std::io::Result<SocketAddr> {
+    // IPv4 first: a name such as localhost often has both, and servers often only one.
+    let mut addresses: Vec<_> = (url.host.as_str(), url.port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address");
+    addresses.first().copied().ok_or_else(none)
+}
+
+fn create(target: &Target) -> Result<FirebirdConnection, Failure> {
+    FirebirdConnection::open(target, Purpose::Create { page_bytes: PAGE_BYTES })
+}
+
+/// The comment of the database.
+const COMMENT: &str = "SELECT CAST(rdb$description AS varchar(200)) FROM rdb$database";
+
+/// How many others are in it.
+const OTHERS: &str = "SELECT COUNT(*) FROM mon$attachments WHERE mon$system_flag = 0 \
+                      AND mon$attachment_id <> current_connection";
+
+/// The database could not be made: if that is because an earlier guest left one behind, it is
+/// dropped.
+fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestError> {
+    let Ok(mut there) = FirebirdConnection::open(target, Purpose::Use) else {
+        return Err(refused(url, failure));
+    };
+    let asked = |reason| GuestError::Asked { place: url.to_string(), reason };
+    let reply = there.run(&Statement::new(COMMENT), &[], Wants::Rows).map_err(asked)?;
+    if reply.rows.text(0, 0) != Some(MARK) {
+        let name = format!("database {}", url.path);
+        return Err(GuestError::NotOurs { place: url.to_string(), name });
+    }
+    let deadline = Instant::now() + PATIENCE;
+    // The connections of one that was killed a moment ago may still be ending.
+    loop {
+        let reply = there.run(&Statement::new(OTHERS), &[], Wants::Rows).map_err(asked)?;
+        if reply.rows.int(0, 0) == Some(0) {
+            break;
+        }
+        if Instant::now() >= deadline {
+            let name = format!("database {}", url.path);
+            return Err(GuestError::InUse { place: url.to_string(), name });
+        }
+        std::thread::sleep(POLL);
+    }
+    drop_database(&mut there).map_err(|failure| refused(url, failure))
+}
+
+/// Drops the database as soon as nobody else is in it.
+fn drop_database(connection: &mut FirebirdConnection) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match connection.drop_database() {
+            Err(Failure::Refused { .. } | Failure::Conflict(_)) if Instant::now() < deadline => {
+                std::thread::sleep(POLL);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether a refusal is about who we are: Firebird's codes for a wrong login, for one that failed
+/// for a reason of the server's, and for encryption that the two cannot agree on.
+fn is_login(failure: &Failure) -> bool {
+    const CODES: [&str; 3] = ["335544472", "335545106", "335545064"];
+    matches!(failure, Failure::Refused { code, .. } if CODES.contains(&code.as_str()))
+}
+
+fn reason(failure: &Failure, url: &Url) -> String {
+    if url.password.is_empty() {
+        return format!("{failure}; no password was given, neither in the URL nor in ISC_PASSWORD");
+    }
+    failure.to_string()
+}
+
+fn refused(url: &Url, reason: Failure) -> GuestError {
+    let name = format!("database {}", url.path);
+    GuestError::Refused { place: url.to_string(), name, reason, needed: NEEDED }
+}

@@ -1,0 +1,241 @@
+//! A database of our own on a MariaDB server that somebody else runs; see [`crate::guest`].
+
+use tidegate_workload::Failure;
+
+use super::level::analyze;
+use crate::detection::Whereabouts;
+use crate::guest::{GuestError, MARK, NAME};
+use crate::isolation::Isolation;
+use crate::mysql::{BlockingClient, ClientError, Url};
+
+/// Seconds that a guest waits for the lock of one that was killed.
+const PATIENCE_S: u32 = 10;
+
+/// Seconds that the keeper may be idle: a year, the longest there is.
+const IDLE_S: u32 = 31_536_000;
+
+const DATABASE_EXISTS: u16 = 1007;
+
+const NEEDED: &str = "the user needs all rights on it: GRANT ALL ON tidegate_lab.* TO ..";
+
+/// Settings that are written down: those on which throughput hangs, and none with secrets.
+const SETTINGS: [&str; 20] = [
+    "back_log",
+    "innodb_buffer_pool_size",
+    "innodb_deadlock_detect",
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "innodb_io_capacity",
+    "innodb_io_capacity_max",
+    "innodb_lock_wait_timeout",
+    "innodb_log_file_size",
+    "innodb_snapshot_isolation",
+    "innodb_thread_concurrency",
+    "log_bin",
+    "max_connections",
+    "query_cache_type",
+    "sync_binlog",
+    "table_open_cache",
+    "thread_handling",
+    "thread_pool_size",
+    "tx_isolation",
+];
+
+/// A guest; its database is dropped with it.
+pub struct Guest {
+    /// Holds the lock that shows others that the database is in use.
+    keeper: Option<BlockingClient>,
+    /// Where we logged in.
+    server: Url,
+    /// Our database.
+    url: Url,
+    whereabouts: Whereabouts,
+    is_gone: bool,
+}
+
+impl Guest {
+    /// Logs in where the URL says and makes the database, for sessions of this isolation level or
+    /// the server's own.
+    ///
+    /// # Errors
+    /// See [`GuestError`].
+    pub fn make(server: &Url, isolation: Option<Isolation>) -> Result<Self, GuestError> {
+        let login = |error: ClientError| GuestError::Login {
+            place: server.to_string(),
+            reason: reason(error, server),
+        };
+        let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
+        let asked = |reason: ClientError| asked(server, reason);
+        client.query(&format!("SET SESSION wait_timeout = {IDLE_S}")).map_err(asked)?;
+        let lock = format!("SELECT GET_LOCK('{NAME}', {PATIENCE_S})");
+        if client.value(&lock).map_err(asked)? != "1" {
+            return Err(GuestError::InUse { place: server.to_string(), name: name() });
+        }
+        if let Some(comment) = comment(&mut client).map_err(asked)? {
+            if comment != MARK {
+                return Err(not_ours(server));
+            }
+            drop_database(&mut client, server)?;
+        }
+        // Text is equal when it is the same, as on a private server.
+        let create = format!(
+            "CREATE DATABASE {NAME} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT '{MARK}'"
+        );
+        client.query(&create).map_err(|error| refused(server, error))?;
+        let url = Url { database: NAME.to_owned(), isolation, ..server.clone() };
+        let (server, whereabouts) = (server.clone(), client.whereabouts());
+        Ok(Guest { keeper: Some(client), server, url, whereabouts, is_gone: false })
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.whereabouts
+    }
+
+    /// A connection to the database.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn connect(&self) -> Result<BlockingClient, ClientError> {
+        BlockingClient::connect(&self.url.with_password())
+    }
+
+    /// The server's version.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn version(&self) -> Result<String, ClientError> {
+        self.connect()?.value("SELECT VERSION()")
+    }
+
+    /// The server's settings on which throughput hangs, and the isolation of our sessions.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, ClientError> {
+        let names = SETTINGS.join("', '");
+        let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
+        let rows = self.connect()?.query(&sql)?;
+        let pair = |row: Vec<Option<String>>| {
+            let mut columns = row.into_iter().map(Option::unwrap_or_default);
+            Some((columns.next()?, columns.next()?))
+        };
+        Ok(rows.into_iter().filter_map(pair).collect())
+    }
+
+    /// Ends the sessions of others in the database; how many there were.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn end_others(&self) -> Result<usize, ClientError> {
+        let mut client = self.connect()?;
+        let others = client.query(&format!(
+            "SELECT id FROM information_schema.processlist \
+             WHERE db = '{NAME}' AND id <> CONNECTION_ID()"
+        ))?;
+        for id in others.iter().flatten().flatten() {
+            // One that has ended meanwhile is no error to us.
+            let _ = client.query(&format!("KILL {id}"));
+        }
+        Ok(others.len())
+    }
+
+    /// Lets the server count the rows of our tables.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn level(&self) -> Result<(), ClientError> {
+        analyze(&mut self.connect()?)
+    }
+
+    /// Drops the database.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn leave(mut self) -> Result<(), GuestError> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), GuestError> {
+        self.is_gone = true;
+        // A table that somebody still uses is not dropped.
+        let _ = self.end_others();
+        let client = BlockingClient::connect(&self.server.with_password());
+        drop_database(&mut client.map_err(|error| asked(&self.server, error))?, &self.server)?;
+        self.keeper = None;
+        Ok(())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            // Nobody is left to hear of a failure.
+            let _ = self.remove();
+        }
+    }
+}
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guest").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// The comment of the database of our name, if there is one.
+fn comment(client: &mut BlockingClient) -> Result<Option<String>, ClientError> {
+    let sql = format!(
+        "SELECT schema_comment FROM information_schema.schemata WHERE schema_name = '{NAME}'"
+    );
+    let rows = client.query(&sql)?;
+    Ok(rows.into_iter().flatten().next().map(Option::unwrap_or_default))
+}
+
+fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
+    let dropped = client.query(&format!("DROP DATABASE IF EXISTS {NAME}"));
+    dropped.map(drop).map_err(|error| refused(server, error))
+}
+
+/// What a login met, without the place, which the caller names.
+fn reason(error: ClientError, server: &Url) -> String {
+    let reason = match error {
+        ClientError::Connect { source, .. } => source.to_string(),
+        other => other.to_string(),
+    };
+    if !server.password.is_empty() {
+        return reason;
+    }
+    format!("{reason}; no password was given, neither in the URL nor in MYSQL_PWD")
+}
+
+fn asked(server: &Url, reason: ClientError) -> GuestError {
+    GuestError::Asked { place: server.to_string(), reason: Failure::from(reason) }
+}
+
+fn refused(server: &Url, error: ClientError) -> GuestError {
+    match error {
+        ClientError::Server(error) if error.code == DATABASE_EXISTS => not_ours(server),
+        error => GuestError::Refused {
+            place: server.to_string(),
+            name: name(),
+            reason: Failure::from(error),
+            needed: NEEDED,
+        },
+    }
+}
+
+fn not_ours(server: &Url) -> GuestError {
+    GuestError::NotOurs { place: server.to_string(), name: name() }
+}
+
+fn name() -> String {
+    format!("database {NAME}")
+}

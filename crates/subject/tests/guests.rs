@@ -1,0 +1,304 @@
+//! Guests on servers that they did not start: what they make is theirs, what others made stays, and
+//! nothing is left. Without a database on the machine its test says so and passes.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, which may")]
+
+mod mariadb_server;
+mod tiny;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use tidegate_subject::client::{self, BlockingClient};
+use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::detection::Whereabouts;
+use tidegate_subject::firebird::{self, Firebird, FirebirdError};
+use tidegate_subject::guest::NAME;
+use tidegate_subject::isolation::Isolation;
+use tidegate_subject::postgres::{Authentication, Options, Postgres};
+use tidegate_subject::sqlite::{self, Sqlite, SqliteConnection};
+use tidegate_subject::{mariadb, mysql, postgres};
+use tidegate_workload::workload::Depth;
+use tidegate_workload::{Connection, Ending, Failure, Statement, Wants};
+use tiny::Tiny;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Loads a workload, runs its transactions, and checks its tables.
+fn works(connection: &mut dyn Transactional) {
+    let tiny = Tiny;
+    connection::load(connection, &tiny, &NEVER, &mut |_| {}).unwrap();
+    let transaction = tidegate_workload::workload::Workload::client(&tiny, 0, 1, 1).next();
+    assert_eq!(connection::run(connection, transaction), Ok(Ending::Commit));
+    let conditions = connection::check(connection, &tiny, Depth::Full).unwrap();
+    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+}
+
+fn postgresql() -> Option<Postgres> {
+    if let Err(error) = Postgres::find() {
+        eprintln!("skipped: {error}");
+        return None;
+    }
+    let authentication = Authentication::ScramSha256("it's @ secret:/".to_owned());
+    Some(Postgres::start(Options { authentication, ..Options::default() }).unwrap())
+}
+
+#[test]
+fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
+    let Some(server) = postgresql() else { return };
+    let url: client::Url = server.url().parse().unwrap();
+    let databases =
+        || server.connect().unwrap().query("SELECT datname FROM pg_database ORDER BY 1");
+    let before = databases().unwrap();
+    let guest = postgres::Guest::make(&url, Some(Isolation::RepeatableRead)).unwrap();
+    works(&mut guest.connect().unwrap());
+    let here = Whereabouts::Here(Some(server.process_id()));
+    assert_eq!(guest.whereabouts(), here);
+    let settings = guest.settings().unwrap();
+    let level = ("default_transaction_isolation".to_owned(), "repeatable read".to_owned());
+    assert!(settings.contains(&level) && settings.len() > 15, "{settings:?}");
+    assert_eq!(guest.version().unwrap(), server.version().unwrap());
+
+    // Sessions of clients are ended, ours and those of others elsewhere are not.
+    let mut client = guest.connect().unwrap();
+    let mut other = server.connect().unwrap();
+    while guest.end_others().unwrap() > 0 {}
+    assert!(client.query("SELECT 1").is_err());
+    assert!(other.query("SELECT 1").is_ok());
+    guest.checkpoint().unwrap();
+
+    let second = postgres::Guest::make(&url, None).unwrap_err().to_string();
+    assert!(second.contains("another laboratory is at work"), "{second}");
+    let _still_there = guest.connect().unwrap();
+    guest.leave().unwrap();
+    assert_eq!(databases().unwrap(), before);
+}
+
+#[test]
+fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
+    let Some(server) = postgresql() else { return };
+    let url: client::Url = server.url().parse().unwrap();
+    let mut client = server.connect().unwrap();
+    client.query(&format!("CREATE DATABASE {NAME}")).unwrap();
+    let theirs = client::Url { database: NAME.to_owned(), ..url.clone() }.with_password();
+    BlockingClient::connect(&theirs).unwrap().query("CREATE TABLE kept (a integer)").unwrap();
+    let refused = postgres::Guest::make(&url, None).unwrap_err().to_string();
+    assert!(refused.contains("no laboratory made"), "{refused}");
+    let mut kept = BlockingClient::connect(&theirs).unwrap();
+    assert!(kept.query("SELECT a FROM kept").unwrap().is_empty());
+    drop(kept);
+
+    let mark = tidegate_subject::guest::MARK;
+    client.query(&format!("COMMENT ON DATABASE {NAME} IS '{mark}'")).unwrap();
+    let guest = postgres::Guest::make(&url, None).unwrap();
+    assert!(guest.connect().unwrap().query("SELECT a FROM kept").is_err());
+    drop(guest);
+    let left = client.query(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'"));
+    assert!(left.unwrap().is_empty());
+
+    // Somebody who may not make databases is told what is missing.
+    client.query("CREATE ROLE ann LOGIN PASSWORD 'x'").unwrap();
+    let ann = client::Url { user: "ann".into(), password: Some("x".into()), ..url.clone() };
+    let refused = postgres::Guest::make(&ann, None).unwrap_err().to_string();
+    assert!(refused.contains("permission denied") && refused.contains("CREATEDB"), "{refused}");
+    client.query("ALTER ROLE ann CREATEDB").unwrap();
+    let guest = postgres::Guest::make(&ann, None).unwrap();
+    guest.checkpoint().unwrap();
+    guest.leave().unwrap();
+}
+
+#[test]
+fn on_postgresql_a_login_that_fails_says_why() {
+    let Some(server) = postgresql() else { return };
+    let url: client::Url = server.url().parse().unwrap();
+    let nobody = postgres::free_port().unwrap();
+    for (url, expected) in [
+        (client::Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
+        (client::Url { password: None, ..url.clone() }, "nor in PGPASSWORD"),
+        (client::Url { port: nobody, ..url.clone() }, "onnection refused"),
+        (client::Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
+    ] {
+        let error = postgres::Guest::make(&url, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("secret") && !error.contains("wrong"), "{error}");
+    }
+}
+
+#[test]
+fn a_commit_after_a_failure_is_no_commit() {
+    let Some(server) = postgresql() else { return };
+    let mut client = server.connect().unwrap();
+    client.query("CREATE TABLE t (a integer)").unwrap();
+    let run = |client: &mut BlockingClient, sql: &'static str| {
+        client.run(&Statement::new(sql), &[], Wants::Count).map(|reply| reply.count)
+    };
+    client.begin().unwrap();
+    run(&mut client, "INSERT INTO t VALUES (1)").unwrap();
+    assert!(run(&mut client, "SELECT 1 / 0").is_err());
+    let Err(Failure::Refused { code, .. }) = client.commit() else { panic!("it was a commit") };
+    assert_eq!(code, "25P02");
+    client.begin().unwrap();
+    assert_eq!(run(&mut client, "INSERT INTO t VALUES (2)"), Ok(1));
+    client.commit().unwrap();
+    assert_eq!(client.value("SELECT string_agg(a::text, ' ') FROM t").unwrap(), "2");
+
+    client.query("SET statement_timeout = 20").unwrap();
+    assert_eq!(run(&mut client, "SELECT pg_sleep(60)"), Err(Failure::Stopped));
+}
+
+#[test]
+fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
+    let Some(server) = mariadb_server::server(&[]) else { return };
+    let mut root = server.connect().unwrap();
+    root.query("CREATE USER ann@'%' IDENTIFIED BY 's3cret'").unwrap();
+    root.query(&format!("GRANT ALL ON {NAME}.* TO ann@'%'")).unwrap();
+    let url: mysql::Url = server.url().parse().unwrap();
+    let nobody = mysql::Url { database: String::new(), ..url.clone() };
+    let ann = mysql::Url { user: "ann".into(), password: "s3cret".into(), ..nobody.clone() };
+
+    let guest = mariadb::Guest::make(&ann, Some(Isolation::Serializable)).unwrap();
+    works(&mut guest.connect().unwrap());
+    assert_eq!(guest.whereabouts(), Whereabouts::Here(Some(server.process_id())));
+    let settings = guest.settings().unwrap();
+    let level = ("tx_isolation".to_owned(), "SERIALIZABLE".to_owned());
+    assert!(settings.contains(&level) && settings.len() > 12, "{settings:?}");
+    assert_eq!(guest.version().unwrap(), server.version().unwrap());
+    guest.level().unwrap();
+    let mut client = guest.connect().unwrap();
+    while guest.end_others().unwrap() > 0 {}
+    assert!(client.query("SELECT 1").is_err());
+    guest.leave().unwrap();
+    let left = format!("SHOW DATABASES LIKE '{NAME}'");
+    assert!(root.query(&left).unwrap().is_empty());
+
+    // What somebody else made stays; what a guest left behind goes.
+    root.query(&format!("CREATE DATABASE {NAME}")).unwrap();
+    root.query(&format!("CREATE TABLE {NAME}.kept (a integer)")).unwrap();
+    let refused = mariadb::Guest::make(&ann, None).unwrap_err().to_string();
+    assert!(refused.contains("no laboratory made"), "{refused}");
+    assert!(root.query(&format!("SELECT a FROM {NAME}.kept")).is_ok());
+    let mark = tidegate_subject::guest::MARK;
+    root.query(&format!("ALTER DATABASE {NAME} COMMENT '{mark}'")).unwrap();
+    drop(mariadb::Guest::make(&ann, None).unwrap());
+    assert!(root.query(&left).unwrap().is_empty());
+
+    root.query("CREATE USER bob@'%' IDENTIFIED BY 's3cret'").unwrap();
+    let port = postgres::free_port().unwrap();
+    for (url, expected) in [
+        (mysql::Url { password: "wrong".into(), ..ann.clone() }, "Access denied for user 'ann'"),
+        (mysql::Url { password: String::new(), ..ann.clone() }, "nor in MYSQL_PWD"),
+        (mysql::Url { port, ..ann.clone() }, "onnection refused"),
+        (mysql::Url { database: "shop".into(), ..nobody }, "Unknown database 'shop'"),
+        (mysql::Url { user: "bob".into(), ..ann.clone() }, "GRANT ALL ON tidegate_lab"),
+    ] {
+        let error = mariadb::Guest::make(&url, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("s3cret") && !error.contains("wrong"), "{error}");
+    }
+    assert!(root.query(&left).unwrap().is_empty());
+}
+
+/// A server that wants passwords, or none where Firebird is not installed.
+fn firebird(methods: &'static str, wire_crypt: &'static str) -> Option<Firebird> {
+    let password = "it's secret".to_owned();
+    let authentication = firebird::Authentication::Password { password, methods, wire_crypt };
+    match Firebird::start(firebird::Options { authentication, ..firebird::Options::default() }) {
+        Ok(server) => Some(server),
+        Err(error @ FirebirdError::NoBinaries(_)) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{methods}, {wire_crypt}: {error}"),
+    }
+}
+
+fn firebird_url(server: &Firebird, password: &str) -> firebird::Url {
+    let path = server.directory().join("guest.fdb");
+    firebird::Url {
+        user: "sysdba".to_owned(),
+        password: password.to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port: server.port(),
+        path: path.to_str().unwrap().to_owned(),
+    }
+}
+
+#[test]
+fn firebird_lets_us_in_by_every_method_and_encryption() {
+    for (methods, wire_crypt) in [
+        ("Srp", "Required"),
+        ("Srp256", "Required"),
+        ("Srp", "Disabled"),
+        ("Srp256, Srp", "Enabled"),
+    ] {
+        let Some(server) = firebird(methods, wire_crypt) else { return };
+        let url = firebird_url(&server, "it's secret");
+        let guest = firebird::Guest::make(&url, firebird::Isolation::default()).unwrap();
+        works(&mut guest.connect().unwrap());
+        guest.leave().unwrap();
+        assert!(!Path::new(&url.path).exists());
+        server.stop().unwrap();
+    }
+}
+
+#[test]
+fn on_firebird_what_is_not_ours_stays_and_what_was_left_behind_goes() {
+    let Some(server) = firebird("Srp", "Required") else { return };
+    let isolation = firebird::Isolation::ReadCommitted;
+    let url = firebird_url(&server, "it's secret");
+    let guest = firebird::Guest::make(&url, isolation).unwrap();
+    assert_eq!(guest.whereabouts(), Whereabouts::Here(Some(server.process_id())));
+    assert!(guest.version().unwrap().starts_with("3."));
+    assert!(guest.settings().unwrap().iter().any(|(name, _)| name == "PageSize"));
+    guest.level().unwrap();
+    drop(guest);
+    assert!(!Path::new(&url.path).exists());
+
+    // The server's own database has no mark.
+    let theirs = server.directory().join("data.fdb").to_str().unwrap().to_owned();
+    let refused = firebird::Url { path: theirs.clone(), ..url.clone() };
+    let refused = firebird::Guest::make(&refused, isolation).unwrap_err().to_string();
+    assert!(refused.contains("no laboratory made"), "{refused}");
+    let mark = tidegate_subject::guest::MARK;
+    let mut connection = server.connect().unwrap();
+    let comment = Statement::written(format!("COMMENT ON DATABASE IS '{mark}'"));
+    connection.run(&comment, &[], Wants::Count).unwrap();
+    let in_use = firebird::Url { path: theirs, ..url.clone() };
+    let in_use = firebird::Guest::make(&in_use, isolation).unwrap_err().to_string();
+    assert!(in_use.contains("another laboratory is at work"), "{in_use}");
+    connection.run(&Statement::new("SELECT 1 FROM rdb$database"), &[], Wants::Rows).unwrap();
+
+    let port = postgres::free_port().unwrap();
+    let nowhere = format!("{}/none/guest.fdb", server.directory().display());
+    for (url, expected) in [
+        (firebird_url(&server, "wrong"), "user name or password not accepted"),
+        (firebird_url(&server, ""), "nor in ISC_PASSWORD"),
+        (firebird::Url { port, ..url.clone() }, "onnection refused"),
+        (firebird::Url { path: nowhere, ..url.clone() }, "cannot make or drop"),
+    ] {
+        let error = firebird::Guest::make(&url, isolation).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("secret") && !error.contains("wrong"), "{error}");
+    }
+}
+
+#[test]
+fn a_sqlite_file_is_made_where_it_is_told_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    let file = Sqlite::at(path.clone(), sqlite::Options::default()).unwrap();
+    works(&mut file.connect().unwrap());
+    // As after a kill: it is there, and nobody removes it.
+    std::mem::forget(file);
+    assert!(path.exists());
+    let file = Sqlite::at(path.clone(), sqlite::Options::default()).unwrap();
+    works(&mut file.connect().unwrap());
+    file.stop().unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+    let theirs = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    theirs.batch("CREATE TABLE kept (a)").unwrap();
+    let refused = Sqlite::at(path, sqlite::Options::default()).unwrap_err().to_string();
+    assert!(refused.contains("no laboratory made it"), "{refused}");
+    theirs.batch("SELECT a FROM kept").unwrap();
+}
