@@ -40,15 +40,22 @@ rose = [75.0]
 "#;
 const EXECUTIONS: usize = 12;
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 16] = [
     "experiment",
     "executions",
     "attempts",
     "kinds",
     "intervals",
+    "interval_kinds",
     "histograms",
+    "limits",
+    "classes",
+    "trees",
     "troubles",
     "conditions",
+    "analyses",
+    "tap_counts",
+    "tap_drops",
     "thrashing_points",
 ];
 
@@ -125,14 +132,14 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
     let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
     assert_eq!(laboratory.begin(&experiment).unwrap(), 2);
     let out = directory.path().join("out/deep");
-    for (format, files) in [(Format::Csv, 9), (Format::Json, 1), (Format::Parquet, 9)] {
+    for (format, files) in [(Format::Csv, 16), (Format::Json, 1), (Format::Parquet, 16)] {
         let written = laboratory.export(1, format, &out).unwrap();
         let bytes = || written.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
         let first = bytes();
         laboratory.export(1, format, &out).unwrap();
         assert_eq!((bytes(), first.len()), (first, files), "{format:?}");
     }
-    assert_eq!(fs::read_dir(&out).unwrap().count(), 19, "a part is left");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 33, "a part is left");
 
     let json = fs::read_to_string(out.join("experiment.json")).unwrap();
     let json: BTreeMap<String, Vec<Json>> = serde_json::from_str(&json).unwrap();
@@ -148,7 +155,7 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
         assert_eq!(csv, lines, "{table}");
     }
     let rows = |table| csv(&out, table).len() - 1;
-    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 0, 2, 2]);
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 48, 0, 0, 0, 0, 2, 1, 27, 0, 2]);
     let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
     assert!(nobody.contains("no experiment 9"), "{nobody}");
     let file = laboratory.export(1, Format::Csv, &place.join("out")).unwrap_err().to_string();
@@ -331,7 +338,7 @@ fn both_databases_answer_and_export_alike() {
     let (file, server_out) = (directory.path().join("file"), directory.path().join("server"));
     laboratory(place.to_str().unwrap()).export(1, Format::Csv, &file).unwrap();
     let mut connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
-    let expected = [6, 1, 1, 2, 24];
+    let expected = [6, 1, 1, 2, 27, 24];
     assert_eq!(answers(&mut connection), expected);
     if let Err(error) = Postgres::find() {
         println!("skipped: {error}");

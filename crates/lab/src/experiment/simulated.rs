@@ -23,7 +23,8 @@ use super::treatment::{Admission, Priority};
 use super::workload::WorkloadSpec;
 use super::{ExecutionError, Executor, Measured, RunPlan, Started};
 use crate::load::{
-    ClassReport, IntervalReport, KindReport, Latency, LoadReport, PhaseReport, Progress,
+    ClassReport, IntervalKind, IntervalReport, KindReport, Latency, LoadReport, PhaseReport,
+    Progress,
 };
 use crate::rig::Interval;
 
@@ -196,11 +197,19 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
     };
     let intervals =
         (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round().max(1.0);
+    let in_interval = (transactions as f64 / intervals) as u64;
     let interval = |number: u32| IntervalReport {
         until_s: seconds * f64::from(number) / intervals,
-        transactions: (transactions as f64 / intervals) as u64,
+        transactions: in_interval,
         latency,
-        histogram: vec![((mean_ms * 1e3) as u64, (transactions as f64 / intervals) as u64)],
+        histogram: vec![((mean_ms * 1e3) as u64, in_interval)],
+        kinds: vec![IntervalKind {
+            workload: "simulated",
+            kind: "any",
+            transactions: in_interval,
+            mean_ms,
+            p99_ms: latency.p99_ms,
+        }],
     };
     LoadReport {
         workload: "simulated",

@@ -14,6 +14,7 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod analysis;
 mod course;
 mod export;
 mod hold;

@@ -10,7 +10,10 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point, `{now}` the moment of insertion in words.
-const STEPS: [&[&str]; 1] = [&[
+const STEPS: [&[&str]; 2] = [FIRST, ANALYSES];
+
+/// What is planned, tried and measured.
+const FIRST: &[&str] = &[
     "CREATE TABLE machine (id {id}, host text NOT NULL, cpu text NOT NULL, \
      processors integer NOT NULL, memory_mib bigint NOT NULL, kernel text NOT NULL, \
      UNIQUE (host, cpu, processors, memory_mib, kernel))",
@@ -79,27 +82,51 @@ const STEPS: [&[&str]; 1] = [&[
     "CREATE TABLE thrashing_point (id {id}, batchset integer NOT NULL REFERENCES batchset (id), \
      protocol text NOT NULL, rule text NOT NULL, mpl integer, low integer NOT NULL, high integer, \
      caveats text NOT NULL, found_us bigint NOT NULL)",
-]];
+];
 
-/// Tables with what was measured: rows are added and never changed.
-const APPEND_ONLY: [&str; 17] = [
-    "machine",
-    "code",
-    "experiment",
-    "run",
-    "batchset",
-    "execution",
-    "start",
-    "attempt",
-    "failure",
-    "measurement",
-    "kind",
-    "interval_seen",
-    "limit_seen",
-    "class_seen",
-    "tree_seen",
-    "trouble",
-    "consistency",
+/// What an analysis counted, dropped and found; kinds of transactions interval by interval.
+const ANALYSES: &[&str] = &[
+    "CREATE TABLE analysis (id {id}, experiment integer NOT NULL REFERENCES experiment (id), \
+     protocol text NOT NULL, rule text NOT NULL, code integer NOT NULL REFERENCES code (id), \
+     found_us bigint NOT NULL)",
+    "CREATE TABLE tap_count (analysis integer NOT NULL REFERENCES analysis (id), \
+     step text NOT NULL, name text NOT NULL, part text NOT NULL, level text NOT NULL, \
+     number integer, checked bigint NOT NULL, found bigint NOT NULL, batchsets bigint, \
+     PRIMARY KEY (analysis, step, name, part, level))",
+    "CREATE TABLE tap_drop (id {id}, analysis integer NOT NULL REFERENCES analysis (id), \
+     step text NOT NULL, name text NOT NULL, \
+     batchset integer NOT NULL REFERENCES batchset (id), \
+     execution integer REFERENCES execution (id), why text NOT NULL)",
+    "CREATE TABLE interval_kind (attempt integer NOT NULL REFERENCES attempt (id), \
+     number integer NOT NULL, workload text NOT NULL, kind text NOT NULL, \
+     transactions bigint NOT NULL, mean_ms {real} NOT NULL, p99_ms {real} NOT NULL, \
+     PRIMARY KEY (attempt, number, workload, kind))",
+    "ALTER TABLE thrashing_point ADD COLUMN analysis integer REFERENCES analysis (id)",
+    "ALTER TABLE thrashing_point ADD COLUMN atpt_ms {real}",
+];
+
+/// The tables of each step whose rows are added and never changed.
+const APPEND_ONLY: [&[&str]; STEPS.len()] = [
+    &[
+        "machine",
+        "code",
+        "experiment",
+        "run",
+        "batchset",
+        "execution",
+        "start",
+        "attempt",
+        "failure",
+        "measurement",
+        "kind",
+        "interval_seen",
+        "limit_seen",
+        "class_seen",
+        "tree_seen",
+        "trouble",
+        "consistency",
+    ],
+    &["analysis", "tap_count", "tap_drop", "interval_kind", "thrashing_point"],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -117,36 +144,30 @@ pub(super) fn step(from: usize, dialect: Dialect) -> Option<Vec<String>> {
     let statements = STEPS.get(from)?.iter();
     let mut all: Vec<String> =
         statements.map(|statement| statement.replace("{id}", id).replace("{real}", real)).collect();
-    if from == 0 {
-        all.extend(guards(dialect));
+    if from == 0 && dialect == Dialect::Postgres {
+        all.push(REFUSE_CHANGE.to_owned());
     }
+    all.extend(APPEND_ONLY.get(from)?.iter().flat_map(|table| guards(table, dialect)));
     Some(all)
 }
 
-/// What makes the database refuse changes of measured rows.
-fn guards(dialect: Dialect) -> Vec<String> {
-    let mut guards = Vec::new();
-    if dialect == Dialect::Postgres {
-        guards.push(
-            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS \
-             $$ BEGIN RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME; END $$"
-                .to_owned(),
-        );
-    }
-    for table in APPEND_ONLY {
-        for change in ["UPDATE", "DELETE"] {
-            let name = format!("{table}_no_{}", change.to_lowercase());
-            guards.push(match dialect {
-                Dialect::Postgres => format!(
-                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
-                     FOR EACH ROW EXECUTE FUNCTION refuse_change()"
-                ),
-                _ => format!(
-                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
-                     BEGIN SELECT RAISE(ABORT, 'rows of {table} are never changed'); END"
-                ),
-            });
+/// What PostgreSQL's guards call.
+const REFUSE_CHANGE: &str = "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS \
+     $$ BEGIN RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME; END $$";
+
+/// What makes the database refuse changes of a table's rows.
+fn guards(table: &str, dialect: Dialect) -> [String; 2] {
+    ["UPDATE", "DELETE"].map(|change| {
+        let name = format!("{table}_no_{}", change.to_lowercase());
+        match dialect {
+            Dialect::Postgres => format!(
+                "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                 FOR EACH ROW EXECUTE FUNCTION refuse_change()"
+            ),
+            _ => format!(
+                "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                 BEGIN SELECT RAISE(ABORT, 'rows of {table} are never changed'); END"
+            ),
         }
-    }
-    guards
+    })
 }

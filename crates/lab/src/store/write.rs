@@ -1,14 +1,12 @@
 //! What is written: the plan, then attempts and what came of them.
 
-use tidegate_control::Mpl;
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
-use super::{BatchsetRow, Store, StoreError, count, now_us, real};
+use super::{Store, StoreError, count, now_us, real};
 use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
-use crate::load::{KindReport, LoadReport};
+use crate::load::{IntervalKind, KindReport, LoadReport};
 use crate::rig::Machine;
-use crate::tap::Report;
 
 /// An attempt that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +123,7 @@ impl Store {
         )
     }
 
-    fn code(&mut self) -> Result<i64, StoreError> {
+    pub(super) fn code(&mut self) -> Result<i64, StoreError> {
         let values: [Value<'_>; 2] = [env!("CARGO_PKG_VERSION").into(), crate::BUILD.into()];
         let found = self.query("SELECT id FROM code WHERE version = ? AND build = ?", &values)?;
         if let Some(id) = found.int(0, 0) {
@@ -300,7 +298,32 @@ impl Store {
                     json(&interval.histogram)?.into(),
                 ],
             )?;
+            for kind in &interval.kinds {
+                self.add_interval_kind(tried, number, kind)?;
+            }
         }
+        Ok(())
+    }
+
+    fn add_interval_kind(
+        &mut self,
+        tried: Tried,
+        number: i64,
+        kind: &IntervalKind,
+    ) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO interval_kind (attempt, number, workload, kind, transactions, mean_ms, \
+             p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[
+                tried.id.into(),
+                number.into(),
+                kind.workload.into(),
+                kind.kind.into(),
+                count(kind.transactions),
+                real(kind.mean_ms),
+                real(kind.p99_ms),
+            ],
+        )?;
         Ok(())
     }
 
@@ -321,40 +344,6 @@ impl Store {
                     "INSERT INTO consistency (start, batchset, condition, violation) \
                      VALUES (?, ?, ?, ?)",
                     &[start.into(), batchset.into(), condition.name.into(), violation],
-                )?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Keeps the thrashing points of an analysis, each with the protocol's and the rule's version.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<(), StoreError> {
-        let batchsets = self.batchsets(experiment)?;
-        let rule = json(&report.rule)?;
-        self.atomically(|store| {
-            for set in &report.retained {
-                let is_row = |row: &&BatchsetRow| {
-                    (i64::from(row.run), row.number) == (set.key.run.0, set.key.batchset)
-                };
-                let Some(row) = batchsets.iter().find(is_row) else { continue };
-                let (low, high) = set.thrashing_point.bounds();
-                let number = |mpl: Option<Mpl>| mpl.map_or(Value::Null, |mpl| count(mpl.get()));
-                store.execute(
-                    "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, \
-                     caveats, found_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    &[
-                        row.id.into(),
-                        report.protocol.into(),
-                        rule.trim_matches('"').into(),
-                        number(set.thrashing_point.mpl()),
-                        number(Some(low)),
-                        number(high),
-                        json(&set.caveats)?.into(),
-                        now_us().into(),
-                    ],
                 )?;
             }
             Ok(())
