@@ -4,6 +4,7 @@
 
 mod lab;
 mod replay;
+mod report;
 mod serving;
 mod sessions;
 mod simulate;

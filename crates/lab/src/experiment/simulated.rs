@@ -8,10 +8,13 @@
 //! a second; what is exchanged half way makes κ four times as large. A class that goes first
 //! waits a tenth as long. There are no trees to look at.
 //!
-//! An execution takes a thousandth of its time, so that a day's plan is tried in minutes.
+//! Time is virtual: an execution takes a millionth of what it says, so that a year's plan is tried
+//! in minutes, and moments in the store go on as if it had taken all of it. As its intervals are
+//! all alike, it has [`INTERVALS_MAX`] at most.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
 use tidegate_control::{Bounds, Mpl, Resources, Setting};
@@ -28,8 +31,11 @@ use crate::load::{
 };
 use crate::rig::Interval;
 
-/// How many times faster an execution is than it says.
-const SPEED: u32 = 1000;
+/// How many times faster time goes by than it says.
+const SPEED: u32 = 1_000_000;
+
+/// The most intervals that an execution has.
+const INTERVALS_MAX: f64 = 10.0;
 
 /// Gunther's parameters: a peak of about 570 tps at 32, and a half of it at 200.
 const LAMBDA: f64 = 40.0;
@@ -64,7 +70,7 @@ impl Executor for Simulated {
         cancel: &AtomicBool,
         _: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        std::thread::sleep((assignment.warmup + assignment.ctl) / SPEED);
+        pass(assignment.warmup + assignment.ctl);
         if cancel.load(Ordering::Relaxed) {
             return Err(ExecutionError::Cancelled);
         }
@@ -91,6 +97,11 @@ impl Executor for Simulated {
     fn stop(&mut self) -> Result<(), ExecutionError> {
         Ok(())
     }
+}
+
+/// Lets so much virtual time go by.
+pub(super) fn pass(time: Duration) {
+    std::thread::sleep(time / SPEED);
 }
 
 /// Gunther's law.
@@ -195,8 +206,8 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         p99_ms: mean_ms * 4.6,
         max_ms: mean_ms * 9.0,
     };
-    let intervals =
-        (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round().max(1.0);
+    let intervals = (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round();
+    let intervals = intervals.clamp(1.0, INTERVALS_MAX);
     let in_interval = (transactions as f64 / intervals) as u64;
     let interval = |number: u32| IntervalReport {
         until_s: seconds * f64::from(number) / intervals,

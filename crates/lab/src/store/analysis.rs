@@ -8,7 +8,7 @@ use tidegate_workload::Value;
 
 use super::read::{int, small};
 use super::write::json;
-use super::{Store, StoreError, count, now_us, real};
+use super::{Store, StoreError, count, real};
 use crate::experiment::Execution;
 use crate::tap::{Count, Dropped, ExecutionKey, Place, Report, RetainedBatchset};
 
@@ -26,7 +26,7 @@ impl Store {
     /// See [`StoreError`].
     pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
-        let (rule, found_us) = (rule.trim_matches('"'), now_us());
+        let (rule, found_us) = (rule.trim_matches('"'), self.now_us());
         let named = self.named(experiment)?;
         self.atomically(|store| {
             let code = store.code()?;

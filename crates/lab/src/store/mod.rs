@@ -107,6 +107,8 @@ pub struct Store {
     transactions: PathBuf,
     /// The host that this laboratory is on.
     host: String,
+    /// How far virtual time is ahead of the clock, in microseconds.
+    ahead_us: i64,
 }
 
 impl Store {
@@ -157,6 +159,7 @@ impl Store {
             connection,
             transactions: PathBuf::from("results.transactions"),
             host: hold::system_host(),
+            ahead_us: 0,
         };
         store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
@@ -176,6 +179,39 @@ impl Store {
         }
         store.release_schema()?;
         Ok(store)
+    }
+
+    /// Virtual time goes by: moments written from now on are later by so much.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.ahead_us = self.ahead_us.saturating_add(time_us);
+    }
+
+    /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
+    /// measurements, if that is later.
+    pub(crate) fn keep_time(
+        &mut self,
+        experiment: i64,
+        is_virtual: bool,
+    ) -> Result<(), StoreError> {
+        self.ahead_us = 0;
+        if is_virtual {
+            let last = self.query(
+                "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
+                 WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+                 AND r.experiment = ?",
+                &[experiment.into()],
+            )?;
+            self.ahead_us = (last.int(0, 0).unwrap_or(0) - self.now_us()).max(0);
+        }
+        Ok(())
+    }
+
+    /// Microseconds since 1970.
+    fn now_us(&self) -> i64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now_us = i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
+        now_us.saturating_add(self.ahead_us)
     }
 
     /// The file for a record of an attempt's transactions.
@@ -255,10 +291,4 @@ fn real(number: f64) -> Value<'static> {
 
 fn count(number: impl TryInto<i64>) -> Value<'static> {
     Value::Int(number.try_into().unwrap_or(i64::MAX))
-}
-
-/// Microseconds since 1970.
-fn now_us() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }

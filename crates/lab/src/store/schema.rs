@@ -171,3 +171,92 @@ fn guards(table: &str, dialect: Dialect) -> [String; 2] {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_subject::connection::Transactional;
+    use tidegate_subject::postgres::{self, Postgres};
+    use tidegate_subject::sqlite::SqliteConnection;
+    use tidegate_workload::{Statement, Wants};
+
+    use super::*;
+    use crate::store::Store;
+
+    /// An experiment of one execution and its thrashing point, as the first version wrote them.
+    const OLD: [&str; 7] = [
+        "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
+         VALUES ('h', 'c', 1, 1, 'k')",
+        "INSERT INTO code (version, build) VALUES ('0', 'b')",
+        "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, code, \
+         began_us) VALUES ('old', 'thrash', '', 'simulated', 1, '', 1, 1, 1)",
+        "INSERT INTO run (experiment, number, subject, processors, primary_key, isolation, \
+         settings) VALUES (1, 1, 'simulated', 1, 1, '', '{}')",
+        "INSERT INTO batchset (run, number, workload, spec, treatment) \
+         VALUES (1, 1, 'thrash', '{}', '{}')",
+        "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (1, 100, 1, 0)",
+        "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, caveats, found_us) \
+         VALUES (1, 'tap v1', 'equation-1 v1', 100, 100, 200, '[]', 5)",
+    ];
+
+    fn execute(connection: &mut dyn Transactional, sql: &str) -> Result<u64, String> {
+        let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
+        let reply = reply.map_err(|failure| failure.to_string())?;
+        Ok(reply.rows.int(0, 0).map_or(reply.count, i64::cast_unsigned))
+    }
+
+    /// A store of the first version keeps its rows, and is of the newest when it was opened.
+    fn brought_up_to_date(connection: &mut dyn Transactional, place: &str) {
+        let steps = step(0, connection.dialect()).unwrap();
+        let version = "INSERT INTO schema_version (version) VALUES (1)".to_owned();
+        for sql in [VERSIONS.to_owned()].into_iter().chain(steps).chain([version]) {
+            execute(connection, &sql).unwrap();
+        }
+        for sql in OLD {
+            execute(connection, sql).unwrap();
+        }
+        for _ in 0..2 {
+            drop(Store::open(place).unwrap());
+            for (expected, sql) in [
+                (VERSION as u64, "SELECT MAX(version) FROM schema_version"),
+                (1, "SELECT COUNT(*) FROM thrashing_point WHERE analysis IS NULL AND mpl = 100"),
+                (0, "SELECT COUNT(*) FROM analysis"),
+            ] {
+                assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
+            }
+        }
+        let refused = execute(connection, "DELETE FROM thrashing_point").unwrap_err();
+        assert!(refused.contains("never changed"), "{refused}");
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_to_date() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("old.db");
+        let mut connection = SqliteConnection::open(&path, std::time::Duration::ZERO).unwrap();
+        brought_up_to_date(&mut connection, path.to_str().unwrap());
+    }
+
+    #[test]
+    fn an_older_database_is_brought_up_to_date() {
+        if let Err(error) = Postgres::find() {
+            println!("skipped: {error}");
+            return;
+        }
+        let server = Postgres::start(postgres::Options::default()).unwrap();
+        brought_up_to_date(&mut server.connect().unwrap(), &server.url());
+    }
+
+    /// The steps that are in stores somewhere, by a hash of their text (FNV-1a). Who changes one
+    /// makes stores that call themselves the same and are not: write another step instead.
+    #[test]
+    fn released_steps_are_as_they_were_released() {
+        let hash = |step: &&[&str]| {
+            let bytes = step.iter().flat_map(|statement| statement.bytes().chain([0]));
+            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+        };
+        let found: Vec<u64> = STEPS.iter().map(hash).collect();
+        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed]);
+    }
+}

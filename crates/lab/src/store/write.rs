@@ -3,7 +3,7 @@
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
-use super::{Store, StoreError, count, now_us, real};
+use super::{Store, StoreError, count, real};
 use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
 use crate::load::{IntervalKind, KindReport, LoadReport};
 use crate::rig::Machine;
@@ -49,7 +49,7 @@ impl Store {
                     experiment.text.as_str().into(),
                     machine.into(),
                     code.into(),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )?;
             plan.runs.iter().try_for_each(|run| store.plan_run(id, plan, run))?;
@@ -154,7 +154,7 @@ impl Store {
                     started.version.as_str().into(),
                     json(&started.settings)?.into(),
                     count(started.processors),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )
         })
@@ -182,7 +182,7 @@ impl Store {
                     number.into(),
                     start.into(),
                     Value::Int(seed.cast_signed()),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )?;
             Ok(Tried { id, execution })
@@ -237,7 +237,7 @@ impl Store {
             &[
                 tried.id.into(),
                 tried.execution.into(),
-                now_us().into(),
+                self.now_us().into(),
                 real(measured.connect_s),
                 real(load.seconds),
                 count(load.clients),
@@ -256,7 +256,7 @@ impl Store {
                 real(load.client_core_share),
                 count(measured.processors),
                 count(measured.other_executors),
-                json(load)?.into(),
+                without_intervals(load)?.into(),
             ],
         )?;
         Ok(())
@@ -349,6 +349,16 @@ impl Store {
             Ok(())
         })
     }
+}
+
+/// What the clients saw, but for the intervals, which have rows of their own.
+fn without_intervals(load: &LoadReport) -> Result<String, StoreError> {
+    let mut report =
+        serde_json::to_value(load).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    if let Some(report) = report.as_object_mut() {
+        report.remove("intervals");
+    }
+    json(&report)
 }
 
 /// The key of an execution in a plan, which has a row of its own in the store.
