@@ -209,7 +209,8 @@ fn a_row_carries_what_it_depended_on() {
     };
     let found: Vec<_> = rows.iter().map(keys).collect();
     assert!(found.is_sorted() && found.len() == EXECUTIONS, "{found:?}");
-    // What the intervals, their kinds and histograms counted is what the execution did, but for rounding.
+    // What intervals, their kinds and histograms counted is what the execution did, but for
+    // rounding.
     let counted = |table: &str, execution: &str| {
         let lines = csv(out, table);
         let rows = named(&lines);
@@ -233,7 +234,7 @@ fn what_an_analysis_dropped_is_there_with_its_reason() {
     let mut laboratory = laboratory(place.to_str().unwrap());
     // One execution of batchset 1 took too long, and all of MPL 300 of batchset 2 ended early.
     let connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
-    let of = "execution IN (SELECT x.id FROM execution x, batchset b WHERE b.id = x.batchset AND ";
+    let of = "execution IN (SELECT x.id FROM execution x, batchset b WHERE b.id = x.batchset AND";
     let longer = "DROP TRIGGER measurement_no_update; UPDATE measurement SET seconds = ";
     for wrong in [
         format!("{longer}9 WHERE {of} b.number = 1 AND x.mpl = 200 AND x.repetition = 2)"),
@@ -329,7 +330,8 @@ fn the_courses_of_executions_are_exported() {
     // A simulated subject has no trees, and here no classes.
     let connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
     let added = "INSERT INTO class_seen VALUES (1, 'high', 7, 1.5, 1.25, 2.5, 3.5, 4.5); \
-                 INSERT INTO tree_seen VALUES (1, 1, 'stock', 0.5, 2, 30, 0.75, 9, 8, 7, '[1,0.5]'), \
+                 INSERT INTO tree_seen VALUES \
+                 (1, 1, 'stock', 0.5, 2, 30, 0.75, 9, 8, 7, '[1,0.5]'), \
                  (1, 2, 'stock', 1.5, 3, 40, 0.7, 12, 10, 9, NULL)";
     connection.batch(added).unwrap();
     laboratory.export(id, Format::Csv, out).unwrap();

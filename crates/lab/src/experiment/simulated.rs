@@ -2,7 +2,8 @@
 //! laboratory.
 //!
 //! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's
-//! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
+//! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε). Batchsets of the thrashing study
+//! have a curve of their own instead, which collapses ([`study`]).
 //!
 //! A controller works on the same law by the curve plant of `tidegate-control`, with intervals of
 //! a second; what is exchanged half way makes κ four times as large. A class that goes first
@@ -11,6 +12,8 @@
 //! Time is virtual: an execution takes a millionth of what it says, so that a year's plan is tried
 //! in minutes, and moments in the store go on as if it had taken all of it. As its intervals are
 //! all alike, it has [`INTERVALS_MAX`] at most.
+
+mod study;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +24,7 @@ use tidegate_control::{Bounds, Mpl, Resources, Setting};
 use tidegate_workload::Draw;
 use tidegate_workload::workload::Condition;
 
+use self::study::Collapse;
 use super::executor::Assignment;
 use super::treatment::{Admission, Priority};
 use super::workload::WorkloadSpec;
@@ -45,6 +49,7 @@ const KAPPA: f64 = 0.001;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Simulated {
+    run: u32,
     processors: u32,
 }
 
@@ -52,6 +57,7 @@ impl Executor for Simulated {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         let all = u32::try_from(all).unwrap_or(u32::MAX);
+        self.run = run.number;
         self.processors = run.processors.unwrap_or(all);
         Ok(Started {
             version: "simulated 1".to_owned(),
@@ -76,7 +82,7 @@ impl Executor for Simulated {
         }
         let limits = limits(assignment)?;
         let tps = match limits.len() {
-            0 => throughput(assignment.mpl, assignment.seed),
+            0 => self.throughput(assignment),
             count => limits.iter().map(|one| one.tps).sum::<f64>() / count as f64,
         };
         Ok(Measured {
@@ -96,6 +102,19 @@ impl Executor for Simulated {
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
         Ok(())
+    }
+}
+
+impl Simulated {
+    fn throughput(&self, assignment: &Assignment<'_>) -> f64 {
+        let mpl = assignment.mpl;
+        let tps = match assignment.workload {
+            WorkloadSpec::Thrash(spec) => {
+                Collapse::of(spec, self.run, self.processors).throughput(mpl)
+            }
+            _ => law(mpl, KAPPA),
+        };
+        tps * (1.0 + 0.03 * normal(&mut Draw::new(assignment.seed, 0)))
     }
 }
 
@@ -186,11 +205,9 @@ fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassRepo
     vec![report("high", high, faster), report("normal", 1.0 - high, slower)]
 }
 
-fn throughput(mpl: u32, seed: u64) -> f64 {
-    let mut draw = Draw::new(seed, 0);
-    // The sum of twelve even draws of (-0.5, 0.5) is near enough to a normal one.
-    let noise: f64 = (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum();
-    law(mpl, KAPPA) * (1.0 + 0.03 * noise)
+/// A draw that is near enough to normal: the sum of twelve even ones of (-0.5, 0.5).
+fn normal(draw: &mut Draw) -> f64 {
+    (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a model")]

@@ -293,3 +293,48 @@ impl OfKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 2] =
+        [Kind { name: "read", phases: &["all"] }, Kind { name: "write", phases: &["all"] }];
+
+    #[test]
+    fn an_interval_is_the_sum_of_its_kinds_and_begins_anew() {
+        let mut tally = Tally::new();
+        assert_eq!((tally.add_kinds("one", &KINDS), tally.add_kinds("two", &KINDS)), (0, 2));
+        let end = |tally: &mut Tally, kind, us| {
+            let latency = Duration::from_micros(us);
+            let (class, ending) = (Class::Normal, Ending::Commit);
+            tally.ended(&Ended { kind, class, ending, latency, phases: &[] });
+        };
+        tally.stage = Stage::Warmup;
+        end(&mut tally, 0, 900);
+        tally.stage = Stage::Measuring;
+        for (kind, us) in [(0, 100), (0, 300), (3, 500)] {
+            end(&mut tally, kind, us);
+        }
+        let of = |report: &IntervalReport| {
+            let kind = |kind: &IntervalKind| {
+                let name = format!("{} {}", kind.workload, kind.kind);
+                (name, kind.transactions, kind.mean_ms, kind.p99_ms)
+            };
+            report.kinds.iter().map(kind).collect::<Vec<_>>()
+        };
+        let first = tally.end_interval(1.0);
+        let expected =
+            [("one read".to_owned(), 2, 0.2, 0.3), ("two write".to_owned(), 1, 0.5, 0.5)];
+        assert_eq!(of(&first), expected);
+        assert_eq!(first.histogram, [(100, 1), (300, 1), (500, 1)]);
+        assert_eq!(
+            (first.transactions, first.latency.mean_ms, first.latency.max_ms),
+            (3, 0.3, 0.5)
+        );
+        end(&mut tally, 1, 700);
+        assert_eq!(of(&tally.end_interval(2.0)), [("one write".to_owned(), 1, 0.7, 0.7)]);
+        let empty = tally.end_interval(3.0);
+        assert_eq!((of(&empty), empty.transactions, empty.histogram), (vec![], 0, vec![]));
+    }
+}
