@@ -29,7 +29,7 @@ use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
+use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
 
 pub use course::{ClassSeen, Course, LimitSeen, TreeSeen};
 pub(crate) use export::part::Part;
@@ -189,12 +189,23 @@ impl Store {
 
     /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
     /// measurements, if that is later.
+    ///
+    /// In virtual time a commit does not wait for the disk, which would take longer than the
+    /// execution. Who is killed loses nothing by that; when the machine loses its power, the last
+    /// executions may be gone, and are made again.
     pub(crate) fn keep_time(
         &mut self,
         experiment: i64,
         is_virtual: bool,
     ) -> Result<(), StoreError> {
         self.ahead_us = 0;
+        let commits = match (self.connection.dialect(), is_virtual) {
+            (Dialect::Postgres, true) => "SET synchronous_commit = off",
+            (Dialect::Postgres, false) => "RESET synchronous_commit",
+            (_, true) => "PRAGMA synchronous = NORMAL",
+            (_, false) => "PRAGMA synchronous = FULL",
+        };
+        self.execute(commits, &[])?;
         if is_virtual {
             let last = self.query(
                 "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
