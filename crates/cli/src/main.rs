@@ -8,6 +8,7 @@ mod load;
 mod machines;
 mod proxy;
 mod replay;
+mod report;
 mod simulate;
 
 use std::error::Error;
@@ -47,6 +48,7 @@ enum Command {
     Replay(replay::ReplayArguments),
     Simulate(simulate::SimulateArguments),
     Lab(lab::LabArguments),
+    Report(report::ReportArguments),
 }
 
 /// Why the command ends without success.
@@ -56,6 +58,8 @@ enum Failure {
     Usage(Box<dyn Error>),
     /// It could not be done.
     Failed(Box<dyn Error>),
+    /// Another program that did the work ended with this code, and has said why.
+    Code(u8),
 }
 
 impl Failure {
@@ -89,11 +93,13 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Lab(arguments) => lab::run(arguments),
+        Command::Report(arguments) => report::run(&arguments),
     };
     let (code, error) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => (1, error),
         Err(Failure::Usage(error)) => (2, error),
+        Err(Failure::Code(code)) => return ExitCode::from(code),
     };
     report(&*error);
     ExitCode::from(code)

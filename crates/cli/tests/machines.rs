@@ -23,7 +23,7 @@ const FAST: &str = "200ms";
 /// A heartbeat with which only a worker that is dead is taken for it, after six seconds.
 const SLOW: &str = "1s";
 
-/// 4 runs of 5 batchsets of 2 MPLs twice. An execution takes a thousandth of its time.
+/// 4 runs of 5 batchsets of 2 MPLs twice. An execution takes a millionth of its time.
 const EXECUTIONS: i64 = 80;
 const FILE: &str = r#"
 name = "machines"
@@ -32,7 +32,7 @@ seed = 7
 subjects = ["simulated"]
 processors = [1, 2, 3, 4]
 mpl = { from = 100, to = 200, step = 100 }
-ctl = "100s"
+ctl = "100000s"
 warmup = "0s"
 pause = "0s"
 repetitions = 2

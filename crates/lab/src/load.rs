@@ -69,7 +69,7 @@ pub use files::{FileLimit, reserve_files};
 pub use line::{LineError, ServerUrl};
 pub use pacer::Arrivals;
 pub use records::{RecordError, Recorder};
-pub use tally::{ClassReport, IntervalReport, KindReport, PhaseOfKind};
+pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]

@@ -40,15 +40,22 @@ rose = [75.0]
 "#;
 const EXECUTIONS: usize = 12;
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 16] = [
     "experiment",
     "executions",
     "attempts",
     "kinds",
     "intervals",
+    "interval_kinds",
     "histograms",
+    "limits",
+    "classes",
+    "trees",
     "troubles",
     "conditions",
+    "analyses",
+    "tap_counts",
+    "tap_drops",
     "thrashing_points",
 ];
 
@@ -125,14 +132,14 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
     let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
     assert_eq!(laboratory.begin(&experiment).unwrap(), 2);
     let out = directory.path().join("out/deep");
-    for (format, files) in [(Format::Csv, 9), (Format::Json, 1), (Format::Parquet, 9)] {
+    for (format, files) in [(Format::Csv, 16), (Format::Json, 1), (Format::Parquet, 16)] {
         let written = laboratory.export(1, format, &out).unwrap();
         let bytes = || written.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
         let first = bytes();
         laboratory.export(1, format, &out).unwrap();
         assert_eq!((bytes(), first.len()), (first, files), "{format:?}");
     }
-    assert_eq!(fs::read_dir(&out).unwrap().count(), 19, "a part is left");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 33, "a part is left");
 
     let json = fs::read_to_string(out.join("experiment.json")).unwrap();
     let json: BTreeMap<String, Vec<Json>> = serde_json::from_str(&json).unwrap();
@@ -148,7 +155,7 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
         assert_eq!(csv, lines, "{table}");
     }
     let rows = |table| csv(&out, table).len() - 1;
-    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 0, 2, 2]);
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 48, 0, 0, 0, 0, 2, 1, 27, 0, 2]);
     let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
     assert!(nobody.contains("no experiment 9"), "{nobody}");
     let file = laboratory.export(1, Format::Csv, &place.join("out")).unwrap_err().to_string();
@@ -202,7 +209,8 @@ fn a_row_carries_what_it_depended_on() {
     };
     let found: Vec<_> = rows.iter().map(keys).collect();
     assert!(found.is_sorted() && found.len() == EXECUTIONS, "{found:?}");
-    // What the intervals and histograms counted is what the execution did, but for rounding.
+    // What intervals, their kinds and histograms counted is what the execution did, but for
+    // rounding.
     let counted = |table: &str, execution: &str| {
         let lines = csv(out, table);
         let rows = named(&lines);
@@ -213,9 +221,133 @@ fn a_row_carries_what_it_depended_on() {
     let intervals = counted("intervals", last["execution"]);
     assert!((transactions - intervals).abs() <= 4, "{transactions} {intervals}");
     assert_eq!(intervals, counted("histograms", last["execution"]));
+    assert_eq!(intervals, counted("interval_kinds", last["execution"]));
     let lines = csv(out, "experiment");
     let experiment = &named(&lines)[0];
     assert_eq!((experiment["ctl_s"], experiment["file"]), ("4", FILE));
+}
+
+#[test]
+fn what_an_analysis_dropped_is_there_with_its_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let (place, out) = (directory.path().join("results.db"), directory.path());
+    let mut laboratory = laboratory(place.to_str().unwrap());
+    // One execution of batchset 1 took too long, and all of MPL 300 of batchset 2 ended early.
+    let connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
+    let of = "execution IN (SELECT x.id FROM execution x, batchset b WHERE b.id = x.batchset AND";
+    let longer = "DROP TRIGGER measurement_no_update; UPDATE measurement SET seconds = ";
+    for wrong in [
+        format!("{longer}9 WHERE {of} b.number = 1 AND x.mpl = 200 AND x.repetition = 2)"),
+        format!("UPDATE measurement SET seconds = 1 WHERE {of} b.number = 2 AND x.mpl = 300)"),
+    ] {
+        connection.batch(&wrong).unwrap();
+    }
+    laboratory.tap(1).unwrap();
+    laboratory.export(1, Format::Csv, out).unwrap();
+
+    let lines = csv(out, "tap_drops");
+    let rows = named(&lines);
+    let columns = ["batchset", "mpl", "repetition", "analysis", "step", "name", "why"];
+    let found: Vec<_> = rows.iter().map(|row| columns.map(|name| row[name])).collect();
+    let late = "9.000 s from start to end, but should be 4 s, give or take 0.1 s";
+    let early = "1.000 s from start to end, but should be 4 s, give or take 0.1 s";
+    let limit = "connection_time_limit";
+    assert_eq!(
+        found,
+        [
+            ["1", "200", "2", "2", "2", limit, late],
+            ["2", "", "", "2", "3-(i)", "incomplete", "no execution is left at MPL 300"],
+            ["2", "300", "1", "2", "2", limit, early],
+            ["2", "300", "2", "2", "2", limit, early],
+        ]
+    );
+    let lines = csv(out, "tap_counts");
+    let rows = named(&lines);
+    let of = |name: &str, level: &str| {
+        let is_it = |row: &&BTreeMap<&str, &str>| {
+            (row["analysis"], row["name"], row["level"]) == ("2", name, level)
+        };
+        let row = rows.iter().find(is_it).unwrap();
+        ["step", "number", "checked", "found", "batchsets"].map(|column| row[column].to_owned())
+    };
+    assert_eq!(of(limit, "execution"), ["1", "7", "12", "3", "2"]);
+    assert_eq!(of("faulty_executions", "execution"), ["2", "", "12", "3", ""]);
+    assert_eq!(of("incomplete", "batchset"), ["3-(i)", "", "2", "1", ""]);
+    // Each analysis stands beside those before.
+    let lines = csv(out, "thrashing_points");
+    let points = named(&lines);
+    let found: Vec<_> = points.iter().map(|row| (row["batchset"], row["analysis"])).collect();
+    assert_eq!(found, [("1", "1"), ("1", "2"), ("2", "1")]);
+    assert_eq!(csv(out, "analyses").len(), 3);
+}
+
+/// ATPT weighs transactions, not executions.
+#[test]
+fn the_atpt_of_a_batchset_is_that_of_its_transactions() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let out = directory.path();
+    laboratory(place.to_str().unwrap()).export(1, Format::Csv, out).unwrap();
+    let (executions, points) = (csv(out, "executions"), csv(out, "thrashing_points"));
+    let executions = named(&executions);
+    for point in named(&points) {
+        let (mut all, mut total_ms) = (0.0, 0.0);
+        for row in executions.iter().filter(|row| row["batchset"] == point["batchset"]) {
+            let transactions = row["transactions"].parse::<f64>().unwrap();
+            all += transactions;
+            total_ms += transactions * row["mean_ms"].parse::<f64>().unwrap();
+        }
+        let atpt_ms = point["atpt_ms"].parse::<f64>().unwrap();
+        assert!((atpt_ms / (total_ms / all) - 1.0).abs() < 1e-9, "{atpt_ms} {total_ms} {all}");
+    }
+}
+
+/// A controller.
+const COURSES: &str = r#"
+name = "courses"
+scenario = "autotune"
+subjects = ["simulated"]
+mpl = [16]
+clients = 200
+ctl = "6s"
+warmup = "0s"
+
+[factors]
+control = ["gaussian-process"]
+
+[workload]
+kind = "point-select"
+"#;
+
+#[test]
+fn the_courses_of_executions_are_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (place, out) = (directory.path().join("results.db"), directory.path());
+    let mut laboratory = Laboratory::open(place.to_str().unwrap(), PathBuf::from("none")).unwrap();
+    let experiment = parse(Path::new("c.toml"), COURSES, &Choice::default()).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    // A simulated subject has no trees, and here no classes.
+    let connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
+    let added = "INSERT INTO class_seen VALUES (1, 'high', 7, 1.5, 1.25, 2.5, 3.5, 4.5); \
+                 INSERT INTO tree_seen VALUES \
+                 (1, 1, 'stock', 0.5, 2, 30, 0.75, 9, 8, 7, '[1,0.5]'), \
+                 (1, 2, 'stock', 1.5, 3, 40, 0.7, 12, 10, 9, NULL)";
+    connection.batch(added).unwrap();
+    laboratory.export(id, Format::Csv, out).unwrap();
+    let of = |table: &str| csv(out, table)[1..].iter().map(|row| row[6..].join(" ")).collect();
+    let classes: Vec<String> = of("classes");
+    assert_eq!(classes, ["high 7 1.5 1.25 2.5 3.5 4.5"]);
+    let trees: Vec<String> = of("trees");
+    assert_eq!(trees, ["1 stock 0.5 2 30 0.75 9 8 7 [1,0.5]", "2 stock 1.5 3 40 0.7 12 10 9 "]);
+    let lines = csv(out, "limits");
+    let limits = named(&lines);
+    let numbers: Vec<_> = limits.iter().map(|row| row["number"].parse::<u32>().unwrap()).collect();
+    assert!(numbers.len() > 5 && numbers.is_sorted(), "{numbers:?}");
+    assert!(limits.iter().all(|row| row["mpl"] == "16" && !row["reason"].is_empty()));
+    for (one, next) in limits.iter().zip(&limits[1..]) {
+        assert!(one["execution"] != next["execution"] || one["next_limit"] == next["limit"]);
+    }
 }
 
 /// Names in the first column of the tables under each heading of a part of the document.
@@ -331,7 +463,7 @@ fn both_databases_answer_and_export_alike() {
     let (file, server_out) = (directory.path().join("file"), directory.path().join("server"));
     laboratory(place.to_str().unwrap()).export(1, Format::Csv, &file).unwrap();
     let mut connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
-    let expected = [6, 1, 1, 2, 24];
+    let expected = [6, 1, 1, 2, 27, 24];
     assert_eq!(answers(&mut connection), expected);
     if let Err(error) = Postgres::find() {
         println!("skipped: {error}");

@@ -21,6 +21,16 @@ pub trait Transactional: Connection + Send {
     /// See [`Failure`].
     fn begin(&mut self) -> Result<(), Failure>;
 
+    /// Begins a transaction that changes nothing, where the database gains by knowing that: SQLite
+    /// does not make it wait for the one that writes. The others see by themselves what a
+    /// transaction does, and begin it as any other.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    fn begin_reading(&mut self) -> Result<(), Failure> {
+        self.begin()
+    }
+
     /// Makes its work last.
     ///
     /// # Errors
@@ -79,7 +89,11 @@ pub fn run<C: Transactional + ?Sized>(
     if transaction.is_single() {
         return finish(transaction.run(Session::immediate(connection)));
     }
-    connection.begin()?;
+    if transaction.is_read_only() {
+        connection.begin_reading()?;
+    } else {
+        connection.begin()?;
+    }
     let end = match finish(transaction.run(Session::immediate(connection))) {
         Ok(Ending::Commit) => connection.commit().map(|()| Ending::Commit),
         Ok(Ending::Rollback) => connection.rollback().map(|()| Ending::Rollback),

@@ -3,6 +3,7 @@
 //! There is no server. Each connection belongs to one thread at a time, a statement runs on that
 //! thread, and one transaction at a time may write. Transactions begin with `BEGIN IMMEDIATE`: one
 //! that reads before it writes would otherwise find at its first write that another was faster.
+//! Those that say that they only read begin with `BEGIN DEFERRED` and wait for nobody.
 //!
 //! [`Sqlite`] is a database file in a directory of its own, or at a place that the caller names,
 //! with the settings that all its connections share; what was made is removed when it is dropped. A
@@ -370,6 +371,10 @@ impl Connection for SqliteConnection {
 impl Transactional for SqliteConnection {
     fn begin(&mut self) -> Result<(), Failure> {
         self.batch("BEGIN IMMEDIATE")
+    }
+
+    fn begin_reading(&mut self) -> Result<(), Failure> {
+        self.batch("BEGIN DEFERRED")
     }
 
     fn commit(&mut self) -> Result<(), Failure> {

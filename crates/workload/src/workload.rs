@@ -72,6 +72,13 @@ pub trait Transaction: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether none of its statements changes anything, where a database gains by knowing that from
+    /// the beginning: see `Transactional::begin_reading` in `tidegate-subject`. A single statement
+    /// need not say so, as it has no beginning.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Its logic.
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_>;
 }

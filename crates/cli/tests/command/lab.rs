@@ -13,7 +13,7 @@ use tidegate_workload::{Draw, Statement, Wants};
 
 use crate::support::{PATIENCE, text, tidegate};
 
-/// 2 runs of 5 batchsets of 4 MPLs twice. An execution lasts a thousandth of its time.
+/// 2 runs of 5 batchsets of 4 MPLs twice. An execution lasts a millionth of its time.
 const FILE: &str = r#"
 name = "try"
 scenario = "thrash"
@@ -21,7 +21,7 @@ seed = 7
 subjects = ["simulated"]
 processors = [1, 2]
 mpl = { from = 100, to = 400, step = 100 }
-ctl = "5s"
+ctl = "5000s"
 warmup = "0s"
 repetitions = 2
 
@@ -154,7 +154,7 @@ fn killed_at_any_moment_it_ends_with_what_was_planned() {
 
 /// Two executions of two seconds each.
 fn slow() -> String {
-    FILE.replace("\"5s\"", "\"2000s\"\ninterval = \"1000s\"")
+    FILE.replace("\"5000s\"", "\"2000000s\"\ninterval = \"1000000s\"")
         .replace("[1, 2]", "[1]")
         .replace("to = 400", "to = 100")
         .replace("repetitions = 2", "repetitions = 1")
@@ -267,11 +267,11 @@ fn a_bad_file_is_refused_before_anything_is_there() {
     for (from, to, expected) in [
         ("seed = 7", "seed = 7\ncolour = 1", "line 5"),
         ("seed = 7", "seed = \"seven\"", "line 4"),
-        ("\"5s\"", "\"soon\"", "`soon` is no length of time"),
-        ("\"5s\"", "\"0s\"", "line 8: `ctl` and `interval` must be longer than nothing"),
+        ("\"5000s\"", "\"soon\"", "`soon` is no length of time"),
+        ("\"5000s\"", "\"0s\"", "line 8: `ctl` and `interval` must be longer than nothing"),
         ("to = 400", "to = 50", "line 7: `mpl` names no level"),
         ("[\"simulated\"]", "[]", "line 5: `subjects` is empty"),
-        ("ctl = \"5s\"", "", "the key `ctl` is missing"),
+        ("ctl = \"5000s\"", "", "the key `ctl` is missing"),
         ("[\"simulated\"]", "[\"oracle\"]", "unknown variant `oracle`"),
         ("rose = [100.0]", "rose = [0.0]", "0 is no share"),
         ("rose = [100.0]", "rose = []", "line 12: `factors` leaves no batchset"),

@@ -5,6 +5,7 @@
 mod existing;
 mod lab;
 mod replay;
+mod report;
 mod serving;
 mod sessions;
 mod simulate;

@@ -18,6 +18,9 @@ use crate::tap::{DataError, Report, Rule, analyse};
 /// The name that a file taken out of the store goes by in messages.
 const STORED: &str = "the stored experiment file";
 
+/// The scenarios whose batchsets are curves that the analysis protocol judges.
+const CURVES: [&str; 2] = ["thrash", "characterise"];
+
 /// Why the laboratory does not do what it was told.
 #[derive(Debug, Error)]
 pub enum LabError {
@@ -163,6 +166,23 @@ impl Laboratory {
         let report = self.analysed(id)?;
         self.store.analysed(id, &report)?;
         Ok(report)
+    }
+
+    /// Applies the analysis protocol to those of the experiments that it is for: curves of
+    /// throughput over MPLs.
+    ///
+    /// # Errors
+    /// See [`LabError`]; there is one that is not in the store.
+    pub fn tap_curves(&mut self, ids: &[i64]) -> Result<(), LabError> {
+        let experiments = self.experiments()?;
+        let missing = |id| StoreError::Missing { what: "experiment", id };
+        let of = |&id: &i64| experiments.iter().find(|row| row.id == id).ok_or(missing(id));
+        for row in ids.iter().map(of).collect::<Result<Vec<_>, _>>()? {
+            if CURVES.contains(&row.scenario.as_str()) {
+                self.tap(row.id)?;
+            }
+        }
+        Ok(())
     }
 
     fn analysed(&mut self, id: i64) -> Result<Report, LabError> {

@@ -14,7 +14,7 @@
 //! | interval | a part of it | CTL / `interval` |
 //!
 //! [`Plan::new`] writes all of this out, the same from the same file and seed. The runner
-//! ([`run`](run::run)) takes one execution after the other that the store does not have yet, so
+//! ([`run`](mod@run)) takes one execution after the other that the store does not have yet, so
 //! that to resume is to run: what is done stays done, and what was cut off becomes a new attempt.
 //!
 //! # Example

@@ -8,7 +8,10 @@ use thiserror::Error;
 
 use super::executor::Assignment;
 use super::plan::{START_S, execution_s};
-use super::{Batchset, Execution, ExecutionError, Executor, Experiment, Plan, RunPlan};
+use super::{
+    Batchset, Execution, ExecutionError, Executor, Experiment, Plan, RunPlan, SubjectKind,
+    simulated,
+};
 use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
 use crate::store::{Store, StoreError};
@@ -168,6 +171,7 @@ impl Runner<'_> {
                 return Ok(());
             }
         };
+        self.store.keep_time(self.id, course.is_virtual())?;
         let start = self.store.started(course.row, &Machine::this(), &started)?;
         course.clock.done_s += START_S;
         let result = self.execute_all(course, &mut *executor, start, executions, outcome);
@@ -217,7 +221,7 @@ impl Runner<'_> {
                 course.clock.skip(&executions[place + 1..]);
                 return Ok(());
             }
-            self.pause()?;
+            self.pause(course)?;
         }
         match current {
             Some(last) => self.check(course, executor, start, last),
@@ -292,6 +296,11 @@ impl Runner<'_> {
         course.clock.done_s += execution_s(experiment, execution.mpl);
         match measured {
             Ok(measured) => {
+                if course.is_virtual() {
+                    let connecting = Duration::try_from_secs_f64(measured.connect_s);
+                    let times = [experiment.warmup, experiment.ctl, connecting.unwrap_or_default()];
+                    self.store.pass(times.iter().sum());
+                }
                 self.store.measured(tried, &measured)?;
                 Ok(true)
             }
@@ -336,7 +345,12 @@ impl Runner<'_> {
         }
     }
 
-    fn pause(&self) -> Result<(), Stop> {
+    fn pause(&mut self, course: &Course<'_>) -> Result<(), Stop> {
+        if course.is_virtual() {
+            simulated::pass(self.experiment.pause);
+            self.store.pass(self.experiment.pause);
+            return Ok(());
+        }
         let until = Instant::now() + self.experiment.pause;
         while Instant::now() < until {
             if self.cancel.load(Ordering::Relaxed) {
@@ -361,6 +375,13 @@ struct Course<'a> {
     clock: &'a mut Clock,
 }
 
+impl Course<'_> {
+    /// Whether its time only seems to go by.
+    fn is_virtual(&self) -> bool {
+        self.run.subject.kind == SubjectKind::Simulated
+    }
+}
+
 /// How much of the planned time is done.
 struct Clock {
     done_s: f64,
@@ -373,9 +394,12 @@ impl Clock {
     fn new(experiment: &Experiment, plan: &Plan, to_do: &BTreeMap<Execution, i64>) -> Self {
         let of = |mpl: u32| execution_s(experiment, mpl);
         let executions: f64 = to_do.keys().map(|execution| of(execution.mpl)).sum();
+        let mut left: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for one in to_do.keys() {
+            *left.entry((one.run, one.batchset)).or_default() += 1;
+        }
         let loads = |run: &RunPlan, batchset: &Batchset| {
-            let is_of = |one: &&Execution| (one.run, one.batchset) == (run.number, batchset.number);
-            let executions = to_do.keys().filter(is_of).count();
+            let executions = left.get(&(run.number, batchset.number)).copied().unwrap_or(0);
             let is_fresh = batchset.treatment.needs_fresh_tables();
             if is_fresh { executions } else { executions.min(1) }
         };

@@ -2,33 +2,44 @@
 //! laboratory.
 //!
 //! Throughput at an MPL of N is Gunther's scalability law with noise drawn from the execution's
-//! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε).
+//! seed: X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)) · (1 + 3 % ε). Batchsets of the thrashing study
+//! have a curve of their own instead, which collapses ([`study`]).
 //!
 //! A controller works on the same law by the curve plant of `tidegate-control`, with intervals of
 //! a second; what is exchanged half way makes κ four times as large. A class that goes first
 //! waits a tenth as long. There are no trees to look at.
 //!
-//! An execution takes a thousandth of its time, so that a day's plan is tried in minutes.
+//! Time is virtual: an execution takes a millionth of what it says, so that a year's plan is tried
+//! in minutes, and moments in the store go on as if it had taken all of it. As its intervals are
+//! all alike, it has [`INTERVALS_MAX`] at most.
+
+mod study;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
 use tidegate_control::{Bounds, Mpl, Resources, Setting};
 use tidegate_workload::Draw;
 use tidegate_workload::workload::Condition;
 
+use self::study::Collapse;
 use super::executor::Assignment;
 use super::treatment::{Admission, Priority};
 use super::workload::WorkloadSpec;
 use super::{ExecutionError, Executor, Measured, RunPlan, Started};
 use crate::load::{
-    ClassReport, IntervalReport, KindReport, Latency, LoadReport, PhaseReport, Progress,
+    ClassReport, IntervalKind, IntervalReport, KindReport, Latency, LoadReport, PhaseReport,
+    Progress,
 };
 use crate::rig::Interval;
 
-/// How many times faster an execution is than it says.
-const SPEED: u32 = 1000;
+/// How many times faster time goes by than it says.
+const SPEED: u32 = 1_000_000;
+
+/// The most intervals that an execution has.
+const INTERVALS_MAX: f64 = 10.0;
 
 /// Gunther's parameters: a peak of about 570 tps at 32, and a half of it at 200.
 const LAMBDA: f64 = 40.0;
@@ -38,6 +49,7 @@ const KAPPA: f64 = 0.001;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Simulated {
+    run: u32,
     processors: u32,
 }
 
@@ -45,6 +57,7 @@ impl Executor for Simulated {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         let all = u32::try_from(all).unwrap_or(u32::MAX);
+        self.run = run.number;
         self.processors = run.processors.unwrap_or(all);
         Ok(Started {
             version: "simulated 1".to_owned(),
@@ -63,13 +76,13 @@ impl Executor for Simulated {
         cancel: &AtomicBool,
         _: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        std::thread::sleep((assignment.warmup + assignment.ctl) / SPEED);
+        pass(assignment.warmup + assignment.ctl);
         if cancel.load(Ordering::Relaxed) {
             return Err(ExecutionError::Cancelled);
         }
         let limits = limits(assignment)?;
         let tps = match limits.len() {
-            0 => throughput(assignment.mpl, assignment.seed),
+            0 => self.throughput(assignment),
             count => limits.iter().map(|one| one.tps).sum::<f64>() / count as f64,
         };
         Ok(Measured {
@@ -90,6 +103,24 @@ impl Executor for Simulated {
     fn stop(&mut self) -> Result<(), ExecutionError> {
         Ok(())
     }
+}
+
+impl Simulated {
+    fn throughput(&self, assignment: &Assignment<'_>) -> f64 {
+        let mpl = assignment.mpl;
+        let tps = match assignment.workload {
+            WorkloadSpec::Thrash(spec) => {
+                Collapse::of(spec, self.run, self.processors).throughput(mpl)
+            }
+            _ => law(mpl, KAPPA),
+        };
+        tps * (1.0 + 0.03 * normal(&mut Draw::new(assignment.seed, 0)))
+    }
+}
+
+/// Lets so much virtual time go by.
+pub(super) fn pass(time: Duration) {
+    std::thread::sleep(time / SPEED);
 }
 
 /// Gunther's law.
@@ -174,11 +205,9 @@ fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassRepo
     vec![report("high", high, faster), report("normal", 1.0 - high, slower)]
 }
 
-fn throughput(mpl: u32, seed: u64) -> f64 {
-    let mut draw = Draw::new(seed, 0);
-    // The sum of twelve even draws of (-0.5, 0.5) is near enough to a normal one.
-    let noise: f64 = (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum();
-    law(mpl, KAPPA) * (1.0 + 0.03 * noise)
+/// A draw that is near enough to normal: the sum of twelve even ones of (-0.5, 0.5).
+fn normal(draw: &mut Draw) -> f64 {
+    (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a model")]
@@ -194,13 +223,21 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         p99_ms: mean_ms * 4.6,
         max_ms: mean_ms * 9.0,
     };
-    let intervals =
-        (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round().max(1.0);
+    let intervals = (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round();
+    let intervals = intervals.clamp(1.0, INTERVALS_MAX);
+    let in_interval = (transactions as f64 / intervals) as u64;
     let interval = |number: u32| IntervalReport {
         until_s: seconds * f64::from(number) / intervals,
-        transactions: (transactions as f64 / intervals) as u64,
+        transactions: in_interval,
         latency,
-        histogram: vec![((mean_ms * 1e3) as u64, (transactions as f64 / intervals) as u64)],
+        histogram: vec![((mean_ms * 1e3) as u64, in_interval)],
+        kinds: vec![IntervalKind {
+            workload: "simulated",
+            kind: "any",
+            transactions: in_interval,
+            mean_ms,
+            p99_ms: latency.p99_ms,
+        }],
     };
     LoadReport {
         workload: "simulated",

@@ -26,8 +26,6 @@ pub(super) struct Tally {
     /// Of each class, in the order of `Class::ALL`.
     classes_us: [Histogram<u64>; 2],
     latency_us: Histogram<u64>,
-    /// Of the transactions done since the interval began.
-    interval_us: Histogram<u64>,
 }
 
 /// The counters of a kind of transaction.
@@ -37,6 +35,8 @@ struct OfKind {
     committed: u64,
     rolled_back: u64,
     latency_us: Histogram<u64>,
+    /// Of the transactions done since the interval began.
+    interval_us: Histogram<u64>,
     phases_us: Vec<Histogram<u64>>,
 }
 
@@ -90,6 +90,24 @@ pub struct IntervalReport {
     /// The same in full: latencies in microseconds, to three digits, and how many had each.
     #[serde(skip)]
     pub histogram: Vec<(u64, u64)>,
+    /// Each kind of transaction that came to its end in it.
+    #[serde(skip)]
+    pub kinds: Vec<IntervalKind>,
+}
+
+/// What was seen of a kind of transaction in one interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IntervalKind {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// Transactions that came to their end.
+    pub transactions: u64,
+    /// Mean latency, in milliseconds.
+    pub mean_ms: f64,
+    /// 99th percentile of the latency, in milliseconds.
+    pub p99_ms: f64,
 }
 
 /// A transaction that has come to its end.
@@ -136,7 +154,6 @@ impl Tally {
             kinds: Vec::new(),
             classes_us: [histogram(), histogram()],
             latency_us: histogram(),
-            interval_us: histogram(),
         }
     }
 
@@ -152,6 +169,7 @@ impl Tally {
             committed: 0,
             rolled_back: 0,
             latency_us: histogram(),
+            interval_us: histogram(),
             phases_us: match kind.phases.len() {
                 0 | 1 => Vec::new(),
                 count => vec![histogram(); count],
@@ -177,7 +195,6 @@ impl Tally {
     fn measured(&mut self, ended: &Ended<'_>) {
         self.transactions += 1;
         record(&mut self.latency_us, ended.latency);
-        record(&mut self.interval_us, ended.latency);
         record(&mut self.classes_us[ended.class.index()], ended.latency);
         let Some(of_kind) = self.kinds.get_mut(ended.kind) else { return };
         match ended.ending {
@@ -185,6 +202,7 @@ impl Tally {
             Ending::Rollback => of_kind.rolled_back += 1,
         }
         record(&mut of_kind.latency_us, ended.latency);
+        record(&mut of_kind.interval_us, ended.latency);
         for (histogram, &time) in of_kind.phases_us.iter_mut().zip(ended.phases) {
             record(histogram, time);
         }
@@ -214,20 +232,27 @@ impl Tally {
         latency(&self.latency_us)
     }
 
-    /// What was seen since the interval before ended; the next begins.
+    /// What was seen since the interval before ended; the next begins. A transaction is counted
+    /// with its kind, and the kinds are added up only here.
     pub(super) fn end_interval(&mut self, until_s: f64) -> IntervalReport {
-        let seen = &self.interval_us;
-        let report = IntervalReport {
+        let mut seen = histogram();
+        let mut kinds = Vec::new();
+        for of_kind in self.kinds.iter_mut().filter(|of_kind| !of_kind.interval_us.is_empty()) {
+            kinds.push(of_kind.in_interval());
+            // All have the same range.
+            let _ = seen.add(&of_kind.interval_us);
+            of_kind.interval_us.reset();
+        }
+        IntervalReport {
             until_s,
             transactions: seen.len(),
-            latency: latency(seen),
+            latency: latency(&seen),
             histogram: seen
                 .iter_recorded()
                 .map(|value| (value.value_iterated_to(), value.count_at_value()))
                 .collect(),
-        };
-        self.interval_us.reset();
-        report
+            kinds,
+        }
     }
 
     pub(super) fn classes(&self) -> Vec<ClassReport> {
@@ -253,5 +278,63 @@ impl Tally {
             phases: of_kind.kind.phases.iter().zip(&of_kind.phases_us).map(phase).collect(),
         };
         self.kinds.iter().map(report).collect()
+    }
+}
+
+impl OfKind {
+    fn in_interval(&self) -> IntervalKind {
+        let seen = &self.interval_us;
+        IntervalKind {
+            workload: self.workload,
+            kind: self.kind.name,
+            transactions: seen.len(),
+            mean_ms: seen.mean() / 1e3,
+            p99_ms: seen.value_at_quantile(0.99) as f64 / 1e3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 2] =
+        [Kind { name: "read", phases: &["all"] }, Kind { name: "write", phases: &["all"] }];
+
+    #[test]
+    fn an_interval_is_the_sum_of_its_kinds_and_begins_anew() {
+        let mut tally = Tally::new();
+        assert_eq!((tally.add_kinds("one", &KINDS), tally.add_kinds("two", &KINDS)), (0, 2));
+        let end = |tally: &mut Tally, kind, us| {
+            let latency = Duration::from_micros(us);
+            let (class, ending) = (Class::Normal, Ending::Commit);
+            tally.ended(&Ended { kind, class, ending, latency, phases: &[] });
+        };
+        tally.stage = Stage::Warmup;
+        end(&mut tally, 0, 900);
+        tally.stage = Stage::Measuring;
+        for (kind, us) in [(0, 100), (0, 300), (3, 500)] {
+            end(&mut tally, kind, us);
+        }
+        let of = |report: &IntervalReport| {
+            let kind = |kind: &IntervalKind| {
+                let name = format!("{} {}", kind.workload, kind.kind);
+                (name, kind.transactions, kind.mean_ms, kind.p99_ms)
+            };
+            report.kinds.iter().map(kind).collect::<Vec<_>>()
+        };
+        let first = tally.end_interval(1.0);
+        let expected =
+            [("one read".to_owned(), 2, 0.2, 0.3), ("two write".to_owned(), 1, 0.5, 0.5)];
+        assert_eq!(of(&first), expected);
+        assert_eq!(first.histogram, [(100, 1), (300, 1), (500, 1)]);
+        assert_eq!(
+            (first.transactions, first.latency.mean_ms, first.latency.max_ms),
+            (3, 0.3, 0.5)
+        );
+        end(&mut tally, 1, 700);
+        assert_eq!(of(&tally.end_interval(2.0)), [("one write".to_owned(), 1, 0.7, 0.7)]);
+        let empty = tally.end_interval(3.0);
+        assert_eq!((of(&empty), empty.transactions, empty.histogram), (vec![], 0, vec![]));
     }
 }

@@ -316,6 +316,10 @@ impl Transactional for Timed {
         self.connection.begin()
     }
 
+    fn begin_reading(&mut self) -> Result<(), Failure> {
+        self.connection.begin_reading()
+    }
+
     fn commit(&mut self) -> Result<(), Failure> {
         self.connection.commit()
     }

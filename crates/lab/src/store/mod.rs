@@ -14,6 +14,7 @@
 //! # Limits
 //! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
 
+mod analysis;
 mod course;
 mod export;
 mod hold;
@@ -28,7 +29,7 @@ use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
+use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
 
 pub use course::{ClassSeen, Course, LimitSeen, TreeSeen};
 pub(crate) use export::part::Part;
@@ -106,6 +107,8 @@ pub struct Store {
     transactions: PathBuf,
     /// The host that this laboratory is on.
     host: String,
+    /// How far virtual time is ahead of the clock, in microseconds.
+    ahead_us: i64,
 }
 
 impl Store {
@@ -156,6 +159,7 @@ impl Store {
             connection,
             transactions: PathBuf::from("results.transactions"),
             host: hold::system_host(),
+            ahead_us: 0,
         };
         store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
@@ -175,6 +179,50 @@ impl Store {
         }
         store.release_schema()?;
         Ok(store)
+    }
+
+    /// Virtual time goes by: moments written from now on are later by so much.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.ahead_us = self.ahead_us.saturating_add(time_us);
+    }
+
+    /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
+    /// measurements, if that is later.
+    ///
+    /// In virtual time a commit does not wait for the disk, which would take longer than the
+    /// execution. Who is killed loses nothing by that; when the machine loses its power, the last
+    /// executions may be gone, and are made again.
+    pub(crate) fn keep_time(
+        &mut self,
+        experiment: i64,
+        is_virtual: bool,
+    ) -> Result<(), StoreError> {
+        self.ahead_us = 0;
+        let commits = match (self.connection.dialect(), is_virtual) {
+            (Dialect::Postgres, true) => "SET synchronous_commit = off",
+            (Dialect::Postgres, false) => "RESET synchronous_commit",
+            (_, true) => "PRAGMA synchronous = NORMAL",
+            (_, false) => "PRAGMA synchronous = FULL",
+        };
+        self.execute(commits, &[])?;
+        if is_virtual {
+            let last = self.query(
+                "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
+                 WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
+                 AND r.experiment = ?",
+                &[experiment.into()],
+            )?;
+            self.ahead_us = (last.int(0, 0).unwrap_or(0) - self.now_us()).max(0);
+        }
+        Ok(())
+    }
+
+    /// Microseconds since 1970.
+    fn now_us(&self) -> i64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now_us = i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
+        now_us.saturating_add(self.ahead_us)
     }
 
     /// The file for a record of an attempt's transactions.
@@ -254,10 +302,4 @@ fn real(number: f64) -> Value<'static> {
 
 fn count(number: impl TryInto<i64>) -> Value<'static> {
     Value::Int(number.try_into().unwrap_or(i64::MAX))
-}
-
-/// Microseconds since 1970.
-fn now_us() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }

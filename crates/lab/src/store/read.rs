@@ -7,6 +7,7 @@ use tidegate_workload::Rows;
 
 use super::write::Place;
 use super::{Store, StoreError};
+use crate::experiment::SubjectKind;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::workload::WorkloadSpec;
 use crate::tap::{
@@ -293,7 +294,11 @@ impl Store {
         let mut data = DataSet::default();
         let rows = self.runs(experiment)?;
         for (run, row) in plan.runs.iter().zip(&rows) {
-            let (machine, dbms, processors) = self.start_of(row.id)?;
+            let (mut machine, dbms, processors) = self.start_of(row.id)?;
+            if run.subject.kind == SubjectKind::Simulated {
+                // In a time of its own, it is at the same time as nobody else.
+                machine.push_str(", in virtual time");
+            }
             data.runs.push(Run {
                 id: RunId(row.number.into()),
                 machine,

@@ -10,7 +10,10 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point, `{now}` the moment of insertion in words.
-const STEPS: [&[&str]; 1] = [&[
+const STEPS: [&[&str]; 2] = [FIRST, ANALYSES];
+
+/// What is planned, tried and measured.
+const FIRST: &[&str] = &[
     "CREATE TABLE machine (id {id}, host text NOT NULL, cpu text NOT NULL, \
      processors integer NOT NULL, memory_mib bigint NOT NULL, kernel text NOT NULL, \
      UNIQUE (host, cpu, processors, memory_mib, kernel))",
@@ -79,27 +82,51 @@ const STEPS: [&[&str]; 1] = [&[
     "CREATE TABLE thrashing_point (id {id}, batchset integer NOT NULL REFERENCES batchset (id), \
      protocol text NOT NULL, rule text NOT NULL, mpl integer, low integer NOT NULL, high integer, \
      caveats text NOT NULL, found_us bigint NOT NULL)",
-]];
+];
 
-/// Tables with what was measured: rows are added and never changed.
-const APPEND_ONLY: [&str; 17] = [
-    "machine",
-    "code",
-    "experiment",
-    "run",
-    "batchset",
-    "execution",
-    "start",
-    "attempt",
-    "failure",
-    "measurement",
-    "kind",
-    "interval_seen",
-    "limit_seen",
-    "class_seen",
-    "tree_seen",
-    "trouble",
-    "consistency",
+/// What an analysis counted, dropped and found; kinds of transactions interval by interval.
+const ANALYSES: &[&str] = &[
+    "CREATE TABLE analysis (id {id}, experiment integer NOT NULL REFERENCES experiment (id), \
+     protocol text NOT NULL, rule text NOT NULL, code integer NOT NULL REFERENCES code (id), \
+     found_us bigint NOT NULL)",
+    "CREATE TABLE tap_count (analysis integer NOT NULL REFERENCES analysis (id), \
+     step text NOT NULL, name text NOT NULL, part text NOT NULL, level text NOT NULL, \
+     number integer, checked bigint NOT NULL, found bigint NOT NULL, batchsets bigint, \
+     PRIMARY KEY (analysis, step, name, part, level))",
+    "CREATE TABLE tap_drop (id {id}, analysis integer NOT NULL REFERENCES analysis (id), \
+     step text NOT NULL, name text NOT NULL, \
+     batchset integer NOT NULL REFERENCES batchset (id), \
+     execution integer REFERENCES execution (id), why text NOT NULL)",
+    "CREATE TABLE interval_kind (attempt integer NOT NULL REFERENCES attempt (id), \
+     number integer NOT NULL, workload text NOT NULL, kind text NOT NULL, \
+     transactions bigint NOT NULL, mean_ms {real} NOT NULL, p99_ms {real} NOT NULL, \
+     PRIMARY KEY (attempt, number, workload, kind))",
+    "ALTER TABLE thrashing_point ADD COLUMN analysis integer REFERENCES analysis (id)",
+    "ALTER TABLE thrashing_point ADD COLUMN atpt_ms {real}",
+];
+
+/// The tables of each step whose rows are added and never changed.
+const APPEND_ONLY: [&[&str]; STEPS.len()] = [
+    &[
+        "machine",
+        "code",
+        "experiment",
+        "run",
+        "batchset",
+        "execution",
+        "start",
+        "attempt",
+        "failure",
+        "measurement",
+        "kind",
+        "interval_seen",
+        "limit_seen",
+        "class_seen",
+        "tree_seen",
+        "trouble",
+        "consistency",
+    ],
+    &["analysis", "tap_count", "tap_drop", "interval_kind", "thrashing_point"],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -117,36 +144,119 @@ pub(super) fn step(from: usize, dialect: Dialect) -> Option<Vec<String>> {
     let statements = STEPS.get(from)?.iter();
     let mut all: Vec<String> =
         statements.map(|statement| statement.replace("{id}", id).replace("{real}", real)).collect();
-    if from == 0 {
-        all.extend(guards(dialect));
+    if from == 0 && dialect == Dialect::Postgres {
+        all.push(REFUSE_CHANGE.to_owned());
     }
+    all.extend(APPEND_ONLY.get(from)?.iter().flat_map(|table| guards(table, dialect)));
     Some(all)
 }
 
-/// What makes the database refuse changes of measured rows.
-fn guards(dialect: Dialect) -> Vec<String> {
-    let mut guards = Vec::new();
-    if dialect == Dialect::Postgres {
-        guards.push(
-            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS \
-             $$ BEGIN RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME; END $$"
-                .to_owned(),
-        );
-    }
-    for table in APPEND_ONLY {
-        for change in ["UPDATE", "DELETE"] {
-            let name = format!("{table}_no_{}", change.to_lowercase());
-            guards.push(match dialect {
-                Dialect::Postgres => format!(
-                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
-                     FOR EACH ROW EXECUTE FUNCTION refuse_change()"
-                ),
-                _ => format!(
-                    "CREATE TRIGGER {name} BEFORE {change} ON {table} \
-                     BEGIN SELECT RAISE(ABORT, 'rows of {table} are never changed'); END"
-                ),
-            });
+/// What PostgreSQL's guards call.
+const REFUSE_CHANGE: &str = "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS \
+     $$ BEGIN RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME; END $$";
+
+/// What makes the database refuse changes of a table's rows.
+fn guards(table: &str, dialect: Dialect) -> [String; 2] {
+    ["UPDATE", "DELETE"].map(|change| {
+        let name = format!("{table}_no_{}", change.to_lowercase());
+        match dialect {
+            Dialect::Postgres => format!(
+                "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                 FOR EACH ROW EXECUTE FUNCTION refuse_change()"
+            ),
+            _ => format!(
+                "CREATE TRIGGER {name} BEFORE {change} ON {table} \
+                 BEGIN SELECT RAISE(ABORT, 'rows of {table} are never changed'); END"
+            ),
         }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_subject::connection::Transactional;
+    use tidegate_subject::postgres::{self, Postgres};
+    use tidegate_subject::sqlite::SqliteConnection;
+    use tidegate_workload::{Statement, Wants};
+
+    use super::*;
+    use crate::store::Store;
+
+    /// An experiment of one execution and its thrashing point, as the first version wrote them.
+    const OLD: [&str; 7] = [
+        "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
+         VALUES ('h', 'c', 1, 1, 'k')",
+        "INSERT INTO code (version, build) VALUES ('0', 'b')",
+        "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, code, \
+         began_us) VALUES ('old', 'thrash', '', 'simulated', 1, '', 1, 1, 1)",
+        "INSERT INTO run (experiment, number, subject, processors, primary_key, isolation, \
+         settings) VALUES (1, 1, 'simulated', 1, 1, '', '{}')",
+        "INSERT INTO batchset (run, number, workload, spec, treatment) \
+         VALUES (1, 1, 'thrash', '{}', '{}')",
+        "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (1, 100, 1, 0)",
+        "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, caveats, found_us) \
+         VALUES (1, 'tap v1', 'equation-1 v1', 100, 100, 200, '[]', 5)",
+    ];
+
+    fn execute(connection: &mut dyn Transactional, sql: &str) -> Result<u64, String> {
+        let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
+        let reply = reply.map_err(|failure| failure.to_string())?;
+        Ok(reply.rows.int(0, 0).map_or(reply.count, i64::cast_unsigned))
     }
-    guards
+
+    /// A store of the first version keeps its rows, and is of the newest when it was opened.
+    fn brought_up_to_date(connection: &mut dyn Transactional, place: &str) {
+        let steps = step(0, connection.dialect()).unwrap();
+        let version = "INSERT INTO schema_version (version) VALUES (1)".to_owned();
+        for sql in [VERSIONS.to_owned()].into_iter().chain(steps).chain([version]) {
+            execute(connection, &sql).unwrap();
+        }
+        for sql in OLD {
+            execute(connection, sql).unwrap();
+        }
+        for _ in 0..2 {
+            drop(Store::open(place).unwrap());
+            for (expected, sql) in [
+                (VERSION as u64, "SELECT MAX(version) FROM schema_version"),
+                (1, "SELECT COUNT(*) FROM thrashing_point WHERE analysis IS NULL AND mpl = 100"),
+                (0, "SELECT COUNT(*) FROM analysis"),
+            ] {
+                assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
+            }
+        }
+        let refused = execute(connection, "DELETE FROM thrashing_point").unwrap_err();
+        assert!(refused.contains("never changed"), "{refused}");
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_to_date() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("old.db");
+        let mut connection = SqliteConnection::open(&path, std::time::Duration::ZERO).unwrap();
+        brought_up_to_date(&mut connection, path.to_str().unwrap());
+    }
+
+    #[test]
+    fn an_older_database_is_brought_up_to_date() {
+        if let Err(error) = Postgres::find() {
+            println!("skipped: {error}");
+            return;
+        }
+        let server = Postgres::start(postgres::Options::default()).unwrap();
+        brought_up_to_date(&mut server.connect().unwrap(), &server.url());
+    }
+
+    /// The steps that are in stores somewhere, by a hash of their text (FNV-1a). Who changes one
+    /// makes stores that call themselves the same and are not: write another step instead.
+    #[test]
+    fn released_steps_are_as_they_were_released() {
+        let hash = |step: &&[&str]| {
+            let bytes = step.iter().flat_map(|statement| statement.bytes().chain([0]));
+            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+        };
+        let found: Vec<u64> = STEPS.iter().map(hash).collect();
+        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed]);
+    }
 }

@@ -1,14 +1,12 @@
 //! What is written: the plan, then attempts and what came of them.
 
-use tidegate_control::Mpl;
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
-use super::{BatchsetRow, Store, StoreError, count, now_us, real};
+use super::{Store, StoreError, count, real};
 use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
-use crate::load::{KindReport, LoadReport};
+use crate::load::{IntervalKind, KindReport, LoadReport};
 use crate::rig::Machine;
-use crate::tap::Report;
 
 /// An attempt that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +49,7 @@ impl Store {
                     experiment.text.as_str().into(),
                     machine.into(),
                     code.into(),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )?;
             plan.runs.iter().try_for_each(|run| store.plan_run(id, plan, run))?;
@@ -125,7 +123,7 @@ impl Store {
         )
     }
 
-    fn code(&mut self) -> Result<i64, StoreError> {
+    pub(super) fn code(&mut self) -> Result<i64, StoreError> {
         let values: [Value<'_>; 2] = [env!("CARGO_PKG_VERSION").into(), crate::BUILD.into()];
         let found = self.query("SELECT id FROM code WHERE version = ? AND build = ?", &values)?;
         if let Some(id) = found.int(0, 0) {
@@ -156,7 +154,7 @@ impl Store {
                     started.version.as_str().into(),
                     json(&started.settings)?.into(),
                     count(started.processors),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )
         })
@@ -184,7 +182,7 @@ impl Store {
                     number.into(),
                     start.into(),
                     Value::Int(seed.cast_signed()),
-                    now_us().into(),
+                    store.now_us().into(),
                 ],
             )?;
             Ok(Tried { id, execution })
@@ -239,7 +237,7 @@ impl Store {
             &[
                 tried.id.into(),
                 tried.execution.into(),
-                now_us().into(),
+                self.now_us().into(),
                 real(measured.connect_s),
                 real(load.seconds),
                 count(load.clients),
@@ -258,7 +256,7 @@ impl Store {
                 real(load.client_core_share),
                 count(measured.processors),
                 count(measured.other_executors),
-                json(load)?.into(),
+                without_intervals(load)?.into(),
             ],
         )?;
         Ok(())
@@ -300,7 +298,32 @@ impl Store {
                     json(&interval.histogram)?.into(),
                 ],
             )?;
+            for kind in &interval.kinds {
+                self.add_interval_kind(tried, number, kind)?;
+            }
         }
+        Ok(())
+    }
+
+    fn add_interval_kind(
+        &mut self,
+        tried: Tried,
+        number: i64,
+        kind: &IntervalKind,
+    ) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO interval_kind (attempt, number, workload, kind, transactions, mean_ms, \
+             p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[
+                tried.id.into(),
+                number.into(),
+                kind.workload.into(),
+                kind.kind.into(),
+                count(kind.transactions),
+                real(kind.mean_ms),
+                real(kind.p99_ms),
+            ],
+        )?;
         Ok(())
     }
 
@@ -326,40 +349,16 @@ impl Store {
             Ok(())
         })
     }
+}
 
-    /// Keeps the thrashing points of an analysis, each with the protocol's and the rule's version.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<(), StoreError> {
-        let batchsets = self.batchsets(experiment)?;
-        let rule = json(&report.rule)?;
-        self.atomically(|store| {
-            for set in &report.retained {
-                let is_row = |row: &&BatchsetRow| {
-                    (i64::from(row.run), row.number) == (set.key.run.0, set.key.batchset)
-                };
-                let Some(row) = batchsets.iter().find(is_row) else { continue };
-                let (low, high) = set.thrashing_point.bounds();
-                let number = |mpl: Option<Mpl>| mpl.map_or(Value::Null, |mpl| count(mpl.get()));
-                store.execute(
-                    "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, \
-                     caveats, found_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    &[
-                        row.id.into(),
-                        report.protocol.into(),
-                        rule.trim_matches('"').into(),
-                        number(set.thrashing_point.mpl()),
-                        number(Some(low)),
-                        number(high),
-                        json(&set.caveats)?.into(),
-                        now_us().into(),
-                    ],
-                )?;
-            }
-            Ok(())
-        })
+/// What the clients saw, but for the intervals, which have rows of their own.
+fn without_intervals(load: &LoadReport) -> Result<String, StoreError> {
+    let mut report =
+        serde_json::to_value(load).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    if let Some(report) = report.as_object_mut() {
+        report.remove("intervals");
     }
+    json(&report)
 }
 
 /// The key of an execution in a plan, which has a row of its own in the store.

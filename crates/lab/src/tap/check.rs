@@ -82,6 +82,22 @@ impl Check {
         }
     }
 
+    /// The same as a word that programs look for, which never changes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Check::MissingBatches => "missing_batches",
+            Check::ProcessorConfiguration => "processor_configuration",
+            Check::MissedExecutions => "missed_executions",
+            Check::OtherExecutors => "other_executors",
+            Check::OtherDbmsProcesses => "other_dbms_processes",
+            Check::ZeroTps => "zero_tps",
+            Check::ConnectionTimeLimit => "connection_time_limit",
+            Check::AbnormalAtpt => "abnormal_atpt",
+            Check::TransientThrashing => "transient_thrashing",
+        }
+    }
+
     /// The study's table that it is in.
     #[must_use]
     pub const fn class(self) -> Class {
@@ -159,10 +175,17 @@ pub struct Violation {
     pub expected: String,
 }
 
+impl Violation {
+    /// What is wrong, without where.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        format!("{}, but should be {}", self.observed, self.expected)
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { place, observed, expected, .. } = self;
-        write!(formatter, "{place}: {observed}, but should be {expected}")
+        write!(formatter, "{}: {}", self.place, self.reason())
     }
 }
 

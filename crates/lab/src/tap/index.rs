@@ -107,9 +107,10 @@ impl<'a> Batchset<'a> {
         self.batches.values().flat_map(|batch| batch.values().copied())
     }
 
-    /// Whether each planned batch has an execution.
-    pub(super) fn is_complete(&self) -> bool {
-        self.batches.len() == self.run.plan.mpls.len()
+    /// The planned batches that have no execution.
+    pub(super) fn missing(&self) -> Vec<Mpl> {
+        let planned = self.run.plan.mpls.iter().copied();
+        planned.filter(|mpl| !self.batches.contains_key(mpl)).collect()
     }
 
     /// Throughput against MPL, each the mean over its executions.

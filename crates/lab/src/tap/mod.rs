@@ -48,6 +48,7 @@
 //! * Every BSI has one TP or none; how sure it is would need the spread of the BEs, which the
 //!   protocol does not use.
 
+mod account;
 mod atpt;
 mod batchset;
 mod check;
@@ -63,6 +64,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use account::{Count, Dropped};
 pub use atpt::{EXECUTIONS_MIN, SPREAD_MIN, THRESHOLD};
 pub use check::{Check, Class, Place, Violation};
 pub use curve::{Curve, Level, Rule, ThrashingPoint, Transient};

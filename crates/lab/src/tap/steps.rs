@@ -8,7 +8,7 @@ use tidegate_control::Mpl;
 
 use super::PROTOCOL;
 use super::atpt::unjudged;
-use super::batchset::transient;
+use super::batchset;
 use super::check::{Check, Class, Place, Violation};
 use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
@@ -58,6 +58,9 @@ pub struct CheckCount {
 /// A step of the protocol, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Step {
+    /// Before all others: what was planned is executed.
+    #[serde(rename = "0")]
+    Execution,
     /// Step 1: the nine checks. Drops nothing.
     #[serde(rename = "1")]
     Checks,
@@ -90,12 +93,14 @@ pub struct StepCounts {
 }
 
 /// A batchset instance that was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct DroppedBatchset {
     /// In which step; in Step 2 when all its executions were.
     pub step: Step,
     /// Which one.
     pub key: BatchsetKey,
+    /// What was wrong with it.
+    pub why: String,
 }
 
 /// A batchset instance that was retained: one sample of the statistical analysis.
@@ -148,6 +153,7 @@ pub struct GroupCount {
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            Step::Execution => "0",
             Step::Checks => "1",
             Step::Executions => "2",
             Step::Incomplete => "3-(i)",
@@ -179,13 +185,16 @@ pub fn analyse(data: &DataSet, rule: Rule) -> Result<Report, DataError> {
     let mut sieve = Sieve::new(raw.clone());
     let faulty = faulty_executions(&violations);
     sieve.drop_executions(&faulty);
-    sieve.drop_batchsets(Step::Incomplete, |batchset| !batchset.is_complete());
-    let was_transient: BTreeSet<Place> =
-        of_class(&violations, Class::Batchset).map(|violation| violation.place).collect();
+    sieve.drop_batchsets(Step::Incomplete, incompleteness);
+    let was_transient: BTreeMap<Place, &Violation> =
+        of_class(&violations, Class::Batchset).map(|one| (one.place, one)).collect();
     sieve.drop_batchsets(Step::RawTransient, |batchset| {
-        was_transient.contains(&Place::Batchset(batchset.key()))
+        let violation = was_transient.get(&Place::Batchset(batchset.key()));
+        violation.map(|violation| violation.reason())
     });
-    sieve.drop_batchsets(Step::RetainedTransient, |batchset| transient(batchset, rule).is_some());
+    sieve.drop_batchsets(Step::RetainedTransient, |batchset| {
+        batchset::violation(batchset, rule).map(|violation| violation.reason())
+    });
     sieve.note(Step::ThrashingPoints, sieve.left.counts());
     let retained = retained(&sieve.left, rule, &violations);
     Ok(Report {
@@ -225,23 +234,33 @@ impl<'a> Sieve<'a> {
         let before = self.left.counts();
         let left = self.left.without(faulty);
         let lost = self.left.batchsets.keys().filter(|key| !left.batchsets.contains_key(key));
-        self.dropped.extend(lost.map(|&key| DroppedBatchset { step: Step::Executions, key }));
+        self.dropped.extend(lost.map(|&key| DroppedBatchset {
+            step: Step::Executions,
+            key,
+            why: "all its executions were dropped".to_owned(),
+        }));
         self.left = left;
         self.note(Step::Executions, before);
     }
 
-    fn drop_batchsets(&mut self, step: Step, is_dropped: impl Fn(&Batchset<'_>) -> bool) {
+    /// Drops the batchset instances that something is wrong with.
+    fn drop_batchsets(&mut self, step: Step, wrong: impl Fn(&Batchset<'_>) -> Option<String>) {
         let before = self.left.counts();
         let dropped = &mut self.dropped;
         self.left.batchsets.retain(|&key, batchset| {
-            let drops = is_dropped(batchset);
-            if drops {
-                dropped.push(DroppedBatchset { step, key });
-            }
-            !drops
+            let why = wrong(batchset);
+            let is_kept = why.is_none();
+            dropped.extend(why.map(|why| DroppedBatchset { step, key, why }));
+            is_kept
         });
         self.note(step, before);
     }
+}
+
+/// The batches that a batchset instance has lost, if any.
+fn incompleteness(batchset: &Batchset<'_>) -> Option<String> {
+    let missing: Vec<String> = batchset.missing().iter().map(ToString::to_string).collect();
+    (!missing.is_empty()).then(|| format!("no execution is left at MPL {}", missing.join(", ")))
 }
 
 fn of_class(violations: &[Violation], class: Class) -> impl Iterator<Item = &Violation> {

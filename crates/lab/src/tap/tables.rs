@@ -51,7 +51,7 @@ impl Report {
         for &StepCounts { step, before, after } in &self.steps {
             let (executions, batchsets) = (before.executions, before.batchsets);
             match step {
-                Step::Checks | Step::ThrashingPoints => continue,
+                Step::Execution | Step::Checks | Step::ThrashingPoints => continue,
                 Step::Executions => {
                     let line = format_args!("| at start of Step 2 | {executions} | {batchsets} |");
                     push(text, line);

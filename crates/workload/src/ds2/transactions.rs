@@ -34,6 +34,10 @@ impl Transaction for Login {
         LOGIN
     }
 
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
             let username = format!("user{}", self.customer);

@@ -31,6 +31,10 @@ impl Transaction for OrderStatus {
         super::ORDER_STATUS
     }
 
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move { look(&self, &session).await })
     }

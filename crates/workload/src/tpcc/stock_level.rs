@@ -29,6 +29,10 @@ impl Transaction for StockLevel {
         super::STOCK_LEVEL
     }
 
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move { count(&self, &session).await })
     }

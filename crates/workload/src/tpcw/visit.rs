@@ -103,6 +103,22 @@ impl Transaction for Visit {
         )
     }
 
+    fn is_read_only(&self) -> bool {
+        match self.action {
+            Action::Home { .. }
+            | Action::List { .. }
+            | Action::ProductDetail { .. }
+            | Action::SearchRequest { .. }
+            | Action::Form { .. }
+            | Action::OrderDisplay { .. }
+            | Action::AdminRequest { .. } => true,
+            Action::ShoppingCart(_)
+            | Action::BuyRequest(_)
+            | Action::BuyConfirm(_)
+            | Action::AdminConfirm(_) => false,
+        }
+    }
+
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
             let page = self.action.run(&self.keys, &session).await;

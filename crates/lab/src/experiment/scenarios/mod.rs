@@ -6,8 +6,8 @@
 //! workload and a [`Treatment`] each.
 //!
 //! # Adding one
-//! Write a module with a type that is [`Factors`] and one that is [`Scenario`], and add a line to
-//! [`READERS`]. What it asks of executors that a `Treatment` cannot say yet becomes a field there.
+//! Write a module with a type that is `Factors` and one that is [`Scenario`], and add a line to
+//! `READERS`. What it asks of executors that a `Treatment` cannot say yet becomes a field there.
 
 pub mod autotune;
 pub mod characterise;

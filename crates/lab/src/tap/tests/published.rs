@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, group, shuffle};
-use crate::tap::{BatchKey, BatchsetKey, ExecutionKey, Report, Rule, analyse};
+use crate::tap::{
+    BatchKey, BatchsetKey, Count, Dropped, ExecutionKey, Place, Report, Rule, Step, analyse,
+};
 
 /// How the study's data came out.
 struct Outcome {
@@ -137,6 +139,54 @@ fn the_confirmatory_tables() {
     assert_eq!(groups(&report), outcome.thrashing);
     assert_eq!(report.groups.iter().map(|group| group.retained).sum::<usize>(), 1_339);
     assert!(report.is_sound());
+    the_same_as_rows(&report);
+}
+
+/// Tables 5 to 8 and Section 9.1 as a store keeps them: each found of so many.
+fn the_same_as_rows(report: &Report) {
+    let counts = report.counts();
+    let of = |step: &str, name: &str, level: &str| {
+        let is_it = |one: &&Count| {
+            (one.step.to_string().as_str(), one.name, one.level) == (step, name, level)
+        };
+        counts.iter().filter(is_it).map(|one| (one.found, one.checked)).collect::<Vec<_>>()
+    };
+    for (step, name, level, expected) in [
+        ("0", "executed", "execution", &[(70_000, 70_000)][..]),
+        ("0", "executed", "batch", &[(14_000, 14_000)]),
+        ("1", "missing_batches", "batch", &[(0, 14_000)]),
+        ("1", "zero_tps", "execution", &[(25, 70_000)]),
+        ("1", "connection_time_limit", "execution", &[(2_434, 70_000)]),
+        ("1", "abnormal_atpt", "execution", &[(679, 70_000)]),
+        ("1", "unjudged_atpt", "execution", &[(0, 70_000)]),
+        ("1", "transient_thrashing", "batchset", &[(0, 1_400)]),
+        ("2", "faulty_executions", "execution", &[(3_073, 70_000)]),
+        ("2", "faulty_executions", "batchset", &[(0, 1_400)]),
+        ("3-(i)", "incomplete", "batchset", &[(61, 1_400)]),
+        ("3-(i)", "incomplete", "execution", &[(2_745, 66_927)]),
+        ("3-(ii)", "transient_thrashing", "batchset", &[(0, 1_339)]),
+        ("3-(iii)", "transient_thrashing_retained", "batchset", &[(0, 1_339)]),
+    ] {
+        assert_eq!(of(step, name, level), expected, "{step} {name} {level}");
+    }
+    let groups = counts.iter().filter(|one| !one.part.is_empty());
+    let groups: Vec<_> = groups.map(|one| (one.part.as_str(), one.name, one.found)).collect();
+    assert_eq!(groups, [("read", "thrashing", 148), ("update", "thrashing", 334)]);
+    assert_eq!(of("4", "thrashing", "batchset").iter().map(|(_, all)| all).sum::<usize>(), 1_339);
+    let numbers: Vec<u8> = counts.iter().filter_map(|one| one.number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+
+    let dropped = report.dropped();
+    let is_execution = |one: &&Dropped| matches!(one.place, Place::Execution(_));
+    let executions = || dropped.iter().filter(is_execution);
+    assert_eq!(executions().count(), 25 + 2_434 + 679);
+    let once: BTreeSet<Place> = executions().map(|one| one.place).collect();
+    assert_eq!(once.len(), 3_073);
+    assert!(executions().all(|one| one.step == Step::Executions));
+    let batchsets: Vec<&Dropped> = dropped.iter().filter(|one| !is_execution(one)).collect();
+    assert_eq!(batchsets.len(), 61);
+    let why = "no execution is left at MPL 100";
+    assert!(batchsets.iter().all(|one| (one.name, one.why.as_str()) == ("incomplete", why)));
 }
 
 /// Section 7.1; which checks found the executions is not told, so that all are given to check 7.
