@@ -21,7 +21,7 @@ from typing import Final
 
 import pandas as pd
 
-from tidegate_analysis.errors import AnalysisError
+from tidegate_analysis.errors import AnalysisError, StoreError
 from tidegate_analysis.report import (
     _advice,
     _details,
@@ -75,7 +75,7 @@ _BEFORE: Final[Sequence[Callable[[View], Section]]] = (
     _details.trees,
     *_protocol.PARTS,
 )
-_AFTER: Final[Sequence[Callable[[View], Section]]] = (_published.beside,)
+_AFTER: Final[Sequence[Callable[[View], Section]]] = (_published.published_figures,)
 
 
 def write(
@@ -139,6 +139,8 @@ def _chapter(view: View, more: Sequence[SectionMaker], tell: Callable[[str], Non
         tell(f"experiment {view.number}: {name.replace('_', ' ')}")
         try:
             sections.append(maker(view))
+        except StoreError:
+            raise
         except AnalysisError as error:
             sections.append(Section(name, name.replace("_", " ").capitalize(), missing=str(error)))
     return Chapter(view.number, title, sections)

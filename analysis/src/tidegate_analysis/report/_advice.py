@@ -9,7 +9,7 @@ one DBMS are not independent of each other; a sentence says how many runs its pa
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,13 +17,14 @@ import pandas as pd
 
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._details import per_class
+from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_REPETITIONS, FEWEST_SHARES
 from tidegate_analysis.report._parts import Advice, Section, Sentence
 from tidegate_analysis.report._time import CONTROLLED
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
-#: With more batchsets than this there is a sentence for each subject, not for each batchset.
+#: With more batchsets than this, or without repetitions of them, there is a sentence for each
+#: subject and kind of workload.
 MOST_BATCHSETS: Final = 12
 NEAR: Final = 0.95
 
@@ -73,11 +74,8 @@ def advice(view: View) -> Section:
                 "curves",
             )
         )
+    sentences = [replace(each, text=words.sentence(each.text)) for each in sentences]
     return Section("advice", title, [Advice(sentences, RULES)])
-
-
-def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    return table.to_dict(orient="records")
 
 
 # Against the sample itself.
@@ -132,111 +130,128 @@ def _warnings(view: View) -> list[Sentence]:
 def _levels(view: View) -> list[Sentence]:
     if view.scenario in (*CONTROLLED, "deteriorate") or not view.has_curves:
         return []
-    if len(view.summary) <= MOST_BATCHSETS:
+    few, once = len(view.summary), int(view.summary["n"].min()) < FEWEST_REPETITIONS
+    if few < FEWEST_PAIRS or (few <= MOST_BATCHSETS and not once):
         return [
-            sentence for row in _rows(view.summary) if row["levels"] > 1
+            sentence for row in records(view.summary) if row["levels"] > 1
             for sentence in _of_batchset(view, row)
         ]  # fmt: skip
     groups = view.curves.groupby(["subject", "mode"])
     return [sentence for names, rows in groups for sentence in _of_group(view, names, rows)]
 
 
-def _of_batchset(view: View, row: dict[Any, Any]) -> list[Sentence]:
+@dataclass(frozen=True)
+class _One:
+    """A batchset that sentences are made of: its row of the summary, and its executions."""
+
+    label: str
+    row: dict[str, Any]
+    executions: pd.DataFrame
+
+    @property
+    def each(self) -> dict[float, np.ndarray]:
+        """Return the throughputs of each level."""
+        groups = self.executions.groupby("mpl")["tps"]
+        return {float(str(mpl)): tps.to_numpy() for mpl, tps in groups}
+
+    @property
+    def behind(self) -> dict[str, str]:
+        """Return the numbers that all of its sentences rest on."""
+        said = {name: words.number(v) for name, v in self.row.items() if not isinstance(v, str)}
+        return {
+            "best mean": f"{said['best_tps']} tps at MPL {said['best_mpl']}",
+            "last level": f"{said['last_tps']} tps at MPL {said['last_mpl']}",
+            "repetitions, at least": said["n"],
+            "levels": said["levels"],
+        }
+
+    def sentence(self, about: str, text: str, kind: str, **numbers: str) -> Sentence:
+        """Return a sentence about the batchset."""
+        numbers = {name.replace("_", " "): value for name, value in numbers.items()}
+        return Sentence(about, self.label + text, kind, "curves", self.behind | numbers)
+
+
+def _of_batchset(view: View, row: dict[str, Any]) -> list[Sentence]:
     """Return which MPL to set for a batchset, and what that gains, from its repetitions."""
     own = view.done[(view.done["run"] == row["run"]) & (view.done["batchset"] == row["batchset"])]
-    each = {float(mpl): rows["tps"].to_numpy() for mpl, rows in own.groupby("mpl")}
-    label = f"{row['label']}: " if len(view.summary) > 1 else ""
-    behind = {
-        "best mean": f"{words.number(row['best_tps'])} tps at MPL {words.number(row['best_mpl'])}",
-        "last level": f"{words.number(row['last_tps'])} tps at MPL {words.number(row['last_mpl'])}",
-        "repetitions, at least": words.number(row["n"]),
-        "levels": words.number(row["levels"]),
-    }
-    if row["n"] < FEWEST_REPETITIONS:
-        text = (
-            f"{label}this sample cannot show which MPL is best, or what setting it gains: a level "
-            f"was measured {words.count(int(row['n']), 'time')}, fewer than {FEWEST_REPETITIONS}. "
-            f"In what was measured, MPL {words.number(row['good_mpl'])} is the lowest within 5 % "
-            f"of the best, {words.number(row['best_tps'])} tps at MPL "
-            f"{words.number(row['best_mpl'])}; the last level, {words.number(row['last_mpl'])}, "
-            f"has {words.number(row['last_tps'])} tps."
-        )
-        return [Sentence("which MPL to set", text, "not shown", "curves", behind)]
-    return [_set(row, each, label, behind), _gain(view, own, row, each, label, behind)]
+    one = _One(f"{row['label']}: " if len(view.summary) > 1 else "", row, own)
+    if row["n"] >= FEWEST_REPETITIONS:
+        return [_set(one), _gain(one)]
+    text = (
+        f"this sample cannot show which MPL is best, or what setting it gains: a level was "
+        f"measured {words.count(int(row['n']), 'time')}, fewer than {FEWEST_REPETITIONS}. In what "
+        f"was measured, MPL {words.number(row['good_mpl'])} is the lowest within 5 % of the best, "
+        f"{words.number(row['best_tps'])} tps at MPL {words.number(row['best_mpl'])}; the last "
+        f"level, {words.number(row['last_mpl'])}, has {words.number(row['last_tps'])} tps."
+    )
+    return [one.sentence("which MPL to set", text, "not shown")]
 
 
-def _set(
-    row: dict[Any, Any], each: dict[float, np.ndarray], label: str, behind: dict[str, str]
-) -> Sentence:
-    k, best = len(each), float(row["best_mpl"])
+def _set(one: _One) -> Sentence:
+    """Return the lowest level that is shown to be within 5 % of the best."""
+    each, best, numbers = one.each, float(one.row["best_mpl"]), {}
     chosen, ratio = best, None
     for mpl in sorted(level for level in each if level < best):
-        found = inference.of_repetitions(each[mpl], each[best], k)
+        found = inference.of_repetitions(each[mpl], each[best], len(each))
         if found and found.low >= NEAR:
             chosen, ratio = mpl, found
             break
-    text = f"{label}set MPL {words.number(chosen)}: it gives {words.number(each[chosen].mean())} tps"
+    text = f"set MPL {words.number(chosen)}: it gives {words.number(each[chosen].mean())} tps"
     if ratio:
-        behind = behind | {"ratio to the best": _said(ratio)}
+        numbers = {"ratio_to_the_best": _said(ratio)}
         text += f", {words.percent(ratio.value)} of the best, which is at MPL {words.number(best)}"
         text += f" (95 % interval {words.percent(ratio.low)} to {words.percent(ratio.high)})."
     else:
         text += ", the best that was measured."
-    if row["good_mpl"] < chosen:
+    if one.row["good_mpl"] < chosen:
         text += (
-            f" In the means MPL {words.number(row['good_mpl'])} is within 5 %, too, but the "
+            f" In the means MPL {words.number(one.row['good_mpl'])} is within 5 %, too, but the "
             "repetitions differ too much to show it."
         )
-    if best == row["last_mpl"]:
+    if best == one.row["last_mpl"]:
         text += " It is the last level: this sample cannot show where throughput would fall."
-    return Sentence("which MPL to set", text, "shown", "curves", behind)
+    return one.sentence("which MPL to set", text, "shown", **numbers)
 
 
-def _gain(
-    view: View, own: pd.DataFrame, row: dict[Any, Any], each: dict[float, np.ndarray],
-    label: str, behind: dict[str, str],
-) -> Sentence:  # fmt: skip
-    about, best, last = "what Tidegate would gain", float(row["best_mpl"]), float(row["last_mpl"])
+def _gain(one: _One) -> Sentence:
+    """Return what holding the best level gains over letting in as many as at the last."""
+    about, row, each = "what Tidegate would gain", one.row, one.each
+    best, last = float(row["best_mpl"]), float(row["last_mpl"])
     if best == last:
-        text = (
-            f"{label}this sample shows no gain from a limit: throughput is best at the last level, "
-            f"MPL {words.number(last)}."
-        )
-        return Sentence(about, text, "not shown", "curves", behind)
+        text = f"this sample shows no gain from a limit: the last level, MPL {words.number(last)}, "
+        return one.sentence(about, text + "is the best.", "not shown")
     ratio = inference.of_repetitions(each[best], each[last], len(each))
     if ratio is None:
         text = (
-            f"{label}this sample cannot show what a limit would gain: a level's repetitions "
-            "include one without a transaction, or are too few."
+            "this sample cannot show what a limit would gain: there is an execution without a "
+            "transaction, which has no ratio."
         )
-        return Sentence(about, text, "not shown", "curves", behind)
-    behind = behind | {"ratio": _said(ratio)}
+        return one.sentence(about, text, "not shown")
     if ratio.low <= 1:
         text = (
-            f"{label}this sample cannot show that a limit of {words.number(best)} is better than "
+            f"this sample cannot show that a limit of {words.number(best)} is better than "
             f"{words.number(last)}: the ratio of throughputs is {words.number(ratio.value)}, with "
             f"a 95 % interval from {words.between(ratio.low, ratio.high)}."
         )
-        return Sentence(about, text, "not shown", "curves", behind)
+        return one.sentence(about, text, "not shown", ratio=_said(ratio))
     text = (
-        f"{label}holding MPL {words.number(best)} where {words.number(last)} would come gives "
+        f"holding MPL {words.number(best)} where {words.number(last)} would come gives "
         f"{words.number(ratio.value)} times the throughput (95 % interval "
         f"{words.between(ratio.low, ratio.high)}): {words.number(row['best_tps'])} tps instead of "
         f"{words.number(row['last_tps'])}, if the gate itself costs nothing."
     )
-    return Sentence(about, text + _little(own, row), "shown", "throughput", behind)
+    return one.sentence(about, text + _little(one), "shown", ratio=_said(ratio))
 
 
-def _little(own: pd.DataFrame, row: dict[Any, Any]) -> str:
+def _little(one: _One) -> str:
     """Say what clients would wait, queue included, where a level is a number of clients."""
-    treatment = str(own["treatment"].iloc[0])
+    treatment, row = str(one.executions["treatment"].iloc[0]), one.row
     if '"mpl":"clients"' not in treatment or '"closed"' not in treatment:
         return ""
-    seconds = 1e3 * row["last_mpl"] / row["best_tps"], 1e3 * row["last_mpl"] / row["last_tps"]
+    held, free = (1e3 * row["last_mpl"] / row[tps] for tps in ("best_tps", "last_tps"))
     return (
         f" By Little's law {words.number(row['last_mpl'])} clients would then wait "
-        f"{words.number(seconds[0])} ms in the mean, queue included, instead of "
-        f"{words.number(seconds[1])} ms."
+        f"{words.number(held)} ms in the mean, queue included, instead of {words.number(free)} ms."
     )
 
 
@@ -263,10 +278,10 @@ def _of_group(view: View, names: tuple[Any, ...], rows: pd.DataFrame) -> list[Se
         "last level": f"{words.number(mean[last])} tps at MPL {words.number(last)}",
     }
     chosen, near = best, None
-    for mpl in (level for level in table.columns if level < best):
+    for mpl in (float(level) for level in table.columns if float(level) < best):
         found = inference.of_pairs(table[mpl], table[best], k)
         if found and found.low >= NEAR:
-            chosen, near = float(mpl), found
+            chosen, near = mpl, found
             break
     text = f"{label}: over {len(table):,} batchsets, set MPL {words.number(chosen)}"
     if near:
@@ -312,8 +327,8 @@ def _said(ratio: inference.Ratio) -> str:
 
 
 def _controllers(view: View) -> list[Sentence]:
-    """Return which controller has the highest throughput, where that can be told."""
-    if view.scenario not in CONTROLLED:
+    """Return which controller, or setting of trees, has the highest throughput."""
+    if view.scenario not in (*CONTROLLED, "deteriorate"):
         return []
     done = view.done.merge(view.batchsets[[*BATCHSET, "label"]], on=BATCHSET)
     each = {str(label): rows["tps"].to_numpy() for label, rows in done.groupby("label")}
@@ -323,11 +338,11 @@ def _controllers(view: View) -> list[Sentence]:
     best, behind = order[0], {
         label: f"{words.number(each[label].mean())} tps, n = {len(each[label])}" for label in order
     }  # fmt: skip
-    about = "which controller"
+    about = "which setting" if view.scenario == "deteriorate" else "which controller"
     fewest = min(len(values) for values in each.values())
     if fewest < FEWEST_REPETITIONS:
         text = (
-            f"this sample cannot show which controller is best: one has "
+            f"this sample cannot show which is best: one has "
             f"{words.count(fewest, 'execution')}, fewer than {FEWEST_REPETITIONS}. In what was "
             f"measured, {best} has the highest mean, {words.number(each[best].mean())} tps, and "
             f"{order[-1]} the lowest, {words.number(each[order[-1]].mean())} tps."
@@ -358,27 +373,21 @@ def _priority(view: View) -> list[Sentence]:
     table = per_class(view, seen)
     said = []
     for (subject, run), rows in table.groupby(["subject", "run"]):
-        where = f"{subject}, run {run}" if table["run"].nunique() > 1 else str(subject)
+        where = f"{subject}, run {run}" if len(table["run"].unique()) > 1 else str(subject)
         said += [
             sentence
             for loss in (0.05, 0.2)
-            if (sentence := at_loss(where, rows, loss, view)) is not None
+            if (sentence := _with_priority(where, rows, loss, view)) is not None
         ]
     return said
 
 
-def at_loss(where: str, rows: pd.DataFrame, loss: float, view: View) -> Sentence | None:
+def _with_priority(where: str, rows: pd.DataFrame, loss: float, view: View) -> Sentence | None:
     """Return what priority does at the lowest limit that keeps all but a share of throughput."""
-    without = rows[rows["priority"] == "priority not given"].sort_values("mpl")
-    given = rows[rows["priority"] == "priority given"].set_index("mpl")
-    if without.empty or given.empty or not {"high", "normal"} <= set(rows):
+    found = at_loss(rows, loss)
+    if found is None:
         return None
-    free = without.iloc[-1]
-    kept = without[without["tps"] >= (1 - loss) * free["tps"]]
-    mpl = kept["mpl"].iloc[0]
-    if mpl not in given.index or not np.isfinite(given.loc[mpl, ["high", "normal"]].to_numpy(float)).all():
-        return None
-    at = given.loc[mpl]
+    mpl, at, free = found
     times, n = float(at["normal"] / at["high"]), int(view.curves["n"].min())
     worse = float(at["normal"] / free["normal"] - 1)
     behind = {
@@ -408,15 +417,18 @@ def at_loss(where: str, rows: pd.DataFrame, loss: float, view: View) -> Sentence
 
 @dataclass(frozen=True)
 class _Factor:
+    """A factor: its column, how a value is said, and whether less of it is to be tried."""
+
     name: str
     about: str
-    unit: Callable[[Any], str]
+    unit: Callable[[float], str]
+    is_less: bool = False
 
 
 _FACTORS: Final = (
     _Factor("numProcs", "processors", lambda v: words.count(int(v), "processor")),
     _Factor("PK", "primary keys", lambda v: "a primary key" if v else "no primary key"),
-    _Factor("sf", "shorter transactions", lambda v: f"an SF of {words.number(float(v))} %"),
+    _Factor("sf", "shorter transactions", lambda v: f"an SF of {words.value(v)} %", is_less=True),
 )
 
 
@@ -439,7 +451,7 @@ def _compared(
     values = sorted({float(value) for value in rows[factor.name].dropna()})
     if len(values) < 2:
         return []
-    low, high = values[0], values[-1]
+    low, high = (values[-1], values[0]) if factor.is_less else (values[0], values[-1])
     keys = [name for name in view.factors if name != factor.name]
     rows = rows.assign(**{name: rows[name].astype(str) for name in keys})
     here, there = (rows[rows[factor.name].astype(float) == value] for value in (low, high))
@@ -479,6 +491,8 @@ def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int
             f"{said} gives {words.number(ratio.value)} times the best throughput ({interval}, "
             f"adjusted p {_p(p)})."
         )
+        if abs(ratio.value - 1) < 1 - NEAR:
+            text += " That is less than 5 %: too little to act on."
         return Sentence(factor.about, text, "shown", "curves", numbers)
 
     return _Claim(ratio.p, sentence)
@@ -505,7 +519,9 @@ def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> 
                 if len(pairs) < FEWEST_PAIRS
                 else f"adjusted p of the sign test {_p(p)}"
             )
-            text = f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
+            text = (
+                f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
+            )
             return Sentence(factor.about, text, "not shown", "tap-points", numbers)
         goes = "raises" if rises > falls else "lowers"
         text = f"{said} {goes} the thrashing point: {seen} (adjusted p of the sign test {_p(p)})."
@@ -529,11 +545,16 @@ def _thrashing(view: View) -> list[_Claim]:
     found = {str(s): (int(v.sum()), len(v)) for s, v in counts}
     if max(of for _, of in found.values()) < FEWEST_SHARES:
         return []
-    claims = [_Claim(None, lambda _, s=s, n=n: _share(s, *n)) for s, n in found.items()]
+    claims = [_Claim(None, _kept(_share(subject, *n))) for subject, n in found.items()]
     if len(found) > 1:
         p_value = inference.independence([(n, of - n) for n, of in found.values()])
         claims.append(_Claim(p_value, lambda p: _difference(found, p)))
     return claims
+
+
+def _kept(sentence: Sentence) -> Callable[[float], Sentence]:
+    """Return a sentence that does not depend on a p-value."""
+    return lambda _: sentence
 
 
 def _share(subject: str, thrashed: int, of: int) -> Sentence:
@@ -565,4 +586,4 @@ def _difference(found: dict[str, tuple[int, int]], p: float) -> Sentence:
     return Sentence(about, text, "shown", "tap-points", shares)
 
 
-__all__: Sequence[str] = ["RULES", "advice", "at_loss"]
+__all__: Sequence[str] = ["RULES", "advice"]

@@ -4,12 +4,14 @@ They are plain dictionaries with their data inside; nothing is loaded when the p
 in the legend can be clicked: the others fade.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from tidegate_analysis.report import _style as style
+from tidegate_analysis.report._view import records
 
 Chart = dict[str, Any]
 
@@ -17,10 +19,10 @@ Chart = dict[str, Any]
 MOST_ROWS: Final = 6_000
 
 
-def throughput(curves: pd.DataFrame, level: str) -> Chart:
+def throughput(curves: pd.DataFrame, level: str, title: str = "throughput, tps") -> Chart:
     """Return throughput against MPL with bands, means, and thrashing points."""
     x = _levels(curves["mpl"], level)
-    y = {"field": "tps", "type": "quantitative", "title": "throughput, tps"}
+    y = {"field": "tps", "type": "quantitative", "title": title}
     rows = _records(curves, ["label", "mpl", "tps", "tps_low", "tps_high", "n", "TP"])
     tips = [
         {"field": "label", "title": "batchset"},
@@ -95,7 +97,9 @@ def over_time(rows: pd.DataFrame, names: Mapping[str, str], marks: Sequence[floa
     columns = ["line", "s", *names]
     step = -(-len(rows) // MOST_ROWS)
     data = _records(rows.iloc[::step], columns)
-    views = [_timed(column, title, index, marks) for index, (column, title) in enumerate(names.items())]
+    views = [
+        _timed(column, title, index, marks) for index, (column, title) in enumerate(names.items())
+    ]
     zoom = {
         "name": "zoom",
         "select": {"type": "interval", "encodings": ["x"]},
@@ -150,7 +154,7 @@ def _colour(field: str = "label") -> Chart:
         "sort": None,
         "title": None,
         "scale": {"range": list(style.COLOURS)},
-        "legend": {"orient": "bottom", "columns": 1},
+        "legend": {"orient": "bottom", "columns": 1, "symbolOpacity": 1},
     }
 
 
@@ -166,12 +170,12 @@ def _levels(levels: pd.Series, title: str) -> Chart:
 def _records(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return rows with four significant digits, which is what a screen can show."""
     rows = table[[name for name in columns if name in table]]
-    return [{str(k): _plain(v) for k, v in row.items()} for row in rows.to_dict(orient="records")]
+    return [{name: _plain(value) for name, value in row.items()} for row in records(rows)]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if not math.isfinite(value):
             return None
         return float(f"{value:.5g}")
     return value.item() if hasattr(value, "item") else value

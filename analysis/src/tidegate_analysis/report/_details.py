@@ -11,7 +11,7 @@ from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
 from tidegate_analysis.report._throughput import _wrapped
 from tidegate_analysis.report._time import groups
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 
 def kinds(view: View) -> Section:
@@ -46,8 +46,7 @@ def _ranges(table: pd.DataFrame, picked: dict[int, str]) -> Figure:
             panel.plot(own["p99_ms"], rows, "|", color=style.COLOURS[0], markersize=8)
             panel.plot(own["mean_ms"], rows, "D", color=style.COLOURS[1], markersize=4)
             panel.set_yticks(rows, own["kind"].astype(str))
-            panel.set_xscale("log")
-            panel.xaxis.set_major_formatter(style.FuncFormatter(lambda x, _: words.number(x)))
+            style.logarithmic(panel, "x")
             panel.set_ylim(len(own) - 0.5, -0.5)
             panel.set_title(_wrapped(label, 3.2))
             if len(own):
@@ -84,8 +83,7 @@ def _boxes(intervals: pd.DataFrame, picked: dict[int, str]) -> Figure:
                 whiskerprops={"color": style.INK}, capprops={"color": style.INK},
                 flierprops={"marker": ".", "markersize": 2, "markeredgecolor": style.INK},
             )  # fmt: skip
-            panel.set_xscale("log")
-            panel.xaxis.set_major_formatter(style.FuncFormatter(lambda x, _: words.number(x)))
+            style.logarithmic(panel, "x")
             panel.set_title(_wrapped(label, 3.2))
             medians = [f"{kind} {words.number(means.median())} ms" for kind, means in each.items()]
             said.append(f"{label}: medians are {words.enumeration(medians)}")
@@ -113,9 +111,41 @@ def classes(view: View) -> Section:
 
 def per_class(view: View, seen: pd.DataFrame) -> pd.DataFrame:
     """Return mean latency of each class, batchset and level, a column for each class."""
-    table = seen.groupby([*BATCHSET, "mpl", "class"])["mean_ms"].mean().unstack().reset_index()
+    table = seen.pivot_table(index=[*BATCHSET, "mpl"], columns="class", values="mean_ms")
+    table = table.reset_index().rename_axis(columns=None)
     curves = view.curves[[*BATCHSET, "mpl", "label", "priority", "subject", "tps"]]
     return table.merge(curves, on=[*BATCHSET, "mpl"])
+
+
+def at_loss(rows: pd.DataFrame, loss: float) -> tuple[float, pd.Series, pd.Series] | None:
+    """Return the lowest limit that keeps all but a share of throughput, and what classes saw.
+
+    Parameters
+    ----------
+    rows
+        What `per_class` returns, of one run.
+    loss
+        The share of the throughput of no limit, which is the last level without priority.
+
+    Returns
+    -------
+    tuple or None
+        The limit, the row with priority at it, and the row without priority and limit; None where
+        one of them was not measured.
+
+    """
+    without = rows[rows["priority"] == "priority not given"].sort_values("mpl")
+    given = rows[rows["priority"] == "priority given"].set_index("mpl")
+    if without.empty or not {"high", "normal"} <= set(rows):
+        return None
+    free = without.iloc[-1]
+    kept = without[without["tps"] >= (1 - loss) * free["tps"]]["mpl"]
+    if kept.empty or kept.iloc[0] not in given.index:
+        return None
+    at = given.loc[kept.iloc[0]]
+    if pd.isna(at["high"]) or pd.isna(at["normal"]):
+        return None
+    return float(kept.iloc[0]), at, free
 
 
 def _classes(view: View, table: pd.DataFrame) -> Figure:
@@ -131,8 +161,7 @@ def _classes(view: View, table: pd.DataFrame) -> Figure:
                     if panel is axes[0] else None, marker=style.MARKERS[index],
                     linestyle=style.DASHES[index],
                 )  # fmt: skip
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(style.FuncFormatter(lambda y, _: words.number(y)))
+            style.logarithmic(panel, "y")
             style.levels(panel, rows["mpl"])
             panel.set_title(_wrapped(label, 3.4))
             if {"high", "normal"} <= set(rows):
@@ -160,7 +189,7 @@ def _class_table(view: View, table: pd.DataFrame) -> Table:
             words.number(row.get("normal", np.nan)),
             words.number(row.get("normal", np.nan) / row.get("high", np.nan)),
         )
-        for row in table.head(60).to_dict(orient="records")
+        for row in records(table.head(60))
     ]
     header = ("batchset", "MPL", "tps", "high, mean ms", "normal, mean ms", "normal / high")
     return Table("class-table", "What the two classes see", header, rows)
@@ -180,7 +209,9 @@ def trees(view: View) -> Section:
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
     first = seen.sort_values("repetition").drop_duplicates(BATCHSET)["execution"]
     seen = seen[seen["execution"].isin(first)].sort_values(["execution", "tree", "look"])
-    seen = seen.assign(label=[labels[key] for key in zip(seen["run"], seen["batchset"], strict=True)])
+    seen = seen.assign(
+        label=[labels[key] for key in zip(seen["run"], seen["batchset"], strict=True)]
+    )
     ends = seen.groupby(["label", "tree"])["fill"].agg(["first", "last"])
     change = (ends["last"] - ends["first"]).abs().groupby("tree").max()
     names = sorted(change.sort_values(ascending=False).head(MOST_TREES).index)
@@ -207,9 +238,10 @@ def _tree_panels(seen: pd.DataFrame, names: list[str], column: str) -> tuple[Any
 
 def _fills(seen: pd.DataFrame, names: list[str], ends: pd.DataFrame) -> Figure:
     said = [
-        f"{tree}, {label}: from {words.percent(row['first'])} to {words.percent(row['last'])}"
-        for (label, tree), row in ends.iterrows()
-        if tree in names
+        f"{row['tree']}, {row['label']}: from {words.percent(row['first'])} to "
+        f"{words.percent(row['last'])}"
+        for row in records(ends.reset_index())
+        if row["tree"] in names
     ]
     with style.style():
         figure, axes = _tree_panels(seen.assign(percent=100 * seen["fill"]), names, "percent")
@@ -227,7 +259,10 @@ def _reads(seen: pd.DataFrame, names: list[str]) -> Figure:
     rate = each["physical_reads"].diff() / each["at_s"].diff()
     table = seen.assign(rate=rate.where(rate >= 0))
     mean = table[table["tree"].isin(names)].groupby(["tree", "label"])["rate"].mean()
-    said = [f"{tree}, {label}: {words.number(value)} a second" for (tree, label), value in mean.items()]
+    said = [
+        f"{row['tree']}, {row['label']}: {words.number(row['rate'])} a second"
+        for row in records(mean.reset_index())
+    ]
     with style.style():
         figure, axes = _tree_panels(table, names, "rate")
         for panel in axes:
@@ -242,7 +277,7 @@ def _leaves(seen: pd.DataFrame, tree: str) -> Figure | None:
     """Return the fill of each leaf of a tree in the order of keys, at the last look."""
     kept = seen[seen["fills"].notna()].drop_duplicates("label", keep="last")
     each = {str(row["label"]): np.asarray(json.loads(row["fills"]), dtype=float)
-            for row in kept.to_dict(orient="records")}  # fmt: skip
+            for row in records(kept)}  # fmt: skip
     each = {label: fills for label, fills in each.items() if len(fills)}
     if not each:
         return None

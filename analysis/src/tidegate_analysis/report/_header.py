@@ -7,7 +7,7 @@ import pandas as pd
 
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 MOST: Final = 12
 
@@ -27,7 +27,14 @@ def header(view: View) -> Section:
         ("design", _design(view)),
         ("an execution", _timing(about)),
     ]
-    parts: list[Part] = [Table("about", "What ran", ("", ""), [row for row in rows if row[1]])]
+    parts: list[Part] = [
+        Table(
+            "about",
+            "The experiment, its machine and versions",
+            ("", ""),
+            [row for row in rows if row[1]],
+        )
+    ]
     parts += [Paragraph(text) for text in missing(view)]
     return Section("about", "What ran", parts)
 
@@ -57,7 +64,7 @@ def _machines(view: View) -> str:
         [
             f"{row['cpu']}, {words.count(int(row['machine_processors']), 'processor')}, "
             f"{words.number(float(row['memory_mib']) / 1024)} GiB, kernel {row['kernel']}"
-            for row in seen.head(MOST).to_dict(orient="records")
+            for row in records(seen.head(MOST))
         ]
     )
 

@@ -66,7 +66,8 @@ def _template(name: str) -> str:
 
 def _bundle() -> str:
     """Return Vega-Lite and what it needs; a string in it must not end the script."""
-    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")
+    bundle = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+    return bundle.replace("</script", "<\\/script")
 
 
 def _chapter(chapter: Chapter) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 #: The names of the protocol's counts, as the study says them.
 CHECKS: Final = {
@@ -54,10 +54,6 @@ def tap(view: View) -> Section:
     return Section("tap", title, parts)
 
 
-def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    return table.to_dict(orient="records")
-
-
 def _checks(counts: pd.DataFrame) -> Table:
     """Return step 1, the study's Tables 5 to 7."""
     checks = counts[counts["step"].astype(str) == "1"].sort_values("number", kind="stable")
@@ -70,7 +66,7 @@ def _checks(counts: pd.DataFrame) -> Table:
             words.percent(row["found"] / row["checked"]) if row["checked"] else "–",
             words.number(row["batchsets"]),
         )
-        for row in _rows(checks)
+        for row in records(checks)
     ]
     return Table(
         "checks",
@@ -85,7 +81,9 @@ def _checks(counts: pd.DataFrame) -> Table:
 def _steps(counts: pd.DataFrame) -> Table:
     """Return steps 0 and 2 to 4, the study's Table 8: what is left after each."""
     rows = []
-    for row in _rows(counts[counts["step"].astype(str) != "1"].sort_values("step", kind="stable")):
+    for row in records(
+        counts[counts["step"].astype(str) != "1"].sort_values("step", kind="stable")
+    ):
         step, checked, found = str(row["step"]), row["checked"], row["found"]
         left = words.number(checked - found) if step.startswith(("2", "3")) else "–"
         what = CHECKS.get(row["name"], row["name"]) + (f", {row['part']}" if row["part"] else "")
@@ -105,7 +103,7 @@ def _points(view: View) -> Table:
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
     points = view.points.sort_values(BATCHSET)
     rows = []
-    for row in _rows(points.head(MOST_ROWS)):
+    for row in records(points.head(MOST_ROWS)):
         thrashes = not pd.isna(row["high"])
         low, high = words.number(row["low"]), words.number(row["high"])
         caveats = "" if row["caveats"] in (None, "", "[]") else str(row["caveats"]).strip("[]")
@@ -168,7 +166,7 @@ def troubles(view: View) -> Section:
                 row["subject"], row["trouble"], str(row["what"]), words.number(row["times"]),
                 words.number(row["executions"]), words.between(row["low"], row["high"]),
             )
-            for row in _rows(table.head(MOST_ROWS))
+            for row in records(table.head(MOST_ROWS))
         ]  # fmt: skip
         header = ("subject", "kind", "what", "times", "executions", "MPLs")
         parts.append(Table("troubles", "What the clients met", header, rows, _more(len(table))))
@@ -177,9 +175,9 @@ def troubles(view: View) -> Section:
     if len(failed):
         reasons = failed.assign(reason=failed["reason"].fillna("cut off")).groupby("reason").size()
         reasons = reasons.sort_values(ascending=False)
-        rows = [(str(reason), words.number(times)) for reason, times in reasons.head(20).items()]
+        counts = [(str(reason), words.number(times)) for reason, times in reasons.head(20).items()]
         parts.append(
-            Table("failures", "Attempts that came to nothing", ("reason", "times"), rows)
+            Table("failures", "Attempts that came to nothing", ("reason", "times"), counts)
         )
     if not parts:
         return Section(

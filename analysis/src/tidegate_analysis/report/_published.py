@@ -18,9 +18,9 @@ import pandas as pd
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._details import per_class
+from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 Entry = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def published() -> Mapping[str, Entry]:
     return tomllib.loads(text)
 
 
-def beside(view: View) -> Section:
+def published_figures(view: View) -> Section:
     """Return published figures beside ours."""
     title = "Published figures beside ours"
     entry = published().get(view.name)
@@ -205,15 +205,8 @@ def _at_loss(
         return "not kept"
     texts = []
     for _, rows in per_class(view, seen).groupby("run"):
-        without = rows[rows["priority"] == "priority not given"].sort_values("mpl")
-        given = rows[rows["priority"] == "priority given"].set_index("mpl")
-        if without.empty or not {"high", "normal"} <= set(rows):
-            continue
-        free = without.iloc[-1]
-        kept = without[without["tps"] >= (1 - figure["loss"]) * free["tps"]]["mpl"]
-        if len(kept) and kept.iloc[0] in given.index:
-            text = said(given.loc[kept.iloc[0]], free)
-            texts.append(f"{text} at MPL {words.number(kept.iloc[0])}")
+        if found := at_loss(rows, figure["loss"]):
+            texts.append(f"{said(found[1], found[2])} at MPL {words.number(found[0])}")
     return words.enumeration(texts) or "not measured with and without priority"
 
 
@@ -253,7 +246,12 @@ MEASURES: Final[Mapping[str, Measure]] = {
 }
 
 #: What a curve's x axis is called.
-_AXES: Final = {"c": "C", "gamma": "Γ", "delta": "Δ, transactions", "buffer": "memory for pages, MB"}
+_AXES: Final = {
+    "c": "C",
+    "gamma": "Γ",
+    "delta": "Δ, transactions",
+    "buffer": "memory for pages, MB",
+}
 
 
 def _x(row: Mapping[Any, Any], name: str) -> float:
@@ -268,7 +266,7 @@ def _x(row: Mapping[Any, Any], name: str) -> float:
 def _curve(view: View, curve: Entry, source: str) -> list[Part]:
     """Return a published curve beside ours, each as a share of its own best, and the numbers."""
     done = view.done.merge(view.batchsets, on=BATCHSET, suffixes=("", "_of_batchset"))
-    done = done.assign(x=[_x(row, curve["x"]) for row in done.to_dict(orient="records")])
+    done = done.assign(x=[_x(row, curve["x"]) for row in records(done)])
     ours = done.dropna(subset=["x"]).groupby("x")["tps"].mean()
     if ours.empty:
         raise AnalysisError(
@@ -289,16 +287,23 @@ def _curve(view: View, curve: Entry, source: str) -> list[Part]:
         style.thousands(axes)
         figure.legend(loc="outside lower center", ncols=2)
         where = _AXES[curve["x"]].split(",")[0]
-        alt = (
-            f"Published: {words.curve(xs, ys, 'throughput', 'a minute', where)}. "
-            f"Ours: {words.curve(ours.index.to_numpy(), ours.to_numpy(), 'throughput', 'tps', where)}."
-        )
+        theirs = words.curve(xs, ys, "throughput", "a minute", where)
+        own = words.curve(ours.index, ours, "throughput", "tps", where)
+        alt = f"Published: {theirs}. Ours: {own}."
         svg = style.svg(figure, "Published curve beside ours", alt)
     caption = f"Published curve beside ours, each as a share of its own best. Source: {source}."
-    return [Figure("published-curve", caption, alt, svg), _curve_table(view, curve, ours)]
+    figure_ = Figure("published-curve", caption, alt, svg)
+    return [figure_, _curve_table(curve, ours, _limits(view, done))]
 
 
-def _curve_table(view: View, curve: Entry, ours: pd.Series) -> Table:
+def _limits(view: View, done: pd.DataFrame) -> pd.Series:
+    """Return the mean limit in the second half for each place on the axis."""
+    limits = view.selected(view.results.limits, list(done["execution"]))
+    limits = limits.merge(done[["execution", "seconds", "x"]], on="execution")
+    return limits[limits["at_s"] > limits["seconds"] / 2].groupby("x")["limit"].mean()
+
+
+def _curve_table(curve: Entry, ours: pd.Series, own_limits: pd.Series) -> Table:
     limits = curve.get("limit", [float("nan")] * len(curve["xs"]))
     theirs = {float(x): (float(y), float(n)) for x, y, n in zip(
         curve["xs"], curve["throughput"], limits, strict=True)}  # fmt: skip
@@ -309,8 +314,11 @@ def _curve_table(view: View, curve: Entry, ours: pd.Series) -> Table:
             words.number(theirs.get(x, nothing)[0]),
             words.number(theirs.get(x, nothing)[1]),
             words.number(float(ours.get(x, float("nan")))),
+            words.number(float(own_limits.get(x, float("nan")))),
         )
         for x in sorted({*theirs, *(float(x) for x in ours.index)})
     ]
-    header = (_AXES[curve["x"]], "published, a minute", "published, threads", "ours, tps")
+    header = (
+        _AXES[curve["x"]], "published, a minute", "published, threads", "ours, tps", "ours, limit",
+    )  # fmt: skip
     return Table("published-numbers", "The numbers of both curves", header, rows)

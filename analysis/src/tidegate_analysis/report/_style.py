@@ -9,12 +9,13 @@ the file for print keeps it.
 import html
 import io
 import re
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from tidegate_analysis.report import _words as words
 
@@ -25,7 +26,7 @@ DARK: Final = ("#4aa8e0", "#ff8c42", "#2fc79a", "#e39cc4", "#f2b632", "#7cc8f5",
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
-STYLE: Final[dict[str, Any]] = {
+STYLE: Final[Any] = {
     "svg.hashsalt": "tidegate",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -84,17 +85,47 @@ def panels(count: int, columns: int, width: float = 7.2, height: float = 1.9) ->
 def levels(axes: Axes, values: Any, ticks: int = 10) -> None:
     """Make the x axis one of levels: logarithmic where they span a factor of 16 or more."""
     shown = sorted({float(value) for value in values})
+    places = np.asarray(shown)
     if len(shown) > 1 and shown[0] > 0 and shown[-1] / shown[0] >= 16:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_minor_locator(NullLocator())
-    step = -(-len(shown) // ticks)
-    axes.set_xticks(shown[::-1][::step][::-1])
+        places = np.log(places)
+    axes.set_xticks([shown[index] for index in _apart(places, ticks)])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
 
 
-def thousands(axes: Axes) -> None:
-    """Write the numbers at the y axis as they are read, beginning at nothing."""
-    axes.set_ylim(bottom=0)
+def _apart(places: np.ndarray, ticks: int) -> list[int]:
+    """Return which places have a tick, from the last backwards, so that names do not touch."""
+    room = (places[-1] - places[0]) / ticks if len(places) > 1 else 0.0
+    kept = [len(places) - 1]
+    for index in range(len(places) - 2, -1, -1):
+        if places[kept[-1]] - places[index] >= 0.99 * room:
+            kept.append(index)
+    return kept[::-1]
+
+
+def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, its numbers as they are read, between decades where it is short."""
+    if not np.isfinite(axes.dataLim.minpos[0 if which == "x" else 1]):
+        return  # nothing in it is more than nothing
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
+    steps = (1.0,) if low > 0 and high / low > 300 else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words.value(value)))
+
+
+def thousands(axes: Axes, most: float = np.inf) -> None:
+    """Write the numbers at the y axis as they are read, from nothing to what is drawn, or `most`.
+
+    With two repetitions an interval is many times as wide as what was measured; `most` keeps it
+    from making all else small.
+    """
+    top = min(axes.dataLim.y1, most)
+    if np.isfinite(top) and top > 0:
+        axes.set_ylim(0, 1.06 * top)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: words.number(y)))
 
 

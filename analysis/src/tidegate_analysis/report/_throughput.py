@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 MOST_PANELS: Final = 24
 MOST_TOGETHER: Final = 7
@@ -75,11 +76,11 @@ def _together(view: View) -> Figure:
         for index, (_, curve) in enumerate(view.curves.groupby(BATCHSET)):
             _draw(axes, curve, index, str(curve["label"].iloc[0]))
         style.levels(axes, view.curves["mpl"])
-        style.thousands(axes)
+        style.thousands(axes, 1.4 * view.done["tps"].max())
         axes.set(xlabel=view.level, ylabel="throughput, tps")
         if len(view.summary) > 1:
             figure.legend(loc="outside lower center", ncols=1 if len(view.summary) > 4 else 2)
-        alt = ". ".join(_said(view, row) for row in view.summary.to_dict(orient="records")) + "."
+        alt = ". ".join(_said(view, row) for row in records(view.summary)) + "."
         name = f"Throughput against {view.level}"
         svg = style.svg(figure, name, alt)
     caption = (
@@ -121,7 +122,8 @@ def _subjects(view: View) -> Figure:
     curves = view.curves.copy()
     curves["share"] = curves["tps"] / curves.groupby(BATCHSET)["tps"].transform("max")
     groups = curves.groupby(["subject", "mpl"])["share"]
-    table = groups.quantile([0.25, 0.5, 0.75]).unstack().reset_index()
+    quartiles = {q: groups.quantile(q) for q in (0.25, 0.5, 0.75)}
+    table = pd.DataFrame(quartiles).reset_index()
     said = []
     with style.style():
         figure = style.empty(7.2, 3.8)
@@ -150,7 +152,9 @@ def _subjects(view: View) -> Figure:
         "Comparison of subjects: throughput as a share of the best of the same batchset, median "
         f"over the batchsets, with the quartiles as a band; {len(view.summary):,} batchsets."
     )
-    return Figure("throughput", caption, alt, svg)
+    median = table.assign(label=table["subject"], tps=100 * table[0.5])
+    chart = charts.throughput(median, view.level, "throughput, % of the batchset's best")
+    return Figure("throughput", caption, alt, svg, chart)
 
 
 def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
@@ -160,7 +164,7 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
     points = dict(tuple(view.done.groupby(BATCHSET)))
     with style.style():
         figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
-        for panel, row in zip(axes, shown.to_dict(orient="records"), strict=True):
+        for panel, row in zip(axes, records(shown), strict=True):
             key = (row["run"], row["batchset"])
             repetitions = points[key]
             panel.plot(
@@ -168,12 +172,12 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
                 markersize=3, markeredgewidth=0,
             )  # fmt: skip
             _draw(panel, grouped[key], 0)
-            style.levels(panel, grouped[key]["mpl"], ticks=5)
-            style.thousands(panel)
-            panel.set_title(_wrapped(row["label"], 7.2 / columns))
+            style.levels(panel, grouped[key]["mpl"], ticks=4)
+            style.thousands(panel, 1.4 * repetitions["tps"].max())
+            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
         figure.supxlabel(view.level, fontsize=9)
         figure.supylabel("throughput, tps", fontsize=9)
-        alt = ". ".join(_said(view, row) for row in shown.to_dict(orient="records")[:8]) + "."
+        alt = ". ".join(_said(view, row) for row in records(shown)[:8]) + "."
         if len(shown) > 8:
             alt += f" And {len(shown) - 8} more, which the table lists."
         svg = style.svg(figure, "Throughput of each batchset", alt)
@@ -186,7 +190,7 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
 
 def _wrapped(label: str, inches: float) -> str:
     """Break a label at commas where it would be wider than its panel."""
-    room, lines = int(inches * 13), [""]
+    room, lines = int(inches * (13 if inches > 3 else 16)), [""]
     for piece in label.split(", "):
         if lines[-1] and len(lines[-1]) + len(piece) > room:
             lines.append("")
@@ -231,7 +235,7 @@ def at_a_glance(view: View) -> Figure:
 def thrashing_points(view: View) -> Figure:
     """Return how many batchsets have which thrashing point, by subject; ∞ is one that has none."""
     known = view.summary[view.summary["TP"].notna()]
-    counts = known.groupby(["subject", "TP"]).size().unstack(fill_value=0)
+    counts = pd.crosstab(known["subject"], known["TP"])
     counts = counts.reindex(columns=sorted({*view.curves["mpl"].unique(), np.inf}), fill_value=0)
     with style.style():
         figure = style.empty(7.2, 3.0)
@@ -243,6 +247,7 @@ def thrashing_points(view: View) -> Figure:
             base += row.to_numpy()
         names = [words.number(mpl) if np.isfinite(mpl) else "none" for mpl in counts.columns]
         axes.set_xticks(range(len(names)), names)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="thrashing point, MPL", ylabel="batchsets")
         figure.legend(loc="outside lower center", ncols=5)
         finite = known[np.isfinite(known["TP"])]
@@ -273,7 +278,7 @@ def numbers(view: View) -> Table:
             words.percent(row["loss"]),
             words.number(row["TP"]),
         )
-        for row in view.summary.head(MOST_ROWS).to_dict(orient="records")
+        for row in records(view.summary.head(MOST_ROWS))
     ]
     where = view.level
     return Table(
@@ -311,7 +316,7 @@ def latency(view: View) -> Section:
     said = []
     with style.style():
         figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 2.0)
-        for panel, row in zip(axes, shown.to_dict(orient="records"), strict=True):
+        for panel, row in zip(axes, records(shown), strict=True):
             curve = view.curves[
                 (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
             ]
@@ -322,10 +327,9 @@ def latency(view: View) -> Section:
                     linestyle=style.DASHES[index],
                     label=name if panel is axes[0] else None,
                 )  # fmt: skip
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(style.FuncFormatter(lambda y, _: words.number(y)))
+            style.logarithmic(panel, "y")
             style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
-            panel.set_title(_wrapped(row["label"], 7.2 / columns))
+            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
             ends = curve["p99_ms"].to_numpy()
             said.append(
                 f"{row['label']}: the 99th percentile goes from {words.number(ends[0])} ms at "

@@ -17,12 +17,12 @@ from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section
 from tidegate_analysis.report._throughput import _wrapped
-from tidegate_analysis.report._view import BATCHSET, View
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 CONTROLLED: Final = ("autotune", "switch", "sensitivity")
 MOST_FIGURES: Final = 12
 MOST_POINTS: Final = 400
-NAMES: Final = {"limit": "limit, MPL", "tps": "throughput, tps", "ms": "mean response time, ms"}
+NAMES: Final = {"limit": "limit, MPL", "tps": "throughput, tps", "ms": "response time, ms"}
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,20 @@ def groups(view: View) -> list[Group]:
             Group(
                 f"time-{run}-{batchset}",
                 labels[run, batchset],
-                {int(r["execution"]): f"from {r['mpl']}" for r in rows.to_dict(orient="records")},
+                {int(r["execution"]): f"from {r['mpl']}" for r in records(rows)},
                 _exchanged(rows.iloc[0]),
             )
             for (run, batchset), rows in first.groupby(BATCHSET)
         ]
     if view.scenario == "deteriorate":
         last = first.drop_duplicates(BATCHSET, keep="last").head(len(style.COLOURS))
-        lines = {int(r["execution"]): labels[r["run"], r["batchset"]] for r in _rows(last)}
+        lines = {int(r["execution"]): labels[r["run"], r["batchset"]] for r in records(last)}
         return [Group("time", "each batchset", lines)]
     worst = view.summary.sort_values("loss", ascending=False, kind="stable").iloc[0]
     own = first[(first["run"] == worst["run"]) & (first["batchset"] == worst["batchset"])]
     ends = own[own["mpl"].isin([worst["best_mpl"], worst["last_mpl"]])]
-    lines = {int(r["execution"]): f"MPL {words.number(r['mpl'])}" for r in _rows(ends)}
+    lines = {int(r["execution"]): f"MPL {words.number(r['mpl'])}" for r in records(ends)}
     return [Group("time", str(worst["label"]), lines)]
-
-
-def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    return table.to_dict(orient="records")
 
 
 def _exchanged(row: pd.Series) -> tuple[float, ...]:
@@ -151,7 +147,11 @@ def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFr
         figure.legend(loc="outside lower center", ncols=2 if view.scenario == "deteriorate" else 6)
         alt = f"{group.label}: {_course(rows)}"
         svg = style.svg(figure, f"Over time: {group.label}", alt)
-    what = "limit, throughput and response time" if "limit" in names else "throughput and response"
+    what = (
+        "limit, throughput and response time"
+        if "limit" in names
+        else "throughput and response time"
+    )
     caption = f"{group.label}: {what} over time, first repetition"
     if group.exchanged_at:
         caption += f"; the dashed line, at {words.number(group.exchanged_at[0])} s, is the switch"
@@ -237,9 +237,12 @@ def _shade(panel: Any, own: pd.DataFrame, edges: np.ndarray, length: float) -> A
         extent=(0, last * length, 0, len(edges) - 1),
     )  # fmt: skip
     panel.grid(visible=False)
-    decades = 10.0 ** np.arange(np.ceil(np.log10(edges[0])), np.floor(np.log10(edges[-1])) + 1)
-    places = np.interp(np.log(decades), np.log(edges), np.arange(len(edges)))
-    panel.set_yticks(places, [words.number(decade) for decade in decades])
+    decades = 10.0 ** np.arange(np.floor(np.log10(edges[0])), np.ceil(np.log10(edges[-1])))
+    steps = (1.0,) if edges[-1] / edges[0] > 300 else (1.0, 2.0, 5.0)
+    ticks = np.sort(np.outer(decades, steps).ravel())
+    ticks = ticks[(ticks >= edges[0]) & (ticks <= edges[-1])]
+    places = np.interp(np.log(ticks), np.log(edges), np.arange(len(edges)))
+    panel.set_yticks(places, [words.value(tick) for tick in ticks])
     return image
 
 

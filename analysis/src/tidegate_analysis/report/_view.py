@@ -165,12 +165,12 @@ class View:
     def batchsets(self) -> pd.DataFrame:
         """Return a row for each batchset: run, batchset, `label`, `subject`, and its values."""
         first = self.executions.drop_duplicates(BATCHSET).reset_index(drop=True)
-        values = pd.DataFrame([_values(row) for row in _rows(first)], index=first.index)
+        values = pd.DataFrame([_values(row) for row in records(first)], index=first.index)
         table = pd.concat([first[BATCHSET], values], axis=1)
-        varied = [name for name in values if values[name].astype(str).nunique() > 1]
+        varied = [str(name) for name in values if len(values[name].astype(str).unique()) > 1]
         table["label"] = [
             ", ".join(text for name in varied if (text := _said(name, row[name]))) or row["subject"]
-            for row in _rows(values)
+            for row in records(values)
         ]
         repeated = table["label"].duplicated(keep=False)
         where = "run " + table["run"].astype(str) + ", batchset " + table["batchset"].astype(str)
@@ -180,7 +180,7 @@ class View:
     @cached_property
     def factors(self) -> list[str]:
         """Return the columns of `batchsets` that hold a batchset's values."""
-        return [name for name in self.batchsets if name not in (*BATCHSET, "label")]
+        return [str(name) for name in self.batchsets if name not in (*BATCHSET, "label")]
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -196,7 +196,7 @@ class View:
     @cached_property
     def has_curves(self) -> bool:
         """Return whether any batchset was measured at more than one level."""
-        return bool((self.curves.groupby(BATCHSET)["mpl"].nunique() > 1).any())
+        return bool((self.summary["levels"] > 1).any())
 
     @cached_property
     def level(self) -> str:
@@ -224,7 +224,8 @@ class View:
         return table[table["execution"].isin(list(chosen))]
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a table's rows."""
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 
@@ -287,7 +288,7 @@ def _said(name: str, value: Any) -> str:
     if name == "PK":
         return "primary key" if value else "no primary key"
     if isinstance(value, float):
-        value = words.number(value)
+        value = words.value(value)
     return _SAID.get(name, name.replace("_", " ") + " {}").format(value)
 
 
@@ -342,7 +343,7 @@ def _then(exchange: Any) -> str:
     if not exchange:
         return ""
     if not isinstance(exchange, dict):
-        return _short(exchange)
+        return str(exchange)
     ((what, value),) = exchange.items() if len(exchange) == 1 else (("", exchange),)
     if isinstance(value, dict):
         return " ".join(str(value[key]) for key in ("kind", "mix") if value.get(key))

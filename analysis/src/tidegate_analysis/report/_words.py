@@ -1,13 +1,15 @@
-"""Numbers and shapes of curves in words: what captions, alternative texts and advice are made of."""
+"""Numbers and curves in words: what captions, alternative texts and advice are made of."""
 
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: Any, digits: int = 3) -> str:
     """Return a number as it is read: 3,450 and 12.3 and 0.0123, – for none, ∞ for infinity."""
     if value is None or math.isnan(value):
         return "–"
@@ -21,6 +23,16 @@ def number(value: float, digits: int = 3) -> str:
         places = digits - 1 - math.floor(math.log10(abs(value)))
         text = f"{value:,.{max(0, min(places, 8))}f}"
     return text.replace("-", "−")
+
+
+def value(x: float) -> str:
+    """Return a number as it was chosen, without zeros at its end: 0.1, 1,000."""
+    return f"{x:,.6g}"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def percent(share: float) -> str:
@@ -60,10 +72,10 @@ def duration(seconds: float) -> str:
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2 * size:
             return f"{number(seconds / size, 2)} {unit}"
-    return f"{number(seconds)} seconds"
+    return "1 second" if seconds == 1 else f"{number(seconds)} seconds"
 
 
-def curve(x: Sequence[float], y: Sequence[float], what: str, unit: str, where: str) -> str:
+def curve(x: ArrayLike, y: ArrayLike, what: str, unit: str, where: str) -> str:
     """Say how a curve goes: "throughput rises to 3,450 tps at MPL 16 and falls to 1,683 at 256"."""
     xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     seen = np.isfinite(ys)
