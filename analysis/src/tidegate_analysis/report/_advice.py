@@ -20,7 +20,6 @@ from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_REPETITIONS, FEWEST_SHARES
 from tidegate_analysis.report._parts import Advice, Section, Sentence
-from tidegate_analysis.report._time import CONTROLLED
 from tidegate_analysis.report._view import BATCHSET, View, records
 
 #: With more batchsets than this, or without repetitions of them, there is a sentence for each
@@ -60,7 +59,7 @@ def advice(view: View) -> Section:
     sentences = [
         *_warnings(view),
         *_levels(view),
-        *_controllers(view),
+        *_settings(view),
         *_priority(view),
         *(claim.said(1.0 if claim.p is None else next(adjusted)) for claim in claims),
     ]
@@ -128,7 +127,7 @@ def _warnings(view: View) -> list[Sentence]:
 
 
 def _levels(view: View) -> list[Sentence]:
-    if view.scenario in (*CONTROLLED, "deteriorate") or not view.has_curves:
+    if view.is_controlled or view.scenario == "deteriorate" or not view.has_curves:
         return []
     few, once = len(view.summary), int(view.summary["n"].min()) < FEWEST_REPETITIONS
     if few < FEWEST_PAIRS or (few <= MOST_BATCHSETS and not once):
@@ -326,41 +325,54 @@ def _said(ratio: inference.Ratio) -> str:
 # Controllers and priority.
 
 
-def _controllers(view: View) -> list[Sentence]:
-    """Return which controller, or setting of trees, has the highest throughput."""
-    if view.scenario not in (*CONTROLLED, "deteriorate"):
+def _settings(view: View) -> list[Sentence]:
+    """Return which controller, or which split of trees, has the highest throughput."""
+    if not view.is_controlled and view.scenario != "deteriorate":
         return []
-    done = view.done.merge(view.batchsets[[*BATCHSET, "label"]], on=BATCHSET)
-    each = {str(label): rows["tps"].to_numpy() for label, rows in done.groupby("label")}
-    if len(each) < 2:
-        return []
-    order = sorted(each, key=lambda label: -each[label].mean())
-    best, behind = order[0], {
-        label: f"{words.number(each[label].mean())} tps, n = {len(each[label])}" for label in order
-    }  # fmt: skip
-    about = "which setting" if view.scenario == "deteriorate" else "which controller"
+    name = "control" if view.is_controlled else "split"
+    others = [factor for factor in view.factors if factor != name]
+    table = view.batchsets.astype(dict.fromkeys(others, str))
+    varied = [factor for factor in others if len(table[factor].unique()) > 1]
+    done = view.done[[*BATCHSET, "tps"]].merge(table, on=BATCHSET)
+    said = []
+    for values, rows in done.groupby(others):
+        where = [value for factor, value in zip(others, values, strict=True) if factor in varied]
+        label = f"{', '.join(str(value) for value in where if value)}: " if where else ""
+        each = {str(setting): own["tps"].to_numpy() for setting, own in rows.groupby(name)}
+        if len(each) > 1:
+            said.append(_best_setting(label, each))
+    return said
+
+
+def _best_setting(label: str, each: dict[str, np.ndarray]) -> Sentence:
+    order = sorted(each, key=lambda setting: -each[setting].mean())
+    best, about = order[0], "which setting"
+    behind = {
+        setting: f"{words.number(each[setting].mean())} tps, n = {len(each[setting])}"
+        for setting in order
+    }
     fewest = min(len(values) for values in each.values())
     if fewest < FEWEST_REPETITIONS:
         text = (
-            f"this sample cannot show which is best: one has "
-            f"{words.count(fewest, 'execution')}, fewer than {FEWEST_REPETITIONS}. In what was "
-            f"measured, {best} has the highest mean, {words.number(each[best].mean())} tps, and "
-            f"{order[-1]} the lowest, {words.number(each[order[-1]].mean())} tps."
+            f"{label}this sample cannot show which is best: there "
+            f"{'is' if fewest == 1 else 'are'} {words.count(fewest, 'execution')} of one, fewer "
+            f"than {FEWEST_REPETITIONS}. In what was measured, {best} has the highest mean, "
+            f"{words.number(each[best].mean())} tps, and {order[-1]} the lowest, "
+            f"{words.number(each[order[-1]].mean())} tps."
         )
-        return [Sentence(about, text, "not shown", "curves", behind)]
+        return Sentence(about, text, "not shown", "curves", behind)
     worse = []
-    for label in order[1:]:
-        ratio = inference.of_repetitions(each[best], each[label], len(each))
+    for setting in order[1:]:
+        ratio = inference.of_repetitions(each[best], each[setting], len(each))
         if ratio and ratio.low > 1:
-            worse.append(f"{label} ({words.number(ratio.value)} times)")
+            worse.append(f"{setting} ({words.number(ratio.value)} times)")
     rest = len(order) - 1 - len(worse)
-    text = f"{best} has the highest mean, {words.number(each[best].mean())} tps."
+    text = f"{label}{best} has the highest mean, {words.number(each[best].mean())} tps."
     if worse:
         text += f" It is better than {words.enumeration(worse)}."
     if rest:
         text += f" This sample cannot tell it from {rest} of the other {len(order) - 1}."
-    kind = "shown" if worse else "not shown"
-    return [Sentence(about, text, kind, "curves", behind)]
+    return Sentence(about, text, "shown" if worse else "not shown", "curves", behind)
 
 
 def _priority(view: View) -> list[Sentence]:
@@ -389,7 +401,7 @@ def _with_priority(where: str, rows: pd.DataFrame, loss: float, view: View) -> S
         return None
     mpl, at, free = found
     times, n = float(at["normal"] / at["high"]), int(view.curves["n"].min())
-    worse = float(at["normal"] / free["normal"] - 1)
+    worse = words.slower(float(at["normal"] / free["normal"]))
     behind = {
         "limit": words.number(mpl),
         "high, mean": f"{words.number(at['high'])} ms",
@@ -400,8 +412,7 @@ def _with_priority(where: str, rows: pd.DataFrame, loss: float, view: View) -> S
     text = (
         f"{where}: at MPL {words.number(mpl)}, the lowest that keeps {words.percent(1 - loss)} of "
         f"the throughput of no limit, high transactions were {words.number(times)} times faster "
-        f"than normal ones, and normal ones {words.percent(abs(worse))} "
-        f"{'slower' if worse > 0 else 'faster'} than without priority and limit."
+        f"than normal ones, and normal ones {worse} than without priority and limit."
     )
     if n < FEWEST_REPETITIONS:
         text += (
@@ -433,7 +444,7 @@ _FACTORS: Final = (
 
 
 def _factors(view: View) -> list[_Claim]:
-    if view.scenario in CONTROLLED or not view.has_curves:
+    if view.is_controlled or not view.has_curves:
         return []
     table = view.summary.drop(columns=["subject", "label"]).merge(view.batchsets, on=BATCHSET)
     return [
@@ -539,7 +550,7 @@ def _p(p: float) -> str:
 
 def _thrashing(view: View) -> list[_Claim]:
     known = view.summary[view.summary["TP"].notna()]
-    if known.empty or view.scenario in CONTROLLED:
+    if known.empty or view.is_controlled:
         return []
     counts = known.assign(is_finite=np.isfinite(known["TP"])).groupby("subject")["is_finite"]
     found = {str(s): (int(v.sum()), len(v)) for s, v in counts}

@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
 from tidegate_analysis.report._throughput import _wrapped
-from tidegate_analysis.report._time import groups
+from tidegate_analysis.report._time import singles
 from tidegate_analysis.report._view import BATCHSET, View, records
 
 
@@ -20,12 +21,15 @@ def kinds(view: View) -> Section:
     if view.done.empty:
         return Section("kinds", title, missing="no execution was measured")
     table = view.results.kinds(view.number)
-    if table["kind"].nunique() < 2:
+    table = table[table["committed"] + table["rolled_back"] > 0]
+    if len(table["kind"].unique()) < 2:
         return Section(
             "kinds", title, missing="there is one kind of transaction, whose latency is above"
         )
-    picked = {e: f"{g.label}, {n}" for g in groups(view) for e, n in g.lines.items()}
-    picked = dict(list(picked.items())[:4])
+    seen = set(table["execution"])
+    picked = {execution: name for execution, name in singles(view).items() if execution in seen}
+    if not picked:
+        return Section("kinds", title, missing="the executions looked at had no transaction")
     parts: list[Part] = [_ranges(table[table["execution"].isin(picked)], picked)]
     intervals = view.selected(view.results.interval_kinds, list(picked))
     if len(intervals):
@@ -216,7 +220,10 @@ def trees(view: View) -> Section:
     change = (ends["last"] - ends["first"]).abs().groupby("tree").max()
     names = sorted(change.sort_values(ascending=False).head(MOST_TREES).index)
     parts: list[Part] = [_fills(seen, names, ends), _reads(seen, names)]
-    most = str(change.idxmax())
+    # The tree that moved most among those that have leaves to show.
+    sizes = seen.groupby("tree")["leaves"].max()
+    large = change[sizes >= min(20, int(sizes.max()))]
+    most = str(large.idxmax())
     leaves = _leaves(seen[seen["tree"] == most], most)
     return Section("trees", title, [*parts, *([leaves] if leaves else [])])
 
@@ -289,7 +296,8 @@ def _leaves(seen: pd.DataFrame, tree: str) -> Figure | None:
     with style.style():
         figure, axes = style.panels(len(each), 1, height=1.4)
         for panel, (label, fills) in zip(axes, each.items(), strict=True):
-            panel.plot(100 * fills, ".", color=style.COLOURS[0], markersize=2, rasterized=True)
+            panel.plot(100 * fills, ".", color=style.COLOURS[0], markersize=3)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.set_ylim(0, 105)
             panel.set_title(label)
         figure.supxlabel("leaf, in the order of keys", fontsize=9)

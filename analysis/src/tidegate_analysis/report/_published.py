@@ -190,8 +190,7 @@ def _priority(view: View, own: pd.DataFrame, figure: Entry) -> str:
 
 def _suffering(view: View, own: pd.DataFrame, figure: Entry) -> str:
     def said(at: pd.Series, free: pd.Series) -> str:
-        change = float(at["normal"] / free["normal"] - 1)
-        return f"{words.percent(abs(change))} {'slower' if change > 0 else 'faster'}"
+        return words.slower(float(at["normal"] / free["normal"]))
 
     return _at_loss(view, own, figure, said)
 

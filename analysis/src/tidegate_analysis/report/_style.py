@@ -106,7 +106,7 @@ def _apart(places: np.ndarray, ticks: int) -> list[int]:
 
 def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
     """Make an axis logarithmic, its numbers as they are read, between decades where it is short."""
-    if not np.isfinite(axes.dataLim.minpos[0 if which == "x" else 1]):
+    if not np.isfinite(axes.dataLim.minposx if which == "x" else axes.dataLim.minposy):
         return  # nothing in it is more than nothing
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
@@ -27,14 +27,12 @@ def throughput(view: View) -> Section:
     title = f"Throughput against {view.level}"
     if view.curves.empty:
         return Section("throughput", title, missing="no execution was measured")
-    parts: list[Part] = []
-    if not view.has_curves:
-        parts.append(Paragraph("Each batchset has one level only, so there is no curve to draw."))
-    else:
-        shown = chosen(view)
-        parts += [comparison(view)]
-        if len(view.summary) > 1 or (view.curves["n"] > 1).any():
-            parts += [small_multiples(view, shown)]
+    if not view.has_curves or view.is_controlled:
+        return Section("throughput", "Throughput", [settings(view), _setting_numbers(view)])
+    shown = chosen(view)
+    parts: list[Part] = [comparison(view)]
+    if len(view.summary) > 1:
+        parts.append(small_multiples(view, shown))
         if len(view.summary) > len(shown):
             left_out = len(view.summary) - len(shown)
             parts += [
@@ -46,8 +44,8 @@ def throughput(view: View) -> Section:
                 ),
                 at_a_glance(view),
             ]
-        if view.summary["TP"].notna().sum() > 1:
-            parts.append(thrashing_points(view))
+    if view.summary["TP"].notna().sum() > 1:
+        parts.append(thrashing_points(view))
     parts.append(numbers(view))
     return Section("throughput", title, parts)
 
@@ -75,6 +73,8 @@ def _together(view: View) -> Figure:
         axes = figure.subplots()
         for index, (_, curve) in enumerate(view.curves.groupby(BATCHSET)):
             _draw(axes, curve, index, str(curve["label"].iloc[0]))
+            if len(view.summary) == 1:
+                _dots(axes, view.done)
         style.levels(axes, view.curves["mpl"])
         style.thousands(axes, 1.4 * view.done["tps"].max())
         axes.set(xlabel=view.level, ylabel="throughput, tps")
@@ -86,6 +86,7 @@ def _together(view: View) -> Figure:
     caption = (
         f"Throughput against {view.level}: mean of the repetitions, with the 95 % t interval of "
         "the mean as a band where a level was measured more than once"
+        + ("; every repetition is a dot" if len(view.summary) == 1 else "")
     ) + ("; a cross marks a thrashing point." if np.isfinite(view.summary["TP"]).any() else ".")
     return Figure("throughput", caption, alt, svg, charts.throughput(view.curves, view.level))
 
@@ -115,6 +116,14 @@ def _draw(axes: Any, curve: pd.DataFrame, index: int, label: str | None = None) 
     if "TP" in curve and np.isfinite(curve["TP"].iloc[0]):
         at = curve[curve["mpl"] == curve["TP"].iloc[0]]
         axes.plot(at["mpl"], at["tps"], "x", color=style.INK, markersize=9, markeredgewidth=1.8)
+
+
+def _dots(axes: Any, executions: pd.DataFrame) -> None:
+    """Draw every repetition."""
+    axes.plot(
+        executions["mpl"], executions["tps"], "o", color=style.INK, alpha=0.55, markersize=2.6,
+        markeredgewidth=0, zorder=3,
+    )  # fmt: skip
 
 
 def _subjects(view: View) -> Figure:
@@ -167,11 +176,8 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
         for panel, row in zip(axes, records(shown), strict=True):
             key = (row["run"], row["batchset"])
             repetitions = points[key]
-            panel.plot(
-                repetitions["mpl"], repetitions["tps"], ".", color=style.INK, alpha=0.45,
-                markersize=3, markeredgewidth=0,
-            )  # fmt: skip
             _draw(panel, grouped[key], 0)
+            _dots(panel, repetitions)
             style.levels(panel, grouped[key]["mpl"], ticks=4)
             style.thousands(panel, 1.4 * repetitions["tps"].max())
             panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
@@ -301,6 +307,44 @@ def _rest(rows: int, file: str) -> str:
     return f"The first {MOST_ROWS} of {rows:,}; all of them: data/{file}."
 
 
+def settings(view: View) -> Figure:
+    """Return the throughput of each execution, a row for each batchset: controllers, or splits."""
+    shown = chosen(view)
+    points = dict(tuple(view.done.groupby(BATCHSET)))
+    said = []
+    with style.style():
+        figure = style.empty(7.2, 1.0 + 0.34 * len(shown))
+        axes = figure.subplots()
+        for place, row in enumerate(records(shown)):
+            tps = points[row["run"], row["batchset"]]["tps"]
+            axes.plot(tps, [place] * len(tps), "o", color=style.INK, alpha=0.55, markersize=4)
+            axes.plot(tps.mean(), place, "D", color=style.COLOURS[1], markersize=6)
+            said.append(
+                f"{row['label']}: {words.number(tps.mean())} tps in the mean of "
+                f"{words.count(len(tps), 'execution')}"
+            )
+        axes.set_yticks(range(len(shown)), list(shown["label"]))
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
+        axes.set_xlabel("throughput, tps")
+        alt = ". ".join(said) + "."
+        svg = style.svg(figure, "Throughput", alt)
+    caption = "Throughput of each execution as a dot, and of each batchset's mean as a diamond."
+    return Figure("throughput", caption, alt, svg)
+
+
+def _setting_numbers(view: View) -> Table:
+    tps = view.done.groupby(BATCHSET)["tps"].agg(["size", "mean", "min", "max"])
+    rows = [
+        (row["label"], *(words.number(tps.loc[(row["run"], row["batchset"]), name])
+                         for name in ("size", "mean", "min", "max")))
+        for row in records(view.summary.head(MOST_ROWS))
+    ]  # fmt: skip
+    header = ("batchset", "executions", "tps, mean", "lowest", "highest")
+    return Table("curves", "Throughput", header, rows, _rest(len(view.summary), "curves.csv"))
+
+
 LATENCIES: Final = {"p50_ms": "median", "mean_ms": "mean", "p95_ms": "95 %", "p99_ms": "99 %"}
 
 
@@ -311,6 +355,9 @@ def latency(view: View) -> Section:
         return Section("latency", title, missing="no execution was measured")
     if not view.has_curves:
         return Section("latency", title, missing="each batchset has one level only")
+    if view.is_controlled:
+        why = "a level is where a controller starts; response time over time is under Over time"
+        return Section("latency", title, missing=why)
     shown = chosen(view).head(12) if len(view.summary) <= 12 else chosen(view).iloc[::2]
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3
     said = []

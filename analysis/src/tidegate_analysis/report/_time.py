@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import PowerNorm
 
 from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
@@ -19,7 +20,6 @@ from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section
 from tidegate_analysis.report._throughput import _wrapped
 from tidegate_analysis.report._view import BATCHSET, View, records
 
-CONTROLLED: Final = ("autotune", "switch", "sensitivity")
 MOST_FIGURES: Final = 12
 MOST_POINTS: Final = 400
 NAMES: Final = {"limit": "limit, MPL", "tps": "throughput, tps", "ms": "response time, ms"}
@@ -40,7 +40,7 @@ def groups(view: View) -> list[Group]:
     first = view.done.sort_values("repetition", kind="stable")
     first = first.drop_duplicates([*BATCHSET, "mpl"]).sort_values([*BATCHSET, "mpl"])
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
-    if view.scenario in CONTROLLED:
+    if view.is_controlled:
         return [
             Group(
                 f"time-{run}-{batchset}",
@@ -53,7 +53,7 @@ def groups(view: View) -> list[Group]:
     if view.scenario == "deteriorate":
         last = first.drop_duplicates(BATCHSET, keep="last").head(len(style.COLOURS))
         lines = {int(r["execution"]): labels[r["run"], r["batchset"]] for r in records(last)}
-        return [Group("time", "each batchset", lines)]
+        return [Group("time", "", lines)]
     worst = view.summary.sort_values("loss", ascending=False, kind="stable").iloc[0]
     own = first[(first["run"] == worst["run"]) & (first["batchset"] == worst["batchset"])]
     ends = own[own["mpl"].isin([worst["best_mpl"], worst["last_mpl"]])]
@@ -68,6 +68,19 @@ def _exchanged(row: pd.Series) -> tuple[float, ...]:
     return (float(row["seconds"]) / 2,) if is_exchanged else ()
 
 
+def singles(view: View) -> dict[int, str]:
+    """Return at most four executions that are looked at alone, with their names."""
+    every = groups(view)
+    if view.is_controlled:
+        firsts = [(group, next(iter(group.lines.items()))) for group in every]
+    else:
+        firsts = [(every[0], line) for line in every[0].lines.items()]
+    return {
+        execution: ", ".join(text for text in (group.label, name) if text)
+        for group, (execution, name) in firsts[:4]
+    }
+
+
 def over_time(view: View) -> Section:
     """Return time series of limit, throughput and response time, with switches marked."""
     title = "Over time"
@@ -80,7 +93,7 @@ def over_time(view: View) -> Section:
     if intervals.empty:
         return Section("time", title, missing="no interval was kept")
     limits = pd.DataFrame({"execution": []})
-    if view.scenario in CONTROLLED:
+    if view.is_controlled:
         limits = view.selected(view.results.limits, chosen)
     parts: list[Part] = [_series(view, group, intervals, limits) for group in drawn]
     if len(every) > len(drawn):
@@ -145,14 +158,15 @@ def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFr
                 panel.axvline(at, color=style.INK, linestyle="--", linewidth=0.9)
         axes[-1].set_xlabel("time, s")
         figure.legend(loc="outside lower center", ncols=2 if view.scenario == "deteriorate" else 6)
-        alt = f"{group.label}: {_course(rows)}"
-        svg = style.svg(figure, f"Over time: {group.label}", alt)
+        alt = words.sentence(f"{group.label}: {_course(rows)}" if group.label else _course(rows))
+        svg = style.svg(figure, f"Over time: {group.label}".removesuffix(": "), alt)
     what = (
         "limit, throughput and response time"
         if "limit" in names
         else "throughput and response time"
     )
-    caption = f"{group.label}: {what} over time, first repetition"
+    where = f"{group.label}: " if group.label else ""
+    caption = words.sentence(f"{where}{what} over time, first repetition")
     if group.exchanged_at:
         caption += f"; the dashed line, at {words.number(group.exchanged_at[0])} s, is the switch"
     chart = charts.over_time(rows, names, group.exchanged_at)
@@ -180,12 +194,7 @@ def heat(view: View) -> Section:
     title = "Latencies over time"
     if view.done.empty:
         return Section("heat", title, missing="no execution was measured")
-    every = groups(view)
-    if view.scenario in CONTROLLED:
-        picked = {next(iter(g.lines)): f"{g.label}, {next(iter(g.lines.values()))}" for g in every}
-    else:
-        picked = {e: f"{every[0].label}, {name}" for e, name in every[0].lines.items()}
-    picked = dict(list(picked.items())[:4])
+    picked = singles(view)
     seen = view.selected(view.results.histograms, list(picked))
     if seen.empty:
         return Section("heat", title, missing="no histogram of latencies was kept")
@@ -194,8 +203,7 @@ def heat(view: View) -> Section:
 
 def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figure:
     length = float(view.about.get("interval_s") or 1.0)
-    low, high = seen["latency_us"].min() / 1e3, seen["latency_us"].max() / 1e3
-    edges = np.geomspace(max(low, 1e-3) * 0.9, max(high, 1e-3) * 1.1, 49)
+    edges = _edges(seen)
     said = []
     with style.style():
         figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.6)
@@ -208,24 +216,34 @@ def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figu
         figure.supxlabel("time, s", fontsize=9)
         figure.supylabel("latency, ms", fontsize=9)
         if image is not None:
-            figure.colorbar(image, ax=axes, label="% of the interval's transactions", shrink=0.8)
+            figure.colorbar(
+                image, ax=axes, label="% of the interval's transactions", shrink=0.8, extend="max"
+            )
         alt = ". ".join(said) + "."
         svg = style.svg(figure, "Latencies over time", alt)
     caption = (
         "Latencies over time: each column is an interval, each row a range of latencies, bright "
         "is where most transactions of the interval were. "
         + ("The first of each batchset's executions, at most four."
-           if view.scenario in CONTROLLED
+           if view.is_controlled
            else "Executions: those of the time series above.")
     )  # fmt: skip
     return Figure("heat", caption, alt, svg)
+
+
+def _edges(seen: pd.DataFrame) -> np.ndarray:
+    """Return the bounds of the ranges of latencies; one of a thousand may be below the first."""
+    counts = seen.groupby("latency_us")["transactions"].sum().sort_index()
+    place = int(np.searchsorted(counts.cumsum() / counts.sum(), 0.001))
+    ends = np.maximum(np.array([counts.index[place], counts.index[-1]], dtype=float) / 1e3, 1e-3)
+    return np.geomspace(ends[0] * 0.9, ends[1] * 1.1, 49)
 
 
 def _shade(panel: Any, own: pd.DataFrame, edges: np.ndarray, length: float) -> Any:
     """Draw one heat map; an interval is scaled to its own transactions."""
     last = int(own["interval"].max()) if len(own) else 1
     counts, _, _ = np.histogram2d(
-        own["latency_us"] / 1e3,
+        np.maximum(own["latency_us"] / 1e3, edges[0]),
         own["interval"],
         bins=(edges, np.linspace(0.5, last + 0.5, min(last, 240) + 1)),
         weights=own["transactions"],
@@ -233,7 +251,8 @@ def _shade(panel: Any, own: pd.DataFrame, edges: np.ndarray, length: float) -> A
     total = counts.sum(axis=0, keepdims=True)
     share = 100 * counts / np.where(total > 0, total, np.nan)
     image = panel.imshow(
-        share, origin="lower", aspect="auto", interpolation="nearest", vmin=0, vmax=30,
+        share, origin="lower", aspect="auto", interpolation="nearest",
+        norm=PowerNorm(0.5, 0, 50),
         extent=(0, last * length, 0, len(edges) - 1),
     )  # fmt: skip
     panel.grid(visible=False)
@@ -256,4 +275,4 @@ def _spread(own: pd.DataFrame) -> str:
     return f"nine of ten transactions take from {words.between(ends[0], ends[1], 'ms')}"
 
 
-__all__: Sequence[str] = ["CONTROLLED", "Group", "groups", "heat", "over_time"]
+__all__: Sequence[str] = ["Group", "groups", "heat", "over_time", "singles"]

@@ -198,12 +198,15 @@ class View:
         """Return whether any batchset was measured at more than one level."""
         return bool((self.summary["levels"] > 1).any())
 
+    @property
+    def is_controlled(self) -> bool:
+        """Return whether a controller sets the limit, so that a level is where it starts."""
+        return self.scenario in ("autotune", "switch", "sensitivity")
+
     @cached_property
     def level(self) -> str:
         """Return what a level is called at an axis."""
-        if self.scenario in ("autotune", "switch", "sensitivity"):
-            return "limit to start with"
-        return "MPL"
+        return "limit to start with" if self.is_controlled else "MPL"
 
     @cached_property
     def points(self) -> pd.DataFrame:

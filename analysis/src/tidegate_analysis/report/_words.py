@@ -40,6 +40,13 @@ def percent(share: float) -> str:
     return f"{number(100 * share, 2)} %"
 
 
+def slower(ratio: float) -> str:
+    """Return a ratio of latencies as one says it: 15 % slower, 3 times slower, 5 % faster."""
+    if ratio >= 2:
+        return f"{number(ratio)} times slower"
+    return f"{percent(ratio - 1)} slower" if ratio > 1 else f"{percent(1 - ratio)} faster"
+
+
 def between(low: float, high: float, unit: str = "") -> str:
     """Return an interval: 3,402 to 3,498 tps."""
     return f"{number(low)} to {number(high)}{' ' + unit if unit else ''}"
@@ -72,7 +79,7 @@ def duration(seconds: float) -> str:
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2 * size:
             return f"{number(seconds / size, 2)} {unit}"
-    return "1 second" if seconds == 1 else f"{number(seconds)} seconds"
+    return "1 second" if seconds == 1 else f"{value(seconds)} seconds"
 
 
 def curve(x: ArrayLike, y: ArrayLike, what: str, unit: str, where: str) -> str:
