@@ -194,10 +194,10 @@ def controlled(name: str = "autotuning-sensitivity-c") -> StandIn:
                                "exchange": {"Workload": {"kind": "tpcb"}}},
                 )
             )  # fmt: skip
-            for at in (1.0, 2.0):
-                limits.append(
-                    (1, 1, batchset, mpl, 1, number, int(at), at, 1.0, mpl, 20, "why", 90.0, 9.0)
-                )
+            limits += [
+                (1, 1, batchset, mpl, 1, number, int(at), at, 1.0, mpl, 20, "why", 90.0, 9.0)
+                for at in (1.0, 2.0)
+            ]
     made = with_intervals(StandIn(about("switch", name), pd.DataFrame(rows)))
     made.frames["limits"] = pd.DataFrame(limits, columns=COLUMNS["limits"])
     return made

@@ -16,6 +16,7 @@ The page is for reading; every number in it is also in a CSV file beside it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -132,20 +133,31 @@ def write(
 
 
 def _chapter(view: View, more: Sequence[SectionMaker], tell: Callable[[str], None]) -> Chapter:
-    own = [lambda view, maker=maker: maker(view.results, view.number) for maker in more]
+    makers: list[tuple[str, Callable[[View], Section]]] = [
+        *((_named(maker), maker) for maker in _BEFORE),
+        *((_named(maker), partial(_further, maker)) for maker in more),
+        *((_named(maker), maker) for maker in _AFTER),
+    ]
     sections = []
     # An experiment that is not there is an error, not a section without data.
     title = f"Experiment {view.number}: {view.name}"
-    for maker in (*_BEFORE, *own, *_AFTER):
-        name = getattr(maker, "__name__", "section")
-        tell(f"experiment {view.number}: {name.replace('_', ' ')}")
+    for name, maker in makers:
+        tell(f"experiment {view.number}: {name}")
         try:
             sections.append(maker(view))
         except StoreError:
             raise
         except AnalysisError as error:
-            sections.append(Section(name, name.replace("_", " ").capitalize(), missing=str(error)))
+            sections.append(Section(name, name.capitalize(), missing=str(error)))
     return Chapter(view.number, title, sections)
+
+
+def _named(maker: Callable[..., Section]) -> str:
+    return getattr(maker, "__name__", "section").strip("_").replace("_", " ")
+
+
+def _further(maker: SectionMaker, view: View) -> Section:
+    return maker(view.results, view.number)
 
 
 def _data(views: Sequence[View], chapters: Sequence[Chapter]) -> dict[str, str]:

@@ -142,7 +142,16 @@ def svg(figure: Figure, title: str, alt: str) -> str:
 
 def inline(document: str, prefix: str, alt: str) -> str:
     """Return an SVG document as an element of a page: own ids, its colours those of the page."""
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', document)
+    seen: set[str] = set()
+
+    def own(match: re.Match[str]) -> str:
+        # An identifier that comes again is that of the same shape, drawn in another panel.
+        name = match.group(1)
+        is_new = name not in seen
+        seen.add(name)
+        return f' id="{prefix}-{name}"' if is_new else ""
+
+    text = re.sub(r'\sid="([^"]+)"', own, document)
     text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)
     text = re.sub(r"(?s)<title>.*?</desc>", "", text, count=1)
     for index, colour in enumerate(COLOURS):

@@ -191,6 +191,7 @@ class View:
         table = table[table["tps"].notna()]
         extra = [name for name in self.batchsets if name in BATCHSET or name not in table]
         merged = table.merge(self.batchsets[extra], on=BATCHSET, how="left")
+        merged["TP"] = merged["TP"].astype("float64")
         return merged.sort_values(BATCH, kind="stable").reset_index(drop=True)
 
     @cached_property
@@ -254,7 +255,7 @@ def _summary(curves: pd.DataFrame) -> pd.DataFrame:
             "good_tps": good["tps"],
             "last_mpl": last["mpl"],
             "last_tps": last["tps"],
-            "TP": groups["TP"].first() if "TP" in curves else np.nan,
+            "TP": groups["TP"].first(),
         }
     )
     table["loss"] = 1 - table["last_tps"] / table["best_tps"].where(table["best_tps"] > 0)
