@@ -77,7 +77,8 @@ class StandIn:
         half = 2.0 * table["tps_sd"]
         table = table.assign(tps_low=table["tps"] - half, tps_high=table["tps"] + half)
         points = self.frames["points"]
-        points = points.assign(TP=points["low"].where(points["high"].notna(), np.inf))
+        low = points["low"].astype("float64")
+        points = points.assign(TP=low.where(points["high"].notna(), np.inf))
         return table.merge(points[[*BATCH[:3], "TP"]], on=BATCH[:3], how="left")
 
 

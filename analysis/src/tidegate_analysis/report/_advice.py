@@ -33,7 +33,8 @@ RULES: Final = (
     "An effect is claimed where its 95 % interval excludes that there is none. The interval is "
     "widened (Bonferroni) where a level was picked because it was the best of several, and "
     "p-values are adjusted for the number of tests on this page (Holm).",
-    "“Within 5 % of the best” is claimed where the interval's lower end is 95 % or more.",
+    "“Within 5 % of the best” is claimed where the intervals of all other levels' ratios to it end "
+    "below 1/0.95.",
     "Ratios are of geometric means. Pairs of batchsets differ in nothing but the factor; those of "
     "one run share what befell that run, and those of one DBMS are not independent of each other, "
     "so an interval over pairs may be too narrow.",
@@ -186,30 +187,44 @@ def _of_batchset(view: View, row: dict[str, Any]) -> list[Sentence]:
     return [one.sentence("which MPL to set", text, "not shown")]
 
 
+def _near(
+    levels: Sequence[float], ratio: Callable[[float, float], inference.Ratio | None]
+) -> float | None:
+    """Return the lowest level that is shown to be within 5 % of each other one, if there is one."""
+    for level in sorted(levels):
+        found = [ratio(other, level) for other in levels if other != level]
+        if all(each is not None and each.high <= 1 / NEAR for each in found):
+            return level
+    return None
+
+
 def _set(one: _One) -> Sentence:
     """Return the lowest level that is shown to be within 5 % of the best."""
-    each, best, numbers = one.each, float(one.row["best_mpl"]), {}
-    chosen, ratio = best, None
-    for mpl in sorted(level for level in each if level < best):
-        found = inference.of_repetitions(each[mpl], each[best], len(each))
-        if found and found.low >= NEAR:
-            chosen, ratio = mpl, found
-            break
+    each, row, about = one.each, one.row, "which MPL to set"
+    k, best = len(each), float(row["best_mpl"])
+    chosen = _near(list(each), lambda a, b: inference.of_repetitions(each[a], each[b], k))
+    if chosen is None:
+        text = (
+            f"this sample cannot show which MPL is within 5 % of the best, because repetitions "
+            f"differ too much. In the means MPL {words.number(best)} is best, "
+            f"{words.number(row['best_tps'])} tps, and MPL {words.number(row['good_mpl'])} the "
+            "lowest within 5 % of it."
+        )
+        return one.sentence(about, text, "not shown")
     text = f"set MPL {words.number(chosen)}: it gives {words.number(each[chosen].mean())} tps"
-    if ratio:
+    numbers = {}
+    if chosen == best:
+        text += ", the best that was measured."
+    elif ratio := inference.of_repetitions(each[chosen], each[best], k):
         numbers = {"ratio_to_the_best": _said(ratio)}
         text += f", {words.percent(ratio.value)} of the best, which is at MPL {words.number(best)}"
         text += f" (95 % interval {words.percent(ratio.low)} to {words.percent(ratio.high)})."
-    else:
-        text += ", the best that was measured."
-    if one.row["good_mpl"] < chosen:
+    if best == row["last_mpl"]:
         text += (
-            f" In the means MPL {words.number(one.row['good_mpl'])} is within 5 %, too, but the "
-            "repetitions differ too much to show it."
+            f" The best is the last level, MPL {words.number(best)}: this sample cannot show where "
+            "throughput would fall."
         )
-    if best == one.row["last_mpl"]:
-        text += " It is the last level: this sample cannot show where throughput would fall."
-    return one.sentence("which MPL to set", text, "shown", **numbers)
+    return one.sentence(about, text, "shown", **numbers)
 
 
 def _gain(one: _One) -> Sentence:
@@ -276,23 +291,24 @@ def _of_group(view: View, names: tuple[Any, ...], rows: pd.DataFrame) -> list[Se
         "best level, geometric mean": f"{words.number(mean[best])} tps at MPL {words.number(best)}",
         "last level": f"{words.number(mean[last])} tps at MPL {words.number(last)}",
     }
-    chosen, near = best, None
-    for mpl in (float(level) for level in table.columns if float(level) < best):
-        found = inference.of_pairs(table[mpl], table[best], k)
-        if found and found.low >= NEAR:
-            chosen, near = mpl, found
-            break
-    text = f"{label}: over {len(table):,} batchsets, set MPL {words.number(chosen)}"
-    if near:
-        behind["ratio to the best"] = _said(near)
-        text += (
-            f": {words.percent(near.value)} of the throughput at the best level, "
-            f"{words.number(best)} (95 % interval {words.percent(near.low)} to "
-            f"{words.percent(near.high)})."
+    about = "which MPL to set"
+    chosen = _near(
+        [float(mpl) for mpl in table.columns],
+        lambda a, b: inference.of_pairs(table[a], table[b], k),
+    )
+    if chosen is None:
+        text = (
+            f"{label}: this sample cannot show one MPL that is within 5 % of the best for all "
+            f"{len(table):,} batchsets together. In the mean MPL {words.number(best)} is best."
         )
+        sentence = Sentence(about, text, "not shown", "curves", behind)
     else:
-        text += ", the best level that was measured."
-    sentence = Sentence("which MPL to set", text, "shown", "curves", behind)
+        text = (
+            f"{label}: over {len(table):,} batchsets, set MPL {words.number(chosen)}: in the mean "
+            f"{words.number(mean[chosen])} tps, {words.percent(mean[chosen] / mean[best])} of the "
+            f"best level, {words.number(best)}."
+        )
+        sentence = Sentence(about, text, "shown", "curves", behind)
     return [sentence, _group_gain(label, table, best, last, behind)]
 
 
