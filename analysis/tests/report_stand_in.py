@@ -202,3 +202,46 @@ def controlled(name: str = "autotuning-sensitivity-c") -> StandIn:
     made = with_intervals(StandIn(about("switch", name), pd.DataFrame(rows)))
     made.frames["limits"] = pd.DataFrame(limits, columns=COLUMNS["limits"])
     return made
+
+
+def priority() -> StandIn:
+    """Return a priority experiment: limits 5 and 100, with and without, three repetitions."""
+    rows, classes = [], []
+    for batchset, is_given in ((1, True), (2, False)):
+        for mpl, tps in ((5, 97.0), (100, 100.0)):
+            for repetition in (1, 2, 3):
+                number = len(rows) + 1
+                rows.append(
+                    execution(
+                        number, tps + repetition / 10, batchset=batchset, mpl=mpl,
+                        repetition=repetition,
+                        treatment={"admission": {"mpl": "limit", "clients": 100},
+                                   "priority": {"high_percent": 10.0, "is_given": is_given}},
+                    )
+                )  # fmt: skip
+                high, normal = (10.0, 120.0) if is_given else (100.0, 100.0)
+                key = (1, 1, batchset, mpl, repetition, number)
+                classes.append((*key, "high", 10, high, high, high, high, high))
+                classes.append((*key, "normal", 90, normal, normal, normal, normal, normal))
+    made = with_intervals(
+        StandIn(about("priority", "scheduling-figure-11-open"), pd.DataFrame(rows))
+    )
+    made.frames["classes"] = pd.DataFrame(classes, columns=COLUMNS["classes"])
+    return made
+
+
+def deteriorating() -> StandIn:
+    """Return a deteriorate experiment: two splits, one level, three looks at a tree."""
+    rows, trees = [], []
+    for batchset, split, last in ((1, "half", 0.5), (2, "adaptive", 0.9)):
+        rows.append(
+            execution(batchset, 100.0 * last, batchset=batchset, mpl=20,
+                      treatment={"aging": {"split": split}, "buffer": "2MB"})
+        )  # fmt: skip
+        for look, fill in ((1, 0.93), (2, 0.7), (3, last)):
+            fills = json.dumps([fill] * 40) if look != 2 else None
+            trees.append((1, 1, batchset, 20, 1, batchset, look, "orders", float(look), 40, 400,
+                          fill, 50 * look, 20 * look, 5, fills))  # fmt: skip
+    made = with_intervals(StandIn(about("deteriorate"), pd.DataFrame(rows)))
+    made.frames["trees"] = pd.DataFrame(trees, columns=COLUMNS["trees"])
+    return made

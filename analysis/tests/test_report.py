@@ -9,14 +9,28 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from report_stand_in import COLUMNS, StandIn, about, controlled, curve, design, execution
+from report_stand_in import (
+    COLUMNS,
+    KEY,
+    StandIn,
+    about,
+    controlled,
+    curve,
+    design,
+    deteriorating,
+    execution,
+    priority,
+)
 
 from tidegate_analysis import report
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._advice import advice
-from tidegate_analysis.report._published import MEASURES, published
+from tidegate_analysis.report._details import classes, kinds, trees
+from tidegate_analysis.report._law import law
+from tidegate_analysis.report._protocol import tap, troubles
+from tidegate_analysis.report._published import MEASURES, published, published_figures
 from tidegate_analysis.report._view import View
 
 HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
@@ -224,6 +238,87 @@ def test_progress_is_told(tmp_path: Path) -> None:
     told: list[str] = []
     report.write(curve(HILL), [1], tmp_path, progress=told.append)
     assert told[0] == "experiment 1: header" and told[-1] == "writing the page"
+
+
+# Sections of single scenarios.
+
+
+def figure(section: report.Section, name: str) -> report.Figure:
+    return next(p for p in section.parts if isinstance(p, report.Figure) and p.name == name)
+
+
+def table(section: report.Section, name: str) -> report.Table:
+    return next(p for p in section.parts if isinstance(p, report.Table) and p.name == name)
+
+
+def test_classes_are_compared_with_and_without_priority() -> None:
+    section = classes(View(priority(), 1))
+    assert "high is up to 12 times faster than normal" in figure(section, "classes").alt
+    assert table(section, "class-table").rows[0][-1] == "12"
+    sentence = about_of(priority(), "priority")
+    assert sentence.kind == "shown"
+    # MPL 5 keeps 97 of 100 tps; normal goes from 100 ms to 120 ms.
+    assert "At MPL 5" in sentence.text or "at MPL 5" in sentence.text
+    assert "12 times faster" in sentence.text and "20 % slower" in sentence.text
+    rows = table(published_figures(View(priority(), 1)), "published").rows
+    assert rows[0][2] == "12 at MPL 5" and rows[2][2] == "20 % slower at MPL 5"
+
+
+def test_trees_are_shown_over_time_and_leaf_by_leaf() -> None:
+    section = trees(View(deteriorating(), 1))
+    assert "orders, split half: from 93 % to 50 %" in figure(section, "fills").alt
+    assert "20 a second" in figure(section, "reads").alt
+    assert "split half: 100 % of 40 leaves are less than 60 % full" in figure(section, "leaves").alt
+
+
+def test_kinds_have_percentiles_and_boxes() -> None:
+    made = curve(HILL, repetitions=1)
+    keys = made.table[KEY]
+    values = {"mean_ms": 5.0, "p50_ms": 4.0, "p95_ms": 9.0, "p99_ms": 12.0, "max_ms": 20.0}
+    made.frames["kinds"] = pd.concat(
+        keys.assign(workload="tpcc", kind=kind, committed=n, rolled_back=0, **values)
+        for kind, n in (("payment", 10), ("new-order", 10), ("delivery", 0))
+    )
+    made.frames["interval_kinds"] = pd.concat(
+        keys.assign(interval=i, workload="tpcc", kind="payment", until_s=i, transactions=5,
+                    mean_ms=float(i), p99_ms=9.0)
+        for i in (1, 2, 3)
+    )  # fmt: skip
+    section = kinds(View(made, 1))
+    assert "delivery" not in figure(section, "kinds").svg
+    assert "medians are payment 2 ms" in figure(section, "boxes").alt
+
+
+def test_counts_of_the_latest_analysis_are_tables() -> None:
+    made = design({})
+    rows = [
+        (1, 1, "1", 6, "zero_tps", "", "execution", 10, 9, 3),
+        (1, 2, "1", 6, "zero_tps", "", "execution", 200, 5, 2),
+        (1, 2, "2", None, "faulty_executions", "", "execution", 200, 5, None),
+        (1, 2, "4", None, "thrashing", "update", "batchset", 64, 32, None),
+    ]
+    made.frames["tap_counts"] = pd.DataFrame(rows, columns=COLUMNS["tap_counts"])
+    section = tap(View(made, 1))
+    assert list(table(section, "checks").rows) == [
+        ("6", "zero TPS", "5", "200 executions", "2.5 %", "2")
+    ]
+    assert ("2", "dropped for a violation", "execution", "5", "200", "195") in table(
+        section, "steps"
+    ).rows
+    assert "The first 60 of 64" in table(section, "tap-points").note
+
+
+def test_troubles_are_counted() -> None:
+    made = curve(HILL, repetitions=1)
+    made.frames["troubles"] = made.table[KEY].assign(trouble="conflict", what="40P01", times=2)
+    assert table(troubles(View(made, 1)), "troubles").rows == [
+        ("embedded", "conflict", "40P01", "10", "5", "1 to 256")
+    ]
+
+
+def test_the_law_is_drawn_or_said_to_be_missing() -> None:
+    section = law(View(curve(HILL), 1))
+    assert section.missing or "the law's peak is" in figure(section, "law").alt
 
 
 # Advice.

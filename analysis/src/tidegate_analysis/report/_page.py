@@ -5,7 +5,7 @@ load anything. The static figures are there first; a script puts interactive cha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -138,11 +138,3 @@ def _sentence(sentence: Any, names: Mapping[str, tuple[str, str]]) -> dict[str, 
     href, where = names.get(sentence.anchor, ("", ""))
     return {"about": sentence.about, "text": sentence.text, "kind": sentence.kind,
             "numbers": sentence.numbers, "href": href, "where": where}  # fmt: skip
-
-
-def described(chart: Mapping[str, Any], alt: str) -> dict[str, Any]:
-    """Return a chart's specification with its description."""
-    return {**chart, "description": alt}
-
-
-__all__: Sequence[str] = ["Chapter", "described", "figures", "page", "replace"]
