@@ -238,7 +238,8 @@ def _tree_panels(seen: pd.DataFrame, names: list[str], column: str) -> tuple[Any
                 label=str(label) if panel is axes[0] else None,
             )  # fmt: skip
         panel.set_title(tree)
-    figure.supxlabel("time, s", fontsize=9)
+    for panel in axes[-min(3, len(axes)) :]:
+        panel.set_xlabel("time, s")
     figure.legend(loc="outside lower center", ncols=2)
     return figure, axes
 
@@ -263,8 +264,11 @@ def _fills(seen: pd.DataFrame, names: list[str], ends: pd.DataFrame) -> Figure:
 
 def _reads(seen: pd.DataFrame, names: list[str]) -> Figure:
     each = seen.groupby(["execution", "tree"])
-    rate = each["physical_reads"].diff() / each["at_s"].diff()
-    table = seen.assign(rate=rate.where(rate >= 0))
+    # The last look comes when the execution is over, perhaps at once after another: no time to
+    # make a rate of.
+    time = each["at_s"].diff()
+    rate = each["physical_reads"].diff() / time
+    table = seen.assign(rate=rate.where((rate >= 0) & (time >= time.median() / 2)))
     mean = table[table["tree"].isin(names)].groupby(["tree", "label"])["rate"].mean()
     said = [
         f"{row['tree']}, {row['label']}: {words.number(row['rate'])} a second"

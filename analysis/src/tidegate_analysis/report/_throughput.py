@@ -325,7 +325,7 @@ def settings(view: View) -> Figure:
             )
         axes.set_yticks(range(len(shown)), list(shown["label"]))
         axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, 1.05 * max(float(view.done["tps"].max()), 1e-9))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
         axes.set_xlabel("throughput, tps")
         alt = ". ".join(said) + "."
