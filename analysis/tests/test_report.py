@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -88,8 +89,23 @@ def written(results: StandIn, out: Path, **options: object) -> tuple[str, _Page]
     return text, page
 
 
-def test_a_page_needs_nothing_but_itself(tmp_path: Path) -> None:
-    text, page = written(curve(HILL), tmp_path)
+@dataclass(frozen=True)
+class Hill:
+    """The report of a curve that rises and falls."""
+
+    text: str
+    page: _Page
+    out: Path
+
+
+@pytest.fixture(scope="module")
+def hill(tmp_path_factory: pytest.TempPathFactory) -> Hill:
+    out = tmp_path_factory.mktemp("hill")
+    return Hill(*written(curve(HILL), out), out)
+
+
+def test_a_page_needs_nothing_but_itself(hill: Hill) -> None:
+    text, page = hill.text, hill.page
     assert all(reference.startswith(("#", "data:")) for reference in page.references)
     style = text[text.index("<style>") : text.index("</style>")]
     assert "url(" not in style and "@import" not in style
@@ -97,28 +113,27 @@ def test_a_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert "import(" not in "".join(script for kind, script in page.scripts if kind == "spec")
 
 
-def test_links_lead_to_something_and_identifiers_are_unique(tmp_path: Path) -> None:
-    _, page = written(curve(HILL), tmp_path)
+def test_links_lead_to_something_and_identifiers_are_unique(hill: Hill) -> None:
+    page = hill.page
     assert len(page.identifiers) == len(set(page.identifiers))
     links = {reference[1:] for reference in page.references if reference.startswith("#")}
     assert links <= set(page.identifiers)
 
 
-def test_text_of_a_store_is_text_in_the_page(tmp_path: Path) -> None:
-    text, page = written(curve(HILL), tmp_path)
+def test_text_of_a_store_is_text_in_the_page(hill: Hill) -> None:
+    text, page = hill.text, hill.page
     assert "A <b>processor</b>" in "".join(page.data)
     assert "<b>processor" not in text
 
 
-def test_every_figure_says_what_it_shows(tmp_path: Path) -> None:
-    _, page = written(curve(HILL), tmp_path)
+def test_every_figure_says_what_it_shows(hill: Hill) -> None:
+    page = hill.page
     assert page.images and all(page.images)
     assert any("throughput rises to" in str(alt) and "at MPL 16" in str(alt) for alt in page.images)
 
 
-def test_figures_for_print_are_svg_with_title_and_description(tmp_path: Path) -> None:
-    written(curve(HILL), tmp_path)
-    files = sorted((tmp_path / "figures").glob("*.svg"))
+def test_figures_for_print_are_svg_with_title_and_description(hill: Hill) -> None:
+    files = sorted((hill.out / "figures").glob("*.svg"))
     assert files
     for file in files:
         root = ElementTree.fromstring(file.read_text("utf-8"))
@@ -126,8 +141,8 @@ def test_figures_for_print_are_svg_with_title_and_description(tmp_path: Path) ->
         assert names[:2] == ["title", "desc"]
 
 
-def test_charts_are_specifications_with_their_data(tmp_path: Path) -> None:
-    _, page = written(curve(HILL), tmp_path)
+def test_charts_are_specifications_with_their_data(hill: Hill) -> None:
+    page = hill.page
     charts = [json.loads(text) for kind, text in page.scripts if kind == "spec"]
     assert charts
     assert all(chart["data"]["values"] for chart in charts)
@@ -142,11 +157,10 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
-def test_data_are_beside_the_page(tmp_path: Path) -> None:
-    written(curve(HILL), tmp_path)
-    table = pd.read_csv(tmp_path / "data" / "curves.csv")
+def test_data_are_beside_the_page(hill: Hill) -> None:
+    table = pd.read_csv(hill.out / "data" / "curves.csv")
     assert table["mpl"].tolist() == list(HILL)
-    assert "sentence" in pd.read_csv(tmp_path / "data" / "advice.csv")
+    assert "sentence" in pd.read_csv(hill.out / "data" / "advice.csv")
 
 
 def test_a_controller_has_its_limit_over_time_with_the_switch(tmp_path: Path) -> None:
@@ -164,8 +178,8 @@ def test_many_batchsets_are_drawn_in_part_and_all_at_a_glance(tmp_path: Path) ->
     assert (tmp_path / "figures" / "1-glance.svg").exists()
 
 
-def test_what_an_experiment_has_not_is_said(tmp_path: Path) -> None:
-    _, page = written(curve(HILL), tmp_path)
+def test_what_an_experiment_has_not_is_said(hill: Hill) -> None:
+    page = hill.page
     text = "".join(page.data)
     assert "the experiment was not analysed; `tidegate lab tap 1` does it" in text
     assert "it is for scenario `deteriorate`" in text
