@@ -1,0 +1,616 @@
+"""Advice in plain words, each sentence with the numbers behind it.
+
+A sentence is a claim only where the sample can bear it: enough repetitions or pairs, and an
+interval that excludes the opposite. Else the sentence says that the sample cannot show it, and
+why. `RULES` says so to the reader in the same words.
+
+What it cannot know: pairs of batchsets of one run share whatever befell that run, and batchsets of
+one DBMS are not independent of each other; a sentence says how many runs its pairs are from.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from tidegate_analysis.report import _inference as inference
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._details import at_loss, per_class
+from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_REPETITIONS, FEWEST_SHARES
+from tidegate_analysis.report._parts import Advice, Section, Sentence
+from tidegate_analysis.report._view import BATCHSET, View, records
+
+#: With more batchsets than this, or without repetitions of them, there is a sentence for each
+#: subject and kind of workload.
+MOST_BATCHSETS: Final = 12
+NEAR: Final = 0.95
+
+RULES: Final = (
+    f"A level needs {FEWEST_REPETITIONS} repetitions before a sentence is made of a single "
+    f"batchset, a comparison {FEWEST_PAIRS} pairs of batchsets, a share {FEWEST_SHARES} batchsets.",
+    "An effect is claimed where its 95 % interval excludes that there is none. The interval is "
+    "widened (Bonferroni) where a level was picked because it was the best of several, and "
+    "p-values are adjusted for the number of tests on this page (Holm).",
+    "“Within 5 % of the best” is claimed where the intervals of all other levels' ratios to it end "
+    "below 1/0.95.",
+    "Ratios are of geometric means. Pairs of batchsets differ in nothing but the factor; those of "
+    "one run share what befell that run, and those of one DBMS are not independent of each other, "
+    "so an interval over pairs may be too narrow.",
+    "What holds here holds for this machine, these versions, settings and workloads.",
+)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A sentence that waits for its p-value to be adjusted; no p-value where nothing is tested."""
+
+    p: float | None
+    said: Callable[[float], Sentence]
+
+
+def advice(view: View) -> Section:
+    """Return what a database administrator can take from the experiment."""
+    title = "Advice"
+    if view.done.empty:
+        return Section("advice", title, missing="nothing was measured that advice could rest on")
+    claims = [*_factors(view), *_thrashing(view)]
+    adjusted = iter(inference.holm([claim.p for claim in claims if claim.p is not None]))
+    sentences = [
+        *_warnings(view),
+        *_levels(view),
+        *_settings(view),
+        *_priority(view),
+        *(claim.said(1.0 if claim.p is None else next(adjusted)) for claim in claims),
+    ]
+    if not any(sentence.kind != "warning" for sentence in sentences):
+        sentences.append(
+            Sentence(
+                "this experiment",
+                f"Scenario {view.scenario} with these levels varies nothing that a sentence "
+                "could be made of; its figures are below.",
+                "not shown",
+                "curves",
+            )
+        )
+    sentences = [replace(each, text=words.sentence(each.text)) for each in sentences]
+    return Section("advice", title, [Advice(sentences, RULES)])
+
+
+# Against the sample itself.
+
+
+def _warnings(view: View) -> list[Sentence]:
+    done = view.done
+    said = []
+
+    def warn(about: str, rows: int, text: str, anchor: str = "about") -> None:
+        if rows:
+            said.append(Sentence(about, text, "warning", anchor, {"executions": f"{rows:,}"}))
+
+    formula = int((done["subject"] == "simulated").sum())
+    warn("simulated", formula, "The subject `simulated` is a formula: nothing here is about a "
+         "database.")  # fmt: skip
+    broken = view.results.conditions(view.number)
+    violated = int((~broken["holds"].astype(bool)).sum()) if len(broken) else 0
+    warn(
+        "consistency", violated,
+        f"{words.count(violated, 'consistency condition')} did not hold: throughput of a database "
+        "that breaks its rules is not to be compared.", "conditions",
+    )  # fmt: skip
+    busy = int((done["client_core_share"] > 0.9).sum())
+    warn(
+        "load generator", busy,
+        f"In {words.count(busy, 'execution')} the load generator took more than 90 % of a "
+        "processor core: throughput there may be its limit and not the database's.",
+    )  # fmt: skip
+    others = int((done["other_executors"] > 0).sum())
+    warn(
+        "other experiments", others,
+        f"{words.count(others, 'execution')} ran while another experiment was running on the "
+        "machine.",
+    )  # fmt: skip
+    lost = int((done["connection_losses"] > 0).sum())
+    warn("lost connections", lost, f"In {words.count(lost, 'execution')} clients lost their "
+         "connection, so there were fewer clients than the level says.")  # fmt: skip
+    planned = done["processors_planned"]
+    other = int(((planned > 0) & (done["processors"] != planned)).sum())
+    warn(
+        "processors", other,
+        f"In {words.count(other, 'execution')} the subject was seen to have another number of "
+        "processors than was planned.",
+    )  # fmt: skip
+    return said
+
+
+# Which level, and what a gate would gain.
+
+
+def _levels(view: View) -> list[Sentence]:
+    if view.is_controlled or view.scenario == "deteriorate" or not view.has_curves:
+        return []
+    few, once = len(view.summary), int(view.summary["n"].min()) < FEWEST_REPETITIONS
+    if few < FEWEST_PAIRS or (few <= MOST_BATCHSETS and not once):
+        return [
+            sentence for row in records(view.summary) if row["levels"] > 1
+            for sentence in _of_batchset(view, row)
+        ]  # fmt: skip
+    groups = view.curves.groupby(["subject", "mode"])
+    return [sentence for names, rows in groups for sentence in _of_group(view, names, rows)]
+
+
+@dataclass(frozen=True)
+class _One:
+    """A batchset that sentences are made of: its row of the summary, and its executions."""
+
+    label: str
+    row: dict[str, Any]
+    executions: pd.DataFrame
+
+    @property
+    def each(self) -> dict[float, np.ndarray]:
+        """Return the throughputs of each level."""
+        groups = self.executions.groupby("mpl")["tps"]
+        return {float(str(mpl)): tps.to_numpy() for mpl, tps in groups}
+
+    @property
+    def behind(self) -> dict[str, str]:
+        """Return the numbers that all of its sentences rest on."""
+        said = {name: words.number(v) for name, v in self.row.items() if not isinstance(v, str)}
+        return {
+            "best mean": f"{said['best_tps']} tps at MPL {said['best_mpl']}",
+            "last level": f"{said['last_tps']} tps at MPL {said['last_mpl']}",
+            "repetitions, at least": said["n"],
+            "levels": said["levels"],
+        }
+
+    def sentence(self, about: str, text: str, kind: str, **numbers: str) -> Sentence:
+        """Return a sentence about the batchset."""
+        numbers = {name.replace("_", " "): value for name, value in numbers.items()}
+        return Sentence(about, self.label + text, kind, "curves", self.behind | numbers)
+
+
+def _of_batchset(view: View, row: dict[str, Any]) -> list[Sentence]:
+    """Return which MPL to set for a batchset, and what that gains, from its repetitions."""
+    own = view.done[(view.done["run"] == row["run"]) & (view.done["batchset"] == row["batchset"])]
+    one = _One(f"{row['label']}: " if len(view.summary) > 1 else "", row, own)
+    if row["n"] >= FEWEST_REPETITIONS:
+        return [_set(one), _gain(one)]
+    text = (
+        f"this sample cannot show which MPL is best, or what setting it gains: a level was "
+        f"measured {words.count(int(row['n']), 'time')}, fewer than {FEWEST_REPETITIONS}. In what "
+        f"was measured, MPL {words.number(row['good_mpl'])} is the lowest within 5 % of the best, "
+        f"{words.number(row['best_tps'])} tps at MPL {words.number(row['best_mpl'])}; the last "
+        f"level, {words.number(row['last_mpl'])}, has {words.number(row['last_tps'])} tps."
+    )
+    return [one.sentence("which MPL to set", text, "not shown")]
+
+
+def _near(
+    levels: Sequence[float], ratio: Callable[[float, float], inference.Ratio | None]
+) -> float | None:
+    """Return the lowest level that is shown to be within 5 % of each other one, if there is one."""
+    for level in sorted(levels):
+        found = [ratio(other, level) for other in levels if other != level]
+        if all(each is not None and each.high <= 1 / NEAR for each in found):
+            return level
+    return None
+
+
+def _set(one: _One) -> Sentence:
+    """Return the lowest level that is shown to be within 5 % of the best."""
+    each, row, about = one.each, one.row, "which MPL to set"
+    k, best = len(each), float(row["best_mpl"])
+    chosen = _near(list(each), lambda a, b: inference.of_repetitions(each[a], each[b], k))
+    if chosen is None:
+        text = (
+            f"this sample cannot show which MPL is within 5 % of the best, because repetitions "
+            f"differ too much. In the means MPL {words.number(best)} is best, "
+            f"{words.number(row['best_tps'])} tps, and MPL {words.number(row['good_mpl'])} the "
+            "lowest within 5 % of it."
+        )
+        return one.sentence(about, text, "not shown")
+    text = f"set MPL {words.number(chosen)}: it gives {words.number(each[chosen].mean())} tps"
+    numbers = {}
+    if chosen == best:
+        text += ", the best that was measured."
+    elif ratio := inference.of_repetitions(each[chosen], each[best], k):
+        numbers = {"ratio_to_the_best": _said(ratio)}
+        text += f", {words.percent(ratio.value)} of the best, which is at MPL {words.number(best)}"
+        text += f" (95 % interval {words.percent(ratio.low)} to {words.percent(ratio.high)})."
+    if best == row["last_mpl"]:
+        text += (
+            f" The best is the last level, MPL {words.number(best)}: this sample cannot show where "
+            "throughput would fall."
+        )
+    return one.sentence(about, text, "shown", **numbers)
+
+
+def _gain(one: _One) -> Sentence:
+    """Return what holding the best level gains over letting in as many as at the last."""
+    about, row, each = "what Tidegate would gain", one.row, one.each
+    best, last = float(row["best_mpl"]), float(row["last_mpl"])
+    if best == last:
+        text = f"this sample shows no gain from a limit: the last level, MPL {words.number(last)}, "
+        return one.sentence(about, text + "is the best.", "not shown")
+    ratio = inference.of_repetitions(each[best], each[last], len(each))
+    if ratio is None:
+        text = (
+            "this sample cannot show what a limit would gain: there is an execution without a "
+            "transaction, which has no ratio."
+        )
+        return one.sentence(about, text, "not shown")
+    if ratio.low <= 1:
+        text = (
+            f"this sample cannot show that a limit of {words.number(best)} is better than "
+            f"{words.number(last)}: the ratio of throughputs is {words.number(ratio.value)}, with "
+            f"a 95 % interval from {words.between(ratio.low, ratio.high)}."
+        )
+        return one.sentence(about, text, "not shown", ratio=_said(ratio))
+    text = (
+        f"holding MPL {words.number(best)} where {words.number(last)} would come gives "
+        f"{words.number(ratio.value)} times the throughput (95 % interval "
+        f"{words.between(ratio.low, ratio.high)}): {words.number(row['best_tps'])} tps instead of "
+        f"{words.number(row['last_tps'])}, if the gate itself costs nothing."
+    )
+    return one.sentence(about, text + _little(one), "shown", ratio=_said(ratio))
+
+
+def _little(one: _One) -> str:
+    """Say what clients would wait, queue included, where a level is a number of clients."""
+    treatment, row = str(one.executions["treatment"].iloc[0]), one.row
+    if '"mpl":"clients"' not in treatment or '"closed"' not in treatment:
+        return ""
+    held, free = (1e3 * row["last_mpl"] / row[tps] for tps in ("best_tps", "last_tps"))
+    return (
+        f" By Little's law {words.number(row['last_mpl'])} clients would then wait "
+        f"{words.number(held)} ms in the mean, queue included, instead of {words.number(free)} ms."
+    )
+
+
+def _of_group(view: View, names: tuple[Any, ...], rows: pd.DataFrame) -> list[Sentence]:
+    """Return which MPL to set for a subject and a kind of workload, from many batchsets."""
+    subject, mode = (str(name) for name in names)
+    label = f"{subject}, {mode}"
+    table = rows.pivot_table(index=BATCHSET, columns="mpl", values="tps")
+    table = table[(table > 0).all(axis=1)]
+    k, last = table.shape[1], float(table.columns[-1]) if table.shape[1] else 0.0
+    if len(table) < FEWEST_PAIRS or k < 2:
+        text = (
+            f"{label}: this sample cannot show which MPL is best: "
+            f"{words.count(len(table), 'batchset')} with throughput at every level, fewer than "
+            f"{FEWEST_PAIRS}."
+        )
+        return [Sentence("which MPL to set", text, "not shown", "curves")]
+    mean = np.exp(np.log(table).mean())
+    best = float(mean.idxmax())
+    behind = {
+        "batchsets": f"{len(table):,}",
+        "levels": f"{k}",
+        "best level, geometric mean": f"{words.number(mean[best])} tps at MPL {words.number(best)}",
+        "last level": f"{words.number(mean[last])} tps at MPL {words.number(last)}",
+    }
+    about = "which MPL to set"
+    chosen = _near(
+        [float(mpl) for mpl in table.columns],
+        lambda a, b: inference.of_pairs(table[a], table[b], k),
+    )
+    if chosen is None:
+        text = (
+            f"{label}: this sample cannot show one MPL that is within 5 % of the best for all "
+            f"{len(table):,} batchsets together. In the mean MPL {words.number(best)} is best."
+        )
+        sentence = Sentence(about, text, "not shown", "curves", behind)
+    else:
+        text = (
+            f"{label}: over {len(table):,} batchsets, set MPL {words.number(chosen)}: in the mean "
+            f"{words.number(mean[chosen])} tps, {words.percent(mean[chosen] / mean[best])} of the "
+            f"best level, {words.number(best)}."
+        )
+        sentence = Sentence(about, text, "shown", "curves", behind)
+    return [sentence, _group_gain(label, table, best, last, behind)]
+
+
+def _group_gain(
+    label: str, table: pd.DataFrame, best: float, last: float, behind: dict[str, str]
+) -> Sentence:
+    about = "what Tidegate would gain"
+    ratio = inference.of_pairs(table[best], table[last], table.shape[1]) if best != last else None
+    if ratio is None or ratio.low <= 1:
+        why = (
+            f"the best level is the last, MPL {words.number(last)}"
+            if ratio is None
+            else f"the ratio of throughputs is {words.number(ratio.value)}, with a 95 % interval "
+            f"from {words.between(ratio.low, ratio.high)}"
+        )
+        text = f"{label}: this sample cannot show that a limit would gain anything: {why}."
+        return Sentence(about, text, "not shown", "curves", behind)
+    text = (
+        f"{label}: one limit of {words.number(best)} for all {ratio.n:,} batchsets would give "
+        f"{words.number(ratio.value)} times the throughput of MPL {words.number(last)} (95 % "
+        f"interval {words.between(ratio.low, ratio.high)}), if the gate itself costs nothing."
+    )
+    return Sentence(about, text, "shown", "curves", behind | {"ratio": _said(ratio)})
+
+
+def _said(ratio: inference.Ratio) -> str:
+    return f"{words.number(ratio.value)}, {words.between(ratio.low, ratio.high)}, n = {ratio.n}"
+
+
+# Controllers and priority.
+
+
+def _settings(view: View) -> list[Sentence]:
+    """Return which controller, or which split of trees, has the highest throughput."""
+    if not view.is_controlled and view.scenario != "deteriorate":
+        return []
+    name = "control" if view.is_controlled else "split"
+    others = [factor for factor in view.factors if factor != name]
+    table = view.batchsets.astype(dict.fromkeys(others, str))
+    varied = [factor for factor in others if len(table[factor].unique()) > 1]
+    done = view.done[[*BATCHSET, "tps"]].merge(table, on=BATCHSET)
+    said = []
+    for values, rows in done.groupby(others):
+        where = [value for factor, value in zip(others, values, strict=True) if factor in varied]
+        label = f"{', '.join(str(value) for value in where if value)}: " if where else ""
+        each = {str(setting): own["tps"].to_numpy() for setting, own in rows.groupby(name)}
+        if len(each) > 1:
+            said.append(_best_setting(label, each))
+    return said
+
+
+def _best_setting(label: str, each: dict[str, np.ndarray]) -> Sentence:
+    order = sorted(each, key=lambda setting: -each[setting].mean())
+    best, about = order[0], "which setting"
+    behind = {
+        setting: f"{words.number(each[setting].mean())} tps, n = {len(each[setting])}"
+        for setting in order
+    }
+    fewest = min(len(values) for values in each.values())
+    if fewest < FEWEST_REPETITIONS:
+        text = (
+            f"{label}this sample cannot show which is best: there "
+            f"{'is' if fewest == 1 else 'are'} {words.count(fewest, 'execution')} of one, fewer "
+            f"than {FEWEST_REPETITIONS}. In what was measured, {best} has the highest mean, "
+            f"{words.number(each[best].mean())} tps, and {order[-1]} the lowest, "
+            f"{words.number(each[order[-1]].mean())} tps."
+        )
+        return Sentence(about, text, "not shown", "curves", behind)
+    worse = []
+    for setting in order[1:]:
+        ratio = inference.of_repetitions(each[best], each[setting], len(each))
+        if ratio and ratio.low > 1:
+            worse.append(f"{setting} ({words.number(ratio.value)} times)")
+    rest = len(order) - 1 - len(worse)
+    text = f"{label}{best} has the highest mean, {words.number(each[best].mean())} tps."
+    if worse:
+        text += f" It is better than {words.enumeration(worse)}."
+    if rest:
+        text += f" This sample cannot tell it from {rest} of the other {len(order) - 1}."
+    return Sentence(about, text, "shown" if worse else "not shown", "curves", behind)
+
+
+def _priority(view: View) -> list[Sentence]:
+    """Return how much better the high class fares at the limits that lose 5 and 20 per cent."""
+    if view.scenario != "priority":
+        return []
+    seen = view.results.classes(view.number)
+    if seen.empty:
+        return []
+    table = per_class(view, seen)
+    said = []
+    for (subject, run), rows in table.groupby(["subject", "run"]):
+        where = f"{subject}, run {run}" if len(table["run"].unique()) > 1 else str(subject)
+        said += [
+            sentence
+            for loss in (0.05, 0.2)
+            if (sentence := _with_priority(where, rows, loss, view)) is not None
+        ]
+    return said
+
+
+def _with_priority(where: str, rows: pd.DataFrame, loss: float, view: View) -> Sentence | None:
+    """Return what priority does at the lowest limit that keeps all but a share of throughput."""
+    found = at_loss(rows, loss)
+    if found is None:
+        return None
+    mpl, at, free = found
+    times, n = float(at["normal"] / at["high"]), int(view.curves["n"].min())
+    worse = words.slower(float(at["normal"] / free["normal"]))
+    behind = {
+        "limit": words.number(mpl),
+        "high, mean": f"{words.number(at['high'])} ms",
+        "normal, mean": f"{words.number(at['normal'])} ms",
+        "normal without priority and limit": f"{words.number(free['normal'])} ms",
+        "repetitions": f"{n}",
+    }
+    text = (
+        f"{where}: at MPL {words.number(mpl)}, the lowest that keeps {words.percent(1 - loss)} of "
+        f"the throughput of no limit, high transactions were {words.number(times)} times faster "
+        f"than normal ones, and normal ones {worse} than without priority and limit."
+    )
+    if n < FEWEST_REPETITIONS:
+        text += (
+            f" Each level was measured {words.count(n, 'time')}: this sample cannot show how much "
+            "of that is noise."
+        )
+    kind = "shown" if n >= FEWEST_REPETITIONS else "not shown"
+    return Sentence("priority", text, kind, "class-table", behind)
+
+
+# Factors, from pairs of batchsets that differ in nothing else.
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A factor: its column, how a value is said, and whether less of it is to be tried."""
+
+    name: str
+    about: str
+    unit: Callable[[float], str]
+    is_less: bool = False
+
+
+_FACTORS: Final = (
+    _Factor("numProcs", "processors", lambda v: words.count(int(v), "processor")),
+    _Factor("PK", "primary keys", lambda v: "a primary key" if v else "no primary key"),
+    _Factor("sf", "shorter transactions", lambda v: f"an SF of {words.value(v)} %", is_less=True),
+)
+
+
+def _factors(view: View) -> list[_Claim]:
+    if view.is_controlled or not view.has_curves:
+        return []
+    table = view.summary.drop(columns=["subject", "label"]).merge(view.batchsets, on=BATCHSET)
+    return [
+        claim
+        for factor in _FACTORS
+        if factor.name in table
+        for names, rows in table[table[factor.name] != "all"].groupby(["subject", "mode"])
+        for claim in _compared(view, factor, names, rows)
+    ]
+
+
+def _compared(
+    view: View, factor: _Factor, names: tuple[Any, ...], rows: pd.DataFrame
+) -> list[_Claim]:
+    values = sorted({float(value) for value in rows[factor.name].dropna()})
+    if len(values) < 2:
+        return []
+    low, high = (values[-1], values[0]) if factor.is_less else (values[0], values[-1])
+    keys = [name for name in view.factors if name != factor.name]
+    rows = rows.assign(**{name: rows[name].astype(str) for name in keys})
+    here, there = (rows[rows[factor.name].astype(float) == value] for value in (low, high))
+    pairs = here.merge(there, on=keys, suffixes=("_low", "_high"))
+    where = ", ".join(str(name) for name in names)
+    runs = len(pairs.drop_duplicates(["run_low", "run_high"]))
+    said = f"{where}: {factor.unit(high)} instead of {factor.unit(low)}"
+    claims = [_throughput_claim(factor, said, pairs, runs)]
+    analysed = pairs[pairs["TP_low"].notna() & pairs["TP_high"].notna()]
+    if len(analysed):
+        claims.append(_point_claim(factor, said, analysed, runs))
+    return claims
+
+
+def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> _Claim:
+    ratio = inference.of_pairs(pairs["best_tps_high"], pairs["best_tps_low"])
+    behind = {"pairs of batchsets": f"{len(pairs):,}", "from pairs of runs": f"{runs:,}"}
+    if ratio is None:
+        text = (
+            f"{said}: this sample cannot show what that does to throughput; there "
+            f"{'is' if len(pairs) == 1 else 'are'} {words.count(len(pairs), 'pair')} of batchsets "
+            f"that differ in nothing else, fewer than {FEWEST_PAIRS}."
+        )
+        return _Claim(None, lambda _: Sentence(factor.about, text, "not shown", "curves", behind))
+    behind["ratio of best throughputs"] = _said(ratio)
+
+    def sentence(p: float) -> Sentence:
+        numbers = behind | {"p, adjusted": _p(p)}
+        interval = f"95 % interval {words.between(ratio.low, ratio.high)}, {ratio.n} pairs"
+        if p > inference.ALPHA:
+            text = (
+                f"{said}: this sample cannot show an effect on the best throughput; the ratio is "
+                f"{words.number(ratio.value)} ({interval}, adjusted p {_p(p)})."
+            )
+            return Sentence(factor.about, text, "not shown", "curves", numbers)
+        text = (
+            f"{said} gives {words.number(ratio.value)} times the best throughput ({interval}, "
+            f"adjusted p {_p(p)})."
+        )
+        if abs(ratio.value - 1) < 1 - NEAR:
+            text += " That is less than 5 %: too little to act on."
+        return Sentence(factor.about, text, "shown", "curves", numbers)
+
+    return _Claim(ratio.p, sentence)
+
+
+def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> _Claim:
+    rises = int((pairs["TP_high"] > pairs["TP_low"]).sum())
+    falls = int((pairs["TP_high"] < pairs["TP_low"]).sum())
+    p_value = inference.sign_test(rises, falls) if len(pairs) >= FEWEST_PAIRS else None
+    behind = {
+        "pairs": f"{len(pairs):,}", "from pairs of runs": f"{runs:,}", "TP rises": f"{rises}",
+        "TP falls": f"{falls}", "TP stays": f"{len(pairs) - rises - falls}",
+    }  # fmt: skip
+
+    def sentence(p: float) -> Sentence:
+        seen = (
+            f"of {words.count(len(pairs), 'pair')} of batchsets the thrashing point rises in "
+            f"{rises}, falls in {falls} and stays in {len(pairs) - rises - falls}"
+        )
+        numbers = behind | {"p, adjusted": _p(p)}
+        if p > inference.ALPHA:
+            why = (
+                f"fewer than {FEWEST_PAIRS} pairs"
+                if len(pairs) < FEWEST_PAIRS
+                else f"adjusted p of the sign test {_p(p)}"
+            )
+            text = (
+                f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
+            )
+            return Sentence(factor.about, text, "not shown", "tap-points", numbers)
+        goes = "raises" if rises > falls else "lowers"
+        text = f"{said} {goes} the thrashing point: {seen} (adjusted p of the sign test {_p(p)})."
+        return Sentence(factor.about, text, "shown", "tap-points", numbers)
+
+    return _Claim(p_value, sentence)
+
+
+def _p(p: float) -> str:
+    return "below 0.001" if p < 0.001 else words.number(p, 2)
+
+
+# Which DBMS thrashes.
+
+
+def _thrashing(view: View) -> list[_Claim]:
+    known = view.summary[view.summary["TP"].notna()]
+    if known.empty or view.is_controlled:
+        return []
+    counts = known.assign(is_finite=np.isfinite(known["TP"])).groupby("subject")["is_finite"]
+    found = {str(s): (int(v.sum()), len(v)) for s, v in counts}
+    if max(of for _, of in found.values()) < FEWEST_SHARES:
+        return []
+    claims = [_Claim(None, _kept(_share(subject, *n))) for subject, n in found.items()]
+    if len(found) > 1:
+        p_value = inference.independence([(n, of - n) for n, of in found.values()])
+        claims.append(_Claim(p_value, lambda p: _difference(found, p)))
+    return claims
+
+
+def _kept(sentence: Sentence) -> Callable[[float], Sentence]:
+    """Return a sentence that does not depend on a p-value."""
+    return lambda _: sentence
+
+
+def _share(subject: str, thrashed: int, of: int) -> Sentence:
+    text = f"{subject} thrashes in {thrashed:,} of {of:,} analysed batchsets"
+    about = "which DBMS thrashes"
+    behind = {"thrashed": f"{thrashed:,}", "analysed": f"{of:,}"}
+    if of < FEWEST_SHARES:
+        text += "; that is too few for this sample to show a share."
+        return Sentence(about, text, "not shown", "tap-points", behind)
+    low, high = inference.share(thrashed, of)
+    text += f", {words.percent(thrashed / of)} (95 % interval {words.percent(low)} to "
+    return Sentence(about, text + f"{words.percent(high)}).", "shown", "tap-points", behind)
+
+
+def _difference(found: dict[str, tuple[int, int]], p: float) -> Sentence:
+    order = sorted(found, key=lambda subject: -found[subject][0] / found[subject][1])
+    shares = {s: f"{found[s][0]:,} of {found[s][1]:,}" for s in order} | {"p, adjusted": _p(p)}
+    about = "which DBMS thrashes"
+    if p > inference.ALPHA:
+        text = (
+            f"this sample cannot show that some DBMSs thrash more often than others (adjusted p "
+            f"{_p(p)})."
+        )
+        return Sentence(about, text, "not shown", "tap-points", shares)
+    text = (
+        f"the DBMSs do not thrash equally often (adjusted p {_p(p)}): {order[0]} most often, "
+        f"{order[-1]} least."
+    )
+    return Sentence(about, text, "shown", "tap-points", shares)
+
+
+__all__: Sequence[str] = ["RULES", "advice"]

@@ -1,0 +1,113 @@
+"""The few tests and intervals that advice rests on, and what is too few for them.
+
+Throughputs are compared as ratios: the interval is one of the difference of mean logarithms, so a
+ratio is one of geometric means. Repetitions are compared by Welch's t (Welch 1947), pairs by the
+paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927).
+Where a level was picked because it was best among k, intervals are Bonferroni's for k comparisons;
+p-values of one report are adjusted by Holm (1979).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+#: Fewer repetitions of a level than this say nothing of noise.
+FEWEST_REPETITIONS: Final = 3
+#: Fewer pairs of batchsets than this say nothing of a factor.
+FEWEST_PAIRS: Final = 6
+#: Fewer batchsets than this give no share of those that thrash.
+FEWEST_SHARES: Final = 10
+ALPHA: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio with its interval, the p-value of its being 1, and how many values it is made of."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+
+def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
+    """Return the ratio of two levels' throughputs; None where there are too few repetitions."""
+    x, y = _logs(a), _logs(b)
+    if x is None or y is None or min(len(x), len(y)) < FEWEST_REPETITIONS:
+        return None
+    vx, vy = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
+    difference, error = float(x.mean() - y.mean()), float(np.sqrt(vx + vy))
+    freedom = np.inf
+    if error > 0:
+        freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
+    return _ratio(difference, error, freedom, min(len(x), len(y)), comparisons)
+
+
+def of_pairs(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
+    """Return the ratio of paired throughputs; None where there are too few pairs.
+
+    Pairs in which one of the two is nothing have no ratio, and are left out.
+    """
+    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    usable = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    logs = np.log(x[usable] / y[usable])
+    if len(logs) < FEWEST_PAIRS:
+        return None
+    error = float(logs.std(ddof=1) / np.sqrt(len(logs)))
+    return _ratio(float(logs.mean()), error, len(logs) - 1, len(logs), comparisons)
+
+
+def _logs(values: ArrayLike) -> np.ndarray | None:
+    x = np.asarray(values, dtype=float)
+    return np.log(x) if len(x) and np.all(np.isfinite(x) & (x > 0)) else None
+
+
+def _ratio(difference: float, error: float, freedom: float, n: int, comparisons: int) -> Ratio:
+    if error <= 1e-12:
+        p = 1.0 if abs(difference) <= 1e-12 else 0.0
+        value = float(np.exp(difference))
+        return Ratio(value, value, value, p, n)
+    half = float(stats.t.ppf(1 - ALPHA / comparisons / 2, freedom)) * error
+    p = float(2 * stats.t.sf(abs(difference / error), freedom))
+    ends = np.exp([difference, difference - half, difference + half])
+    return Ratio(float(ends[0]), float(ends[1]), float(ends[2]), min(1.0, p * comparisons), n)
+
+
+def sign_test(rises: int, falls: int) -> float:
+    """Return the p-value of rises and falls being equally likely."""
+    if rises + falls == 0:
+        return 1.0
+    return float(stats.binomtest(rises, rises + falls).pvalue)
+
+
+def share(found: int, of: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share."""
+    interval = stats.binomtest(found, of).proportion_ci(1 - ALPHA, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def independence(table: ArrayLike) -> float:
+    """Return the p-value of rows and columns of counts having nothing to do with each other.
+
+    Fisher's exact test for two rows of two columns, chi² for more.
+    """
+    counts = np.asarray(table, dtype=float)
+    if (counts.sum(axis=0) == 0).any() or (counts.sum(axis=1) == 0).any():
+        return 1.0
+    if counts.shape == (2, 2):
+        return float(stats.fisher_exact(counts).pvalue)
+    return float(stats.chi2_contingency(counts).pvalue)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for there being several (Holm 1979)."""
+    order = np.argsort(p, kind="stable")
+    steps = np.asarray(p, dtype=float)[order] * (len(p) - np.arange(len(p)))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps)) if len(p) else steps
+    return [float(value) for value in adjusted]

@@ -1,0 +1,140 @@
+"""The page: sections of experiments become one HTML file that needs nothing else.
+
+Styles, scripts, data and figures are inside; a Content-Security-Policy in the page forbids it to
+load anything. The static figures are there first; a script puts interactive charts in their place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from tidegate_analysis import __version__
+from tidegate_analysis.report import _style as style
+from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Part, Section, Table
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """An experiment's sections: those that hold something, and why others do not."""
+
+    number: int
+    title: str
+    sections: Sequence[Section]
+
+    def file(self, figure: Figure) -> str:
+        """Return the name of a figure's file."""
+        return f"{self.number}-{figure.name}.svg"
+
+
+def figures(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Figure]]:
+    """Return all figures with the names of their files."""
+    for chapter in chapters:
+        for section in chapter.sections:
+            for part in section.parts:
+                if isinstance(part, Figure):
+                    yield chapter.file(part), part
+
+
+def page(chapters: Sequence[Chapter], title: str, summary: str) -> str:
+    """Return the HTML of a report."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tidegate_analysis.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    has_charts = any(figure.chart for _, figure in figures(chapters))
+    return environment.get_template("report.html").render(
+        title=title,
+        summary=summary,
+        css=Markup(_template("report.css")),
+        experiments=[_chapter(chapter) for chapter in chapters],
+        version=__version__,
+        bundle=Markup(_bundle()) if has_charts else "",
+        boot=Markup(_template("boot.js")),
+    )
+
+
+def _template(name: str) -> str:
+    folder = resources.files("tidegate_analysis.report").joinpath("templates")
+    return folder.joinpath(name).read_text("utf-8")
+
+
+def _bundle() -> str:
+    """Return Vega-Lite and what it needs; a string in it must not end the script."""
+    bundle = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+    return bundle.replace("</script", "<\\/script")
+
+
+def _chapter(chapter: Chapter) -> dict[str, Any]:
+    own = f"e{chapter.number}"
+    held = [section for section in chapter.sections if section.parts]
+    names = _names(chapter)
+    counter = iter(range(1, 1_000))
+    return {
+        "id": own,
+        "title": chapter.title,
+        "sections": [
+            {
+                "id": f"{own}-s-{section.name}",
+                "title": section.title,
+                "parts": [_part(part, chapter, names, counter) for part in section.parts],
+            }
+            for section in held
+        ],
+        "missing": [
+            (section.title, section.missing.rstrip("."))
+            for section in chapter.sections
+            if not section.parts and section.missing
+        ],
+    }
+
+
+def _names(chapter: Chapter) -> Mapping[str, tuple[str, str]]:
+    """Return identifier and caption of all tables and figures that a sentence may point to."""
+    return {
+        part.name: (f"e{chapter.number}-{part.name}", section.title)
+        for section in chapter.sections
+        for part in section.parts
+        if isinstance(part, Table | Figure)
+    }
+
+
+def _part(
+    part: Part, chapter: Chapter, names: Mapping[str, tuple[str, str]], counter: Iterator[int]
+) -> dict[str, Any]:
+    own = f"e{chapter.number}"
+    match part:
+        case Paragraph(text):
+            return {"type": "Paragraph", "text": text}
+        case Table():
+            return {"type": "Table", "id": f"{own}-{part.name}", "caption": part.caption,
+                    "header": part.header, "rows": part.rows, "note": part.note}  # fmt: skip
+        case Figure():
+            number = next(counter)
+            return {
+                "type": "Figure",
+                "id": f"{own}-{part.name}",
+                "number": f"Figure {chapter.number}.{number}",
+                "svg": Markup(style.inline(part.svg, f"{own}-{part.name}", part.alt)),
+                "caption": part.caption,
+                "alt": part.alt,
+                "chart": part.chart,
+                "file": chapter.file(part),
+            }
+        case Advice():
+            return {
+                "type": "Advice",
+                "rules": part.rules,
+                "sentences": [_sentence(sentence, names) for sentence in part.sentences],
+            }
+
+
+def _sentence(sentence: Any, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    href, where = names.get(sentence.anchor, ("", ""))
+    return {"about": sentence.about, "text": sentence.text, "kind": sentence.kind,
+            "numbers": sentence.numbers, "href": href, "where": where}  # fmt: skip

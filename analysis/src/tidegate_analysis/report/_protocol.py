@@ -1,0 +1,193 @@
+"""What the analysis protocol counted, which conditions were checked, and what went wrong."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
+from tidegate_analysis.report._view import BATCHSET, View, records
+
+#: The names of the protocol's counts, as the study says them.
+CHECKS: Final = {
+    "executed": "executed, of what was planned",
+    "missing_batches": "missing batches",
+    "processor_configuration": "inconsistent processor configuration",
+    "missed_executions": "missed batch executions",
+    "other_executors": "other executors",
+    "other_dbms_processes": "other DBMS processes",
+    "zero_tps": "zero TPS",
+    "connection_time_limit": "connection time limit",
+    "abnormal_atpt": "abnormal ATPT",
+    "unjudged_atpt": "ATPT not judged: too few repetitions",
+    "transient_thrashing": "transient thrashing",
+    "faulty_executions": "dropped for a violation",
+    "incomplete": "without all MPLs",
+    "transient_thrashing_retained": "transient thrashing among what is left",
+    "thrashing": "thrashed, of what was retained",
+}
+MOST_ROWS: Final = 60
+
+
+def tap(view: View) -> Section:
+    """Return what each step of the thrashing analysis protocol counted, and thrashing points."""
+    title = "Thrashing analysis protocol"
+    counts = view.results.tap_counts(view.number)
+    if counts.empty and view.points.empty:
+        return Section(
+            "tap", title,
+            missing=f"the experiment was not analysed; `tidegate lab tap {view.number}` does it",
+        )  # fmt: skip
+    parts: list[Part] = []
+    if counts.empty:
+        parts.append(
+            Paragraph(
+                f"The store has thrashing points but not what the protocol counted: they are of an "
+                f"older Tidegate. `tidegate lab tap {view.number}` applies the protocol again."
+            )
+        )
+    else:
+        latest = counts[counts["analysis"] == counts["analysis"].max()]
+        parts += [_checks(latest), _steps(latest)]
+    parts.append(_points(view))
+    return Section("tap", title, parts)
+
+
+def _checks(counts: pd.DataFrame) -> Table:
+    """Return step 1, the study's Tables 5 to 7."""
+    checks = counts[counts["step"].astype(str) == "1"].sort_values("number", kind="stable")
+    rows = [
+        (
+            words.number(row["number"]),
+            CHECKS.get(row["name"], row["name"]),
+            words.number(row["found"]),
+            f"{words.number(row['checked'])} {row['level']}s".replace("batchs", "batches"),
+            words.percent(row["found"] / row["checked"]) if row["checked"] else "–",
+            words.number(row["batchsets"]),
+        )
+        for row in records(checks)
+    ]
+    return Table(
+        "checks",
+        "Step 1: sanity checks",
+        ("check", "violation", "found", "looked at", "share", "in so many batchsets"),
+        rows,
+        "The first five are of the whole experiment, the next three of executions, the last of "
+        "batchsets; numbers are the study's.",
+    )
+
+
+def _steps(counts: pd.DataFrame) -> Table:
+    """Return steps 0 and 2 to 4, the study's Table 8: what is left after each."""
+    rows = []
+    for row in records(
+        counts[counts["step"].astype(str) != "1"].sort_values("step", kind="stable")
+    ):
+        step, checked, found = str(row["step"]), row["checked"], row["found"]
+        left = words.number(checked - found) if step.startswith(("2", "3")) else "–"
+        what = CHECKS.get(row["name"], row["name"]) + (f", {row['part']}" if row["part"] else "")
+        numbers = (words.number(found), words.number(checked), left)
+        rows.append((step, what, str(row["level"]), *numbers))
+    return Table(
+        "steps",
+        "Steps 2 to 4: what was dropped, and what thrashed",
+        ("step", "what", "counted in", "found", "of", "left"),
+        rows,
+        "Step 0 is what was executed; step 4 finds the thrashing points.",
+    )
+
+
+def _points(view: View) -> Table:
+    """Return the thrashing points."""
+    labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
+    points = view.points.sort_values(BATCHSET)
+    rows = []
+    for row in records(points.head(MOST_ROWS)):
+        thrashes = not pd.isna(row["high"])
+        low, high = words.number(row["low"]), words.number(row["high"])
+        caveats = "" if row["caveats"] in (None, "", "[]") else str(row["caveats"]).strip("[]")
+        rows.append(
+            (
+                labels.get((row["run"], row["batchset"]), ""),
+                words.number(row["thrashing_point"]) if thrashes else "∞",
+                f"held at {low}, fallen at {high}" if thrashes else f"censored at {low}",
+                caveats.replace('"', ""),
+            )
+        )
+    rules = words.enumeration(sorted({str(rule) for rule in points["rule"]}))
+    protocols = words.enumeration(sorted({str(name) for name in points["protocol"]}))
+    more = f" The first {MOST_ROWS} of {len(points):,}; all: data/points.csv." if len(
+        points
+    ) > MOST_ROWS else ""  # fmt: skip
+    return Table(
+        "tap-points",
+        "Thrashing points of the batchsets that were retained",
+        ("batchset", "TP", "where", "against it"),
+        rows,
+        f"Protocol {protocols}, rule {rules}.{more}",
+    )
+
+
+def conditions(view: View) -> Section:
+    """Return which consistency conditions of the workloads were checked, and whether they hold."""
+    title = "Consistency conditions"
+    seen = view.results.conditions(view.number)
+    if seen.empty:
+        return Section("conditions", title, missing="no condition was checked")
+    groups = seen.assign(broken=~seen["holds"].astype(bool)).groupby("condition")["broken"]
+    rows = [
+        (str(name), words.number(len(broken)), words.number(int(broken.sum())))
+        for name, broken in groups
+    ]
+    parts: list[Part] = [
+        Table("conditions", "Consistency conditions", ("condition", "checked", "violated"), rows)
+    ]
+    violations = seen[~seen["holds"].astype(bool)]["violation"].dropna().astype(str).unique()
+    if len(violations):
+        parts.append(Paragraph("Violations: " + words.enumeration(list(violations), 10) + "."))
+    return Section("conditions", title, parts)
+
+
+def troubles(view: View) -> Section:
+    """Return errors, conflicts, failures and other things that went wrong."""
+    title = "Troubles"
+    parts: list[Part] = []
+    seen = view.results.troubles(view.number)
+    if len(seen):
+        seen = seen.merge(view.batchsets[[*BATCHSET, "subject"]], on=BATCHSET)
+        table = seen.groupby(["subject", "trouble", "what"]).agg(
+            times=("times", "sum"), executions=("execution", "nunique"),
+            low=("mpl", "min"), high=("mpl", "max"),
+        )  # fmt: skip
+        table = table.sort_values("times", ascending=False).reset_index()
+        rows = [
+            (
+                row["subject"], row["trouble"], str(row["what"]), words.number(row["times"]),
+                words.number(row["executions"]), words.between(row["low"], row["high"]),
+            )
+            for row in records(table.head(MOST_ROWS))
+        ]  # fmt: skip
+        header = ("subject", "kind", "what", "times", "executions", "MPLs")
+        parts.append(Table("troubles", "What the clients met", header, rows, _more(len(table))))
+    attempts = view.results.attempts(view.number)
+    failed = attempts[attempts["outcome"] != "measured"]
+    if len(failed):
+        reasons = failed.assign(reason=failed["reason"].fillna("cut off")).groupby("reason").size()
+        reasons = reasons.sort_values(ascending=False)
+        counts = [(str(reason), words.number(times)) for reason, times in reasons.head(20).items()]
+        parts.append(
+            Table("failures", "Attempts that came to nothing", ("reason", "times"), counts)
+        )
+    if not parts:
+        return Section(
+            "troubles", title, missing="there was none: no error, no conflict, no failed attempt"
+        )
+    return Section("troubles", title, parts)
+
+
+def _more(rows: int) -> str:
+    return f"The {MOST_ROWS} most frequent of {rows:,}." if rows > MOST_ROWS else ""
+
+
+PARTS: Final[Sequence[Any]] = (tap, conditions, troubles)

@@ -1,0 +1,164 @@
+"""One style for all static figures, and what makes their bytes the same each time.
+
+Colours are those of Okabe and Ito (2008), which people who see fewer colours tell apart, without
+yellow, which is lost on white. Markers and dashes differ, too, so that nothing hangs on colour. In
+the page a colour is replaced by a CSS variable, so that a figure follows the page into dark mode;
+the file for print keeps it.
+"""
+
+import html
+import io
+import re
+from typing import Any, Final, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from tidegate_analysis.report import _words as words
+
+INK: Final = "#1b2026"
+GRID: Final = "#d5dae0"
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195")
+DARK: Final = ("#4aa8e0", "#ff8c42", "#2fc79a", "#e39cc4", "#f2b632", "#7cc8f5", "#b48ad0")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+STYLE: Final[Any] = {
+    "svg.hashsalt": "tidegate",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "figure.facecolor": "none",
+    "image.cmap": "cividis",
+}
+
+_NOTHING: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+def style() -> Any:
+    """Return a context in which figures have our style."""
+    return mpl.rc_context(STYLE)
+
+
+def empty(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches; axes keep out of each other's way."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def panels(count: int, columns: int, width: float = 7.2, height: float = 1.9) -> tuple[Any, ...]:
+    """Return a figure of small multiples, and its axes in reading order; unused ones are hidden."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = empty(width, max(2.8, height * rows))
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, list(axes[:count])
+
+
+def levels(axes: Axes, values: Any, ticks: int = 10) -> None:
+    """Make the x axis one of levels: logarithmic where they span a factor of 16 or more."""
+    shown = sorted({float(value) for value in values})
+    places = np.asarray(shown)
+    if len(shown) > 1 and shown[0] > 0 and shown[-1] / shown[0] >= 16:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_minor_locator(NullLocator())
+        places = np.log(places)
+    axes.set_xticks([shown[index] for index in _apart(places, ticks)])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
+
+
+def _apart(places: np.ndarray, ticks: int) -> list[int]:
+    """Return which places have a tick, from the last backwards, so that names do not touch."""
+    room = (places[-1] - places[0]) / ticks if len(places) > 1 else 0.0
+    kept = [len(places) - 1]
+    for index in range(len(places) - 2, -1, -1):
+        if places[kept[-1]] - places[index] >= 0.99 * room:
+            kept.append(index)
+    return kept[::-1]
+
+
+def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, its numbers as they are read, between decades where it is short."""
+    if not np.isfinite(axes.dataLim.minposx if which == "x" else axes.dataLim.minposy):
+        return  # nothing in it is more than nothing
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
+    steps = (1.0,) if low > 0 and high / low > 300 else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words.value(value)))
+
+
+def thousands(axes: Axes, most: float = np.inf) -> None:
+    """Write the numbers at the y axis as they are read, from nothing to what is drawn, or `most`.
+
+    With two repetitions an interval is many times as wide as what was measured; `most` keeps it
+    from making all else small.
+    """
+    top = min(axes.dataLim.y1, most)
+    if np.isfinite(top) and top > 0:
+        axes.set_ylim(0, 1.06 * top)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: words.number(y)))
+
+
+def svg(figure: Figure, title: str, alt: str) -> str:
+    """Return a figure as an SVG document with a title and a description, and no date."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata=_NOTHING, transparent=True)
+    text = buffer.getvalue().decode()
+    text = text[text.index("<svg") :]
+    head = text.index(">") + 1
+    words_ = f"<title>{html.escape(title)}</title><desc>{html.escape(alt)}</desc>"
+    return f"{text[:head]}\n {words_}{text[head:]}"
+
+
+def inline(document: str, prefix: str, alt: str) -> str:
+    """Return an SVG document as an element of a page: own ids, its colours those of the page."""
+    seen: set[str] = set()
+
+    def own(match: re.Match[str]) -> str:
+        # An identifier that comes again is that of the same shape, drawn in another panel.
+        name = match.group(1)
+        is_new = name not in seen
+        seen.add(name)
+        return f' id="{prefix}-{name}"' if is_new else ""
+
+    text = re.sub(r'\sid="([^"]+)"', own, document)
+    text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)
+    text = re.sub(r"(?s)<title>.*?</desc>", "", text, count=1)
+    for index, colour in enumerate(COLOURS):
+        text = text.replace(colour, f"var(--c{index + 1})")
+    text = text.replace(INK, "var(--ink)").replace(GRID, "var(--grid)")
+    end = text.index(">")
+    head = re.sub(r' (?:width|height)="[^"]+"', "", text[:end]).replace(
+        "<svg", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"', 1
+    )
+    return head + text[end:]

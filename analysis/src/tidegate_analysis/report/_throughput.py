@@ -1,0 +1,402 @@
+"""Throughput against MPL, and latency: the curves, all batchsets at a glance, and their numbers.
+
+Where there are more batchsets than panels, panels are those of batchsets evenly spaced from the one
+that loses least of its best throughput at the last level to the one that loses most, so that they
+are neither the prettiest nor the worst; the picture at a glance has all of them.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from tidegate_analysis.report import _charts as charts
+from tidegate_analysis.report import _style as style
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._view import BATCHSET, View, records
+
+MOST_PANELS: Final = 24
+MOST_TOGETHER: Final = 7
+MOST_ROWS: Final = 60
+
+
+def throughput(view: View) -> Section:
+    """Return throughput against MPL: comparison, small multiples, thrashing points, numbers."""
+    title = f"Throughput against {view.level}"
+    if view.curves.empty:
+        return Section("throughput", title, missing="no execution was measured")
+    if not view.has_curves or view.is_controlled:
+        return Section("throughput", "Throughput", [settings(view), _setting_numbers(view)])
+    shown = chosen(view)
+    parts: list[Part] = [comparison(view)]
+    if len(view.summary) > 1:
+        parts.append(small_multiples(view, shown))
+        if len(view.summary) > len(shown):
+            left_out = len(view.summary) - len(shown)
+            parts += [
+                Paragraph(
+                    f"{left_out:,} of {len(view.summary):,} batchsets have no panel of their own: "
+                    f"those drawn are evenly spaced from the one that loses least at the last "
+                    f"level to the one that loses most. The next figure has all of them, and so "
+                    f"has the file data/curves.csv."
+                ),
+                at_a_glance(view),
+            ]
+    if view.summary["TP"].notna().sum() > 1:
+        parts.append(thrashing_points(view))
+    parts.append(numbers(view))
+    return Section("throughput", title, parts)
+
+
+def chosen(view: View) -> pd.DataFrame:
+    """Return the batchsets that are drawn one by one, in the order of the plan."""
+    summary = view.summary
+    if len(summary) <= MOST_PANELS:
+        return summary
+    order = summary.sort_values("loss", kind="stable")
+    places = np.unique(np.linspace(0, len(order) - 1, MOST_PANELS).round().astype(int))
+    return order.iloc[places].sort_values(BATCHSET)
+
+
+def comparison(view: View) -> Figure:
+    """Return batchsets in one figure; where there are too many, the subjects' typical shapes."""
+    if len(view.summary) <= MOST_TOGETHER:
+        return _together(view)
+    return _subjects(view)
+
+
+def _together(view: View) -> Figure:
+    with style.style():
+        figure = style.empty(7.2, 3.8)
+        axes = figure.subplots()
+        for index, (_, curve) in enumerate(view.curves.groupby(BATCHSET)):
+            _draw(axes, curve, index, str(curve["label"].iloc[0]))
+            if len(view.summary) == 1:
+                _dots(axes, view.done)
+        style.levels(axes, view.curves["mpl"])
+        style.thousands(axes, 1.4 * view.done["tps"].max())
+        axes.set(xlabel=view.level, ylabel="throughput, tps")
+        if len(view.summary) > 1:
+            figure.legend(loc="outside lower center", ncols=1 if len(view.summary) > 4 else 2)
+        alt = ". ".join(_said(view, row) for row in records(view.summary)) + "."
+        name = f"Throughput against {view.level}"
+        svg = style.svg(figure, name, alt)
+    caption = (
+        f"Throughput against {view.level}: mean of the repetitions, with the 95 % t interval of "
+        "the mean as a band where a level was measured more than once"
+        + ("; every repetition is a dot" if len(view.summary) == 1 else "")
+    ) + ("; a cross marks a thrashing point." if np.isfinite(view.summary["TP"]).any() else ".")
+    return Figure("throughput", caption, alt, svg, charts.throughput(view.curves, view.level))
+
+
+def _said(view: View, row: dict[str, Any]) -> str:
+    """Return how a batchset's curve goes, with its thrashing point."""
+    curve = view.curves[
+        (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
+    ]
+    text = words.curve(curve["mpl"], curve["tps"], "throughput", "tps", view.level)
+    if np.isfinite(row["TP"]):
+        text += f"; the thrashing point is {words.number(row['TP'])}"
+    return f"{row['label']}: {text}"
+
+
+def _draw(axes: Any, curve: pd.DataFrame, index: int, label: str | None = None) -> None:
+    """Draw a mean with its band and, where there is one, its thrashing point."""
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    if {"tps_low", "tps_high"} <= set(curve) and curve["tps_low"].notna().any():
+        low = curve["tps_low"].clip(lower=0)
+        axes.fill_between(curve["mpl"], low, curve["tps_high"], color=colour, alpha=0.2, lw=0)
+    axes.plot(
+        curve["mpl"], curve["tps"], color=colour, label=label,
+        marker=style.MARKERS[index % len(style.MARKERS)],
+        linestyle=style.DASHES[index % len(style.DASHES)],
+    )  # fmt: skip
+    if "TP" in curve and np.isfinite(curve["TP"].iloc[0]):
+        at = curve[curve["mpl"] == curve["TP"].iloc[0]]
+        axes.plot(at["mpl"], at["tps"], "x", color=style.INK, markersize=9, markeredgewidth=1.8)
+
+
+def _dots(axes: Any, executions: pd.DataFrame) -> None:
+    """Draw every repetition."""
+    axes.plot(
+        executions["mpl"], executions["tps"], "o", color=style.INK, alpha=0.55, markersize=2.6,
+        markeredgewidth=0, zorder=3,
+    )  # fmt: skip
+
+
+def _subjects(view: View) -> Figure:
+    """Return each subject's throughput as a share of each batchset's best: median and quartiles."""
+    curves = view.curves.copy()
+    curves["share"] = curves["tps"] / curves.groupby(BATCHSET)["tps"].transform("max")
+    groups = curves.groupby(["subject", "mpl"])["share"]
+    quartiles = {q: groups.quantile(q) for q in (0.25, 0.5, 0.75)}
+    table = pd.DataFrame(quartiles).reset_index()
+    said = []
+    with style.style():
+        figure = style.empty(7.2, 3.8)
+        axes = figure.subplots()
+        for index, (subject, part) in enumerate(table.groupby("subject")):
+            colour = style.COLOURS[index % len(style.COLOURS)]
+            axes.fill_between(
+                part["mpl"], 100 * part[0.25], 100 * part[0.75], color=colour, alpha=0.15, lw=0
+            )
+            axes.plot(
+                part["mpl"], 100 * part[0.5], color=colour, label=subject,
+                marker=style.MARKERS[index % len(style.MARKERS)],
+            )  # fmt: skip
+            said.append(
+                f"{subject}: half of the batchsets keep "
+                f"{words.percent(float(part[0.5].iloc[-1]))} or more of their best throughput at "
+                f"{view.level} {words.number(float(part['mpl'].iloc[-1]))}"
+            )
+        style.levels(axes, curves["mpl"])
+        style.thousands(axes)
+        axes.set(xlabel=view.level, ylabel="throughput, % of the batchset's best")
+        figure.legend(loc="outside lower center", ncols=5)
+        alt = ". ".join(said) + "."
+        svg = style.svg(figure, "Comparison of subjects", alt)
+    caption = (
+        "Comparison of subjects: throughput as a share of the best of the same batchset, median "
+        f"over the batchsets, with the quartiles as a band; {len(view.summary):,} batchsets."
+    )
+    median = table.assign(label=table["subject"], tps=100 * table[0.5])
+    chart = charts.throughput(median, view.level, "throughput, % of the batchset's best")
+    return Figure("throughput", caption, alt, svg, chart)
+
+
+def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
+    """Return a panel for each chosen batchset with every repetition."""
+    columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4
+    grouped = dict(tuple(view.curves.groupby(BATCHSET)))
+    points = dict(tuple(view.done.groupby(BATCHSET)))
+    with style.style():
+        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
+        for panel, row in zip(axes, records(shown), strict=True):
+            key = (row["run"], row["batchset"])
+            repetitions = points[key]
+            _draw(panel, grouped[key], 0)
+            _dots(panel, repetitions)
+            style.levels(panel, grouped[key]["mpl"], ticks=4)
+            style.thousands(panel, 1.4 * repetitions["tps"].max())
+            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
+        figure.supxlabel(view.level, fontsize=9)
+        figure.supylabel("throughput, tps", fontsize=9)
+        alt = ". ".join(_said(view, row) for row in records(shown)[:8]) + "."
+        if len(shown) > 8:
+            alt += f" And {len(shown) - 8} more, which the table lists."
+        svg = style.svg(figure, "Throughput of each batchset", alt)
+    caption = (
+        "Throughput of each batchset: every repetition as a dot, the mean as a line, the 95 % "
+        "interval as a band where there are repetitions, the thrashing point as a cross."
+    )
+    return Figure("batchsets", caption, alt, svg)
+
+
+def _wrapped(label: str, inches: float) -> str:
+    """Break a label at commas where it would be wider than its panel."""
+    room, lines = int(inches * (13 if inches > 3 else 16)), [""]
+    for piece in label.split(", "):
+        if lines[-1] and len(lines[-1]) + len(piece) > room:
+            lines.append("")
+        lines[-1] += f", {piece}" if lines[-1] else piece
+    return "\n".join(lines)
+
+
+def at_a_glance(view: View) -> Figure:
+    """Return all batchsets as rows of shades: throughput as a share of the batchset's best."""
+    order = view.summary.sort_values(["subject", "loss"], kind="stable")
+    table = view.curves.pivot_table(index=BATCHSET, columns="mpl", values="tps")
+    table = table.loc[list(zip(order["run"], order["batchset"], strict=True))]
+    share = table.div(table.max(axis=1), axis=0)
+    sizes = order.groupby("subject").size()
+    ends = sizes.cumsum()
+    with style.style():
+        figure = style.empty(7.2, 4.6)
+        axes = figure.subplots()
+        image = axes.imshow(
+            100 * share.to_numpy(), aspect="auto", interpolation="nearest", vmin=0, vmax=100
+        )
+        axes.set_xticks(range(share.shape[1]), [words.number(mpl) for mpl in share.columns])
+        axes.set_yticks(ends - sizes / 2 - 0.5, [str(subject) for subject in sizes.index])
+        axes.hlines(ends[:-1] - 0.5, -0.5, share.shape[1] - 0.5, color="white", lw=1.5)
+        axes.grid(visible=False)
+        axes.set(xlabel=view.level)
+        figure.colorbar(image, label="throughput, % of the batchset's best", shrink=0.8)
+        losing = order.assign(half=order["loss"] > 0.5).groupby("subject")["half"].mean()
+        alt = "; ".join(
+            f"{subject}: {words.percent(share)} of the batchsets lose more than half of their "
+            f"best throughput at the last level"
+            for subject, share in losing.items()
+        )
+        svg = style.svg(figure, "All batchsets at a glance", alt)
+    caption = (
+        f"All {len(order):,} batchsets at a glance: a row is a batchset, sorted by subject and by "
+        "what it loses; bright is its best throughput, dark is none."
+    )
+    return Figure("glance", caption, alt, svg)
+
+
+def thrashing_points(view: View) -> Figure:
+    """Return how many batchsets have which thrashing point, by subject; ∞ is one that has none."""
+    known = view.summary[view.summary["TP"].notna()]
+    counts = pd.crosstab(known["subject"], known["TP"])
+    counts = counts.reindex(columns=sorted({*view.curves["mpl"].unique(), np.inf}), fill_value=0)
+    with style.style():
+        figure = style.empty(7.2, 3.0)
+        axes = figure.subplots()
+        base = np.zeros(counts.shape[1])
+        for index, (subject, row) in enumerate(counts.iterrows()):
+            colour = style.COLOURS[index % len(style.COLOURS)]
+            axes.bar(range(len(row)), row, bottom=base, color=colour, label=str(subject), width=0.8)
+            base += row.to_numpy()
+        names = [words.number(mpl) if np.isfinite(mpl) else "none" for mpl in counts.columns]
+        axes.set_xticks(range(len(names)), names)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="thrashing point, MPL", ylabel="batchsets")
+        figure.legend(loc="outside lower center", ncols=5)
+        finite = known[np.isfinite(known["TP"])]
+        alt = f"{len(finite):,} of {words.count(len(known), 'analysed batchset')} thrashed" + (
+            f", half of them at MPL {words.number(finite['TP'].median())} or below."
+            if len(finite)
+            else "."
+        )
+        svg = style.svg(figure, "Thrashing points", alt)
+    caption = (
+        "Thrashing points: how many batchsets have which. One that has none up to the last level "
+        "is not without one: its point is censored there."
+    )
+    return Figure("points", caption, alt, svg)
+
+
+def numbers(view: View) -> Table:
+    """Return the batchsets' numbers."""
+    rows = [
+        (
+            row["label"],
+            words.number(row["n"]),
+            words.number(row["best_mpl"]),
+            words.number(row["best_tps"]),
+            words.number(row["good_mpl"]),
+            words.number(row["last_mpl"]),
+            words.number(row["last_tps"]),
+            words.percent(row["loss"]),
+            words.number(row["TP"]),
+        )
+        for row in records(view.summary.head(MOST_ROWS))
+    ]
+    where = view.level
+    return Table(
+        "curves",
+        f"Throughput of the batchsets by {where}",
+        (
+            "batchset", "repetitions, at least", f"best {where}", "tps there",
+            f"lowest {where} with 95 % of it", f"last {where}", "tps there", "loss", "TP",
+        ),
+        rows,
+        _rest(len(view.summary), "curves.csv") + " TP: ∞ is none up to the last level; – is that "
+        "the batchset was not analysed or not retained.",
+    )  # fmt: skip
+
+
+def _rest(rows: int, file: str) -> str:
+    """Say how many rows a table leaves out, and where they are."""
+    if rows <= MOST_ROWS:
+        return f"All levels: data/{file}."
+    return f"The first {MOST_ROWS} of {rows:,}; all of them: data/{file}."
+
+
+def settings(view: View) -> Figure:
+    """Return the throughput of each execution, a row for each batchset: controllers, or splits."""
+    shown = chosen(view)
+    points = dict(tuple(view.done.groupby(BATCHSET)))
+    said = []
+    with style.style():
+        figure = style.empty(7.2, 1.0 + 0.34 * len(shown))
+        axes = figure.subplots()
+        for place, row in enumerate(records(shown)):
+            tps = points[row["run"], row["batchset"]]["tps"]
+            axes.plot(tps, [place] * len(tps), "o", color=style.INK, alpha=0.55, markersize=4)
+            axes.plot(tps.mean(), place, "D", color=style.COLOURS[1], markersize=6)
+            said.append(
+                f"{row['label']}: {words.number(tps.mean())} tps in the mean of "
+                f"{words.count(len(tps), 'execution')}"
+            )
+        axes.set_yticks(range(len(shown)), list(shown["label"]))
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.set_xlim(0, 1.05 * max(float(view.done["tps"].max()), 1e-9))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
+        axes.set_xlabel("throughput, tps")
+        alt = ". ".join(said) + "."
+        svg = style.svg(figure, "Throughput", alt)
+    caption = "Throughput of each execution as a dot, and of each batchset's mean as a diamond."
+    return Figure("throughput", caption, alt, svg)
+
+
+def _setting_numbers(view: View) -> Table:
+    tps = view.done.groupby(BATCHSET)["tps"].agg(["size", "mean", "min", "max"])
+    rows = [
+        (row["label"], *(words.number(tps.loc[(row["run"], row["batchset"]), name])
+                         for name in ("size", "mean", "min", "max")))
+        for row in records(view.summary.head(MOST_ROWS))
+    ]  # fmt: skip
+    header = ("batchset", "executions", "tps, mean", "lowest", "highest")
+    return Table("curves", "Throughput", header, rows, _rest(len(view.summary), "curves.csv"))
+
+
+LATENCIES: Final = {"p50_ms": "median", "mean_ms": "mean", "p95_ms": "95 %", "p99_ms": "99 %"}
+
+
+def latency(view: View) -> Section:
+    """Return latency percentiles by MPL."""
+    title = f"Latency against {view.level}"
+    if view.curves.empty:
+        return Section("latency", title, missing="no execution was measured")
+    if not view.has_curves:
+        return Section("latency", title, missing="each batchset has one level only")
+    if view.is_controlled:
+        why = "a level is where a controller starts; response time over time is under Over time"
+        return Section("latency", title, missing=why)
+    shown = chosen(view).head(12) if len(view.summary) <= 12 else chosen(view).iloc[::2]
+    columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3
+    said = []
+    with style.style():
+        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 2.0)
+        for panel, row in zip(axes, records(shown), strict=True):
+            curve = view.curves[
+                (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
+            ]
+            for index, (column, name) in enumerate(LATENCIES.items()):
+                panel.plot(
+                    curve["mpl"], curve[column].where(curve[column] > 0),
+                    color=style.COLOURS[index], marker=style.MARKERS[index],
+                    linestyle=style.DASHES[index],
+                    label=name if panel is axes[0] else None,
+                )  # fmt: skip
+            style.logarithmic(panel, "y")
+            style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
+            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
+            ends = curve["p99_ms"].to_numpy()
+            said.append(
+                f"{row['label']}: the 99th percentile goes from {words.number(ends[0])} ms at "
+                f"{view.level} {words.number(curve['mpl'].iloc[0])} to {words.number(ends[-1])} ms "
+                f"at {words.number(curve['mpl'].iloc[-1])}"
+            )
+        figure.supxlabel(view.level, fontsize=9)
+        figure.supylabel("latency, ms", fontsize=9)
+        figure.legend(loc="outside upper center", ncols=4)
+        alt = ". ".join(said[:8]) + "."
+        svg = style.svg(figure, "Latency percentiles", alt)
+    caption = (
+        "Latency percentiles, from the moment a transaction was due, retries included; means over "
+        "the repetitions; logarithmic."
+    )
+    chart = charts.latency(view.curves, view.level) if len(view.summary) <= MOST_PANELS else None
+    parts: list[Part] = [Figure("latency", caption, alt, svg, chart)]
+    if len(shown) < len(view.summary):
+        parts.append(
+            Paragraph(f"{len(shown)} of {len(view.summary):,} batchsets are drawn; the numbers of "
+                      "all are in data/curves.csv.")
+        )  # fmt: skip
+    return Section("latency", title, parts)

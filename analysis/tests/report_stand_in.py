@@ -1,0 +1,247 @@
+"""Results in memory: a small experiment of each scenario, with the columns of docs/results.md."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+KEY = ["experiment", "run", "batchset", "mpl", "repetition", "execution"]
+BATCH = KEY[:4]
+COLUMNS: Mapping[str, list[str]] = {
+    "attempts": [*KEY, "attempt", "outcome", "reason"],
+    "kinds": [*KEY, "workload", "kind", "committed", "rolled_back", "mean_ms", "p50_ms", "p95_ms",
+              "p99_ms", "max_ms"],
+    "intervals": [*KEY, "interval", "until_s", "transactions", "mean_ms", "p99_ms"],
+    "interval_kinds": [*KEY, "interval", "workload", "kind", "until_s", "transactions", "mean_ms",
+                       "p99_ms"],
+    "histograms": [*KEY, "interval", "latency_us", "transactions"],
+    "limits": [*KEY, "number", "at_s", "interval_s", "limit", "next_limit", "reason", "tps",
+               "concurrency"],
+    "classes": [*KEY, "class", "transactions", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms"],
+    "trees": [*KEY, "look", "tree", "at_s", "leaves", "entries", "fill", "logical_reads",
+              "physical_reads", "writes", "fills"],
+    "troubles": [*KEY, "trouble", "what", "times"],
+    "conditions": ["experiment", "run", "batchset", "check", "start", "condition", "holds",
+                   "violation"],
+    "tap_counts": ["experiment", "analysis", "step", "number", "name", "part", "level", "checked",
+                   "found", "batchsets"],
+    "points": ["experiment", "run", "batchset", "id", "analysis", "protocol", "rule",
+               "thrashing_point", "low", "high", "caveats"],
+}  # fmt: skip
+
+
+class StandIn:
+    """What the report asks of results, answered from frames."""
+
+    def __init__(self, about: Mapping[str, Any], executions: pd.DataFrame) -> None:
+        self.about = dict(about)
+        self.table = executions
+        self.frames = {name: pd.DataFrame(columns=columns) for name, columns in COLUMNS.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        frames = self.__dict__.get("frames", {})
+        if name == "latest_points":
+            name = "points"
+        if name not in frames:
+            raise AttributeError(name)
+
+        def rows(
+            experiment: int | None = None, *, run: int | None = None, batchset: int | None = None
+        ) -> pd.DataFrame:
+            table = frames[name]
+            for column, value in (("run", run), ("batchset", batchset)):
+                if value is not None:
+                    table = table[table[column] == value]
+            return table
+
+        return rows
+
+    def experiment(self, experiment: int | None = None) -> pd.DataFrame:
+        wanted = experiment in (None, self.about["experiment"])
+        return pd.DataFrame([self.about] if wanted else [])
+
+    def executions(self, experiment: int | None = None, **_: Any) -> pd.DataFrame:
+        return self.table
+
+    def curves(
+        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
+        done = self.table[self.table["tps"].notna()]
+        table = done.groupby(BATCH, as_index=False).agg(
+            subject=("subject", "first"), n=("tps", "size"), tps=("tps", "mean"),
+            tps_sd=("tps", "std"), mean_ms=("mean_ms", "mean"), p50_ms=("p50_ms", "mean"),
+            p95_ms=("p95_ms", "mean"), p99_ms=("p99_ms", "mean"),
+        )  # fmt: skip
+        half = 2.0 * table["tps_sd"]
+        table = table.assign(tps_low=table["tps"] - half, tps_high=table["tps"] + half)
+        points = self.frames["points"]
+        low = points["low"].astype("float64")
+        points = points.assign(TP=low.where(points["high"].notna(), np.inf))
+        return table.merge(points[[*BATCH[:3], "TP"]], on=BATCH[:3], how="left")
+
+
+def about(scenario: str = "characterise", name: str = "made", **changes: Any) -> dict[str, Any]:
+    return {
+        "experiment": 1, "name": name, "scenario": scenario, "preset": "", "subjects": "embedded",
+        "seed": 7, "began_us": 1_700_000_000_000_000, "cpu": "A <b>processor</b>",
+        "machine_processors": 2, "memory_mib": 8192, "kernel": "6.1", "tidegate": "0.1.0",
+        "build": "abc", "file": "", "ctl_s": 2.0, "warmup_s": 1.0, "pause_s": 0.0,
+        "connect_limit_s": 60.0, "interval_s": 1.0, "repetitions": 3,
+    } | changes  # fmt: skip
+
+
+def execution(number: int, tps: float, **changes: Any) -> dict[str, Any]:
+    """Return a row of executions; `treatment` and `values` are given as they are."""
+    values = {"kind": "tpcb", "scale": 10}
+    treatment = {"admission": {"mpl": "clients"}, "arrivals": "closed", "priority": None,
+                 "buffer": None, "exchange": None, "aging": None}  # fmt: skip
+    row = {
+        "experiment": 1, "run": 1, "batchset": 1, "mpl": 1, "repetition": 1, "execution": number,
+        "subject": "embedded", "processors_planned": 0, "primary_key": 1, "isolation": "",
+        "settings_planned": "{}", "workload": "tpcb", "attempts": 1, "failures": 0,
+        "attempt": float(number), "seed": number, "began_us": 1.7e15 + 1e7 * number,
+        "ended_us": 1.7e15 + 1e7 * number + 5e6, "version": "1", "settings": "[]",
+        "processors": 2.0, "cpu": "A <b>processor</b>", "machine_processors": 2.0,
+        "memory_mib": 8192.0, "kernel": "6.1", "tidegate": "0.1.0", "build": "abc",
+        "seconds": 2.0, "clients": 100.0, "transactions": 2 * tps, "tps": tps,
+        "mean_ms": 4.0, "p50_ms": 3.0, "p95_ms": 9.0, "p99_ms": 20.0, "max_ms": 50.0,
+        "overdue": 0.0, "connection_losses": 0.0, "client_core_share": 0.2, "other_executors": 0.0,
+    }  # fmt: skip
+    row |= {key: value for key, value in changes.items() if key not in ("values", "treatment")}
+    row["workload_values"] = json.dumps(values | changes.get("values", {}))
+    row["treatment"] = json.dumps(treatment | changes.get("treatment", {}), separators=(",", ":"))
+    return row
+
+
+def curve(tps: Mapping[int, float], repetitions: int = 3, noise: float = 0.01, **changes: Any
+          ) -> StandIn:  # fmt: skip
+    """Return an experiment of one batchset with these throughputs, by MPL."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for mpl, mean in tps.items():
+        for repetition in range(1, repetitions + 1):
+            seen = mean * np.exp(noise * rng.standard_normal())
+            rows.append(execution(len(rows) + 1, seen, mpl=mpl, repetition=repetition, **changes))
+    return with_intervals(StandIn(about(), pd.DataFrame(rows)))
+
+
+def with_intervals(made: StandIn) -> StandIn:
+    """Add two intervals to each execution, with histograms."""
+    keys = made.table[KEY]
+    intervals, histograms = [], []
+    for number in (1, 2):
+        tps = made.table["tps"].fillna(0)
+        intervals.append(keys.assign(interval=number, until_s=float(number), transactions=tps,
+                                     mean_ms=4.0, p99_ms=20.0))  # fmt: skip
+        histograms += [
+            keys.assign(interval=number, latency_us=latency, transactions=tps / 2)
+            for latency in (2_000, 6_000)
+        ]
+    made.frames["intervals"] = pd.concat(intervals, ignore_index=True)
+    made.frames["histograms"] = pd.concat(histograms, ignore_index=True)
+    return made
+
+
+def design(
+    effect: Mapping[str, float], noise: float = 0.02, subjects: tuple[str, ...] = ("embedded",)
+) -> StandIn:
+    """Return a thrash experiment: 2 processors × keys × 4 SFs × 4 ROSEs, four MPLs.
+
+    Each factor multiplies throughput by its effect: `numProcs`, `PK`, `sf`.
+    """
+    rng = np.random.default_rng(2)
+    rows, points, run, place = [], [], 0, 0
+    for subject in subjects:
+        for processors in (1, 2):
+            for key in (1, 0):
+                run += 1
+                for batchset in range(1, 17):
+                    sf, rose = (0.25, 0.5, 0.75, 1.0)[(batchset - 1) // 4], 25 * (batchset % 4 + 1)
+                    times = effect.get("numProcs", 1.0) ** (processors - 1)
+                    times *= effect.get("PK", 1.0) ** key * effect.get("sf", 1.0) ** (sf < 1)
+                    for mpl, shape in {50: 0.8, 100: 1.0, 200: 0.5, 400: 0.3}.items():
+                        place += 1
+                        tps = 500 * shape * times * np.exp(noise * rng.standard_normal())
+                        rows.append(
+                            execution(
+                                place, tps, run=run, batchset=batchset, mpl=mpl, subject=subject,
+                                processors_planned=processors, processors=float(processors),
+                                primary_key=key, workload="thrash",
+                                values={"kind": "thrash", "updates": 1, "reads": 0, "sf": sf,
+                                        "rose": rose},
+                            )
+                        )  # fmt: skip
+                    low = 100 * processors
+                    points.append((1, run, batchset, len(points), 1, "tap v1", "equation-1 v1", low,
+                                   low, 2 * low, "[]"))  # fmt: skip
+    made = StandIn(about("thrash", repetitions=1), pd.DataFrame(rows))
+    made.frames["points"] = pd.DataFrame(points, columns=COLUMNS["points"])
+    return made
+
+
+def controlled(name: str = "autotuning-sensitivity-c") -> StandIn:
+    """Return a switch experiment: two controllers, two limits to start with."""
+    rows, limits = [], []
+    for batchset, c in ((1, 0.1), (2, 0.9)):
+        control = f"study-hill-climbing:c={c}"
+        for mpl in (4, 64):
+            number = len(rows) + 1
+            rows.append(
+                execution(
+                    number, 100.0 / c, batchset=batchset, mpl=mpl, repetition=1,
+                    treatment={"admission": {"mpl": "control", "clients": 100, "control": control},
+                               "exchange": {"Workload": {"kind": "tpcb"}}},
+                )
+            )  # fmt: skip
+            limits += [
+                (1, 1, batchset, mpl, 1, number, int(at), at, 1.0, mpl, 20, "why", 90.0, 9.0)
+                for at in (1.0, 2.0)
+            ]
+    made = with_intervals(StandIn(about("switch", name), pd.DataFrame(rows)))
+    made.frames["limits"] = pd.DataFrame(limits, columns=COLUMNS["limits"])
+    return made
+
+
+def priority() -> StandIn:
+    """Return a priority experiment: limits 5 and 100, with and without, three repetitions."""
+    rows, classes = [], []
+    for batchset, is_given in ((1, True), (2, False)):
+        for mpl, tps in ((5, 97.0), (100, 100.0)):
+            for repetition in (1, 2, 3):
+                number = len(rows) + 1
+                rows.append(
+                    execution(
+                        number, tps + repetition / 10, batchset=batchset, mpl=mpl,
+                        repetition=repetition,
+                        treatment={"admission": {"mpl": "limit", "clients": 100},
+                                   "priority": {"high_percent": 10.0, "is_given": is_given}},
+                    )
+                )  # fmt: skip
+                high, normal = (10.0, 120.0) if is_given else (100.0, 100.0)
+                key = (1, 1, batchset, mpl, repetition, number)
+                classes.append((*key, "high", 10, high, high, high, high, high))
+                classes.append((*key, "normal", 90, normal, normal, normal, normal, normal))
+    made = with_intervals(
+        StandIn(about("priority", "scheduling-figure-11-open"), pd.DataFrame(rows))
+    )
+    made.frames["classes"] = pd.DataFrame(classes, columns=COLUMNS["classes"])
+    return made
+
+
+def deteriorating() -> StandIn:
+    """Return a deteriorate experiment: two splits, one level, three looks at a tree."""
+    rows, trees = [], []
+    for batchset, split, last in ((1, "half", 0.5), (2, "adaptive", 0.9)):
+        rows.append(
+            execution(batchset, 100.0 * last, batchset=batchset, mpl=20,
+                      treatment={"aging": {"split": split}, "buffer": "2MB"})
+        )  # fmt: skip
+        for look, fill in ((1, 0.93), (2, 0.7), (3, last)):
+            fills = json.dumps([fill] * 40) if look != 2 else None
+            trees.append((1, 1, batchset, 20, 1, batchset, look, "orders", float(look), 40, 400,
+                          fill, 50 * look, 20 * look, 5, fills))  # fmt: skip
+    made = with_intervals(StandIn(about("deteriorate"), pd.DataFrame(rows)))
+    made.frames["trees"] = pd.DataFrame(trees, columns=COLUMNS["trees"])
+    return made

@@ -1,0 +1,515 @@
+"""A report holds what was measured, says what it cannot, and needs nothing but itself."""
+
+import json
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_stand_in import (
+    COLUMNS,
+    KEY,
+    StandIn,
+    about,
+    controlled,
+    curve,
+    design,
+    deteriorating,
+    execution,
+    priority,
+)
+
+from tidegate_analysis import report
+from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
+from tidegate_analysis.report import _inference as inference
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._advice import advice
+from tidegate_analysis.report._details import classes, kinds, trees
+from tidegate_analysis.report._law import law
+from tidegate_analysis.report._protocol import tap, troubles
+from tidegate_analysis.report._published import MEASURES, published, published_figures
+from tidegate_analysis.report._view import View
+
+HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
+
+
+def sentences(results: StandIn) -> list[report.Sentence]:
+    (part,) = advice(View(results, 1)).parts
+    assert isinstance(part, report.Advice)
+    return list(part.sentences)
+
+
+def about_of(results: StandIn, what: str) -> report.Sentence:
+    return next(sentence for sentence in sentences(results) if sentence.about == what)
+
+
+class _Page(HTMLParser):
+    """What a page refers to, and how it is built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.identifiers: list[str] = []
+        self.images: list[str | None] = []
+        self.tags: list[str] = []
+        self.data: list[str] = []
+        self.scripts: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            if given.get(name):
+                self.references.append(str(given[name]))
+        if given.get("id"):
+            self.identifiers.append(str(given["id"]))
+        if tag == "svg":
+            self.images.append(given.get("aria-label"))
+        if tag == "script":
+            self.scripts.append((str(given.get("class") or ""), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] == "script" and self.scripts:
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        else:
+            self.data.append(data)
+
+
+def written(results: StandIn, out: Path, **options: object) -> tuple[str, _Page]:
+    paths = report.write(results, [1], out, **options)  # type: ignore[arg-type]
+    assert paths[0] == out / "report.html"
+    text = paths[0].read_text("utf-8")
+    page = _Page()
+    page.feed(text)
+    return text, page
+
+
+@dataclass(frozen=True)
+class Hill:
+    """The report of a curve that rises and falls."""
+
+    text: str
+    page: _Page
+    out: Path
+
+
+@pytest.fixture(scope="module")
+def hill(tmp_path_factory: pytest.TempPathFactory) -> Hill:
+    out = tmp_path_factory.mktemp("hill")
+    return Hill(*written(curve(HILL), out), out)
+
+
+def test_a_page_needs_nothing_but_itself(hill: Hill) -> None:
+    text, page = hill.text, hill.page
+    assert all(reference.startswith(("#", "data:")) for reference in page.references)
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    assert "default-src 'none'" in text
+    assert "import(" not in "".join(script for kind, script in page.scripts if kind == "spec")
+
+
+def test_links_lead_to_something_and_identifiers_are_unique(hill: Hill) -> None:
+    page = hill.page
+    assert len(page.identifiers) == len(set(page.identifiers))
+    links = {reference[1:] for reference in page.references if reference.startswith("#")}
+    assert links <= set(page.identifiers)
+
+
+def test_text_of_a_store_is_text_in_the_page(hill: Hill) -> None:
+    text, page = hill.text, hill.page
+    assert "A <b>processor</b>" in "".join(page.data)
+    assert "<b>processor" not in text
+
+
+def test_every_figure_says_what_it_shows(hill: Hill) -> None:
+    page = hill.page
+    assert page.images and all(page.images)
+    assert any("throughput rises to" in str(alt) and "at MPL 16" in str(alt) for alt in page.images)
+
+
+def test_figures_for_print_are_svg_with_title_and_description(hill: Hill) -> None:
+    files = sorted((hill.out / "figures").glob("*.svg"))
+    assert files
+    for file in files:
+        root = ElementTree.fromstring(file.read_text("utf-8"))
+        names = [child.tag.rpartition("}")[2] for child in root]
+        assert names[:2] == ["title", "desc"]
+
+
+def test_charts_are_specifications_with_their_data(hill: Hill) -> None:
+    page = hill.page
+    charts = [json.loads(text) for kind, text in page.scripts if kind == "spec"]
+    assert charts
+    assert all(chart["data"]["values"] for chart in charts)
+    assert "url" not in json.dumps(charts)
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
+    made = curve(HILL)
+    first, second = (report.write(made, [1], tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first] == [path.name for path in second]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_data_are_beside_the_page(hill: Hill) -> None:
+    table = pd.read_csv(hill.out / "data" / "curves.csv")
+    assert table["mpl"].tolist() == list(HILL)
+    assert "sentence" in pd.read_csv(hill.out / "data" / "advice.csv")
+
+
+def test_a_controller_has_its_limit_over_time_with_the_switch(tmp_path: Path) -> None:
+    _, page = written(controlled(), tmp_path)
+    text = "".join(page.data)
+    assert "the dashed line, at 1 s, is the switch" in text
+    assert any("at limit 4 in the mean" in str(alt) for alt in page.images)
+    assert "Published curve beside ours" in text
+    assert (tmp_path / "figures" / "1-time-1-2.svg").exists()
+
+
+def test_many_batchsets_are_drawn_in_part_and_all_at_a_glance(tmp_path: Path) -> None:
+    _, page = written(design({}), tmp_path)
+    assert "40 of 64 batchsets have no panel of their own" in "".join(page.data)
+    assert (tmp_path / "figures" / "1-glance.svg").exists()
+
+
+def test_what_an_experiment_has_not_is_said(hill: Hill) -> None:
+    page = hill.page
+    text = "".join(page.data)
+    assert "the experiment was not analysed; `tidegate lab tap 1` does it" in text
+    assert "it is for scenario `deteriorate`" in text
+
+
+def test_an_experiment_without_measurements_says_so(tmp_path: Path) -> None:
+    made = curve(HILL)
+    made.table["tps"] = np.nan
+    _, page = written(made, tmp_path)
+    text = "".join(page.data)
+    assert "None of 15 executions was measured" in text
+    assert "`tidegate lab resume 1`" in text
+
+
+def test_an_empty_experiment_says_so(tmp_path: Path) -> None:
+    columns = list(execution(1, 1.0))
+    made = StandIn(about(), pd.DataFrame(columns=columns))
+    _, page = written(made, tmp_path)
+    assert "nothing was planned" in "".join(page.data)
+
+
+def test_missing_executions_are_counted(tmp_path: Path) -> None:
+    made = curve(HILL)
+    made.table.loc[[0, 1], "tps"] = np.nan
+    _, page = written(made, tmp_path)
+    assert "2 executions of 15 are missing" in "".join(page.data)
+
+
+@pytest.mark.parametrize(
+    ("experiments", "message"),
+    [([], "no experiment was asked for"), ([9], "experiment 9 is not in the store")],
+)
+def test_wrong_requests_are_refused(experiments: list[int], message: str, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        report.write(curve(HILL), experiments, tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AnalysisError, match="cannot be written"):
+        report.write(curve(HILL), [1], tmp_path / "file" / "out")
+
+
+def test_further_sections_are_shown_or_their_reason(tmp_path: Path) -> None:
+    def diagram(_: report.Results, number: int) -> report.Section:
+        svg = '<svg xmlns="http://www.w3.org/2000/svg"><path id="arrow" d=""/></svg>'
+        figure = report.Figure("paths", "The model's paths.", f"PK raises TP in {number}", svg)
+        return report.Section("paths", "Path diagram", [figure])
+
+    def estimates(_: report.Results, __: int) -> report.Section:
+        raise SampleError("3 samples for 4 parameters", "measure more batchsets")
+
+    text, page = written(curve(HILL), tmp_path, more=[diagram, estimates])
+    assert "PK raises TP in 1" in page.images
+    assert 'id="e1-paths-arrow"' in text
+    assert "Estimates: 3 samples for 4 parameters: measure more batchsets." in re.sub(
+        r"\s+", " ", "".join(page.data)
+    )
+
+
+def test_a_damaged_store_ends_the_report(tmp_path: Path) -> None:
+    def damaged(_: report.Results, __: int) -> report.Section:
+        raise StoreError("the store is damaged", "use another copy")
+
+    with pytest.raises(StoreError):
+        report.write(curve(HILL), [1], tmp_path, more=[damaged])
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    report.write(curve(HILL), [1], tmp_path, progress=told.append)
+    assert told[0] == "experiment 1: header" and told[-1] == "writing the page"
+
+
+# Sections of single scenarios.
+
+
+def figure(section: report.Section, name: str) -> report.Figure:
+    return next(p for p in section.parts if isinstance(p, report.Figure) and p.name == name)
+
+
+def table(section: report.Section, name: str) -> report.Table:
+    return next(p for p in section.parts if isinstance(p, report.Table) and p.name == name)
+
+
+def test_classes_are_compared_with_and_without_priority() -> None:
+    section = classes(View(priority(), 1))
+    assert "high is up to 12 times faster than normal" in figure(section, "classes").alt
+    assert table(section, "class-table").rows[0][-1] == "12"
+    sentence = about_of(priority(), "priority")
+    assert sentence.kind == "shown"
+    # MPL 5 keeps 97 of 100 tps; normal goes from 100 ms to 120 ms.
+    assert "At MPL 5" in sentence.text or "at MPL 5" in sentence.text
+    assert "12 times faster" in sentence.text and "20 % slower" in sentence.text
+    rows = table(published_figures(View(priority(), 1)), "published").rows
+    assert rows[0][2] == "12 at MPL 5" and rows[2][2] == "20 % slower at MPL 5"
+
+
+def test_trees_are_shown_over_time_and_leaf_by_leaf() -> None:
+    section = trees(View(deteriorating(), 1))
+    assert "orders, split half: from 93 % to 50 %" in figure(section, "fills").alt
+    assert "20 a second" in figure(section, "reads").alt
+    assert "split half: 100 % of 40 leaves are less than 60 % full" in figure(section, "leaves").alt
+
+
+def test_kinds_have_percentiles_and_boxes() -> None:
+    made = curve(HILL, repetitions=1)
+    keys = made.table[KEY]
+    values = {"mean_ms": 5.0, "p50_ms": 4.0, "p95_ms": 9.0, "p99_ms": 12.0, "max_ms": 20.0}
+    made.frames["kinds"] = pd.concat(
+        keys.assign(workload="tpcc", kind=kind, committed=n, rolled_back=0, **values)
+        for kind, n in (("payment", 10), ("new-order", 10), ("delivery", 0))
+    )
+    made.frames["interval_kinds"] = pd.concat(
+        keys.assign(interval=i, workload="tpcc", kind="payment", until_s=i, transactions=5,
+                    mean_ms=float(i), p99_ms=9.0)
+        for i in (1, 2, 3)
+    )  # fmt: skip
+    section = kinds(View(made, 1))
+    assert "delivery" not in figure(section, "kinds").svg
+    assert "medians are payment 2 ms" in figure(section, "boxes").alt
+
+
+def test_counts_of_the_latest_analysis_are_tables() -> None:
+    made = design({})
+    rows = [
+        (1, 1, "1", 6, "zero_tps", "", "execution", 10, 9, 3),
+        (1, 2, "1", 6, "zero_tps", "", "execution", 200, 5, 2),
+        (1, 2, "2", None, "faulty_executions", "", "execution", 200, 5, None),
+        (1, 2, "4", None, "thrashing", "update", "batchset", 64, 32, None),
+    ]
+    made.frames["tap_counts"] = pd.DataFrame(rows, columns=COLUMNS["tap_counts"])
+    section = tap(View(made, 1))
+    assert list(table(section, "checks").rows) == [
+        ("6", "zero TPS", "5", "200 executions", "2.5 %", "2")
+    ]
+    assert ("2", "dropped for a violation", "execution", "5", "200", "195") in table(
+        section, "steps"
+    ).rows
+    assert "The first 60 of 64" in table(section, "tap-points").note
+
+
+def test_troubles_are_counted() -> None:
+    made = curve(HILL, repetitions=1)
+    made.frames["troubles"] = made.table[KEY].assign(trouble="conflict", what="40P01", times=2)
+    assert table(troubles(View(made, 1)), "troubles").rows == [
+        ("embedded", "conflict", "40P01", "10", "5", "1 to 256")
+    ]
+
+
+def test_the_law_is_drawn_or_said_to_be_missing() -> None:
+    section = law(View(curve(HILL), 1))
+    assert section.missing or "the law's peak is" in figure(section, "law").alt
+
+
+# Advice.
+
+
+def test_a_level_within_five_per_cent_is_advised_where_repetitions_show_it() -> None:
+    # 64 has 99 % of the best and is above it; 4 has 90 %: too little.
+    sentence = about_of(curve(HILL), "which MPL to set")
+    assert sentence.kind == "shown"
+    assert sentence.text.startswith("Set MPL 16: it gives 1,0")
+    gain = about_of(curve(HILL), "what Tidegate would gain")
+    assert gain.kind == "shown"
+    assert "gives 2.5" in gain.text and "Little's law" in gain.text
+
+
+def test_noise_that_hides_the_lowest_level_is_said() -> None:
+    near = {1: 970.0, 4: 1_000.0, 16: 500.0}
+    sure = about_of(curve(near, repetitions=8, noise=0.002), "which MPL to set")
+    assert sure.text.startswith("Set MPL 1: ")
+    unsure = about_of(curve(near, repetitions=3, noise=0.1), "which MPL to set")
+    assert unsure.kind == "not shown"
+    assert "MPL 4 is best" in unsure.text or "MPL 1 is best" in unsure.text
+
+
+@pytest.mark.parametrize("repetitions", [1, 2])
+def test_too_few_repetitions_show_nothing(repetitions: int) -> None:
+    found = sentences(curve(HILL, repetitions=repetitions))
+    assert [sentence.kind for sentence in found] == ["not shown"]
+    assert "his sample cannot show which MPL is best" in found[0].text
+
+
+def test_a_flat_curve_shows_no_gain() -> None:
+    flat = dict.fromkeys((1, 4, 16, 64), 1_000.0)
+    gain = about_of(curve(flat, repetitions=5, noise=0.05), "what Tidegate would gain")
+    assert gain.kind == "not shown"
+
+
+def test_flat_curves_are_said_to_gain_in_few_of_many_samples() -> None:
+    rng = np.random.default_rng(5)
+    wrong, samples, levels = 0, 400, 6
+    for _ in range(samples):
+        tps = 1_000 * np.exp(0.05 * rng.standard_normal((levels, 5)))
+        best = int(tps.mean(axis=1).argmax())
+        ratio = inference.of_repetitions(tps[best], tps[-1], levels)
+        wrong += best != levels - 1 and ratio is not None and ratio.low > 1
+    # 5 % and no more than three standard errors above it.
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("factor", "about", "direction"),
+    [("PK", "primary keys", 1.5), ("numProcs", "processors", 0.7),
+     ("sf", "shorter transactions", 1.4)],
+)  # fmt: skip
+def test_a_planted_effect_is_found_and_others_are_not(
+    factor: str, about: str, direction: float
+) -> None:
+    found = [s for s in sentences(design({factor: direction})) if "best throughput" in s.text]
+    shown = [s for s in found if s.kind == "shown" and "too little" not in s.text]
+    assert {s.about for s in shown} == {about}
+    assert f"{words.number(direction)} times" in shown[0].text or "times the best" in shown[0].text
+
+
+def test_too_few_pairs_show_nothing() -> None:
+    made = design({"PK": 1.5})
+    made.table = made.table[made.table["batchset"] <= 1].reset_index(drop=True)
+    found = [s for s in sentences(made) if s.about == "primary keys"]
+    assert found and all(s.kind == "not shown" for s in found)
+
+
+def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
+    found = [s for s in sentences(design({})) if "thrashing point" in s.text]
+    (processors,) = [s for s in found if s.about == "processors"]
+    assert "raises the thrashing point" in processors.text
+    assert "rises in 32, falls in 0 and stays in 0" in processors.text
+    (keys,) = [s for s in found if s.about == "primary keys"]
+    assert keys.kind == "not shown"
+
+
+def test_violated_conditions_and_a_busy_load_generator_are_warnings() -> None:
+    made = curve(HILL)
+    made.table["client_core_share"] = 0.99
+    made.frames["conditions"] = pd.DataFrame(
+        [(1, 1, 1, 1, 1, "sums agree", 0, "they do not")], columns=COLUMNS["conditions"]
+    )
+    warnings = {s.about for s in sentences(made) if s.kind == "warning"}
+    assert warnings == {"consistency", "load generator"}
+
+
+def test_every_sentence_points_to_something(tmp_path: Path) -> None:
+    for name, made in (("a", curve(HILL)), ("b", controlled())):
+        text, _ = written(made, tmp_path / name)
+        listed = text[text.index('<ul class="advice">') : text.index('<details class="rules">')]
+        assert listed.count("<li ") == listed.count('<a href="#e1-')
+
+
+# Words and numbers.
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3450.4, "3,450"), (0.01234, "0.0123"), (12.34, "12.3"), (0.0, "0"), (float("inf"), "∞"),
+     (float("nan"), "–"), (-2.5, "−2.50"), (999.6, "1,000")],
+)  # fmt: skip
+def test_numbers_are_written_as_they_are_read(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("y", "text"),
+    [
+        ([1.0, 3450.0, 1683.0], "X rises to 3,450 tps at MPL 16 and falls to 1,683 at 256"),
+        ([1.0, 2.0, 3.0], "X rises from 1 at 1 to 3 tps at MPL 256, the last level"),
+        ([3.0, 2.0, 1.0], "X is highest at the first level, 3 tps at MPL 1, and is 1 at 256"),
+        ([float("nan")] * 3, "X was not measured"),
+    ],
+)  # fmt: skip
+def test_a_curve_in_words(y: list[float], text: str) -> None:
+    assert words.curve([1, 16, 256], y, "X", "tps", "MPL") == text
+
+
+def test_ratios_by_hand() -> None:
+    # Logs differ by ln 2 with no spread within: the ratio is 2 and its interval nothing but it.
+    ratio = inference.of_repetitions([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
+    assert ratio is not None and (ratio.value, ratio.low, ratio.high) == pytest.approx((2, 2, 2))
+    # Pairs whose logs are ±1 about ln 3: t = ln 3 / (sd/√n).
+    logs = np.log(3) + np.array([1.0, -1.0] * 4)
+    pairs = inference.of_pairs(np.exp(logs), np.ones(8))
+    assert pairs is not None
+    half = 2.3646 * np.sqrt(8 / 7) / np.sqrt(8)
+    assert pairs.low == pytest.approx(3 * np.exp(-half), rel=1e-4)
+    assert inference.of_pairs([1.0] * 5, [2.0] * 5) is None
+    assert inference.of_repetitions([1.0, 2.0, 0.0], [1.0, 1.0, 1.0]) is None
+
+
+def test_holm_by_hand() -> None:
+    assert inference.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert inference.holm([]) == []
+
+
+def test_wilson_by_hand() -> None:
+    # z = 1.96, 5 of 10: centre 0.5, half width 0.2634.
+    assert inference.share(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+
+
+def test_intervals_of_ratios_cover() -> None:
+    rng = np.random.default_rng(11)
+    samples, covered = 1_000, 0
+    for _ in range(samples):
+        a = 200 * np.exp(0.2 * rng.standard_normal(5))
+        b = 100 * np.exp(0.05 * rng.standard_normal(4))
+        ratio = inference.of_repetitions(a, b)
+        assert ratio is not None
+        covered += ratio.low <= 2 <= ratio.high
+    assert 0.93 <= covered / samples <= 0.97
+
+
+# What was published.
+
+
+def test_published_figures_name_measures_that_are_there() -> None:
+    for name, entry in published().items():
+        assert entry["source"], name
+        assert {figure["measure"] for figure in entry.get("figures", [])} <= set(MEASURES), name
+        points = entry.get("curve", {"xs": [], "throughput": []})
+        assert len(points["xs"]) == len(points["throughput"]), name
+
+
+def test_published_figures_are_of_experiments_that_are_there() -> None:
+    folder = Path(__file__).parents[2] / "experiments"
+    assert set(published()) <= {file.stem for file in folder.glob("*.toml")}
+
+
+def test_the_optimal_range_is_put_beside_the_published_one(tmp_path: Path) -> None:
+    made = curve(HILL)
+    made.about["name"] = "autotuning-tpcc1-bigmem-curve"
+    _, page = written(made, tmp_path)
+    text = "".join(page.data)
+    assert "13 % to 56 % (67 to 278 of 500)" in text
+    assert "16 % to 64 % (16 to 64 of 100)" in text
