@@ -1,11 +1,19 @@
 """How strong an unobserved common cause of mediator and outcome must be to explain ACME away.
 
-The mediator was not randomised, so the errors of both models may be correlated: ρ. Were ρ known,
-the two models could be estimated together with it (Imai, Keele, Yamamoto 2010, Section 5). Here ρ
-is tried from −1 to 1, as R's medsens() does: the errors' standard deviations come from the last
-residuals, the coefficients from generalised least squares with those and ρ, until nothing moves.
-The ρ at which ACME is 0 is the strength that would explain it away; without interaction it is the
-correlation of the errors of M and Y when M is left out of the model of Y (Theorem 4).
+The mediator was not randomised, so the errors of both models may be correlated: ρ. If they are, the
+outcome's regression puts into the mediator's effect b what belongs to the common cause. With s₁ and
+s₂ the norms of both models' residuals, what it puts there is
+
+    κ(ρ) = ρ / √(1 − ρ²) · s₂ / s₁,
+
+so that with a the treatment's effect on the mediator and c the interaction
+
+    ACME(t; ρ) = (treated − control) · a · (b − κ(ρ) + c t).
+
+This is where the generalised least squares of R's medsens() arrive (Imai, Keele, Yamamoto 2010,
+Section 5): the outcome's model has every variable of the mediator's, so the mediator's estimates do
+not depend on ρ, and the outcome's move along the mediator's residuals. Without interaction it is
+their Theorem 4. ACME is 0 where κ(ρ) = b + c t.
 
 ρ² is also the product of the shares of *unexplained* variance of M and Y that the common cause
 explains, and ρ² (1 − R²_M) (1 − R²_Y) that of the shares of *all* their variance.
@@ -13,9 +21,11 @@ explains, and ρ² (1 − R²_M) (1 − R²_Y) that of the shares of *all* their
 Example: ACME is 28, and 0 at ρ = −0.2. A common cause that moves mediator and outcome in opposite
 directions and explains 20 % of what is left unexplained in each would be enough.
 
-Limits. Both models linear. The interval at a given ρ takes the errors' standard deviations for
-known, as medsens() does, but keeps the covariance of the two models' coefficients, which medsens()
-leaves out: it is not 0 unless ρ is.
+The interval is the delta method's. Given ρ, a, b and the ratio of norms are independent in large
+samples, and the ratio's variance is 1/n of its square; medsens() takes the ratio for known, so its
+intervals are too narrow where ρ is large.
+
+Limits. Both models linear, errors normal. Moderators without a value are taken at their means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +33,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
+from scipy import stats
 
 from tidegate_analysis.assumptions.inputs import Array
-from tidegate_analysis.errors import AnalysisError, SampleError
+from tidegate_analysis.errors import AnalysisError
+from tidegate_analysis.mediation._fit import Model
 from tidegate_analysis.mediation._mechanism import Design, Mechanism, design
-
-#: Beyond it nothing is left to estimate from.
-EDGE = 0.99
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class Sensitivity:
         A row for each ρ: ``rho, acme_control, low_control, high_control, acme_treated,
         low_treated, high_treated, r2_unexplained`` (ρ²), ``r2_total``.
     rho_control, rho_treated
-        Where ACME under control and under treatment is 0; NaN when nowhere.
+        Where ACME under control and under treatment is 0.
     r2_mediator, r2_outcome
         Share of variance that each model explains.
     mechanism, at, level
@@ -75,8 +83,6 @@ class Sensitivity:
         return self.table
 
     def __str__(self) -> str:
-        if np.isnan(self.rho_treated):
-            return "No correlation of the errors makes ACME 0."
         return (
             f"ACME is 0 if the errors of {self.mechanism.mediator} and {self.mechanism.outcome} "
             f"correlate by {self.rho_treated:.3f}: a common cause whose shares of their "
@@ -91,7 +97,6 @@ def sensitivity(
     *,
     at: Mapping[str, float] | None = None,
     rho: Sequence[float] | None = None,
-    clusters: str | None = None,
     level: float = 0.95,
 ) -> Sensitivity:
     """Compute ACME for correlations of the errors that an unobserved common cause would leave.
@@ -104,8 +109,6 @@ def sensitivity(
         Values of moderators; others are taken at their means.
     rho
         Correlations to try; from −0.9 to 0.9 in steps of 0.1.
-    clusters
-        A column whose values' samples are not independent: intervals from the sandwich.
     level
         Of the intervals.
 
@@ -118,156 +121,56 @@ def sensitivity(
     if not 0 < level < 1:
         raise AnalysisError(f"level {level}", "give a probability between 0 and 1, such as 0.95")
     grid = np.linspace(-0.9, 0.9, 19) if rho is None else np.asarray(rho, dtype=np.float64)
-    if grid.ndim != 1 or not len(grid) or not (np.abs(grid) <= EDGE).all():
+    if grid.ndim != 1 or not len(grid) or not (np.abs(grid) < 1).all():
         raise AnalysisError(
-            f"correlations {list(grid.ravel()[:5])}", f"give some from −{EDGE} to {EDGE}"
+            f"correlations {grid.ravel()[:5].tolist()}", "give some between −1 and 1"
         )
-    system = _System(design(samples, mechanism, clusters), {} if at is None else at)
+    made = design(samples, mechanism, None)
+    mediator = Model(made.of_mediator(), made.mediator, "linear", mechanism.mediator)
+    outcome = Model(made.of_outcome(), made.outcome, "linear", mechanism.outcome)
+    on_mediator, on_outcome = _contrasts(made, {} if at is None else at)
+    a, a_error = _combination(mediator, on_mediator)
+    ratio = np.linalg.norm(outcome.residuals) / np.linalg.norm(mediator.residuals)
+    kappa = grid / np.sqrt(1 - grid**2) * ratio
     quantile = stats.norm.ppf((1 + level) / 2)
-    rows = []
-    for each in grid:
-        row = {"rho": each}
-        beta, covariance = system.solve(float(each))
-        for world, name in enumerate(("control", "treated")):
-            value, slope = system.acme(beta, world)
-            error = float(np.sqrt(slope @ covariance @ slope))
-            row[f"acme_{name}"] = value
-            row[f"low_{name}"] = value - quantile * error
-            row[f"high_{name}"] = value + quantile * error
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    table["r2_unexplained"] = table["rho"] ** 2
-    unexplained = (1 - system.r2_mediator) * (1 - system.r2_outcome)
-    table["r2_total"] = table["r2_unexplained"] * unexplained
+    table, zero = pd.DataFrame({"rho": grid}), {}
+    for world, contrast in zip(("control", "treated"), on_outcome, strict=True):
+        b, b_error = _combination(outcome, contrast)
+        acme = a * (b - kappa)
+        variance = ((b - kappa) * a_error) ** 2 + a**2 * (b_error**2 + kappa**2 / made.samples)
+        table[f"acme_{world}"] = acme
+        table[f"low_{world}"] = acme - quantile * np.sqrt(variance)
+        table[f"high_{world}"] = acme + quantile * np.sqrt(variance)
+        zero[world] = float(b / np.hypot(b, ratio))
+    r2 = [1 - float(np.var(each.residuals) / np.var(each.y)) for each in (mediator, outcome)]
+    table["r2_unexplained"] = grid**2
+    table["r2_total"] = grid**2 * (1 - r2[0]) * (1 - r2[1])
+    held = {} if at is None else dict(at)
     return Sensitivity(
-        table=table,
-        rho_control=system.zero(0),
-        rho_treated=system.zero(1),
-        r2_mediator=system.r2_mediator,
-        r2_outcome=system.r2_outcome,
-        mechanism=mechanism,
-        at={} if at is None else dict(at),
-        level=level,
+        table, zero["control"], zero["treated"], r2[0], r2[1], mechanism, held, level
     )
 
 
-class _System:
-    """Both models as one system with correlated errors."""
-
-    def __init__(self, made: Design, at: Mapping[str, float]) -> None:
-        self.y = (made.mediator, made.outcome)
-        parts = [np.linalg.qr(each) for each in (made.of_mediator(), made.of_outcome())]
-        self.bases = (parts[0][0], parts[1][0])
-        self.triangles = (parts[0][1], parts[1][1])
-        self.clusters = made.clusters
-        self.cross = self.bases[0].T @ self.bases[1]
-        self.right = [[basis.T @ y for y in self.y] for basis in self.bases]
-        self.start = np.concatenate([self.right[0][0], self.right[1][1]])
-        variances = [np.mean((y - y.mean()) ** 2) for y in self.y]
-        residuals = self._residuals(self.start)
-        self.r2_mediator, self.r2_outcome = (
-            float(1 - np.mean(left**2) / all_of)
-            for left, all_of in zip(residuals, variances, strict=True)
-        )
-        self.contrast = _contrast(made, at, self.triangles)
-
-    def _residuals(self, beta: Array) -> tuple[Array, Array]:
-        width = self.bases[0].shape[1]
-        return (
-            self.y[0] - self.bases[0] @ beta[:width],
-            self.y[1] - self.bases[1] @ beta[width:],
-        )
-
-    def solve(self, rho: float) -> tuple[Array, Array]:
-        """Return the coefficients in the bases under a correlation, and their covariance."""
-        beta = self.start
-        for _ in range(10_000):
-            left = self._residuals(beta)
-            weight = _weight(left, rho)
-            normal = self._normal(weight)
-            found = np.linalg.solve(normal, self._right(weight))
-            moved = np.abs(found - beta).max() / np.abs(found).max()
-            beta = found
-            if moved < 1e-10:
-                return beta, self._covariance(normal, weight, beta)
-        raise SampleError(
-            f"the models do not settle under a correlation of {rho:.2f}",
-            "try correlations closer to 0",
-        )
-
-    def _normal(self, weight: Array) -> Array:
-        first, second = (np.eye(basis.shape[1]) for basis in self.bases)
-        return np.block(
-            [
-                [weight[0, 0] * first, weight[0, 1] * self.cross],
-                [weight[0, 1] * self.cross.T, weight[1, 1] * second],
-            ]
-        )
-
-    def _right(self, weight: Array) -> Array:
-        return np.concatenate(
-            [weight[i, 0] * self.right[i][0] + weight[i, 1] * self.right[i][1] for i in (0, 1)]
-        )
-
-    def _covariance(self, normal: Array, weight: Array, beta: Array) -> Array:
-        bread = np.linalg.inv(normal)
-        if self.clusters is None:
-            return bread
-        left = np.stack(self._residuals(beta))
-        weighted = weight @ left
-        scores = np.hstack(
-            [basis * each[:, None] for basis, each in zip(self.bases, weighted, strict=True)]
-        )
-        sums = np.zeros((int(self.clusters.max()) + 1, scores.shape[1]))
-        np.add.at(sums, self.clusters, scores)
-        return bread @ sums.T @ sums @ bread
-
-    def acme(self, beta: Array, world: int) -> tuple[float, Array]:
-        """Return ACME under control (0) or treatment (1), and its derivative by coefficients."""
-        on_mediator, on_outcome = self.contrast[0], self.contrast[1][world]
-        width = len(on_mediator)
-        a, b = on_mediator @ beta[:width], on_outcome @ beta[width:]
-        return float(a * b), np.concatenate([b * on_mediator, a * on_outcome])
-
-    def zero(self, world: int) -> float:
-        """Return the correlation at which ACME is 0, NaN when there is none."""
-
-        def value(rho: float) -> float:
-            return self.acme(self.solve(rho)[0], world)[0]
-
-        if value(-EDGE) * value(EDGE) > 0:
-            return float("nan")
-        return float(optimize.brentq(value, -EDGE, EDGE, xtol=1e-10))
+def _combination(model: Model, contrast: Array) -> tuple[float, float]:
+    """Return a combination of a model's coefficients, and its standard error."""
+    error = np.linalg.norm(contrast @ model.covariance_root(None))
+    return float(contrast @ model.original(model.start[None, :])[0]), float(error)
 
 
-def _weight(left: tuple[Array, Array], rho: float) -> Array:
-    """Inverse of the errors' covariance under a correlation."""
-    samples = len(left[0])
-    spread = [np.sqrt(each @ each / (samples - 1)) for each in left]
-    both = rho * spread[0] * spread[1]
-    found: Array = np.linalg.inv(np.array([[spread[0] ** 2, both], [both, spread[1] ** 2]]))
-    return found
-
-
-def _contrast(
-    made: Design, at: Mapping[str, float], triangles: tuple[Array, Array]
-) -> tuple[Array, tuple[Array, Array]]:
-    """Return rows that give, from coefficients in the bases, what ACME is a product of.
+def _contrasts(made: Design, at: Mapping[str, float]) -> tuple[Array, tuple[Array, Array]]:
+    """Return the combinations of coefficients that ACME is a product of.
 
     The treatment's effect on the mediator over the contrast, and the mediator's effect on the
     outcome under control and under treatment.
     """
-    rows = made.at(at)
-    mechanism = made.mechanism
-    width = rows.background.shape[1]
-    moderators = rows.by_treatment.mean(axis=0), rows.by_mediator.mean(axis=0)
-    on_mediator = np.concatenate(
-        [np.zeros(width), (mechanism.treated - mechanism.control) * moderators[0]]
-    )
+    rows, mechanism = made.at(at), made.mechanism
+    by_treatment, by_mediator = rows.by_treatment.mean(axis=0), rows.by_mediator.mean(axis=0)
+    before = np.zeros(made.background.shape[1])
+    step = mechanism.treated - mechanism.control
+    on_mediator = np.concatenate([before, step * by_treatment])
+    before = np.zeros(len(on_mediator))
     on_outcome = [
-        np.concatenate([np.zeros(width + len(moderators[0])), moderators[1], [level]])
+        np.concatenate([before, by_mediator, [level] if mechanism.interaction else []])
         for level in (mechanism.control, mechanism.treated)
     ]
-    end = None if mechanism.interaction else -1
-    both = [np.linalg.solve(triangles[1].T, each[:end]) for each in on_outcome]
-    return np.linalg.solve(triangles[0].T, on_mediator), (both[0], both[1])
+    return on_mediator, (on_outcome[0], on_outcome[1])
