@@ -250,6 +250,16 @@ def test_moderation_is_the_difference_of_mediate_at_one_seed() -> None:
     assert found.acme.estimate == pytest.approx(apart, rel=1e-9)
 
 
+@pytest.mark.parametrize("way", ["quasi-bayesian", "bca"])
+def test_what_is_not_moderated_does_not_differ(way: str) -> None:
+    """PK moderates the mediator's effect only: ADE is the same with and without it."""
+    asked = replace(MODERATED, moderators={"PK": "mediator"})
+    found = moderation(SAMPLES, asked, {"PK": 1}, {"PK": 0}, **WAYS[way])
+    assert (found.ade.estimate, found.ade.low, found.ade.high, found.ade.p) == (0, 0, 0, 1)
+    assert found.acme.estimate != 0
+    assert "{'PK': 1} minus {'PK': 0}" in str(found)
+
+
 # --- sensitivity ----------------------------------------------------------------------------------
 
 
@@ -584,6 +594,13 @@ def test_other_bad_requests() -> None:
         mediate(SAMPLES.head(5), PLAIN)
     with pytest.raises(SampleError, match="only 0 samples"):
         mediate(SAMPLES.head(0), PLAIN)
+    with pytest.raises(SampleError, match="no samples"):
+        mediate(SAMPLES.head(0), replace(PLAIN, covariates=["dbms"]))
+    twice = pd.concat([SAMPLES, SAMPLES[["TP"]]], axis=1)
+    with pytest.raises(ShapeError, match="2 columns `TP`"):
+        mediate(twice, PLAIN)
+    with pytest.raises(SampleError, match="missing in 1"):
+        mediate(SAMPLES.assign(TP=SAMPLES["TP"].round().astype("Int64").shift()), PLAIN)
     with pytest.raises(SampleError, match="other than 0 and 1"):
         mediate(SAMPLES, replace(PLAIN, outcome_model="logit"))
     split = SAMPLES.assign(thrashed=(T > 4).astype(float))

@@ -148,9 +148,8 @@ def _of_group(fit: Regression, inside: Rows, draws: int, seed: int) -> DurbinWat
         refuse_unusable(fit.y[inside][:, None], ["y"], "regression of a group")
     except SampleError:
         return None
-    return durbin_watson(
-        Regression(fit.y[inside], X[:, varying], names, {}), draws=draws, seed=seed
-    )
+    part = Regression(fit.y[inside], X[:, varying], names, {})
+    return None if part.exact else durbin_watson(part, draws=draws, seed=seed)
 
 
 def _statistic(residuals: Array) -> Array:

@@ -73,6 +73,11 @@ class Regression:
         return len(self.y)
 
     @property
+    def exact(self) -> bool:
+        """Whether nothing is left over: residuals are rounding errors."""
+        return self.sigma <= 1e-10 * float(np.std(self.y))
+
+    @property
     def parameters(self) -> int:
         """Number of coefficients, k, the intercept's included."""
         return int(self.X.shape[1])
@@ -129,7 +134,7 @@ def regression(
     labels, group_names = _groups(table, groups, len(response))
     design = np.column_stack([np.ones(len(response)), matrix])
     fit = Regression(response, design, ("intercept", *columns), terms, labels, group_names)
-    if fit.sigma <= 1e-10 * np.std(response):
+    if fit.exact:
         raise SampleError(
             f"the variables predict `{label}` without error", "leave out what defines it"
         )

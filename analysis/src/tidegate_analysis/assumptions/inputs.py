@@ -31,8 +31,8 @@ def numbers(table: pd.DataFrame, name: str) -> Array:
         A value is missing or infinite.
 
     """
-    values = pd.to_numeric(column(table, name), errors="coerce").to_numpy(dtype=np.float64)
     given = column(table, name)
+    values = pd.to_numeric(given, errors="coerce").astype("float64").to_numpy()
     text = np.isnan(values) & given.notna().to_numpy()
     if text.any():
         raise ShapeError(
@@ -54,7 +54,10 @@ def column(table: pd.DataFrame, name: str) -> pd.Series:
     if name not in table:
         there = ", ".join(str(each) for each in table.columns)
         raise ShapeError(f"there is no column `{name}`", f"choose one of {there}")
-    return table[name]
+    found = table[name]
+    if isinstance(found, pd.DataFrame):
+        raise ShapeError(f"there are {found.shape[1]} columns `{name}`", "rename all but one")
+    return found
 
 
 def indicators(table: pd.DataFrame, name: str) -> tuple[list[str], Array]:
@@ -71,7 +74,10 @@ def indicators(table: pd.DataFrame, name: str) -> tuple[list[str], Array]:
         )
     levels = sorted(values.astype(str).unique())
     if len(levels) < 2:
-        raise SampleError(f"`{name}` is constant ({levels[0]})", "leave it out of the regression")
+        raise SampleError(
+            f"`{name}` is constant ({levels[0]})" if levels else "there are no samples",
+            "leave it out, or give samples in which it varies",
+        )
     matrix = (values.astype(str).to_numpy()[:, None] == np.array(levels[1:])).astype(np.float64)
     return [f"{name}[{level}]" for level in levels[1:]], matrix
 

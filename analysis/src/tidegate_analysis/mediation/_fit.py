@@ -92,7 +92,7 @@ class Model:
         slope = (weights * self.residuals) @ self.basis
         change = solve(self._normal(weights), slope)
         left = weights @ self.residuals**2 - (change * slope).sum(axis=1)
-        freedom = weights.sum(axis=1) - self.parameters
+        freedom = np.maximum(weights.sum(axis=1) - self.parameters, 1)
         sigma = np.sqrt(np.maximum(left, 0) / freedom)
         return Fits(self.original(self.start + change), sigma)
 

@@ -272,10 +272,16 @@ class _Values:
     left_out: Array | None
 
     def __sub__(self, other: "_Values") -> "_Values":
-        apart = None
+        left_out = None
         if self.left_out is not None and other.left_out is not None:
-            apart = self.left_out - other.left_out
-        return _Values(self.point - other.point, self.draws - other.draws, apart)
+            left_out = _apart(self.left_out, other.left_out)
+        draws = _apart(self.draws, other.draws)
+        return _Values(_apart(self.point, other.point), draws, left_out)
+
+
+def _apart(first: Array, second: Array) -> Array:
+    """Return the difference, 0 where only rounding is left of it."""
+    return np.where(np.isclose(first, second, rtol=1e-11, atol=0), 0, first - second)
 
 
 @dataclass(frozen=True)
@@ -472,6 +478,8 @@ def _p_value(draws: Array, point: float) -> float:
 
 def _bca(draws: Array, point: float, left_out: Array, tails: Array) -> Array:
     """Return the shares of draws between which a BCa interval lies (Efron 1987, Section 3)."""
+    if np.ptp(draws) == 0:
+        return tails
     below = float((draws < point).mean())
     left_out = left_out[np.isfinite(left_out)]
     away = left_out.mean() - left_out
