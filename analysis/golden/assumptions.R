@@ -7,7 +7,7 @@
 # until rho stands still.
 suppressPackageStartupMessages({ library(car); library(lmtest); library(jsonlite) })
 
-# --- data: correlated errors whose variance grows, and one outlier -----------------------------------
+# --- data: correlated errors whose variance grows, and one outlier --------------------------------
 set.seed(1949)
 n <- 120
 dbms <- rep(c("alpha", "beta", "gamma"), each = n / 3)

@@ -183,19 +183,20 @@ def agrees(found: object, expected: dict[str, float], draws: int, sims: int) -> 
         ("plain", PLAIN, {}),
         ("interaction", INTERACTION, {}),
         ("clustered", PLAIN, {"clusters": "dbms"}),
-        ("moderated_0", MODERATED, {"at": {"PK": 0}}),
-        ("moderated_1", MODERATED, {"at": {"PK": 1}}),
+        ("moderated_at_0", MODERATED, {"at": {"PK": 0}}),
+        ("moderated_at_1", MODERATED, {"at": {"PK": 1}}),
         ("bootstrap", PLAIN, {"method": "bootstrap"}),
         ("bootstrap_interaction", INTERACTION, {"method": "bootstrap"}),
         ("logit_outcome", replace(PLAIN, outcome="thrashed", outcome_model="logit"), {}),
     ],
 )
 def test_effects_are_those_of_mediate(name: str, asked: Mechanism, options: dict) -> None:
-    draws = 20_000 if asked.linear else 5_000
-    sims = R["resamples"] if "bootstrap" in name else (R["sims"] if asked.linear else 5_000)
+    draws = 20_000 if asked.linear else 4_000
+    sims = R["resamples"] if "bootstrap" in name else R["sims" if asked.linear else "sims_logit"]
     found = mediate(SAMPLES, asked, draws=draws, **options)
+    expected = R[name] if name in R else R["moderated"][name.removeprefix("moderated_")]
     for effect, theirs in NAMES.items():
-        agrees(found.effects[effect], R[name][theirs], draws, sims)
+        agrees(found.effects[effect], expected[theirs], draws, sims)
 
 
 @pytest.mark.parametrize(
@@ -221,10 +222,10 @@ def test_a_yes_no_mediator_has_the_effects_of_mediate_without_its_noise(
     name: str, asked: Mechanism
 ) -> None:
     """mediate() draws the mediator independently under both exposures: ACME has more variance."""
-    found = mediate(SAMPLES, asked, draws=5_000)
+    found = mediate(SAMPLES, asked, draws=4_000)
     for effect in (("ACME", "average"), ("ADE", "average"), ("total", "")):
         expected = R[name][NAMES[effect]]
-        error = expected["sd"] * np.sqrt(2 / 5_000)
+        error = expected["sd"] * np.sqrt(1 / 4_000 + 1 / R["sims_logit"])
         assert found.effects[effect].estimate == pytest.approx(
             expected["estimate"], abs=4.5 * error
         )
@@ -244,10 +245,23 @@ def test_bca_is_that_of_r_boot() -> None:
 
 def test_moderation_is_the_difference_of_mediate_at_one_seed() -> None:
     found = moderation(SAMPLES, MODERATED, {"PK": 1}, {"PK": 0}, draws=20_000)
-    agrees(found.acme, R["moderated_difference"]["d1"], 20_000, R["sims"])
-    agrees(found.ade, R["moderated_difference"]["z0"], 20_000, R["sims"])
+    agrees(found.acme, R["moderated"]["difference"]["d1"], 20_000, R["sims"])
+    agrees(found.ade, R["moderated"]["difference"]["z0"], 20_000, R["sims"])
     apart = found.first.acme.estimate - found.second.acme.estimate
     assert found.acme.estimate == pytest.approx(apart, rel=1e-9)
+
+
+def test_what_two_values_of_a_moderator_share_cancels_which_modmed_misses() -> None:
+    """test.modmed() subtracts independent simulations: its interval is wider."""
+    expected = R["partly_moderated"]
+    asked = replace(MODERATED, moderators={"PK": "mediator"})
+    found = moderation(SAMPLES, asked, {"PK": 1}, {"PK": 0}, draws=20_000)
+    agrees(found.acme, expected["difference"]["d1"], 20_000, R["sims_logit"])
+    width = found.acme.high - found.acme.low
+    assert width < 0.97 * (expected["modmed"]["high"] - expected["modmed"]["low"])
+    apart = [mediate(SAMPLES, asked, at={"PK": w}, draws=20_000, seed=w).draws for w in (0, 1)]
+    independent = (apart[1] - apart[0])["ACME average"].quantile([0.025, 0.975])
+    assert width < 0.97 * np.ptp(independent)
 
 
 @pytest.mark.parametrize("way", ["quasi-bayesian", "bca"])
@@ -508,6 +522,7 @@ def test_what_to_keep_in_mind_is_said() -> None:
     assert "numProcs = 16 lies outside the samples' 1 to 8" in text
     assert "PK = 2 lies outside" in text
     assert "numProcs → ATPT → TP, 1 against 16, PK = 2" in str(found)
+    assert "< 0.002" in str(found)
     weak = SAMPLES.assign(TP=np.random.default_rng(1).normal(size=len(SAMPLES)))
     assert "proportion means little" in mediate(weak, PLAIN).cautions[0]
 

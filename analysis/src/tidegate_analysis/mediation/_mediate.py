@@ -19,7 +19,7 @@ Where this leaves R's mediate()
   from Efron's definition, which is used here.
 * `moderation` subtracts effects computed from the same draws; test.modmed() means to, but restores
   the random seed into a local variable, so its two simulations are independent and its interval is
-  too wide.
+  too wide where both values share a parameter.
 """
 
 from collections.abc import Mapping
@@ -136,7 +136,12 @@ class Mediation:
         return _frame(self.effects, self.mechanism.one_effect)
 
     def __str__(self) -> str:
-        return _text(self.mechanism, self.at, self.to_frame(), self.cautions)
+        mechanism = self.mechanism
+        path = f"{mechanism.treatment} → {mechanism.mediator} → {mechanism.outcome}"
+        held = "".join(f", {name} = {value:g}" for name, value in self.at.items())
+        contrast = f"{mechanism.control:g} against {mechanism.treated:g}"
+        table = _printed(self.to_frame(), len(self.draws))
+        return "\n".join([f"{path}, {contrast}{held}", table, *self.cautions])
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ class Moderation:
 
     def __str__(self) -> str:
         parts = f"{dict(self.first.at)} minus {dict(self.second.at)}"
-        return f"{parts}\n{self.to_frame().to_string(index=False)}"
+        return f"{parts}\n{_printed(self.to_frame(), len(self.first.draws))}"
 
 
 def mediate(
@@ -506,10 +511,7 @@ def _frame(found: Mapping[tuple[str, str], Effect], one_effect: bool) -> pd.Data
     return pd.DataFrame(rows, columns=columns)
 
 
-def _text(
-    mechanism: Mechanism, at: Mapping[str, float], table: pd.DataFrame, cautions: tuple[str, ...]
-) -> str:
-    path = f"{mechanism.treatment} → {mechanism.mediator} → {mechanism.outcome}"
-    held = "".join(f", {name} = {value:g}" for name, value in at.items())
-    contrast = f"{mechanism.control:g} against {mechanism.treated:g}"
-    return "\n".join([f"{path}, {contrast}{held}", table.to_string(index=False), *cautions])
+def _printed(table: pd.DataFrame, draws: int) -> str:
+    """Return a table as text; a p-value of 0 as what it is below."""
+    chances = [f"{p:.3f}" if p > 0 else f"< {2 / draws:.2g}" for p in table["p"]]
+    return table.assign(p=chances).to_string(index=False)
