@@ -1,0 +1,163 @@
+"""Fits of one model to many weightings of the same samples at once.
+
+A bootstrap resample is a vector of counts, a jackknife sample one of ones with a zero, and the
+samples themselves are all ones: so each is a row of weights, and one routine fits them all. It
+works in an orthonormal basis of the design matrix, X = Q R: there the weighted normal equations
+Qᵀ W Q are close to the unit matrix, and forming them loses no digits.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate_analysis.assumptions.inputs import Array
+from tidegate_analysis.errors import SampleError
+from tidegate_analysis.mediation._mechanism import Integers, Kind
+
+#: Cells of a matrix that is held at once.
+CELLS = 4_000_000
+#: A weighting's normal equations count as singular below it.
+SINGULAR = 1e-8
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Fits of a model, one to each row of weights.
+
+    Attributes
+    ----------
+    coefficients
+        A row for each weighting; NaN where it has no fit.
+    sigma
+        Residual standard error of each; 0 for a logit model.
+
+    """
+
+    coefficients: Array
+    sigma: Array
+
+    def of(self, chosen: slice | npt.NDArray[np.bool_]) -> "Fits":
+        """Return some of the fits."""
+        return Fits(self.coefficients[chosen], self.sigma[chosen])
+
+
+class Model:
+    """A linear or logit regression of y on X, ready to be fitted to weightings of its samples.
+
+    Raises
+    ------
+    SampleError
+        A logit model whose two outcomes are separated by the variables.
+
+    """
+
+    def __init__(self, X: Array, y: Array, kind: Kind, name: str) -> None:
+        self.kind = kind
+        self.y = y
+        self.basis, self.triangle = np.linalg.qr(X)
+        self.parameters = X.shape[1]
+        width = self.parameters
+        self.squares = (self.basis[:, :, None] * self.basis[:, None, :]).reshape(-1, width**2)
+        self.start = np.zeros(width)
+        if kind == "linear":
+            self.start = self.basis.T @ y
+        else:
+            found = self._logit(np.ones((1, len(y))))[0]
+            if np.isnan(found).any():
+                raise SampleError(
+                    f"the variables separate the two values of `{name}` (or nearly so)",
+                    "leave out the variable that decides it, or collect more samples",
+                )
+            self.start = found
+        self.residuals = y - self._mean(self.start)
+
+    def _mean(self, projected: Array) -> Array:
+        predictor = projected @ self.basis.T
+        return predictor if self.kind == "linear" else logistic(predictor)
+
+    def fit(self, weights: Array) -> Fits:
+        """Fit the model to each row of weights."""
+        step = max(1, CELLS // len(self.y))
+        parts = [self._fit(weights[i : i + step]) for i in range(0, len(weights), step)]
+        return Fits(
+            np.concatenate([part.coefficients for part in parts]),
+            np.concatenate([part.sigma for part in parts]),
+        )
+
+    def _fit(self, weights: Array) -> Fits:
+        if self.kind == "logit":
+            return Fits(self.original(self._logit(weights)), np.zeros(len(weights)))
+        # Around the fit to all samples: small numbers, and the sum of squares without cancellation.
+        slope = (weights * self.residuals) @ self.basis
+        change = solve(self._normal(weights), slope)
+        left = weights @ self.residuals**2 - (change * slope).sum(axis=1)
+        freedom = np.maximum(weights.sum(axis=1) - self.parameters, 1)
+        sigma = np.sqrt(np.maximum(left, 0) / freedom)
+        return Fits(self.original(self.start + change), sigma)
+
+    def _normal(self, weights: Array) -> Array:
+        found: Array = weights @ self.squares
+        return found.reshape(-1, self.parameters, self.parameters)
+
+    def _logit(self, weights: Array) -> Array:
+        """Newton's method, for all weightings at once; NaN where it does not converge."""
+        found = np.tile(self.start, (len(weights), 1))
+        change = np.full(len(found), np.inf)
+        for _ in range(30):
+            chance = logistic(found @ self.basis.T)
+            slope = (weights * (self.y - chance)) @ self.basis
+            step = solve(self._normal(weights * chance * (1 - chance)), slope)
+            found = found + step
+            change = np.abs(step).max(axis=1) / (1 + np.abs(found).max(axis=1))
+            if not (change > 1e-10).any():
+                break
+        found[~(change <= 1e-6)] = np.nan
+        return found
+
+    def original(self, projected: Array) -> Array:
+        """Coefficients of the columns of X from those of the basis."""
+        found: Array = np.linalg.solve(self.triangle, projected.T).T
+        return found
+
+    def covariance_root(self, clusters: Integers | None) -> Array:
+        """Return L with L Lᵀ the covariance of the coefficients of X.
+
+        The textbook's covariance; or with clusters the sandwich, with the correction
+        G/(G−1) · (n−1)/(n−k), as mediate() and Stata have it.
+        """
+        samples = len(self.y)
+        if self.kind == "linear":
+            bread = np.eye(self.parameters)
+            spread = self.residuals @ self.residuals / (samples - self.parameters)
+        else:
+            chance = self._mean(self.start)
+            bread = np.linalg.inv(self._normal((chance * (1 - chance))[None, :])[0])
+            spread = 1.0
+        covariance = bread * spread
+        if clusters is not None:
+            groups = int(clusters.max()) + 1
+            scores = np.zeros((groups, self.parameters))
+            np.add.at(scores, clusters, self.basis * self.residuals[:, None])
+            correction = groups / (groups - 1) * (samples - 1) / (samples - self.parameters)
+            covariance = correction * bread @ scores.T @ scores @ bread
+        values, vectors = np.linalg.eigh(covariance)
+        return np.linalg.solve(self.triangle, vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def logistic(predictor: Array) -> Array:
+    """Return 1 / (1 + exp(−x)) without overflow."""
+    return 0.5 * (1 + np.tanh(predictor / 2))
+
+
+def solve(matrices: Array, right: Array) -> Array:
+    """Solve many small symmetric systems; NaN where one is singular."""
+    usable = np.asarray(
+        np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(right).all(axis=1), dtype=np.bool_
+    )
+    matrices = np.where(usable[:, None, None], matrices, np.eye(matrices.shape[1]))
+    usable &= np.linalg.eigvalsh(matrices)[:, 0] > SINGULAR
+    matrices = np.where(usable[:, None, None], matrices, np.eye(matrices.shape[1]))
+    found: Array = np.linalg.solve(matrices, right[:, :, None])[:, :, 0]
+    found[~usable] = np.nan
+    return found

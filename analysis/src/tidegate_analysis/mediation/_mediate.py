@@ -1,0 +1,517 @@
+"""Estimates and intervals of mediation: draws of parameters, effects of each, quantiles.
+
+Quasi-Bayesian (King, Tomz, Wittenberg 2000; Imai, Keele, Tingley 2010, algorithm 1): parameters of
+both models are drawn from the normal distribution that large samples give them, and the mediator's
+error is drawn once for each sample. Fast; right when the estimates are about normal. The estimate
+is the mean of the draws, of the proportion their median, as in mediate().
+
+Bootstrap (algorithm 2): samples, or whole clusters, are drawn with replacement and both models
+fitted again. The estimate is that of the samples themselves. Intervals are percentiles, or BCa
+(Efron 1987), which corrects for the bias of the median and for skewness; its acceleration is
+computed from the samples left out one at a time.
+
+Where this leaves R's mediate()
+-------------------------------
+* A yes/no mediator is averaged over both values; mediate() draws it twice, independently.
+* The bootstrap integrates over the mediator's error; mediate() draws it, which adds noise to ADE
+  where there is an interaction.
+* BCa: mediate() takes the acceleration from the resamples, and centres at their mean. Both differ
+  from Efron's definition, which is used here.
+* `moderation` subtracts effects computed from the same draws; test.modmed() means to, but restores
+  the random seed into a local variable, so its two simulations are independent and its interval is
+  too wide where both values share a parameter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from tidegate_analysis.assumptions.inputs import Array
+from tidegate_analysis.errors import AnalysisError, SampleError
+from tidegate_analysis.mediation._effects import effects
+from tidegate_analysis.mediation._fit import Fits, Model
+from tidegate_analysis.mediation._mechanism import FEW_CLUSTERS, Design, Mechanism, design
+
+Method: TypeAlias = Literal["quasi-bayesian", "bootstrap"]
+Interval: TypeAlias = Literal["percentile", "bca"]
+
+#: The effects, in the order of rows: names and the exposure they are meant under.
+EFFECTS = (
+    ("ACME", "control"),
+    ("ACME", "treated"),
+    ("ACME", "average"),
+    ("ADE", "control"),
+    ("ADE", "treated"),
+    ("ADE", "average"),
+    ("total", ""),
+    ("proportion", "control"),
+    ("proportion", "treated"),
+    ("proportion", "average"),
+)
+#: More resamples than this share without a fit are not left out silently.
+UNUSABLE = 0.05
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with its interval.
+
+    Attributes
+    ----------
+    estimate, low, high
+        In units of the outcome; of the proportion, none.
+    p
+        Twice the smaller share of draws on one side of 0, as mediate() has it. A multiple of
+        2/draws: 0 means below that.
+
+    """
+
+    estimate: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Mediation:
+    """Effects of a treatment through a mediator and around it.
+
+    Attributes
+    ----------
+    mechanism
+        What was asked.
+    at
+        Variables held at values; effects are averaged over the samples' values of others.
+    effects
+        By name and exposure, see `EFFECTS`.
+    draws
+        Of the effects, a column for each; behind the intervals.
+    method, interval, level, samples, clusters
+        How; number of samples, and of clusters or None.
+    cautions
+        What to keep in mind when reading.
+
+    """
+
+    mechanism: Mechanism
+    at: Mapping[str, float]
+    effects: Mapping[tuple[str, str], Effect]
+    draws: pd.DataFrame = field(repr=False)
+    method: Method
+    interval: Interval
+    level: float
+    samples: int
+    clusters: int | None
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def acme(self) -> Effect:
+        """Average causal mediation effect: through the mediator."""
+        return self.effects["ACME", "average"]
+
+    @property
+    def ade(self) -> Effect:
+        """Average direct effect: not through the mediator."""
+        return self.effects["ADE", "average"]
+
+    @property
+    def total(self) -> Effect:
+        """Total effect."""
+        return self.effects["total", ""]
+
+    @property
+    def proportion(self) -> Effect:
+        """Share of the total effect that goes through the mediator."""
+        return self.effects["proportion", "average"]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each effect: ``effect, exposure, estimate, low, high, p``.
+
+        Where effects do not differ between control and treatment there are four rows.
+        """
+        return _frame(self.effects, self.mechanism.one_effect)
+
+    def __str__(self) -> str:
+        mechanism = self.mechanism
+        path = f"{mechanism.treatment} → {mechanism.mediator} → {mechanism.outcome}"
+        held = "".join(f", {name} = {value:g}" for name, value in self.at.items())
+        contrast = f"{mechanism.control:g} against {mechanism.treated:g}"
+        table = _printed(self.to_frame(), len(self.draws))
+        return "\n".join([f"{path}, {contrast}{held}", table, *self.cautions])
+
+
+@dataclass(frozen=True)
+class Moderation:
+    """How the effects differ between two values of moderators: first minus second.
+
+    Attributes
+    ----------
+    first, second
+        Effects at the two values, from the same draws.
+    effects
+        Their differences: ACME and ADE.
+
+    """
+
+    first: Mediation
+    second: Mediation
+    effects: Mapping[tuple[str, str], Effect]
+
+    @property
+    def acme(self) -> Effect:
+        """Difference of the mediation effects."""
+        return self.effects["ACME", "average"]
+
+    @property
+    def ade(self) -> Effect:
+        """Difference of the direct effects."""
+        return self.effects["ADE", "average"]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each difference: ``effect, exposure, estimate, low, high, p``."""
+        return _frame(self.effects, self.first.mechanism.one_effect)
+
+    def __str__(self) -> str:
+        parts = f"{dict(self.first.at)} minus {dict(self.second.at)}"
+        return f"{parts}\n{_printed(self.to_frame(), len(self.first.draws))}"
+
+
+def mediate(
+    samples: pd.DataFrame,
+    mechanism: Mechanism,
+    *,
+    at: Mapping[str, float] | None = None,
+    method: Method = "quasi-bayesian",
+    interval: Interval = "percentile",
+    clusters: str | None = None,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Mediation:
+    """Estimate how much of a treatment's effect goes through a mediator.
+
+    Parameters
+    ----------
+    samples
+        A row for each sample.
+    mechanism
+        Treatment, mediator, outcome, contrast, covariates, moderators.
+    at
+        Values at which moderators or covariates are held; others are averaged over.
+    method
+        ``quasi-bayesian`` or ``bootstrap``.
+    interval
+        ``percentile``, or with the bootstrap ``bca``.
+    clusters
+        A column, such as ``dbms``, whose values' samples are not independent of each other:
+        cluster-robust covariance for quasi-Bayesian draws, else resampling of clusters.
+    draws
+        Number of draws or resamples; at least 1,000 for intervals to be reported.
+    level
+        Of the intervals.
+    seed
+        Of all random draws.
+
+    Raises
+    ------
+    AnalysisError
+        See `Mechanism` and the messages: each says what to do.
+
+    Notes
+    -----
+    Effects are causal only if treatment is as good as randomised given the covariates, and the
+    mediator given both (sequential ignorability). An experiment assures the first, not the second:
+    see `sensitivity`.
+
+    """
+    run = _Run(samples, mechanism, _Options(method, interval, clusters, draws, level, seed))
+    return run.mediation({} if at is None else at)
+
+
+def moderation(
+    samples: pd.DataFrame,
+    mechanism: Mechanism,
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    *,
+    method: Method = "quasi-bayesian",
+    interval: Interval = "percentile",
+    clusters: str | None = None,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Moderation:
+    """Test whether effects differ between two values of moderators (moderated mediation).
+
+    Parameters
+    ----------
+    samples, mechanism
+        As of `mediate`.
+    first, second
+        Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
+    method, interval, clusters, draws, level, seed
+        As of `mediate`. Both effects come from the same draws, so that what they share cancels.
+
+    """
+    if not first or dict(first) == dict(second):
+        raise AnalysisError(
+            f"moderation between {dict(first)} and {dict(second)}",
+            'give two values of a moderator that differ, such as {"PK": 1} and {"PK": 0}',
+        )
+    run = _Run(samples, mechanism, _Options(method, interval, clusters, draws, level, seed))
+    differences = run.summary(run.evaluate(first) - run.evaluate(second))
+    kept = {name: differences[name] for name in EFFECTS if name[0] in ("ACME", "ADE")}
+    return Moderation(run.mediation(first), run.mediation(second), kept)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Effects in the order of `EFFECTS`: estimates, for each draw, without each sample."""
+
+    point: Array
+    draws: Array
+    left_out: Array | None
+
+    def __sub__(self, other: "_Values") -> "_Values":
+        left_out = None
+        if self.left_out is not None and other.left_out is not None:
+            left_out = _apart(self.left_out, other.left_out)
+        draws = _apart(self.draws, other.draws)
+        return _Values(_apart(self.point, other.point), draws, left_out)
+
+
+def _apart(first: Array, second: Array) -> Array:
+    """Return the difference, 0 where only rounding is left of it."""
+    return np.where(np.isclose(first, second, rtol=1e-11, atol=0), 0, first - second)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How to draw and what to report, refused where it means nothing."""
+
+    method: Method
+    interval: Interval
+    clusters: str | None
+    draws: int
+    level: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.method not in get_args(Method):
+            raise AnalysisError(f"method `{self.method}`", "say quasi-bayesian or bootstrap")
+        if self.interval not in get_args(Interval):
+            raise AnalysisError(f"interval `{self.interval}`", "say percentile or bca")
+        if self.interval == "bca" and self.method != "bootstrap":
+            raise AnalysisError("BCa corrects a bootstrap", 'add method="bootstrap"')
+        if self.draws < 100:
+            raise AnalysisError(f"{self.draws} draws", "ask for 100 at least, 1000 for a report")
+        if not 0 < self.level < 1:
+            raise AnalysisError(
+                f"level {self.level}", "give a probability between 0 and 1, such as 0.95"
+            )
+        if self.seed < 0:
+            raise AnalysisError(f"seed {self.seed}", "give a whole number from 0")
+
+
+class _Run:
+    """One set of parameter draws, from which effects at any values of moderators are computed."""
+
+    def __init__(
+        self,
+        samples: pd.DataFrame,
+        mechanism: Mechanism,
+        options: _Options,
+    ) -> None:
+        self.design = design(samples, mechanism, options.clusters)
+        self.options = options
+        self.cautions = _cautions(self.design, options.method)
+        self.models = (
+            Model(
+                self.design.of_mediator(),
+                self.design.mediator,
+                mechanism.mediator_model,
+                mechanism.mediator,
+            ),
+            Model(
+                self.design.of_outcome(),
+                self.design.outcome,
+                mechanism.outcome_model,
+                mechanism.outcome,
+            ),
+        )
+        self.point = self._fit(np.ones((1, self.design.samples)))
+        rng = np.random.default_rng(options.seed)
+        if options.method == "bootstrap":
+            self.drawn = self._resampled(rng, options.draws)
+        else:
+            self.drawn = self._normal(rng, options.draws)
+        self.left_out = self._jackknife() if options.interval == "bca" else None
+
+    def _fit(self, weights: Array) -> tuple[Fits, Fits]:
+        return self.models[0].fit(weights), self.models[1].fit(weights)
+
+    def _normal(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
+        """Draw the parameters of each model from their asymptotic distribution."""
+        drawn = []
+        for model, point in zip(self.models, self.point, strict=True):
+            root = model.covariance_root(self.design.clusters)
+            coefficients = point.coefficients + rng.standard_normal((draws, len(root))) @ root.T
+            drawn.append(Fits(coefficients, np.repeat(point.sigma, draws)))
+        return drawn[0], drawn[1]
+
+    def _resampled(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
+        """Fit both models to the same resamples."""
+        labels = self.design.clusters
+        units = self.design.samples if labels is None else int(labels.max()) + 1
+        counts = rng.multinomial(units, np.full(units, 1 / units), size=draws).astype(np.float64)
+        mediator, outcome = self._fit(counts if labels is None else counts[:, labels])
+        both = np.hstack([mediator.coefficients, outcome.coefficients])
+        usable = np.asarray(np.isfinite(both).all(axis=1), dtype=np.bool_)
+        lost = draws - int(usable.sum())
+        if lost > UNUSABLE * draws:
+            raise SampleError(
+                f"{lost} of {draws} resamples cannot be fitted: a variable hardly varies in them",
+                "collect more samples, leave that variable out, or use quasi-bayesian draws",
+            )
+        if lost:
+            self.cautions += (f"{lost} of {draws} resamples could not be fitted and are left out.",)
+        return mediator.of(usable), outcome.of(usable)
+
+    def _jackknife(self) -> tuple[Fits, Fits]:
+        """Fit both models without each sample, or each cluster."""
+        labels = self.design.clusters
+        units = np.arange(self.design.samples) if labels is None else labels
+        return self._fit((units[None, :] != np.unique(units)[:, None]).astype(np.float64))
+
+    def evaluate(self, at: Mapping[str, float]) -> _Values:
+        """Return the effects at values of moderators."""
+        rows = self.design.at(at)
+        noise = None if self.options.method == "bootstrap" else self.options.seed
+        point = _all_effects(effects(rows, *self.point, seed=None))[0]
+        draws = _all_effects(effects(rows, *self.drawn, seed=noise))
+        if self.options.method == "quasi-bayesian":
+            point = draws.mean(axis=0)
+            point[7:9] = np.median(draws[:, 7:9], axis=0)
+            point[9] = point[7:9].mean()
+        if self.left_out is None:
+            return _Values(point, draws, None)
+        return _Values(point, draws, _all_effects(effects(rows, *self.left_out, seed=None)))
+
+    def summary(self, values: _Values) -> dict[tuple[str, str], Effect]:
+        """Return estimates, intervals and p-values."""
+        tail = (1 - self.options.level) / 2
+        found = {}
+        for number, name in enumerate(EFFECTS):
+            draws, point = values.draws[:, number], float(values.point[number])
+            tails = np.array([tail, 1 - tail])
+            if values.left_out is not None:
+                tails = _bca(draws, point, values.left_out[:, number], tails)
+            low, high = np.quantile(draws, tails)
+            found[name] = Effect(point, float(low), float(high), _p_value(draws, point))
+        return found
+
+    def mediation(self, at: Mapping[str, float]) -> Mediation:
+        """Return the effects at values of moderators, with what to say about them."""
+        values = self.evaluate(at)
+        found = self.summary(values)
+        cautions = self.cautions + _outside(self.design, at)
+        total = found["total", ""]
+        if total.low <= 0 <= total.high:
+            cautions += ("The total effect may be 0: its proportion means little.",)
+        labels = self.design.clusters
+        return Mediation(
+            mechanism=self.design.mechanism,
+            at=dict(at),
+            effects=found,
+            draws=pd.DataFrame(values.draws, columns=[" ".join(name).strip() for name in EFFECTS]),
+            method=self.options.method,
+            interval=self.options.interval,
+            level=self.options.level,
+            samples=self.design.samples,
+            clusters=None if labels is None else int(labels.max()) + 1,
+            cautions=cautions,
+        )
+
+
+def _cautions(made: Design, method: Method) -> tuple[str, ...]:
+    """Return what the design alone gives reason to say."""
+    if made.clusters is None:
+        return ()
+    groups = int(made.clusters.max()) + 1
+    if groups >= FEW_CLUSTERS:
+        return ()
+    how = "Resampling" if method == "bootstrap" else "A sandwich of"
+    return (f"{how} {groups} clusters gives intervals that are too narrow.",)
+
+
+def _outside(made: Design, at: Mapping[str, float]) -> tuple[str, ...]:
+    """Return a caution for each value that no sample comes near."""
+    mechanism = made.mechanism
+    asked = [
+        (mechanism.treatment, made.treatment, mechanism.control),
+        (mechanism.treatment, made.treatment, mechanism.treated),
+        *((name, made.background[:, made.where[name]], value) for name, value in at.items()),
+    ]
+    return tuple(
+        f"{name} = {value:g} lies outside the samples' {seen.min():g} to {seen.max():g}."
+        for name, seen, value in asked
+        if not seen.min() <= value <= seen.max()
+    )
+
+
+def _all_effects(four: Array) -> Array:
+    """Return a column for each of `EFFECTS` from ACME and ADE under both exposures."""
+    through, around = four[:, :2], four[:, 2:]
+    total = four.sum(axis=1, keepdims=True) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = through / total
+    parts = [
+        each for pair in (through, around) for each in (pair, pair.mean(axis=1, keepdims=True))
+    ]
+    return np.hstack([*parts, total, share, share.mean(axis=1, keepdims=True)])
+
+
+def _p_value(draws: Array, point: float) -> float:
+    if point == 0:
+        return 1.0
+    return min(1.0, 2 * min(float((draws > 0).mean()), float((draws < 0).mean())))
+
+
+def _bca(draws: Array, point: float, left_out: Array, tails: Array) -> Array:
+    """Return the shares of draws between which a BCa interval lies (Efron 1987, Section 3)."""
+    if np.ptp(draws) == 0:
+        return tails
+    below = float((draws < point).mean())
+    left_out = left_out[np.isfinite(left_out)]
+    away = left_out.mean() - left_out
+    squares = float((away**2).sum())
+    if not 0 < below < 1 or squares == 0:
+        raise SampleError(
+            "BCa needs resamples on both sides of the estimate, and samples that matter",
+            'use interval="percentile", or more draws',
+        )
+    bias = stats.norm.ppf(below)
+    acceleration = float((away**3).sum()) / (6 * squares**1.5)
+    shifted = bias + stats.norm.ppf(tails)
+    adjusted: Array = stats.norm.cdf(bias + shifted / (1 - acceleration * shifted))
+    return adjusted
+
+
+def _frame(found: Mapping[tuple[str, str], Effect], one_effect: bool) -> pd.DataFrame:
+    columns = ["effect", "exposure", "estimate", "low", "high", "p"]
+    rows = [
+        (name, "" if one_effect else exposure, each.estimate, each.low, each.high, each.p)
+        for (name, exposure), each in found.items()
+        if not one_effect or exposure in ("", "average")
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _printed(table: pd.DataFrame, draws: int) -> str:
+    """Return a table as text; a p-value of 0 as what it is below."""
+    chances = [f"{p:.3f}" if p > 0 else f"< {2 / draws:.2g}" for p in table["p"]]
+    return table.assign(p=chances).to_string(index=False)

@@ -1,0 +1,309 @@
+"""Assumption checks against R (car, lmtest), theory, and their own rates under the null."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+from tidegate_analysis import assumptions
+from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+R = json.loads((GOLDEN / "assumptions.json").read_text())
+SAMPLES = pd.read_csv(GOLDEN / "assumptions.csv")
+VARIABLES = ["numProcs", "PK", "SF", "ROSE"]
+FIT = assumptions.regression(SAMPLES, "TP", names=VARIABLES, groups="dbms")
+
+
+#: Of the sizes at which figures are reported; TIDEGATE_SLOW=1 runs them.
+FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
+
+
+# --- R --------------------------------------------------------------------------------------------
+
+
+def test_durbin_watson_is_that_of_car() -> None:
+    expected = R["durbin_watson"]
+    found = assumptions.durbin_watson(FIT, draws=20_000)
+    normal = assumptions.durbin_watson(FIT, draws=20_000, method="normal")
+    assert found.statistic == pytest.approx(expected["statistic"], rel=1e-10)
+    assert found.autocorrelation == pytest.approx(expected["autocorrelation"], rel=1e-10)
+    # Two bootstraps of 20,000: the standard error of their difference is below 0.0015 for p = 0.01.
+    assert found.p == pytest.approx(expected["p"], abs=0.005)
+    assert normal.p == pytest.approx(expected["p_exact"], abs=0.003)
+    calm = assumptions.regression(SAMPLES, "calm", names=VARIABLES)
+    found = assumptions.durbin_watson(calm, draws=20_000)
+    assert found.statistic == pytest.approx(R["durbin_watson_calm"]["statistic"], rel=1e-10)
+    assert found.p == pytest.approx(R["durbin_watson_calm"]["p"], abs=0.011)
+
+
+def test_durbin_watson_of_each_dbms_is_that_of_its_own_regression() -> None:
+    found = assumptions.durbin_watson_by_group(FIT)
+    assert list(found["group"]) == ["alpha", "beta", "gamma"]
+    for group, statistic in zip(found["group"], found["statistic"], strict=True):
+        assert statistic == pytest.approx(R["durbin_watson_by_group"][group], rel=1e-10)
+
+
+def test_variance_tests_are_those_of_lmtest_and_car() -> None:
+    for found, expected in (
+        (assumptions.breusch_pagan(FIT), R["breusch_pagan"]),
+        (assumptions.breusch_pagan(FIT, studentised=False), R["breusch_pagan_original"]),
+        (assumptions.non_constant_variance(FIT), R["non_constant_variance"]),
+    ):
+        assert found.statistic == pytest.approx(expected["statistic"], rel=1e-9)
+        assert found.p == pytest.approx(expected["p"], rel=1e-8)
+
+
+def test_inflation_factors_are_those_of_car_also_for_a_text() -> None:
+    found = assumptions.inflation(FIT).set_index("name")
+    for name, factor in R["vif"].items():
+        assert found.loc[name, "vif"] == pytest.approx(factor, rel=1e-9)
+        assert found.loc[name, "root"] == pytest.approx(np.sqrt(factor), rel=1e-9)
+    with_dbms = assumptions.regression(SAMPLES, "TP", names=[*VARIABLES, "dbms"])
+    found = assumptions.inflation(with_dbms).set_index("name")
+    for name, expected in R["gvif"].items():
+        assert found.loc[name, "vif"] == pytest.approx(expected["GVIF"], rel=1e-9)
+        assert found.loc[name, "columns"] == expected["Df"]
+        assert found.loc[name, "root"] == pytest.approx(expected["GVIF^(1/(2*Df))"], rel=1e-9)
+
+
+def test_influence_is_that_of_r() -> None:
+    found = assumptions.influence(FIT)
+    np.testing.assert_allclose(found["cook"], R["cook"], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["leverage"], R["leverage"], rtol=1e-9)
+    np.testing.assert_allclose(found["studentised"], R["studentised"], rtol=1e-9, atol=1e-10)
+    assert found["cook"].argmax() == 16, "the planted outlier is the 17th sample"
+
+
+def test_normality_is_that_of_r() -> None:
+    found = assumptions.shapiro_wilk(FIT)
+    assert found.statistic == pytest.approx(R["shapiro"]["statistic"], rel=1e-6)
+    assert found.p == pytest.approx(R["shapiro"]["p"], rel=1e-3)
+    points = assumptions.quantiles(FIT)
+    np.testing.assert_allclose(points["theoretical"], R["qq"]["theoretical"], rtol=1e-9)
+    slope = np.diff(points["line"]) / np.diff(points["theoretical"])
+    np.testing.assert_allclose(slope, R["qq"]["slope"], rtol=1e-9)
+
+
+def test_cochrane_orcutt_is_the_iteration_written_out_in_r_and_glsar_at_its_rho() -> None:
+    expected = R["orcutt"]
+    fit = assumptions.regression(SAMPLES, "TP", names=VARIABLES)
+    found = assumptions.cochrane_orcutt(fit)
+    assert found.rho == pytest.approx(expected["rho"], abs=1e-8)
+    np.testing.assert_allclose(found.coefficients["estimate"], expected["estimate"], rtol=1e-6)
+    np.testing.assert_allclose(found.coefficients["error"], expected["error"], rtol=1e-6)
+    np.testing.assert_allclose(found.coefficients["p"], expected["p"], rtol=1e-4, atol=1e-15)
+    assert found.after == pytest.approx(expected["after"], rel=1e-6)
+    other = sm.GLSAR(fit.y, fit.X, rho=found.rho).fit()
+    np.testing.assert_allclose(found.coefficients["estimate"], other.params, rtol=1e-8)
+    np.testing.assert_allclose(found.coefficients["error"], other.bse, rtol=1e-6)
+
+
+# --- theory and simulation ------------------------------------------------------------------------
+
+
+def uniform(p_values: list[float]) -> float:
+    """p-value of a Kolmogorov–Smirnov test that p-values are uniform."""
+    return float(stats.kstest(p_values, "uniform").pvalue)
+
+
+def under_the_null(data_sets: int, n: int) -> list[assumptions.Regression]:
+    rng = np.random.default_rng(20)
+    return [
+        assumptions.regression(rng.normal(size=(n, 3)), rng.normal(size=n))
+        for _ in range(data_sets)
+    ]
+
+
+@pytest.mark.parametrize("data_sets", [200, pytest.param(1000, marks=FULL_SIZE)])
+def test_p_values_are_uniform_when_nothing_is_wrong(data_sets: int) -> None:
+    fits = under_the_null(data_sets, 150)
+    tests = {
+        "Durbin–Watson": [
+            assumptions.durbin_watson(fit, draws=1000, seed=i).p for i, fit in enumerate(fits)
+        ],
+        "studentised": [assumptions.breusch_pagan(fit).p for fit in fits],
+        "score": [assumptions.non_constant_variance(fit).p for fit in fits],
+        "Shapiro": [assumptions.shapiro_wilk(fit).p for fit in fits],
+    }
+    for name, p_values in tests.items():
+        assert uniform(p_values) > 0.001, name
+        # Four standard errors of a share of 0.05.
+        share = np.mean(np.array(p_values) < 0.05)
+        assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / data_sets), name
+
+
+def test_planted_violations_are_found() -> None:
+    rng = np.random.default_rng(4)
+    n = 300
+    x = np.column_stack([rng.uniform(0, 4, n), rng.normal(size=n)])
+    noise = rng.normal(size=n)
+    wave = np.zeros(n)
+    for i in range(1, n):
+        wave[i] = 0.6 * wave[i - 1] + noise[i]
+    alike = x[:, :1] + rng.normal(scale=0.05, size=(n, 1))
+    planted = {
+        "Durbin–Watson": (x, x @ [1.0, 2.0] + wave),
+        "Breusch–Pagan (studentised)": (x, x @ [1.0, 2.0] + noise * x[:, 0]),
+        "non-constant variance score": (x, x @ [5.0, 0.0] + noise * x[:, 0]),
+        "largest √VIF": (np.hstack([x, alike]), x @ [1.0, 2.0] + noise),
+        "largest Cook's distance": (
+            np.vstack([x, [[12.0, 5.0]]]),
+            np.append(x @ [1.0, 2.0] + noise, -40.0),
+        ),
+    }
+    for test, (X, y) in planted.items():
+        checks = assumptions.check(X, y)
+        assert checks[test].verdict == "fails", test
+        assert checks[test].advice != "Nothing to do."
+    skewed = assumptions.check(x[:60], x[:60] @ [1.0, 2.0] + np.exp(2 * noise[:60]))
+    assert skewed["Shapiro–Wilk"].verdict == "fails"
+    assert (
+        assumptions.check(x, x @ [1.0, 2.0] + np.exp(2 * noise))["Shapiro–Wilk"].verdict == "look"
+    )
+
+
+def test_cochrane_orcutt_gives_back_the_planted_correlation_and_effects() -> None:
+    rng = np.random.default_rng(8)
+    n = 4000
+    x = rng.normal(size=(n, 2))
+    error = np.zeros(n)
+    for i, new in enumerate(rng.normal(size=n)[1:], start=1):
+        error[i] = 0.7 * error[i - 1] + new
+    found = assumptions.cochrane_orcutt(assumptions.regression(x, 3 + x @ [1.0, -2.0] + error))
+    assert found.rho == pytest.approx(0.7, abs=4 * np.sqrt((1 - 0.49) / n))
+    assert found.before == pytest.approx(0.6, abs=0.1)
+    assert found.after == pytest.approx(2, abs=0.13)
+    np.testing.assert_allclose(found.to_frame()["estimate"][1:], [1, -2], atol=0.06)
+
+
+def test_differences_do_not_reach_across_groups() -> None:
+    """Interleaved series: each DBMS' samples follow each other, whatever lies between them."""
+    rng = np.random.default_rng(9)
+    n, groups = 600, 3
+    error = np.zeros((n, groups))
+    for i in range(1, n):
+        error[i] = 0.8 * error[i - 1] + rng.normal(size=groups)
+    x = rng.normal(size=(n * groups, 1))
+    y = 2 * x[:, 0] + error.ravel()
+    labels = np.tile(["a", "b", "c"], n)
+    within = assumptions.cochrane_orcutt(assumptions.regression(x, y, groups=labels))
+    across = assumptions.cochrane_orcutt(assumptions.regression(x, y))
+    assert within.rho == pytest.approx(0.8, abs=0.06)
+    assert abs(across.rho) < 0.1
+    assert within.after == pytest.approx(2, abs=0.2)
+
+
+def test_leverage_cook_and_vif_by_hand() -> None:
+    """Four points: x = 0, 1, 2, 5; the mean is 2, the sum of squares 14."""
+    x, y = np.array([0.0, 1, 2, 5]), np.array([0.0, 1, 2, 9])
+    fit = assumptions.regression(x, y)
+    found = assumptions.influence(fit)
+    leverage = 0.25 + np.array([4, 1, 0, 9]) / 14
+    np.testing.assert_allclose(found["leverage"], leverage)
+    slope = ((x - 2) @ (y - 3)) / 14
+    residual = y - 3 - slope * (x - 2)
+    cook = residual**2 * leverage / (2 * (residual @ residual / 2) * (1 - leverage) ** 2)
+    np.testing.assert_allclose(found["cook"], cook)
+    assert assumptions.inflation(fit)["root"].tolist() == [1]
+    pair = assumptions.regression(
+        np.column_stack([x, [0.0, 2.0, 1.0, 3.0]])[[0, 1, 2, 3, 3, 2]], np.append(y, [8.0, 1.0])
+    )
+    r = np.corrcoef(pair.X[:, 1], pair.X[:, 2])[0, 1]
+    np.testing.assert_allclose(assumptions.inflation(pair)["vif"], 1 / (1 - r**2))
+
+
+def test_the_pictures_are_those_of_the_residuals() -> None:
+    bins = assumptions.histogram(FIT, bins=12)
+    assert bins["count"].sum() == FIT.samples
+    assert (bins["density"] * (bins["right"] - bins["left"])).sum() == pytest.approx(1)
+    assert (bins["normal"] * (bins["right"] - bins["left"])).sum() == pytest.approx(1, abs=0.05)
+    points = assumptions.quantiles(FIT)
+    np.testing.assert_array_equal(points["residual"], np.sort(FIT.residuals))
+
+
+def test_checks_say_everything_in_one_table_and_in_words() -> None:
+    checks = assumptions.check(SAMPLES, "TP", names=VARIABLES, groups="dbms")
+    table = checks.to_frame()
+    assert set(table["assumption"]) == {
+        "independent residuals",
+        "equal variance",
+        "no multicollinearity",
+        "no outliers",
+        "normal residuals",
+    }
+    assert checks["Durbin–Watson"].verdict == "fails"
+    assert checks.correction is not None
+    assert "Durbin–Watson 1.46" in str(checks)
+    assert checks.failed == tuple(each for each in checks if each.verdict == "fails")
+    assert checks.inflation["root"].max() == checks["largest √VIF"].statistic
+
+
+def test_a_text_enters_as_indicators_and_a_group_is_no_variable() -> None:
+    fit = assumptions.regression(SAMPLES[["numProcs", "dbms"]], SAMPLES["TP"])
+    assert fit.names == ("intercept", "numProcs", "dbms[beta]", "dbms[gamma]")
+    fit = assumptions.regression(SAMPLES[["numProcs", "dbms"]], SAMPLES["TP"], groups="dbms")
+    assert fit.names == ("intercept", "numProcs")
+
+
+def test_a_group_that_is_too_small_has_no_statistic() -> None:
+    labels = np.where(np.arange(len(SAMPLES)) < 5, "few", "many")
+    fit = assumptions.regression(SAMPLES, "TP", names=VARIABLES, groups=labels)
+    found = assumptions.durbin_watson_by_group(fit).set_index("group")
+    assert np.isnan(found.loc["few", "statistic"])
+    assert found.loc["few", "samples"] == 5
+    assert np.isfinite(found.loc["many", "statistic"])
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(3)
+GOOD = RNG.normal(size=(30, 2))
+OUTCOME = GOOD @ [1.0, 1.0] + RNG.normal(size=30)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "message"),
+    [
+        (np.column_stack([GOOD, np.ones(30)]), OUTCOME, SampleError, "`x3` is constant"),
+        (np.column_stack([GOOD, GOOD @ [1, 2]]), OUTCOME, SampleError, "linear combination"),
+        (GOOD, np.ones(30), SampleError, "`y` is constant"),
+        (GOOD, GOOD @ [1, 2] + 3, SampleError, "without error"),
+        (GOOD[:4], OUTCOME[:4], SampleError, "only 4 samples"),
+        (GOOD[:0], OUTCOME[:0], SampleError, "only 0 samples"),
+        (GOOD, np.append(OUTCOME[:-1], np.inf), SampleError, "infinite in 1 of 30"),
+        (GOOD, np.append(OUTCOME[:-1], np.nan), SampleError, "missing in 1 of 30"),
+        (np.where(GOOD > 1, np.nan, GOOD), OUTCOME, SampleError, "missing"),
+        (GOOD[:20], OUTCOME, ShapeError, "20 rows"),
+        (GOOD[:, :0], OUTCOME, SampleError, "no column"),
+        (pd.DataFrame(GOOD, columns=["a", "b"]), "TP", ShapeError, "no column `TP`"),
+        (pd.DataFrame({"a": ["x"] * 30}), pd.Series(OUTCOME), SampleError, "constant"),
+        (pd.DataFrame({"a": GOOD[:, 0]}), pd.Series(["x"] * 30), ShapeError, "no number"),
+    ],
+)
+def test_bad_input_is_refused_with_what_to_do(
+    X: pd.DataFrame, y: pd.Series, error: type[AnalysisError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        assumptions.check(X, y)
+
+
+def test_other_bad_requests() -> None:
+    with pytest.raises(ShapeError, match="groups has 3 values"):
+        assumptions.check(GOOD, OUTCOME, groups=np.array(["a", "b", "c"]))
+    with pytest.raises(ShapeError, match="name each column"):
+        assumptions.check(GOOD, OUTCOME, names=["one"])
+    with pytest.raises(AnalysisError, match="level"):
+        assumptions.check(GOOD, OUTCOME, level=5)
+    with pytest.raises(AnalysisError, match="choose one of"):
+        assumptions.check(GOOD, OUTCOME)["Durbin"]
+    rng = np.random.default_rng(1)
+    with pytest.raises(SampleError, match="5000"):
+        assumptions.shapiro_wilk(
+            assumptions.regression(rng.normal(size=(5001, 1)), rng.normal(size=5001))
+        )
