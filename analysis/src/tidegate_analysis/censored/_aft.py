@@ -65,9 +65,10 @@ class Regression(Linear):
         """
         table = super().to_frame()
         table["standardised"] = table["per_sd"] / self._latent_sd()
-        factor = np.exp(table[["estimate", "low", "high"]].to_numpy())
-        if self.distribution == "gaussian":
-            factor[:] = np.nan
+        change = table[["estimate", "low", "high"]].to_numpy()
+        logarithm = self.distribution != "gaussian"
+        with np.errstate(over="ignore"):
+            factor = np.exp(change) if logarithm else np.full_like(change, np.nan)
         table[["factor", "factor_low", "factor_high"]] = factor
         return table
 
