@@ -246,7 +246,7 @@ def _newton(
     free: Codes | None = None,
     start: Floats | None = None,
 ) -> _Fit:
-    """The maximum over the free coefficients, by Fisher scoring with halved steps."""
+    """The maximum over the free coefficients, by Newton's method with halved steps."""
     at = np.zeros(matrix.shape[1]) if start is None else start.copy()
     free = np.arange(at.size) if free is None else free
     state = _state(matrix, y, at, penalised=penalised)
@@ -254,7 +254,10 @@ def _newton(
         gradient = state.scores.sum(axis=0)[free]
         if free.size == 0 or np.abs(gradient).max() < 1e-9:
             return state
-        step = np.linalg.lstsq(state.information[np.ix_(free, free)], gradient, rcond=None)[0]
+        curvature = state.information[np.ix_(free, free)]
+        if penalised:
+            curvature = _curvature(matrix, y, at, free, curvature)
+        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
         step *= min(1.0, 5 / max(np.abs(step).max(), 1e-300))
         for halvings in range(30):
             there = at.copy()
@@ -270,6 +273,26 @@ def _newton(
     )
 
 
+def _curvature(matrix: Floats, y: Flags, at: Floats, free: Codes, information: Floats) -> Floats:
+    """Minus the Hessian of the penalised likelihood, from differences of its gradient.
+
+    The information alone leaves the penalty out, and converges slowly where that is what there is.
+    Where the Hessian is not definite the information is the safe one.
+    """
+    width = 1e-5
+    rows = []
+    for place in free:
+        turn = np.zeros_like(at)
+        turn[place] = width
+        ahead = _state(matrix, y, at + turn, penalised=True).scores.sum(axis=0)[free]
+        behind = _state(matrix, y, at - turn, penalised=True).scores.sum(axis=0)[free]
+        rows.append((behind - ahead) / (2 * width))
+    hessian = np.array(rows)
+    hessian = (hessian + hessian.T) / 2
+    definite = bool(np.isfinite(hessian).all()) and np.linalg.eigvalsh(hessian)[0] > 0
+    return hessian if definite else information
+
+
 def _profiles(plan: Design, y: Flags, estimate: Floats, level: float) -> Floats:
     """Low, high and p of each coefficient by the profile of the penalised likelihood."""
     spread = plan.matrix.std(axis=0)
@@ -282,33 +305,61 @@ def _profiles(plan: Design, y: Flags, estimate: Floats, level: float) -> Floats:
 
 
 class _Profile:
-    """By how much the penalised likelihood falls when one coefficient is held."""
+    """By how much the penalised likelihood falls when one coefficient is held.
+
+    Followed outwards from the maximum, each fit starting at the one before: far out the penalised
+    likelihood can have other maxima.
+    """
 
     def __init__(self, matrix: Floats, y: Flags, best: Floats) -> None:
         self._matrix, self._y, self._best = matrix, y, best
         top = _state(matrix, y, best, penalised=True)
-        self._top = top.loglik
+        self._top, self._last = top.loglik, best
         self._widths = np.sqrt(np.diag(np.linalg.pinv(top.information)))
-
-    def loss(self, place: int, value: float) -> float:
-        """The fall with this coefficient at this value, and all others at their best."""
-        others = np.delete(np.arange(self._best.size), place)
-        start = self._best.copy()
-        start[place] = value
-        fit = _newton(self._matrix, self._y, penalised=True, free=others, start=start)
-        return self._top - fit.loglik
 
     def ends(self, place: int, limit: float) -> tuple[float, float, float]:
         """Where the fall reaches the limit on either side, and the p value of 0."""
-        p = float(stats.chi2.sf(2 * max(self.loss(place, 0.0), 0.0), 1))
+        self._last = self._best
+        for part in np.linspace(1, 0, 6)[1:]:
+            fall = self._fall(place, float(part * self._best[place]))
+        p = float(stats.chi2.sf(2 * max(fall, 0.0), 1))
         return self._end(place, limit, -1.0), self._end(place, limit, 1.0), p
 
+    def _fall(self, place: int, value: float) -> float:
+        """The fall with this coefficient at this value, and all others at their best."""
+        start = self._last.copy()
+        start[place] = value
+        others = np.delete(np.arange(start.size), place)
+        fit = _newton(self._matrix, self._y, penalised=True, free=others, start=start)
+        self._last = fit.parameters
+        return self._top - fit.loglik
+
     def _end(self, place: int, limit: float, side: float) -> float:
+        """Where the fall passes the limit, by the Illinois method on its root, which is straight.
+
+        A try that passes the limit is forgotten: the next begins at the last one inside.
+        """
+        self._last = self._best
         best, width = float(self._best[place]), side * float(self._widths[place])
-        reach = 1.0
-        while self.loss(place, best + reach * width) < limit:
-            reach *= 2
-            if reach > 1000:
-                return side * np.inf
-        far = best + reach * width
-        return float(optimize.brentq(lambda value: self.loss(place, value) - limit, best, far))
+        inner, outer, reached = 0.0, 1.0, False
+        below, above = -np.sqrt(limit), np.sqrt(limit)
+        for _ in range(80):
+            share = np.clip(below / (below - above), 0.02, 0.98)
+            middle = inner + share * (outer - inner) if reached else outer
+            inside = self._last
+            fall = max(self._fall(place, best + middle * width), 0.0)
+            gap = np.sqrt(fall) - np.sqrt(limit)
+            if gap < 0:
+                inner, below, above = middle, gap, above / 2
+                outer = outer if reached else 1.5 * outer
+            else:
+                outer, above, below, reached = (
+                    middle,
+                    gap,
+                    below if not reached else below / 2,
+                    True,
+                )
+                self._last = inside
+            if abs(gap) < 1e-9 or (reached and outer - inner < 1e-8):
+                return best + middle * width
+        return side * np.inf

@@ -7,7 +7,8 @@ holding at the *chosen* level gains, which is a little less than what the truly 
 
 The interval is a bootstrap of that whole procedure, choice included, with residuals of log
 throughput drawn from all levels together: three repetitions of one level alone are too few to draw
-from. It takes the relative spread of repetitions to be the same at every level.
+from. It takes the relative spread of repetitions to be the same at every level, starts from means
+shrunk to the spread of the true levels, and is widened from the normal to Student's t.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.scalability._curve import each, positive
@@ -126,10 +128,14 @@ def gain(
     folds, log = _folds(points, last)
     mean = _means(*folds.sums(log[None]))[0]
     rng = np.random.default_rng(seed)
-    drawn = mean[folds.place] + _errors(log, mean, folds, (draws, log.size), rng)
+    residuals = _residuals(log, mean, folds)
+    truth = _shrunk(mean, folds, residuals)
+    drawn = truth[folds.place] + residuals[rng.integers(0, log.size, (draws, log.size))]
     estimate, _ = _crossed(folds, log[None])
     estimates, choices = _crossed(folds, drawn)
-    error = estimates - (mean[choices] - mean[-1])
+    tail = 0.5 + level / 2
+    wider = stats.t.ppf(tail, log.size - mean.size) / stats.norm.ppf(tail)
+    error = (estimates - (truth[choices] - truth[-1])) * wider
     ends = estimate[0] - np.quantile(error, [0.5 + level / 2, 0.5 - level / 2])
     best = int(mean.argmax())
     return Gain(
@@ -186,13 +192,22 @@ def _means(sums: Floats, counts: Floats) -> Floats:
     return np.asarray(sums.sum(axis=2) / counts.sum(axis=1))
 
 
-def _errors(
-    log: Floats, mean: Floats, folds: _Folds, size: tuple[int, int], rng: np.random.Generator
-) -> Floats:
+def _residuals(log: Floats, mean: Floats, folds: _Folds) -> Floats:
     """Residuals of all levels together, each widened by what its own mean took from it."""
     counts = np.bincount(folds.place)[folds.place]
-    residuals = (log - mean[folds.place]) * np.sqrt(counts / (counts - 1))
-    return np.asarray(residuals[rng.integers(0, log.size, size)])
+    return np.asarray((log - mean[folds.place]) * np.sqrt(counts / (counts - 1)))
+
+
+def _shrunk(mean: Floats, folds: _Folds, residuals: Floats) -> Floats:
+    """Means with the spread that the true levels have, for the bootstrap to start from.
+
+    Measured means are farther apart than true ones, by their own noise; as they are, draws would
+    choose the same level too often.
+    """
+    noise = float(residuals.var() / np.bincount(folds.place).mean())
+    spread = float(mean.var(ddof=1))
+    share = max(spread - noise, 0.0) / spread if spread > 0 else 0.0
+    return np.asarray(mean.mean() + np.sqrt(share) * (mean - mean.mean()))
 
 
 def _crossed(
