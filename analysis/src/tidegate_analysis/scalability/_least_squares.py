@@ -114,6 +114,7 @@ def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Float
             found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
         return np.where((below > 0).all(axis=1), found, np.inf)
 
+    energy = (weights * tps**2).sum(axis=1)
     squares, damping = squares_at(theta), np.full(len(tps), 1e-4)
     for _ in range(200):
         below = theta @ design.T
@@ -126,10 +127,10 @@ def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Float
         there = theta + step[..., 0]
         after = squares_at(there)
         gained = after <= squares
-        still = gained & (squares - after > 1e-15 * squares)
+        hoped = (step[..., 0] * side).sum(axis=1)  # what the step would gain on a straight law
         theta = np.where(gained[:, None], there, theta)
         squares = np.where(gained, after, squares)
         damping = np.clip(np.where(gained, damping / 10, damping * 10), 1e-14, 1e14)
-        if not (still | (~gained & (damping < 1e10))).any():
+        if (hoped <= np.maximum(1e-20 * energy, 1e-15 * squares)).all():
             break
     return theta
