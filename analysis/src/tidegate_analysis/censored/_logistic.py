@@ -230,11 +230,13 @@ def _state(matrix: Floats, y: Flags, at: Floats, *, penalised: bool) -> _Fit:
     information = (matrix * weights[:, None]).T @ matrix
     residuals = y - p
     if penalised:
-        sign, logdet = np.linalg.slogdet(information)
-        bread = np.linalg.pinv(information)
-        leverage = weights * np.einsum("ij,jk,ik->i", matrix, bread, matrix)
+        try:
+            root = np.linalg.cholesky(information)
+        except np.linalg.LinAlgError:
+            return _Fit(at, -np.inf, information, matrix * residuals[:, None])
+        leverage = weights * (np.linalg.solve(root, matrix.T) ** 2).sum(axis=0)
         residuals = residuals + leverage * (0.5 - p)
-        loglik = loglik + 0.5 * float(logdet) if sign > 0 else -np.inf
+        loglik += float(np.log(np.diag(root)).sum())
     return _Fit(at, loglik, information, matrix * residuals[:, None])
 
 
