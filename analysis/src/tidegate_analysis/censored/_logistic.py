@@ -343,25 +343,21 @@ class _Profile:
         """
         self._last = self._best
         best, width = float(self._best[place]), side * float(self._widths[place])
-        inner, outer, reached = 0.0, 1.0, False
-        below, above = -np.sqrt(limit), np.sqrt(limit)
+        inner, outer, before = 0.0, 1.0, 0.0
+        below, above = -np.sqrt(limit), np.nan
         for _ in range(80):
-            share = np.clip(below / (below - above), 0.02, 0.98)
-            middle = inner + share * (outer - inner) if reached else outer
+            share = 1.0 if np.isnan(above) else np.clip(below / (below - above), 0.02, 0.98)
+            middle = inner + share * (outer - inner)
             inside = self._last
-            fall = max(self._fall(place, best + middle * width), 0.0)
-            gap = np.sqrt(fall) - np.sqrt(limit)
-            if gap < 0:
-                inner, below, above = middle, gap, above / 2
-                outer = outer if reached else 1.5 * outer
-            else:
-                outer, above, below, reached = (
-                    middle,
-                    gap,
-                    below if not reached else below / 2,
-                    True,
-                )
-                self._last = inside
-            if abs(gap) < 1e-9 or (reached and outer - inner < 1e-8):
+            gap = np.sqrt(max(self._fall(place, best + middle * width), 0.0)) - np.sqrt(limit)
+            if abs(gap) < 1e-8 or outer - inner < 1e-9:
                 return best + middle * width
+            if gap < 0:
+                above = above / 2 if before < 0 else above
+                inner, below = middle, gap
+                outer = 1.5 * outer if np.isnan(above) else outer
+            else:
+                below = below / 2 if before > 0 else below
+                outer, above, self._last = middle, gap, inside
+            before = 0.0 if np.isnan(above) else gap
         return side * np.inf
