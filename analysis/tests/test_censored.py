@@ -226,7 +226,7 @@ def check_bias(distribution, draws, low, high, on_mpl=False):
 
 
 def test_the_naive_regression_is_biased_and_the_censored_is_not():
-    check_bias("lognormal", 150, 0.90, 0.99)  # 0.95 ± 2.8 standard errors, upwards all
+    check_bias("lognormal", 100, 0.88, 1.0)  # 0.95 - 3 standard errors, and above
 
 
 @FULL_SIZE
@@ -263,9 +263,9 @@ def clustered_coverage(sets, clusters=6, each=50):
 
 
 def test_intervals_by_cluster_cover():
-    plain, sandwich, jackknife = clustered_coverage(60)
+    plain, sandwich, jackknife = clustered_coverage(40)
     assert plain < 0.90
-    assert min(sandwich, jackknife) >= 0.86
+    assert min(sandwich, jackknife) >= 0.85
 
 
 @FULL_SIZE
@@ -339,7 +339,7 @@ def logistic_coverage(sets, n, method):
 
 
 def test_intervals_of_log_odds_cover():
-    assert 0.90 <= logistic_coverage(150, 150, "ml") <= 0.99
+    assert 0.88 <= logistic_coverage(100, 150, "ml") <= 1
     assert 0.8 <= logistic_coverage(25, 30, "firth") <= 1
 
 
@@ -432,8 +432,8 @@ def two_grids(_rng, points):
 
 
 def test_bands_of_survival_cover():
-    assert (survival_coverage(100, 60, same_mpls) >= 0.88).all()
-    assert (survival_coverage(60, 80, two_grids) >= 0.87).all()
+    assert (survival_coverage(60, 60, same_mpls) >= 0.86).all()
+    assert (survival_coverage(40, 80, two_grids) >= 0.84).all()
 
 
 @FULL_SIZE

@@ -8,7 +8,9 @@ holding at the *chosen* level gains, which is a little less than what the truly 
 The interval is a bootstrap of that whole procedure, choice included, with residuals of log
 throughput drawn from all levels together: three repetitions of one level alone are too few to draw
 from. It takes the relative spread of repetitions to be the same at every level, starts from means
-shrunk to the spread of the true levels, and is widened from the normal to Student's t.
+shrunk to the spread of the true levels, and is widened from the normal to Student's t. Quantiles of
+the error are added as they are (the percentile interval): reflected about the estimate they cover
+less, 0.92 to 0.96 in simulations of three shapes of curve where these cover 0.95 to 0.97.
 """
 
 from collections.abc import Sequence
@@ -136,7 +138,7 @@ def gain(
     tail = 0.5 + level / 2
     wider = stats.t.ppf(tail, log.size - mean.size) / stats.norm.ppf(tail)
     error = (estimates - (truth[choices] - truth[-1])) * wider
-    ends = estimate[0] - np.quantile(error, [0.5 + level / 2, 0.5 - level / 2])
+    ends = estimate[0] + np.quantile(error, [1 - tail, tail])
     best = int(mean.argmax())
     return Gain(
         best=float(folds.levels[best]),
