@@ -460,6 +460,7 @@ def mended(change):
 
 
 BAD = {
+    "one interval": (lambda t: t.assign(low=100, high=200), "nothing tells them apart"),
     "all censored": (lambda t: t.assign(high=np.inf, TP=np.inf, low=1000.0), "none of the 60"),
     "constant": (lambda t: t.assign(PK=1), "`PK` is 1 in every sample"),
     "collinear": (

@@ -259,6 +259,7 @@ def test_all_curves_have_a_row_each_and_those_that_fail_say_why():
     assert not first["tp_in_interval"]
     assert table["tp_in_interval"].iloc[1]
     assert_allclose(first["kappa"], scalability.fit(parts[0]).kappa)
+    assert scalability.fit(curve(HUNDREDS[:4], 1, (20, 0.02, 5e-6))).best == "undecided"
     assert {"lambda_low", "sigma_high", "peak_tps", "aicc_linear", "best"} <= set(table)
 
 
@@ -337,6 +338,8 @@ def test_all_gains_have_a_row_each():
         [executions(PEAK, 3, 1).assign(run=1), executions(PEAK, 1, 1).assign(run=2)],
         ignore_index=True,
     )
+    alone = scalability.gain_all(table[table["run"] == 2], "run")
+    assert {"ratio", "low", "problem"} <= set(alone)
     found = scalability.gain_all(table, "run", draws=100)
     assert found["problem"].str.contains("executed once").tolist() == [False, True]
     assert found["ratio"].iloc[0] > 2

@@ -88,6 +88,12 @@ def some_thrashed(found: Intervals) -> None:
             f"is known is that it is at least MPL {found.low.min():g} to {found.low.max():g}",
             "measure larger MPLs until some batchsets thrash",
         )
+    if np.ptp(found.low) == 0 and (found.high == found.high[0]).all():
+        raise SampleError(
+            f"all {found.low.size} thrashing points are from MPL {found.low[0]:g} to "
+            f"{found.high[0]:g}, so nothing tells them apart",
+            "measure at MPLs between these two, or below",
+        )
 
 
 def clusters(samples: pd.DataFrame, name: str | None) -> Codes | None:

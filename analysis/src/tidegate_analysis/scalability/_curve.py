@@ -67,8 +67,9 @@ def each(
     table: pd.DataFrame,
     by: Sequence[str],
     work: Callable[[pd.DataFrame], dict[str, object]],
+    columns: Sequence[str],
 ) -> pd.DataFrame:
-    """A row for each group of a table, with the column ``problem`` where there is none."""
+    """A row for each group of a table; ``problem`` says why one could not be worked with."""
     names = [by] if isinstance(by, str) else list(by)
     missing = [name for name in names if name not in table]
     if missing or not names:
@@ -86,8 +87,7 @@ def each(
         except AnalysisError as error:
             row |= {"problem": str(error)}
         rows.append(row)
-    found = pd.DataFrame(rows)
-    return found[[*found.columns.drop("problem"), "problem"]]
+    return pd.DataFrame(rows).reindex(columns=[*names, *columns, "problem"])
 
 
 def mpls_of(mpls: Sequence[float] | Floats) -> Floats:

@@ -167,6 +167,7 @@ def gain_all(
         executions,
         by,
         lambda group: gain(group, mpl=mpl, tps=tps, level=level, draws=draws, seed=seed)._row(),
+        [field.name for field in fields(Gain)],
     )
 
 

@@ -78,7 +78,9 @@ class Law:
 
     @property
     def best(self) -> str:
-        """The model of the smallest AICc."""
+        """The model of the smallest AICc; ``undecided`` where points are too few for one."""
+        if not np.isfinite(list(self.aicc.values())).all():
+            return "undecided"
         return min(self.aicc, key=lambda name: self.aicc[name])
 
     def to_frame(self) -> pd.DataFrame:
@@ -262,7 +264,15 @@ def fit_all(
         holds it). Throughput falls sharply above its peak, so a TP is rather above N* than below.
 
     """
-    return each(curves, by, lambda group: _row(group, fit_options=(mpl, tps, weights, level)))
+    ends = [f"{name}{end}" for name in PARAMETERS for end in ("", "_low", "_high")]
+    fits = ["peak_tps", "r2", "aicc_law", "aicc_amdahl", "aicc_linear", "best", "lack_of_fit"]
+    compared = ["TP", "peak_over_tp", "tp_in_interval"] if "TP" in curves else []
+    return each(
+        curves,
+        by,
+        lambda group: _row(group, fit_options=(mpl, tps, weights, level)),
+        ["points", "mpls", *ends, *fits, "flags", *compared],
+    )
 
 
 def _row(group: pd.DataFrame, fit_options: tuple[str, str, str | None, float]) -> dict[str, object]:
