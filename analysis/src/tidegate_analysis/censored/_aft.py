@@ -1,0 +1,352 @@
+"""Regression of thrashing points that are intervals or censored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tidegate_analysis.censored._covariance import Robust, inverse, jackknife, sandwich
+from tidegate_analysis.censored._design import Bend, Design, design, full_rank
+from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
+from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
+from tidegate_analysis.censored._samples import (
+    Codes,
+    Floats,
+    Intervals,
+    clusters,
+    intervals,
+    numbers,
+    some_thrashed,
+)
+from tidegate_analysis.errors import SampleError
+
+#: Accelerated failure time models, among which the AIC may choose.
+AFT: Final[tuple[Distribution, ...]] = ("weibull", "lognormal", "loglogistic")
+
+
+@dataclass(frozen=True)
+class Regression(Linear):
+    """A regression ``y = xβ + σε`` of interval-censored thrashing points.
+
+    The last of `parameters` is log σ.
+
+    Attributes
+    ----------
+    distribution
+        ``weibull``, ``lognormal`` or ``loglogistic``, where y = log TP; ``gaussian``, where y = TP.
+    sigma
+        σ; Weibull's shape is 1/σ.
+    loglik, aic
+        Log-likelihood of the intervals, and Akaike's criterion. All four distributions give
+        probabilities to the same intervals, so their criteria compare.
+    r2
+        Share of the variance of the latent y that xβ has (McKelvey and Zavoina 1975): what R² of
+        the naive regression is compared with.
+    choices
+        When the AIC chose: ``distribution``, ``loglik``, ``aic``, best first.
+
+    """
+
+    distribution: Distribution
+    sigma: float
+    loglik: float
+    aic: float
+    r2: float
+    choices: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """As `Linear`, and ``standardised`` and acceleration factors.
+
+        ``standardised`` is β·sd(x)/sd(y) for the latent y, to be read as a path coefficient.
+        ``factor``, ``factor_low``, ``factor_high`` are exp β: by how much the thrashing point is
+        multiplied when x grows by 1 (missing for ``gaussian``).
+        """
+        table = super().to_frame()
+        table["standardised"] = table["per_sd"] / self._latent_sd()
+        change = table[["estimate", "low", "high"]].to_numpy()
+        logarithm = self.distribution != "gaussian"
+        with np.errstate(over="ignore"):
+            factor = np.exp(change) if logarithm else np.full_like(change, np.nan)
+        table[["factor", "factor_low", "factor_high"]] = factor
+        return table
+
+    def median(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """The median thrashing point of such samples, an MPL: ``median``, ``low``, ``high``.
+
+        The interval is of the median (delta method), not of a single thrashing point.
+        """
+        centre = ERRORS[self.distribution].median
+        x = self.design.at(samples)
+        value = x @ self.parameters[:-1] + self.sigma * centre
+        turn = np.column_stack([x, np.full(len(x), self.sigma * centre)])
+        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", turn, self.covariance, turn))
+        found = np.column_stack([value, value - half, value + half])
+        if self.distribution != "gaussian":
+            found = np.exp(found)
+        return pd.DataFrame(found, columns=["median", "low", "high"], index=samples.index)
+
+    def __str__(self) -> str:
+        """The table under a line about the whole, and the notes."""
+        of = "TP" if self.distribution == "gaussian" else "log TP"
+        head = (
+            f"{of}, {self.distribution}: {self.n} samples, {self.thrashed} thrashed, "
+            f"σ = {self.sigma:.4g}, AIC = {self.aic:.1f}, R² of the latent = {self.r2:.3f}"
+        )
+        table = self.to_frame().to_string(index=False, float_format="{:.4g}".format)
+        return "\n".join([head, table, *self.notes])
+
+    def _latent_sd(self) -> float:
+        explained = float((self.design.matrix @ self.parameters[:-1]).var(ddof=1))
+        return float(np.sqrt(explained + self.sigma**2 * ERRORS[self.distribution].variance))
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Data of mean 0 and standard deviation 1, with the way back: θ = back·θ' + shift."""
+
+    matrix: Floats
+    low: Floats
+    high: Floats
+    back: Floats
+    shift: Floats
+
+    def fit(self, distribution: Distribution, rows: Codes | None = None) -> Maximum:
+        """The maximum in the scaled parameters, over all rows or some."""
+        chosen = slice(None) if rows is None else rows
+        return maximise(
+            ERRORS[distribution], self.matrix[chosen], self.low[chosen], self.high[chosen]
+        )
+
+
+def regress(
+    samples: pd.DataFrame,
+    on: Sequence[str],
+    *,
+    distribution: Distribution | Literal["best"] = "best",
+    nonlinear: Mapping[str, Bend] | None = None,
+    knots: int = 4,
+    cluster: str | None = None,
+    errors: Robust = "jackknife",
+    low: str = "low",
+    high: str = "high",
+    level: float = 0.95,
+) -> Regression:
+    """Regress the thrashing point on columns, with TP = inf as censored and not as missing.
+
+    Parameters
+    ----------
+    samples
+        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    on
+        Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
+    distribution
+        Of the error; ``best`` takes the accelerated failure time model of the smallest AIC and
+        says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
+    nonlinear
+        Columns that are bent, such as ``{"ATPT": "spline"}``; see `Linear.nonlinearity`.
+    knots
+        Number of knots of a spline, 3 to 5.
+    cluster
+        Column whose values are clusters, such as ``dbms``; None takes samples as independent.
+    errors
+        Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
+        ``sandwich`` (CR1). Both with t on clusters - 1 degrees of freedom.
+    low, high
+        Columns of the interval that holds TP; `high` is inf where no fall was seen.
+    level
+        Of the confidence intervals.
+
+    Raises
+    ------
+    SampleError
+        All samples are censored, a column is constant or tells thrashing perfectly, or samples are
+        too few.
+
+    Notes
+    -----
+    TP in [low, high) contributes ``F(high) - F(low)``, TP = inf contributes ``1 - F(low)``
+    (Klein and Moeschberger, *Survival Analysis*, 2nd ed., Sections 3.5 and 12). The intervals do
+    not know that the AIC chose the distribution.
+
+    """
+    checked_level(level)
+    found = intervals(samples, low, high)
+    some_thrashed(found)
+    plan = design(samples, on, nonlinear, knots)
+    full_rank(plan, len(samples), len(plan.names) + 1)
+    codes = clusters(samples, cluster)
+    fits = {
+        name: (scaled, scaled.fit(name))
+        for name in (AFT if distribution == "best" else (checked_distribution(distribution),))
+        for scaled in [_scaled(plan, found, name)]
+    }
+    choices = _choices(fits, len(plan.names) + 1)
+    name: Distribution = choices["distribution"].iloc[0]
+    scaled, maximum = fits[name]
+    notes = _notes(found, choices)
+    covariance = inverse(maximum.information)
+    if codes is not None:
+        covariance = _clustered(scaled, maximum, name, codes, errors)
+        notes += few_clusters(int(codes.max()) + 1, errors)
+    parameters = scaled.back @ maximum.parameters + scaled.shift
+    sigma = float(np.exp(parameters[-1]))
+    explained = float((plan.matrix @ parameters[:-1]).var(ddof=1))
+    return Regression(
+        design=plan,
+        parameters=parameters,
+        covariance=scaled.back @ covariance @ scaled.back.T,
+        degrees=np.inf if codes is None else int(codes.max()),
+        level=level,
+        n=len(samples),
+        thrashed=int(found.thrashed.sum()),
+        clusters=None if codes is None else int(codes.max()) + 1,
+        notes=notes,
+        distribution=name,
+        sigma=sigma,
+        loglik=maximum.loglik,
+        aic=float(choices["aic"].iloc[0]),
+        r2=explained / (explained + sigma**2 * ERRORS[name].variance),
+        choices=choices,
+    )
+
+
+def checked_distribution(name: Distribution) -> Distribution:
+    """The distribution, when there is one of this name."""
+    if name not in ERRORS:
+        raise SampleError(
+            f"there is no distribution {name!r}", f"name one of {[*ERRORS]}, or 'best'"
+        )
+    return name
+
+
+def outcome(found: Intervals, distribution: Distribution) -> tuple[Floats, Floats]:
+    """The ends of y: log TP, or TP itself; unknown ends infinite."""
+    if distribution == "gaussian":
+        return np.where(found.low > 0, found.low, -np.inf), found.high
+    with np.errstate(divide="ignore"):
+        return np.log(found.low), np.log(found.high)
+
+
+def _scaled(plan: Design, found: Intervals, distribution: Distribution) -> _Scaled:
+    low, high = outcome(found, distribution)
+    middle = np.where(np.isfinite(low), low, high)
+    centre, spread = float(middle.mean()), float(middle.std()) or 1.0
+    mean, sd = plan.matrix.mean(axis=0), plan.matrix.std(axis=0)
+    mean[0], sd[0] = 0.0, 1.0
+    count = len(plan.names)
+    back = np.eye(count + 1)
+    back[:count, :count] = np.diag(spread / sd)
+    back[0, 1:count] = -spread * mean[1:] / sd[1:]
+    shift = np.zeros(count + 1)
+    shift[0], shift[-1] = centre, np.log(spread)
+    return _Scaled(
+        matrix=(plan.matrix - mean) / sd,
+        low=(low - centre) / spread,
+        high=(high - centre) / spread,
+        back=back,
+        shift=shift,
+    )
+
+
+def _choices(fits: Mapping[Distribution, tuple[_Scaled, Maximum]], parameters: int) -> pd.DataFrame:
+    rows = [
+        (name, maximum.loglik, 2 * parameters - 2 * maximum.loglik)
+        for name, (_, maximum) in fits.items()
+    ]
+    table = pd.DataFrame(rows, columns=["distribution", "loglik", "aic"])
+    return table.sort_values("aic", ignore_index=True)
+
+
+def _notes(found: Intervals, choices: pd.DataFrame) -> tuple[str, ...]:
+    notes = []
+    if len(choices) > 1:
+        rest = ", ".join(
+            f"{row.distribution} {row.aic:.1f}" for row in choices.iloc[1:].itertuples()
+        )
+        notes.append(
+            f"AIC chose {choices['distribution'].iloc[0]} ({choices['aic'].iloc[0]:.1f}) over "
+            f"{rest}; the intervals do not know of the choice"
+        )
+    if found.thrashed.all():
+        notes.append("every sample thrashed: nothing is censored at the largest MPL")
+    return tuple(notes)
+
+
+def _clustered(
+    scaled: _Scaled, maximum: Maximum, distribution: Distribution, codes: Codes, errors: Robust
+) -> Floats:
+    if errors == "sandwich":
+        return sandwich(inverse(maximum.information), maximum.scores, codes)
+    if errors != "jackknife":
+        raise SampleError(
+            f"there are no standard errors {errors!r}", "use 'jackknife' or 'sandwich'"
+        )
+    kept = (np.flatnonzero(codes != code) for code in range(int(codes.max()) + 1))
+    without = np.array([_without(scaled, distribution, rows) for rows in kept])
+    return jackknife(without, maximum.parameters)
+
+
+def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Floats:
+    """The parameters from these rows alone."""
+    matrix = scaled.matrix[rows]
+    advice = "use errors='sandwich', or leave out the column that one cluster alone decides"
+    if np.linalg.matrix_rank(matrix) < matrix.shape[1] or not np.isfinite(scaled.high[rows]).any():
+        raise SampleError(
+            "with one cluster left out, a column is constant or nothing thrashed", advice
+        )
+    try:
+        return scaled.fit(distribution, rows).parameters
+    except SampleError as error:
+        raise SampleError(f"with one cluster left out, {error.problem}", advice) from error
+
+
+def naive(
+    samples: pd.DataFrame,
+    on: Sequence[str],
+    *,
+    logarithm: bool,
+    nonlinear: Mapping[str, Bend] | None = None,
+    knots: int = 4,
+    cluster: str | None = None,
+    tp: str = "TP",
+    level: float = 0.95,
+) -> Linear:
+    """Least squares of TP, or its logarithm, over the samples that thrashed: as the study does.
+
+    Intervals are those of least squares: t on n - p degrees of freedom, or with clusters the
+    sandwich with t on clusters - 1.
+    """
+    checked_level(level)
+    values = numbers(samples, tp, infinite=True)
+    rows = np.isfinite(values)
+    if not rows.any():
+        raise SampleError("no sample has a finite TP", "measure larger MPLs")
+    if logarithm and (values[rows] <= 0).any():
+        raise SampleError(f"`{tp}` is not above 0", "give MPLs of at least 1")
+    thrashing = samples[rows]
+    y = np.log(values[rows]) if logarithm else values[rows]
+    plan = design(thrashing, on, nonlinear, knots)
+    full_rank(plan, len(y), len(plan.names), "samples that thrashed")
+    codes = clusters(thrashing, cluster)
+    bread = inverse(plan.matrix.T @ plan.matrix)
+    estimate = np.asarray(np.linalg.lstsq(plan.matrix, y, rcond=None)[0], dtype=np.float64)
+    residuals = y - plan.matrix @ estimate
+    degrees = len(y) - len(plan.names)
+    if codes is None:
+        covariance = bread * (residuals @ residuals / degrees)
+    else:
+        covariance = sandwich(bread, plan.matrix * residuals[:, None], codes)
+        degrees = int(codes.max())
+    return Linear(
+        design=plan,
+        parameters=estimate,
+        covariance=covariance,
+        degrees=degrees,
+        level=level,
+        n=len(y),
+        thrashed=len(y),
+        clusters=None if codes is None else degrees + 1,
+        notes=(f"{len(samples) - len(y)} samples that never thrashed are left out",),
+    )

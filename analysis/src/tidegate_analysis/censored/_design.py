@@ -1,0 +1,174 @@
+"""Columns of samples as columns of a regression: texts as dummies, nonlinear terms, checks.
+
+A quadratic term is ``(x - mean)²``, so that the linear coefficient beside it is the slope at the
+mean. A restricted cubic spline with k knots is linear beyond its outer knots and adds k - 2 columns
+``x'``, ``x''``, … to x (Harrell, *Regression Modeling Strategies*, 2nd ed., Section 2.4.5, with his
+normalisation by the squared distance of the outer knots and his default quantiles for knots).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tidegate_analysis.censored._samples import Floats, columns_there, numbers
+from tidegate_analysis.errors import SampleError
+
+Bend = Literal["quadratic", "spline"]
+
+#: Harrell's Table 2.3: at which quantiles of a column its knots are.
+KNOTS: Final[Mapping[int, tuple[float, ...]]] = {
+    3: (0.10, 0.50, 0.90),
+    4: (0.05, 0.35, 0.65, 0.95),
+    5: (0.05, 0.275, 0.5, 0.725, 0.95),
+}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A column of samples and how it enters: straight, bent, or as dummies of its values."""
+
+    column: str
+    bend: Bend | None = None
+    centre: float = 0.0
+    knots: tuple[float, ...] = ()
+    dummies: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns in the regression."""
+        if self.dummies:
+            return [f"{self.column}[{value}]" for value in self.dummies[1:]]
+        if self.bend == "quadratic":
+            return [self.column, f"{self.column}²"]
+        return [self.column + "'" * order for order in range(max(1, len(self.knots) - 1))]
+
+    def columns(self, samples: pd.DataFrame) -> Floats:
+        """The columns in the regression, a row for each sample."""
+        if self.dummies:
+            texts = samples[self.column].astype(str).to_numpy()
+            return np.column_stack([texts == value for value in self.dummies[1:]]).astype(float)
+        return self.basis(numbers(samples, self.column))
+
+    def basis(self, x: Floats) -> Floats:
+        """The columns at values of a column of numbers."""
+        if self.bend == "quadratic":
+            return np.column_stack([x, (x - self.centre) ** 2])
+        if self.bend == "spline":
+            return np.column_stack([x, _spline(x, np.asarray(self.knots))])
+        return x[:, None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """The matrix of a regression, its first column the intercept."""
+
+    terms: tuple[Term, ...]
+    names: tuple[str, ...]
+    matrix: Floats
+
+    def at(self, samples: pd.DataFrame) -> Floats:
+        """The same columns for other samples."""
+        columns_there(samples, [term.column for term in self.terms])
+        return _matrix(self.terms, samples)
+
+    def positions(self, column: str) -> list[int]:
+        """Where a column of samples is in the matrix."""
+        for term in self.terms:
+            if term.column == column:
+                return [self.names.index(name) for name in term.names]
+        raise SampleError(
+            f"`{column}` is not in this regression",
+            f"name one of {[term.column for term in self.terms]}",
+        )
+
+
+def design(
+    samples: pd.DataFrame,
+    on: Sequence[str],
+    nonlinear: Mapping[str, Bend] | None = None,
+    knots: int = 4,
+) -> Design:
+    """The design of a regression on these columns."""
+    bends = dict(nonlinear or {})
+    if isinstance(on, str) or not on or len(set(on)) != len(on):
+        raise SampleError(f"`on` is {on!r}", "give a list of different columns to regress on")
+    columns_there(samples, on)
+    if set(bends) - set(on):
+        raise SampleError(
+            f"{sorted(set(bends) - set(on))} is nonlinear, but not in the regression",
+            "name it in `on`, too",
+        )
+    terms = tuple(_term(samples, column, bends.get(column), knots) for column in on)
+    names = ("intercept", *(name for term in terms for name in term.names))
+    return Design(terms, names, _matrix(terms, samples))
+
+
+def _matrix(terms: tuple[Term, ...], samples: pd.DataFrame) -> Floats:
+    return np.column_stack([np.ones(len(samples)), *(term.columns(samples) for term in terms)])
+
+
+def _term(samples: pd.DataFrame, column: str, bend: Bend | None, knots: int) -> Term:
+    values = samples[column]
+    number = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)
+    if values.nunique(dropna=False) < 2:
+        raise SampleError(
+            f"`{column}` is {values.iloc[0]} in every sample, so its effect cannot be seen",
+            "leave it out, or add samples in which it differs",
+        )
+    if not number:
+        if bend is not None or values.isna().any():
+            raise SampleError(
+                f"`{column}` is a text, {'which cannot bend' if bend else 'missing in a sample'}",
+                "take it as it is, and give it a value in each sample",
+            )
+        return Term(column, dummies=tuple(sorted(values.astype(str).unique())))
+    x = numbers(samples, column)
+    if bend is None:
+        return Term(column)
+    return _bent(column, bend, x, knots)
+
+
+def _bent(column: str, bend: Bend, x: Floats, knots: int) -> Term:
+    if bend == "quadratic" and np.unique(x).size > 2:
+        return Term(column, bend, centre=float(x.mean()))
+    if bend == "spline" and knots in KNOTS:
+        places = np.unique(np.quantile(x, KNOTS[knots]))
+        if places.size == knots:
+            return Term(column, bend, knots=tuple(map(float, places)))
+    raise SampleError(
+        f"`{column}` has {np.unique(x).size} different values, and cannot be bent as {bend!r} "
+        f"with {knots} knots",
+        f"use 'quadratic' (3 values or more), 'spline' with {min(KNOTS)} to {max(KNOTS)} knots, "
+        "or leave it straight",
+    )
+
+
+def _spline(x: Floats, knots: Floats) -> Floats:
+    """Harrell's truncated powers, all but the linear column."""
+    last, before = knots[-1], knots[-2]
+    up = np.maximum(x[:, None] - knots, 0) ** 3
+    slopes = (last - knots[:-2]) / (last - before)
+    bent = up[:, :-2] - up[:, [-2]] * slopes + up[:, [-1]] * (slopes - 1)
+    return np.asarray(bent / (last - knots[0]) ** 2)
+
+
+def full_rank(found: Design, rows: int, parameters: int, what: str = "samples") -> None:
+    """Raise when there are too few rows, or a column is a combination of those before it."""
+    if rows <= parameters:
+        raise SampleError(
+            f"{rows} {what} cannot give {parameters} parameters",
+            "add samples, or take fewer columns",
+        )
+    matrix = found.matrix
+    scaled = matrix / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+    fixed = np.abs(np.diag(np.linalg.qr(scaled, mode="r"))) < 1e-9
+    if fixed.any():
+        name = found.names[int(np.flatnonzero(fixed)[0])]
+        raise SampleError(
+            f"`{name}` is determined by the columns before it (among these {what}), so their "
+            "effects cannot be told apart",
+            "leave one of them out",
+        )

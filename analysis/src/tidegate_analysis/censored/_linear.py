@@ -1,0 +1,147 @@
+"""What the regressions of this folder have in common: tables, tests and curves of coefficients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from tidegate_analysis.censored._design import Design
+from tidegate_analysis.censored._samples import Floats
+from tidegate_analysis.errors import SampleError
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Estimated coefficients of a linear predictor.
+
+    Attributes
+    ----------
+    design
+        The columns and the matrix.
+    parameters, covariance
+        The coefficients in the order of the design's names; a scale may follow.
+    degrees
+        Degrees of freedom of Student's t for intervals and tests: clusters - 1; inf is the normal.
+    level
+        Of the confidence intervals.
+    n, thrashed
+        Number of samples, and of those among them that thrashed.
+    clusters
+        Number of clusters; None when samples were taken as independent.
+    notes
+        What a reader must know, in sentences.
+
+    """
+
+    design: Design = field(repr=False)
+    parameters: Floats = field(repr=False)
+    covariance: Floats = field(repr=False)
+    degrees: float
+    level: float
+    n: int
+    thrashed: int
+    clusters: int | None
+    notes: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each coefficient: estimate, se, low, high, p, and the estimate per SD of x."""
+        count = len(self.design.names)
+        estimate = self.parameters[:count]
+        se = np.sqrt(np.diag(self.covariance)[:count])
+        half = self._quantile() * se
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p = 2 * stats.t.sf(np.abs(estimate / se), self.degrees)
+        return pd.DataFrame(
+            {
+                "term": self.design.names,
+                "estimate": estimate,
+                "se": se,
+                "low": estimate - half,
+                "high": estimate + half,
+                "p": p,
+                "per_sd": estimate * self._sd(),
+            }
+        )
+
+    def nonlinearity(self) -> pd.DataFrame:
+        """Wald's test of each bent column: that all its coefficients but the straight one are 0.
+
+        F with the cluster's degrees of freedom, or χ² where there are no clusters. Columns:
+        ``column``, ``bend``, ``statistic``, ``degrees``, ``p``.
+        """
+        rows = []
+        for term in self.design.terms:
+            places = self.design.positions(term.column)[1:]
+            if term.bend is None:
+                continue
+            block = self.covariance[np.ix_(places, places)]
+            wald = float(self.parameters[places] @ np.linalg.solve(block, self.parameters[places]))
+            count = len(places)
+            if np.isfinite(self.degrees):
+                wald, p = wald / count, float(stats.f.sf(wald / count, count, self.degrees))
+            else:
+                p = float(stats.chi2.sf(wald, count))
+            rows.append((term.column, term.bend, wald, count, p))
+        return pd.DataFrame(rows, columns=["column", "bend", "statistic", "degrees", "p"])
+
+    def effect(
+        self, column: str, at: Sequence[float] | None = None, reference: float | None = None
+    ) -> pd.DataFrame:
+        """The curve of a column of numbers: the predictor's change from a reference value.
+
+        Parameters
+        ----------
+        column
+            Name of a column.
+        at
+            Values of it; 50 evenly over those in the samples unless given.
+        reference
+            Where the change is 0; the median of the samples unless given.
+
+        Returns
+        -------
+        DataFrame
+            ``column`` (its values), ``change``, ``low``, ``high`` (pointwise).
+
+        """
+        places = self.design.positions(column)
+        term = next(term for term in self.design.terms if term.column == column)
+        if term.dummies:
+            raise SampleError(f"`{column}` is a text", "read its coefficients: it has no curve")
+        x = self.design.matrix[:, places[0]]
+        values = np.linspace(x.min(), x.max(), 50) if at is None else np.asarray(at, dtype=float)
+        zero = np.median(x) if reference is None else reference
+        turn = term.basis(values) - term.basis(np.array([zero]))
+        change = turn @ self.parameters[places]
+        block = self.covariance[np.ix_(places, places)]
+        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", turn, block, turn))
+        return pd.DataFrame(
+            {column: values, "change": change, "low": change - half, "high": change + half}
+        )
+
+    def _quantile(self) -> float:
+        return float(stats.t.ppf(0.5 + self.level / 2, self.degrees))
+
+    def _sd(self) -> Floats:
+        spread = np.asarray(self.design.matrix.std(axis=0, ddof=1))
+        spread[0] = np.nan  # an intercept has no standard deviation
+        return spread
+
+
+def checked_level(level: float) -> float:
+    """The level of confidence, when it is one."""
+    if not 0 < level < 1:
+        raise SampleError(f"the level of confidence is {level}", "give one between 0 and 1: 0.95")
+    return level
+
+
+def few_clusters(count: int, errors: str) -> tuple[str, ...]:
+    """What to say about intervals from so few clusters."""
+    if count >= 30:
+        return ()
+    return (
+        f"standard errors are a {errors} over {count} clusters with t on {count - 1} degrees of "
+        "freedom: with so few, take intervals as approximate",
+    )

@@ -1,0 +1,363 @@
+"""Logistic regression on whether a batchset thrashes at all.
+
+With few DBMSes a column, or several together, often tell thrashing perfectly. Then maximum
+likelihood has no finite estimate. Firth's penalty, half the logarithm of the determinant of the
+information (Jeffreys' prior), always has one, and takes the first-order bias away besides (Firth
+1993, *Biometrika* 80; Heinze and Schemper 2002, *Statistics in Medicine* 21, for separation and for
+intervals by the profile of the penalised likelihood).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special, stats
+
+from tidegate_analysis.censored._covariance import inverse, sandwich
+from tidegate_analysis.censored._design import Bend, Design, design, full_rank
+from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
+from tidegate_analysis.censored._samples import Codes, Flags, Floats, clusters, numbers
+from tidegate_analysis.errors import SampleError
+
+Method = Literal["auto", "ml", "firth"]
+
+
+@dataclass(frozen=True)
+class Logistic(Linear):
+    """Logistic regression on thrashing.
+
+    Attributes
+    ----------
+    method
+        ``ml`` or ``firth``: what was used.
+    loglik, aic
+        Log-likelihood (penalised for ``firth``) and 2 × parameters - 2 × `loglik`.
+    separated
+        Columns of the regression that together tell thrashing perfectly, or for some samples.
+    profile
+        For ``firth`` without clusters: low, high and p of each coefficient by its profile.
+
+    """
+
+    method: Literal["ml", "firth"]
+    loglik: float
+    aic: float
+    separated: tuple[str, ...]
+    profile: Floats | None = field(repr=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """As `Linear`, and odds ratios ``odds``, ``odds_low``, ``odds_high``."""
+        table = super().to_frame()
+        if self.profile is not None:
+            table[["low", "high", "p"]] = self.profile
+        with np.errstate(over="ignore"):
+            odds = np.exp(table[["estimate", "low", "high"]].to_numpy())
+        table[["odds", "odds_low", "odds_high"]] = odds
+        return table
+
+    def probability(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """The probability of thrashing of such samples: ``probability``, ``low``, ``high``."""
+        x = self.design.at(samples)
+        value = x @ self.parameters
+        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", x, self.covariance, x))
+        found = special.expit(np.column_stack([value, value - half, value + half]))
+        return pd.DataFrame(found, columns=["probability", "low", "high"], index=samples.index)
+
+    def __str__(self) -> str:
+        """The table under a line about the whole, and the notes."""
+        head = f"thrashes, {self.method}: {self.n} samples, {self.thrashed} thrashed"
+        table = self.to_frame().to_string(index=False, float_format="{:.4g}".format)
+        return "\n".join([head, table, *self.notes])
+
+
+@dataclass(frozen=True)
+class _Fit:
+    parameters: Floats
+    loglik: float
+    information: Floats
+    scores: Floats
+
+
+def thrashes(
+    samples: pd.DataFrame,
+    on: Sequence[str],
+    *,
+    method: Method = "auto",
+    nonlinear: Mapping[str, Bend] | None = None,
+    knots: int = 4,
+    cluster: str | None = None,
+    thrashed: str = "thrashed",
+    level: float = 0.95,
+) -> Logistic:
+    """Regress whether a batchset thrashes on columns.
+
+    Parameters
+    ----------
+    samples
+        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    on, nonlinear, knots, level
+        As for `regress`.
+    method
+        ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
+        likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
+    cluster
+        Column whose values are clusters: intervals by the sandwich, t on clusters - 1.
+    thrashed
+        Column of yes/no.
+
+    Raises
+    ------
+    SampleError
+        All samples thrash, or none; separation with ``ml``; a constant or redundant column.
+
+    """
+    checked_level(level)
+    y = _outcome(samples, thrashed)
+    plan = design(samples, on, nonlinear, knots)
+    full_rank(plan, len(samples), len(plan.names))
+    codes = clusters(samples, cluster)
+    apart = separated(plan, y)
+    used = _method(method, apart)
+    scaled, back = _standard(plan)
+    fit = _newton(scaled, y, penalised=used == "firth")
+    covariance = inverse(fit.information)
+    profile = None
+    notes = _notes(apart, used)
+    if codes is not None:
+        covariance = sandwich(covariance, fit.scores, codes)
+        notes += few_clusters(int(codes.max()) + 1, "sandwich")
+    elif used == "firth":
+        profile = _profiles(plan, y, back @ fit.parameters, level)
+    parameters = back @ fit.parameters
+    loglik = _state(plan.matrix, y, parameters, penalised=used == "firth").loglik
+    return Logistic(
+        design=plan,
+        parameters=parameters,
+        covariance=back @ covariance @ back.T,
+        degrees=np.inf if codes is None else int(codes.max()),
+        level=level,
+        n=len(samples),
+        thrashed=int(y.sum()),
+        clusters=None if codes is None else int(codes.max()) + 1,
+        notes=notes,
+        method=used,
+        loglik=loglik,
+        aic=2 * len(parameters) - 2 * loglik,
+        separated=apart,
+        profile=profile,
+    )
+
+
+def separated(plan: Design, y: Flags) -> tuple[str, ...]:
+    """Columns of the regression that tell y perfectly, or for some samples, by a linear programme.
+
+    Some β with ``xβ >= 0`` wherever y and ``xβ <= 0`` elsewhere, not all 0, means that maximum
+    likelihood diverges along it (Albert and Anderson 1984; Konis 2007).
+    """
+    scaled, _ = _standard(plan)
+    if not any(_directions(scaled, y)):
+        return ()
+    for term in plan.terms:
+        places = plan.positions(term.column)
+        if any(_directions(scaled[:, [0, *places]], y)):
+            return tuple(term.names)
+    used = _directions(scaled, y)[1:]
+    return tuple(name for name, is_used in zip(plan.names[1:], used, strict=True) if is_used)
+
+
+def _directions(matrix: Floats, y: Flags) -> list[bool]:
+    """Which coefficients maximum likelihood takes to infinity; none where it is finite."""
+    signed = np.where(y, 1.0, -1.0)[:, None] * matrix
+    found = optimize.linprog(
+        -signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(len(y)), bounds=(-1, 1), method="highs"
+    )
+    if found.x is None or float(signed.sum(axis=0) @ found.x) < 1e-7:
+        return [False] * matrix.shape[1]
+    return [bool(used) for used in np.abs(found.x) > 1e-7]
+
+
+def _outcome(samples: pd.DataFrame, name: str) -> Flags:
+    values = numbers(samples, name)
+    if not np.isin(values, [0, 1]).all():
+        raise SampleError(f"`{name}` is neither yes nor no in a sample", "make it true or false")
+    if values.min() == values.max():
+        all_or_none = "all" if values.all() else "none"
+        raise SampleError(
+            f"{all_or_none} of the {len(values)} samples thrash, so nothing tells them apart",
+            "add samples that do and samples that do not",
+        )
+    return np.asarray(values == 1)
+
+
+def _method(method: Method, apart: tuple[str, ...]) -> Literal["ml", "firth"]:
+    if method not in ("auto", "ml", "firth"):
+        raise SampleError(f"there is no method {method!r}", "use 'auto', 'ml' or 'firth'")
+    if method == "ml" and apart:
+        raise SampleError(
+            f"{', '.join(apart)} tell perfectly which samples thrash, or for some of them: maximum "
+            "likelihood has no finite estimate",
+            "use method='firth', or leave them out",
+        )
+    return "firth" if method == "firth" or apart else "ml"
+
+
+def _notes(apart: tuple[str, ...], used: str) -> tuple[str, ...]:
+    if not apart:
+        return ()
+    return (
+        f"perfect separation by {', '.join(apart)}: estimates are Firth's ({used}), and the size "
+        "of these effects depends on his penalty; their direction does not",
+    )
+
+
+def _standard(plan: Design) -> tuple[Floats, Floats]:
+    """The matrix with columns of mean 0 and deviation 1, and the way back of its coefficients."""
+    mean, sd = plan.matrix.mean(axis=0), plan.matrix.std(axis=0)
+    mean[0], sd[0] = 0.0, 1.0
+    back = np.diag(1 / sd)
+    back[0, 1:] = -mean[1:] / sd[1:]
+    return (plan.matrix - mean) / sd, back
+
+
+def _state(matrix: Floats, y: Flags, at: Floats, *, penalised: bool) -> _Fit:
+    """Likelihood, information and each sample's score at these coefficients."""
+    z = matrix @ at
+    p = special.expit(z)
+    weights = p * special.expit(-z)
+    loglik = float(special.log_expit(np.where(y, z, -z)).sum())
+    information = (matrix * weights[:, None]).T @ matrix
+    residuals = y - p
+    if penalised:
+        try:
+            root = np.linalg.cholesky(information)
+        except np.linalg.LinAlgError:
+            return _Fit(at, -np.inf, information, matrix * residuals[:, None])
+        leverage = weights * (np.linalg.solve(root, matrix.T) ** 2).sum(axis=0)
+        residuals = residuals + leverage * (0.5 - p)
+        loglik += float(np.log(np.diag(root)).sum())
+    return _Fit(at, loglik, information, matrix * residuals[:, None])
+
+
+def _newton(
+    matrix: Floats,
+    y: Flags,
+    *,
+    penalised: bool,
+    free: Codes | None = None,
+    start: Floats | None = None,
+) -> _Fit:
+    """The maximum over the free coefficients, by Newton's method with halved steps."""
+    at = np.zeros(matrix.shape[1]) if start is None else start.copy()
+    free = np.arange(at.size) if free is None else free
+    state = _state(matrix, y, at, penalised=penalised)
+    for _ in range(200):
+        gradient = state.scores.sum(axis=0)[free]
+        if free.size == 0 or np.abs(gradient).max() < 1e-9:
+            return state
+        curvature = state.information[np.ix_(free, free)]
+        if penalised:
+            curvature = _curvature(matrix, y, at, free, curvature)
+        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        step *= min(1.0, 5 / max(np.abs(step).max(), 1e-300))
+        for halvings in range(30):
+            there = at.copy()
+            there[free] += step * 0.5**halvings
+            found = _state(matrix, y, there, penalised=penalised)
+            if found.loglik > state.loglik:
+                break
+        else:
+            return state  # no step gains: the maximum, as far as arithmetic sees
+        at, state = there, found
+    raise SampleError(
+        "logistic regression did not converge", "leave out columns that nearly repeat each other"
+    )
+
+
+def _curvature(matrix: Floats, y: Flags, at: Floats, free: Codes, information: Floats) -> Floats:
+    """Minus the Hessian of the penalised likelihood, from differences of its gradient.
+
+    The information alone leaves the penalty out, and converges slowly where that is what there is.
+    Where the Hessian is not definite the information is the safe one.
+    """
+    width = 1e-5
+    rows = []
+    for place in free:
+        turn = np.zeros_like(at)
+        turn[place] = width
+        ahead = _state(matrix, y, at + turn, penalised=True).scores.sum(axis=0)[free]
+        behind = _state(matrix, y, at - turn, penalised=True).scores.sum(axis=0)[free]
+        rows.append((behind - ahead) / (2 * width))
+    hessian = np.array(rows)
+    hessian = (hessian + hessian.T) / 2
+    definite = bool(np.isfinite(hessian).all()) and np.linalg.eigvalsh(hessian)[0] > 0
+    return hessian if definite else information
+
+
+def _profiles(plan: Design, y: Flags, estimate: Floats, level: float) -> Floats:
+    """Low, high and p of each coefficient by the profile of the penalised likelihood."""
+    spread = plan.matrix.std(axis=0)
+    spread[0] = 1.0  # scaled, but not centred: the intercept keeps its meaning
+    profile = _Profile(plan.matrix / spread, y, estimate * spread)
+    limit = float(stats.chi2.ppf(level, 1)) / 2
+    found = np.array([profile.ends(place, limit) for place in range(estimate.size)])
+    found[:, :2] /= spread[:, None]
+    return found
+
+
+class _Profile:
+    """By how much the penalised likelihood falls when one coefficient is held.
+
+    Followed outwards from the maximum, each fit starting at the one before: far out the penalised
+    likelihood can have other maxima.
+    """
+
+    def __init__(self, matrix: Floats, y: Flags, best: Floats) -> None:
+        self._matrix, self._y, self._best = matrix, y, best
+        top = _state(matrix, y, best, penalised=True)
+        self._top, self._last = top.loglik, best
+        self._widths = np.sqrt(np.diag(np.linalg.pinv(top.information)))
+
+    def ends(self, place: int, limit: float) -> tuple[float, float, float]:
+        """Where the fall reaches the limit on either side, and the p value of 0."""
+        self._last = self._best
+        for part in np.linspace(1, 0, 6)[1:]:
+            fall = self._fall(place, float(part * self._best[place]))
+        p = float(stats.chi2.sf(2 * max(fall, 0.0), 1))
+        return self._end(place, limit, -1.0), self._end(place, limit, 1.0), p
+
+    def _fall(self, place: int, value: float) -> float:
+        """The fall with this coefficient at this value, and all others at their best."""
+        start = self._last.copy()
+        start[place] = value
+        others = np.delete(np.arange(start.size), place)
+        fit = _newton(self._matrix, self._y, penalised=True, free=others, start=start)
+        self._last = fit.parameters
+        return self._top - fit.loglik
+
+    def _end(self, place: int, limit: float, side: float) -> float:
+        """Where the fall passes the limit, by the Illinois method on its root, which is straight.
+
+        A try that passes the limit is forgotten: the next begins at the last one inside.
+        """
+        self._last = self._best
+        best, width = float(self._best[place]), side * float(self._widths[place])
+        inner, outer, before = 0.0, 1.0, 0.0
+        below, above = -np.sqrt(limit), np.nan
+        for _ in range(80):
+            share = 1.0 if np.isnan(above) else np.clip(below / (below - above), 0.02, 0.98)
+            middle = inner + share * (outer - inner)
+            inside = self._last
+            gap = np.sqrt(max(self._fall(place, best + middle * width), 0.0)) - np.sqrt(limit)
+            if abs(gap) < 1e-8 or outer - inner < 1e-9:
+                return best + middle * width
+            if gap < 0:
+                above = above / 2 if before < 0 else above
+                inner, below = middle, gap
+                outer = 1.5 * outer if np.isnan(above) else outer
+            else:
+                below = below / 2 if before > 0 else below
+                outer, above, self._last = middle, gap, inside
+            before = 0.0 if np.isnan(above) else gap
+        return side * np.inf

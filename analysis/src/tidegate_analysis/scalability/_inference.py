@@ -1,0 +1,173 @@
+"""What a fitted law is worth: intervals, goodness of fit, and what the data cannot say."""
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from tidegate_analysis.scalability._curve import Curve
+from tidegate_analysis.scalability._intervals import ratio, within
+from tidegate_analysis.scalability._least_squares import FACES, Fits, Floats, columns, on_face
+
+PARAMETERS: Final = ("lambda", "sigma", "kappa", "peak")
+_A, _B, _C = np.eye(3)
+
+
+def parameters(abc: Floats) -> Floats:
+    """(λ, σ, κ, N*) for each row of (a, b, c)."""
+    a, b, c = abc.T
+    rising = np.maximum(a - b, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        peak = np.sqrt(rising / c)  # 0/0, a flat law, has no peak
+    return np.column_stack([1 / a, b / a, c / a, peak])
+
+
+def throughput(abc: Floats, mpl: float) -> float:
+    """Throughput of the law at an MPL, in the limit at inf; NaN at no MPL."""
+    a, b, c = map(float, abc)
+    if mpl >= 1 and np.isfinite(mpl):
+        return mpl / (a + b * (mpl - 1) + c * mpl * (mpl - 1))
+    if np.isinf(mpl):
+        return 1 / b if b > 0 else np.inf
+    return 1 / a if mpl < 1 else np.nan
+
+
+def student(level: float, degrees: float) -> float:
+    return float(stats.t.ppf(0.5 + level / 2, degrees))
+
+
+def derivatives(curve: Curve, abc: Floats, face: str) -> Floats:
+    """Weighted derivatives of throughput by what is free on the face."""
+    below = columns(curve.mpl) @ abc
+    turn = columns(curve.mpl) @ np.array(FACES[face]).T
+    return np.asarray(turn * (-np.sqrt(curve.weights) * curve.mpl / below**2)[:, None])
+
+
+def covariance_on(curve: Curve, abc: Floats, face: str) -> tuple[Floats, int]:
+    """Covariance of what is free on the face, and its degrees of freedom."""
+    slopes = derivatives(curve, abc, face)
+    residuals = curve.tps - curve.mpl / (columns(curve.mpl) @ abc)
+    degrees = curve.mpl.size - slopes.shape[1]
+    variance = float((curve.weights * residuals**2).sum()) / degrees
+    scale = np.linalg.norm(slopes, axis=0)
+    _, upper = np.linalg.qr(slopes / scale)
+    half = np.linalg.pinv(upper) / scale[:, None]
+    return np.asarray(half @ half.T * variance), degrees
+
+
+def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.DataFrame:
+    abc = free.abc[0]
+    covariance, degrees = covariance_on(curve, abc, "law")
+    t = student(level, degrees)
+    half = t * float(np.sqrt(covariance[0, 0]))
+    lambda_ = (
+        1 / (abc[0] + half) if abc[0] + half > 0 else np.inf,
+        1 / (abc[0] - half) if abc[0] > half else np.inf,
+    )
+    sigma = within(ratio(_B, _A, abc, covariance, t), 0.0, 1.0)
+    kappa = within(ratio(_C, _A, abc, covariance, t), 0.0, np.inf)
+    square = within(ratio(_A - _B, _C, abc, covariance, t), 0.0, np.inf)
+    if square is None:  # no N* agrees: the curve is convex, or falls from the first client on
+        square = (np.inf, np.inf) if abc[2] < 0 else (0.0, 0.0)
+    ends = [
+        lambda_,
+        sigma or ((0.0, 0.0) if abc[1] < 0 else (1.0, 1.0)),
+        kappa or (0.0, 0.0),
+        (float(np.sqrt(square[0])), float(np.sqrt(square[1]))),
+    ]
+    estimate = parameters(found.abc)[0]
+    return pd.DataFrame(
+        {
+            "parameter": PARAMETERS,
+            "estimate": estimate,
+            "se": _errors(curve, found.abc[0], str(found.face[0])),
+            "low": [min(low, value) for (low, _), value in zip(ends, estimate, strict=True)],
+            "high": [max(high, value) for (_, high), value in zip(ends, estimate, strict=True)],
+        }
+    )
+
+
+def _errors(curve: Curve, abc: Floats, face: str) -> Floats:
+    """Standard errors of (λ, σ, κ, N*) by the delta method; NaN for what a bound decides."""
+    a, b, c = map(float, abc)
+    turns = [[-1 / a**2, 0, 0], [-b / a**2, 1 / a, 0], [-c / a**2, 0, 1 / a], [np.nan] * 3]
+    if c > 0 and a > b:
+        peak = np.sqrt((a - b) / c)
+        turns[3] = [1 / (2 * peak * c), -1 / (2 * peak * c), -peak / (2 * c)]
+    basis = np.array(FACES[face])
+    covariance, _ = covariance_on(curve, abc, face)
+    turn = np.array(turns) @ basis.T
+    variance = np.einsum("ij,jk,ik->i", turn, covariance, turn)
+    free = np.array([True, 0 < b < a, c > 0, c > 0 and a > b])
+    return np.where(free, np.sqrt(np.maximum(variance, 0)), np.nan)
+
+
+def r2_of(curve: Curve, squares: float) -> float:
+    mean = np.average(curve.tps, weights=curve.weights)
+    total = float((curve.weights * (curve.tps - mean) ** 2).sum())
+    return 1 - squares / total if total > 0 else np.nan
+
+
+def criteria(curve: Curve, squares: float) -> dict[str, float]:
+    """AICc of the law, of Amdahl's and of linear growth, the error's variance counted."""
+    row = (curve.mpl, curve.tps[None], curve.weights[None])
+    amdahl = on_face("amdahl", *row)
+    a, b, _ = amdahl.abc[0]
+    within_bounds = [name for name in ("linear", "flat") if not 0 <= b <= a]
+    simpler = {name: float(on_face(name, *row).squares[0]) for name in ("linear", *within_bounds)}
+    bounded_amdahl = min(simpler.values()) if within_bounds else float(amdahl.squares[0])
+    found = {"law": (squares, 3), "amdahl": (bounded_amdahl, 2), "linear": (simpler["linear"], 1)}
+    return {name: _aicc(curve.mpl.size, *value) for name, value in found.items()}
+
+
+def _aicc(points: int, squares: float, parameters: int) -> float:
+    count = parameters + 1
+    if points - count - 1 <= 0:
+        return np.inf
+    spread = max(squares / points, 1e-300)
+    return float(
+        points * np.log(spread) + 2 * count + 2 * count * (count + 1) / (points - count - 1)
+    )
+
+
+def lack_of_fit_p(curve: Curve, squares: float) -> float:
+    """The F test of the law against a mean of its own for each MPL."""
+    _, place = np.unique(curve.mpl, return_inverse=True)
+    weight = np.bincount(place, curve.weights)
+    mean = np.bincount(place, curve.weights * curve.tps) / weight
+    pure = float((curve.weights * (curve.tps - mean[place]) ** 2).sum())
+    levels = len(weight)
+    rest = curve.mpl.size - levels
+    if rest == 0 or pure <= 0:
+        return np.nan
+    lack = max(squares - pure, 0.0) / (levels - 3)
+    return float(stats.f.sf(lack / (pure / rest), levels - 3, rest))
+
+
+def flags_of(curve: Curve, intervals: pd.DataFrame, face: str, lack: float) -> tuple[str, ...]:
+    numbers = intervals[["estimate", "low", "high"]].to_numpy(dtype=np.float64)
+    (_, least, most), (kappa_low, peak, peak_low) = numbers[0], (numbers[2, 1], *numbers[3, :2])
+    first, last = curve.levels[0], curve.levels[-1]
+    flags = []
+    if face == "flat":
+        flags.append("throughput is the same at every MPL measured: there is no peak")
+    elif kappa_low <= 0:
+        flags.append(
+            "κ may be 0 (no coherency cost seen), so the peak has no finite upper limit: it is "
+            + (f"at MPL {peak_low:.0f} or above" if peak_low > first else "anywhere")
+        )
+    if numbers[1, 2] == 0:
+        flags.append("throughput grows faster than the number of clients: no law of contention")
+    if np.isfinite(peak) and peak > last:
+        flags.append(f"the peak is beyond MPL {last:g}, the largest measured: extrapolated")
+    if peak < first:
+        flags.append(f"the peak is below MPL {first:g}, the smallest measured: extrapolated")
+    if most > 10 * least:
+        flags.append(
+            f"no MPL near 1 was measured (the smallest is {first:g}), so λ and σ are hardly "
+            "known apart"
+        )
+    if lack < 0.05:
+        flags.append(f"the means leave the law by more than chance (lack of fit p = {lack:.2g})")
+    return tuple(flags)

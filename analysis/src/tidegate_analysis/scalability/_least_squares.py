@@ -1,0 +1,136 @@
+"""Least squares of the scalability law, for many curves or bootstrap draws at once.
+
+The law is ``X(N) = N / D(N)`` with ``D(N) = a + b (N - 1) + c N (N - 1)``, where λ = 1/a, σ = b/a,
+κ = c/a: D is linear. Its bounds, 0 <= σ <= 1 and κ >= 0, are planes in (a, b, c). A bounded least
+squares estimate is the free one of the space or of one of the faces: the best of those that keep
+to the bounds. Each is found by Levenberg's and Marquardt's method, from the linear regression of
+N/X on the columns of D.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+#: Faces of the bounds: rows are what is free of (a, b, c).
+FACES: Final[dict[str, tuple[tuple[float, ...], ...]]] = {
+    "law": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "amdahl": ((1, 0, 0), (0, 1, 0)),
+    "no contention": ((1, 0, 0), (0, 0, 1)),
+    "linear": ((1, 0, 0),),
+    "full contention": ((1, 1, 0), (0, 0, 1)),
+    "flat": ((1, 1, 0),),
+}
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Estimates of many data sets: (a, b, c) in rows, sums of squares, and the face of each."""
+
+    abc: Floats
+    squares: Floats
+    face: npt.NDArray[np.str_]
+
+
+def columns(mpl: Floats) -> Floats:
+    """The columns of D at these MPLs."""
+    return np.column_stack([np.ones_like(mpl), mpl - 1, mpl * (mpl - 1)])
+
+
+def on_face(face: str, mpl: Floats, tps: Floats, weights: Floats) -> Fits:
+    """The estimates on one face, whether they keep to the bounds or not.
+
+    Parameters
+    ----------
+    face
+        Name of a face.
+    mpl
+        MPL of each point.
+    tps, weights
+        Throughput and weight of each point, a row for each data set.
+
+    """
+    basis = np.array(FACES[face])
+    design = columns(mpl) @ basis.T
+    scale = np.linalg.norm(design, axis=0)
+    theta = _descend(design / scale, mpl, tps, weights)
+    abc = theta / scale @ basis
+    squares = (weights * (tps - mpl / (abc @ columns(mpl).T)) ** 2).sum(axis=1)
+    return Fits(abc, squares, np.full(len(tps), face))
+
+
+def bounded(mpl: Floats, tps: Floats, weights: Floats) -> Fits:
+    """The estimates within the bounds."""
+    free = on_face("law", mpl, tps, weights)
+    outside = ~_feasible(free.abc) | _negligible(free.abc, mpl)
+    abc, face = free.abc.copy(), free.face.astype("<U15")
+    squares = np.where(outside, np.inf, free.squares)
+    if outside.any():
+        for name in list(FACES)[1:]:
+            part = on_face(name, mpl, tps[outside], weights[outside])
+            better = _feasible(part.abc) & (part.squares < squares[outside])
+            rows = np.flatnonzero(outside)[better]
+            abc[rows], squares[rows], face[rows] = part.abc[better], part.squares[better], name
+    return Fits(abc, squares, face)
+
+
+def _feasible(abc: Floats) -> npt.NDArray[np.bool_]:
+    a, b, c = abc.T
+    return np.asarray((a > 0) & (b >= 0) & (c >= 0) & (b <= a * (1 + 1e-12)))
+
+
+def _negligible(abc: Floats, mpl: Floats) -> npt.NDArray[np.bool_]:
+    """Whether κ is no more than rounding."""
+    below = columns(mpl[[mpl.argmax()]])[0] * abc
+    return np.asarray(below[:, 2] < 1e-12 * below.sum(axis=1))
+
+
+def _start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    """Weighted linear regression of N/X, or a flat curve where that gives none."""
+    held = np.maximum(tps, 1e-3 * np.abs(tps).max(axis=1, keepdims=True))
+    pull = weights * held**4 / mpl**2  # Var(N/X) = Var(X) N²/X⁴
+    normal = np.einsum("bn,nj,nk->bjk", pull, design, design, optimize=True)
+    side = (pull * mpl / held) @ design
+    ridge = 1e-13 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(design.shape[1])
+    theta = np.linalg.solve(normal + ridge, side[..., None])[..., 0]
+    wrong = (theta @ design.T <= 0).any(axis=1)
+    theta[wrong] = np.maximum(theta[wrong], 0)
+    wrong = (theta @ design.T <= 0).any(axis=1)
+    theta[wrong] = np.median(mpl / held, axis=1)[wrong, None] / design.sum(axis=1).mean()
+    return np.asarray(theta)
+
+
+def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    theta = _start(design, mpl, tps, weights)
+    shared = np.eye(design.shape[1])
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+
+    def squares_at(there: Floats) -> Floats:
+        below = there @ design.T
+        with np.errstate(divide="ignore"):
+            found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
+        return np.where((below > 0).all(axis=1), found, np.inf)
+
+    energy = (weights * tps**2).sum(axis=1)
+    squares, damping = squares_at(theta), np.full(len(tps), 1e-4)
+    for _ in range(200):
+        below = theta @ design.T
+        slope = -mpl / below**2  # times a row of the design, the derivative of throughput
+        normal = ((weights * slope**2) @ products).reshape(-1, *shared.shape)
+        side = (weights * slope * (tps - mpl / below)) @ design
+        diagonal = np.einsum("bjj->bj", normal)[..., None] * shared
+        tiny = 1e-300 * shared
+        step = np.linalg.solve(normal + damping[:, None, None] * diagonal + tiny, side[..., None])
+        there = theta + step[..., 0]
+        after = squares_at(there)
+        gained = after <= squares
+        hoped = (step[..., 0] * side).sum(axis=1)  # what the step would gain on a straight law
+        theta = np.where(gained[:, None], there, theta)
+        squares = np.where(gained, after, squares)
+        damping = np.clip(np.where(gained, damping / 10, damping * 10), 1e-14, 1e14)
+        if (hoped <= np.maximum(1e-20 * energy, 1e-15 * squares)).all():
+            break
+    return theta

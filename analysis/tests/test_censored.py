@@ -1,0 +1,577 @@
+"""Censored thrashing points against theory, R (golden/censored.R), lifelines, and own coverage."""
+
+import json
+import os
+from pathlib import Path
+
+import lifelines
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from tidegate_analysis import censored
+from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
+
+FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
+GOLDEN = Path(__file__).parent.parent / "golden"
+ON = ["numProcs", "PK", "ATPT"]
+MPLS = np.arange(100.0, 1001, 100)
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return json.loads((GOLDEN / "censored.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def samples():
+    table = pd.read_csv(GOLDEN / "censored.csv")
+    return table.assign(high=table["high"].astype(float), TP=table["TP"].astype(float))
+
+
+def se(fit):
+    return np.sqrt(np.diag(fit.covariance))
+
+
+def design(n, seed):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "numProcs": rng.choice([1.0, 2, 4, 8], n),
+            "PK": rng.integers(0, 2, n),
+            "ATPT": np.exp(rng.normal(3, 0.6, n)),
+        }
+    )
+
+
+def lognormal(n, seed, centre=6.4, sigma=0.5):
+    """Samples of a log-normal truth: 0.05 for each processor, 0.25 for a primary key."""
+    x = design(n, seed)
+    rng = np.random.default_rng(seed + 1)
+    mean = centre + 0.05 * x["numProcs"] + 0.25 * x["PK"] - 0.01 * x["ATPT"]
+    points = np.exp(mean.to_numpy() + sigma * rng.standard_normal(n))
+    return x.join(censored.seen(points, MPLS))
+
+
+# --- regression -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distribution", ["weibull", "lognormal", "loglogistic", "gaussian"])
+def test_regression_is_that_of_survreg(samples, golden, distribution):
+    fit = censored.regress(samples, ON, distribution=distribution)
+    want = golden["aft"][distribution]
+    assert_allclose(fit.parameters, want["coefficients"] + want["log_sigma"], rtol=1e-6)
+    assert_allclose(se(fit), want["se"], rtol=1e-6)
+    assert_allclose([fit.loglik, fit.aic], want["loglik"] + want["aic"], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "fitter", "location"),
+    [
+        ("weibull", lifelines.WeibullAFTFitter, "lambda_"),
+        ("lognormal", lifelines.LogNormalAFTFitter, "mu_"),
+        ("loglogistic", lifelines.LogLogisticAFTFitter, "alpha_"),
+    ],
+)
+def test_regression_is_that_of_lifelines(samples, distribution, fitter, location):
+    fit = censored.regress(samples, ON, distribution=distribution)
+    table = samples[[*ON, "low", "high"]].assign(
+        low=np.maximum(samples["low"].to_numpy(dtype=float), 1e-9)
+    )
+    other = fitter().fit_interval_censoring(table, "low", "high", formula="numProcs + PK + ATPT")
+    names = ["Intercept", *ON]
+    assert_allclose(fit.parameters[:-1], other.params_[location][names], rtol=2e-3, atol=1e-4)
+    assert fit.loglik >= other.log_likelihood_ - 1e-6  # ours is the maximum
+
+
+def test_narrow_intervals_give_least_squares():
+    rng = np.random.default_rng(4)
+    x = design(80, 4)
+    y = 500 + 20 * x["numProcs"] + 30 * x["PK"] + 40 * rng.standard_normal(80)
+    fit = censored.regress(
+        x.assign(low=y - 1e-3, high=y + 1e-3), ["numProcs", "PK"], distribution="gaussian"
+    )
+    matrix = np.column_stack([np.ones(80), x["numProcs"], x["PK"]])
+    best, squares, *_ = np.linalg.lstsq(matrix, y, rcond=None)
+    assert_allclose(fit.parameters[:-1], best, rtol=1e-5)
+    assert_allclose(fit.sigma, np.sqrt(squares[0] / 80), rtol=1e-5)
+    assert any("every sample thrashed" in note for note in fit.notes)
+
+
+def test_clusters_as_in_r(samples, golden):
+    for errors in ("sandwich", "jackknife"):
+        fit = censored.regress(samples, ON, distribution="lognormal", cluster="dbms", errors=errors)
+        assert_allclose(se(fit), golden[errors], rtol=1e-5)
+        assert fit.degrees == 5
+        assert fit.clusters == 6
+        assert any("6 clusters" in note for note in fit.notes)
+
+
+def test_a_spline_and_its_test_as_in_r(samples, golden):
+    fit = censored.regress(samples, ON, distribution="weibull", nonlinear={"ATPT": "spline"})
+    want = golden["spline"]
+    assert_allclose(fit.design.terms[2].knots, want["knots"], rtol=1e-12)
+    assert_allclose(fit.parameters[:-1], want["coefficients"], rtol=1e-6)
+    test = fit.nonlinearity().iloc[0]
+    assert_allclose([test["statistic"], test["p"]], want["wald"] + want["p"], rtol=1e-5)
+
+
+def test_a_bend_is_found_and_a_line_is_not_bent():
+    x = design(400, 8)
+    rng = np.random.default_rng(9)
+    y = 5.5 + 0.02 * (x["numProcs"] - 4) ** 2 + 0.3 * rng.standard_normal(400)
+    bent = x.join(censored.seen(np.exp(y.to_numpy()), MPLS))
+    found = censored.regress(bent, ["numProcs", "PK"], nonlinear={"numProcs": "quadratic"})
+    assert found.nonlinearity()["p"].item() < 1e-4
+    assert found.design.names == ("intercept", "numProcs", "numProcs²", "PK")
+    straight = censored.regress(lognormal(400, 8), ON, nonlinear={"numProcs": "quadratic"})
+    assert straight.nonlinearity()["p"].item() > 0.05
+    curve = found.effect("numProcs", [1, 2, 4, 8], reference=4)
+    assert_allclose(curve["change"], [0.18, 0.08, 0, 0.32], atol=0.08)
+    assert curve.loc[2, ["change", "low", "high"]].tolist() == [0, 0, 0]
+
+
+def test_the_aic_chooses_and_says_so(samples):
+    fit = censored.regress(samples, ON)
+    assert fit.choices["aic"].is_monotonic_increasing
+    assert fit.distribution == fit.choices["distribution"].iloc[0] == "lognormal"
+    assert "AIC chose lognormal" in fit.notes[0]
+    assert "AIC chose lognormal" in str(fit)
+
+
+def test_scales_of_a_coefficient(samples):
+    fit = censored.regress(samples, ON, distribution="loglogistic")
+    table = fit.to_frame().set_index("term")
+    row, sd = table.loc["PK"], samples["PK"].std()
+    assert_allclose(row["factor"], np.exp(row["estimate"]))
+    assert_allclose(row["per_sd"], row["estimate"] * sd)
+    explained = (fit.design.matrix @ fit.parameters[:-1]).var(ddof=1)
+    noise = fit.sigma**2 * np.pi**2 / 3
+    assert_allclose(row["standardised"], row["per_sd"] / np.sqrt(explained + noise))
+    assert_allclose(fit.r2, explained / (explained + noise))
+
+
+@pytest.mark.parametrize("distribution", ["weibull", "lognormal", "gaussian"])
+def test_half_of_the_probability_is_below_the_median(samples, distribution):
+    fit = censored.regress(samples, ON, distribution=distribution)
+    who = samples.head(3)
+    median = fit.median(who)
+    assert (median["low"] < median["median"]).all()
+    assert (median["median"] < median["high"]).all()
+    centre = fit.design.at(who) @ fit.parameters[:-1]
+    y = median["median"] if distribution == "gaussian" else np.log(median["median"])
+    z = (y - centre) / fit.sigma
+    half = np.exp(-np.exp(z)) if distribution == "weibull" else 0.5 + z
+    assert_allclose(half, 0.5, atol=1e-12)
+
+
+def test_texts_become_fixed_effects(samples):
+    fit = censored.regress(samples, [*ON, "dbms"], distribution="lognormal")
+    assert [name for name in fit.design.names if "dbms" in name] == [
+        f"dbms[{name}]" for name in "bcdef"
+    ]
+
+
+# --- the naive regression beside it ---------------------------------------------------------------
+
+
+def test_naive_is_that_of_lm(samples, golden):
+    want = golden["naive"]
+    fit = censored.naive(samples, ON, logarithm=True)
+    table = fit.to_frame()
+    assert_allclose(fit.parameters, want["coefficients"], rtol=1e-9)
+    assert_allclose(
+        table[["se", "low", "high"]].to_numpy().T, [want["se"], want["low"], want["high"]]
+    )
+    clustered = censored.naive(samples, ON, logarithm=True, cluster="dbms")
+    assert_allclose(se(clustered), want["cluster_se"], rtol=1e-9)
+
+
+def test_compare_is_on_one_scale(samples):
+    for scale, distribution in (("log", "lognormal"), ("mpl", "gaussian")):
+        table = censored.compare(samples, ON, scale=scale)
+        plain = censored.naive(samples, ON, logarithm=scale == "log").to_frame()
+        full = censored.regress(samples, ON, distribution=distribution).to_frame()
+        assert table["term"].tolist() == ["intercept", *ON]
+        assert_allclose(table["naive"], plain["estimate"])
+        assert_allclose(table["censored_low"], full["low"])
+        assert_allclose(table["ratio"], plain["estimate"] / full["estimate"])
+        assert set(table["naive_n"]) == {218}
+        assert set(table["censored_n"]) == {240}
+
+
+TRUTH = {"intercept": 6.4, "numProcs": 0.05, "PK": 0.25, "ATPT": -0.01}
+TRUTH_MPL = {"intercept": 700, "numProcs": 25, "PK": 150, "ATPT": -5}
+
+
+def check_bias(distribution, draws, low, high, on_mpl=False):
+    table = censored.bias(
+        design(300, 1),
+        ON,
+        truth=TRUTH_MPL if on_mpl else TRUTH,
+        sigma=400.0 if on_mpl else 0.5,
+        distribution=distribution,
+        mpls=MPLS,
+        draws=draws,
+        seed=1,
+    ).set_index("term")
+    assert (table["draws"] == draws).all()
+    assert table["censored_coverage"].between(low, high).all(), table
+    far = table["censored_bias"].abs() / table["censored_error"]
+    assert (far < 4).all(), table
+    effects = table.loc[ON]
+    assert (effects["naive_mean"] / effects["truth"] < 0.85).all(), table  # shrunk
+    assert (effects["naive_coverage"] < 0.9).all(), table
+
+
+def test_the_naive_regression_is_biased_and_the_censored_is_not():
+    check_bias("lognormal", 100, 0.88, 1.0)  # 0.95 - 3 standard errors, and above
+
+
+@FULL_SIZE
+@pytest.mark.parametrize("distribution", ["weibull", "lognormal", "loglogistic", "gaussian"])
+def test_coverage_of_the_regression_at_full_size(distribution):
+    check_bias(distribution, 1000, 0.93, 0.97, on_mpl=distribution == "gaussian")
+
+
+def test_bias_takes_the_estimate_for_truth_unless_given_one(samples):
+    table = censored.bias(samples, ON, draws=20)
+    fit = censored.regress(samples, ON, distribution="lognormal")
+    assert_allclose(table["truth"], fit.parameters[:-1])
+    assert 0 < table["censored_share"].iloc[0] < 0.3
+
+
+def clustered_coverage(sets, clusters=6, each=50):
+    """Coverage of the effect of PK without and with clusters, whose effects differ by DBMS."""
+    rng = np.random.default_rng(2)
+    codes = np.repeat(np.arange(clusters), each)
+    hits = np.zeros(3)
+    for _ in range(sets):
+        pk = rng.integers(0, 2, codes.size)
+        effect = 0.25 + 0.15 * rng.standard_normal(clusters)[codes]
+        y = 6.3 + effect * pk + 0.2 * rng.standard_normal(clusters)[codes]
+        points = np.exp(y + 0.5 * rng.standard_normal(codes.size))
+        table = censored.seen(points, MPLS).assign(PK=pk, dbms=codes)
+        for place, options in enumerate(
+            ({}, {"cluster": "dbms", "errors": "sandwich"}, {"cluster": "dbms"})
+        ):
+            fit = censored.regress(table, ["PK"], distribution="lognormal", **options)
+            low, high = fit.to_frame()[["low", "high"]].iloc[1]
+            hits[place] += low <= 0.25 <= high
+    return hits / sets
+
+
+def test_intervals_by_cluster_cover():
+    plain, sandwich, jackknife = clustered_coverage(40)
+    assert plain < 0.90
+    assert min(sandwich, jackknife) >= 0.85
+
+
+@FULL_SIZE
+def test_intervals_by_cluster_cover_at_full_size():
+    plain, sandwich, jackknife = clustered_coverage(1000)
+    assert plain < 0.90
+    assert 0.93 <= sandwich <= 0.97
+    assert 0.93 <= jackknife <= 0.97
+
+
+# --- thrashing at all -----------------------------------------------------------------------------
+
+
+def test_logistic_is_that_of_glm(samples, golden):
+    want = golden["logistic"]
+    fit = censored.thrashes(samples, ON)
+    assert fit.method == "ml"
+    assert_allclose(fit.parameters, want["coefficients"], rtol=1e-6)
+    assert_allclose(se(fit), want["se"], rtol=1e-6)
+    assert_allclose([fit.loglik, fit.aic], want["loglik"] + want["aic"], rtol=1e-9)
+    clustered = censored.thrashes(samples, ON, cluster="dbms")
+    assert_allclose(se(clustered), want["cluster_se"], rtol=1e-6)
+    chance = fit.probability(samples)["probability"]
+    assert_allclose(chance.sum(), samples["thrashed"].sum())  # the score equation of the intercept
+
+
+@pytest.mark.parametrize(
+    ("name", "on"), [("firth", ["PK", "ATPT"]), ("firth_separated", ["sep", "ATPT"])]
+)
+def test_firth_is_the_penalised_maximum_in_r(samples, golden, name, on):
+    few = samples.iloc[::3].copy()
+    few["sep"] = (few["thrashed"] == 1) & (np.arange(len(few)) % 2 == 1)
+    fit = censored.thrashes(few, on, method="auto" if "sep" in on else "firth")
+    table, want = fit.to_frame(), golden[name]
+    assert fit.method == "firth"
+    assert fit.separated == (("sep",) if "sep" in on else ())
+    assert_allclose(fit.parameters, want["coefficients"], rtol=1e-5)
+    assert_allclose(table["low"], want["low"], rtol=1e-4)
+    assert_allclose(table["high"], want["high"], rtol=1e-4)
+    assert_allclose(table["p"], want["p"], rtol=1e-4)
+    assert_allclose(fit.loglik, want["loglik"][0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("cells", [(5, 3, 2, 7), (6, 0, 3, 4), (5, 0, 0, 5)])
+def test_firth_adds_a_half_to_each_cell_of_a_table(cells):
+    a, b, c, d = cells
+    table = pd.DataFrame(
+        {
+            "PK": [1] * (a + b) + [0] * (c + d),
+            "thrashed": [1] * a + [0] * b + [1] * c + [0] * d,
+        }
+    )
+    fit = censored.thrashes(table, ["PK"], method="firth")
+    want = np.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5)))
+    assert_allclose(fit.parameters[1], want, rtol=1e-7)
+    low, high = fit.to_frame()[["low", "high"]].iloc[1]
+    assert low < want < high
+    assert np.isfinite([low, high]).all()
+
+
+def logistic_coverage(sets, n, method):
+    rng = np.random.default_rng(6)
+    hits = 0
+    for _ in range(sets):
+        x = rng.standard_normal(n)
+        y = rng.random(n) < 1 / (1 + np.exp(-(0.3 + 0.8 * x)))
+        fit = censored.thrashes(pd.DataFrame({"x": x, "thrashed": y}), ["x"], method=method)
+        low, high = fit.to_frame()[["low", "high"]].iloc[1]
+        hits += low <= 0.8 <= high
+    return hits / sets
+
+
+def test_intervals_of_log_odds_cover():
+    assert 0.88 <= logistic_coverage(100, 150, "ml") <= 1
+    assert 0.8 <= logistic_coverage(25, 30, "firth") <= 1
+
+
+@FULL_SIZE
+def test_intervals_of_log_odds_cover_at_full_size():
+    assert 0.93 <= logistic_coverage(1000, 150, "ml") <= 0.97
+    assert 0.93 <= logistic_coverage(1000, 30, "firth") <= 0.97
+
+
+# --- survival curves ------------------------------------------------------------------------------
+
+
+def test_kaplan_meier_is_that_of_survfit(samples, golden):
+    whole = censored.kaplan_meier(samples)
+    parts = censored.kaplan_meier(samples, by="PK")
+    curves = {"all": whole, "PK=0": parts[parts["PK"] == 0], "PK=1": parts[parts["PK"] == 1]}
+    for name, curve in curves.items():
+        want = pd.DataFrame(golden["kaplan_meier"][name])
+        found = curve[curve["mpl"] > 0]
+        assert set(found["method"]) == {"kaplan-meier"}
+        assert found["mpl"].tolist() == want["mpl"].tolist()
+        assert_allclose(found["not_thrashing"], want["share"], rtol=1e-10)
+        assert_allclose(found["low"], want["low"], rtol=1e-6)
+        assert_allclose(found["high"], want["high"], rtol=1e-6)
+        assert found["at_risk"].tolist() == want["at_risk"].tolist()
+
+
+def overlapping(golden):
+    pair = golden["turnbull"]
+    return pd.DataFrame(
+        {
+            "low": np.array(pair["low"], dtype=float),
+            "high": [float(end) if end else np.inf for end in pair["high"]],
+        }
+    )
+
+
+def test_turnbull_is_a_maximum_of_the_likelihood(golden):
+    table = overlapping(golden)
+    curve = censored.kaplan_meier(table, draws=50)
+    assert set(curve["method"]) == {"turnbull"}
+    # Kuhn and Tucker: on each cell between two MPLs the gradient is n where there is mass, and
+    # nowhere above n (Gentleman and Geyer 1994).
+    edges = np.append(curve["mpl"].to_numpy(), np.inf)
+    mass = -np.diff(np.append(curve["not_thrashing"], 0))
+    inside = (table["low"].to_numpy()[:, None] <= edges[:-1]) & (
+        edges[1:] <= table["high"].to_numpy()[:, None]
+    )
+    gradient = (inside / (inside @ mass)[:, None]).sum(axis=0)
+    assert (gradient <= 14 + 1e-3).all()
+    assert_allclose(gradient[mass > 1e-4], 14, atol=1e-3)
+
+
+def test_turnbull_is_that_of_survfit_and_lifelines(golden):
+    table = overlapping(golden)
+    curve = censored.kaplan_meier(table, draws=50).set_index("mpl")["not_thrashing"]
+    fit = golden["turnbull"]
+    for mpl in (100, 200, 250, 300, 400, 500, 600):
+        at = max(place for place, time in enumerate(fit["fit_time"]) if time <= mpl)
+        assert_allclose(curve[mpl], fit["fit_surv"][at], atol=5e-4)  # R stops early
+    half_open = lifelines.KaplanMeierFitter().fit_interval_censoring(
+        table["low"], table["high"] - 1e-3, tol=1e-10
+    )
+    other = half_open.survival_function_["NPMLE_estimate_upper"]
+    for mpl in (100, 200, 300, 400, 600):
+        assert_allclose(curve[mpl], other[mpl], atol=2e-3)
+
+
+def survival_coverage(sets, n, mpls_of):
+    rng = np.random.default_rng(12)
+    hits, truth = np.zeros(3), np.exp(-np.array([200, 400, 800]) / 600)
+    for run in range(sets):
+        points = rng.exponential(600, n)
+        table = mpls_of(rng, points)
+        curve = censored.kaplan_meier(table, draws=200, seed=run).set_index("mpl")
+        found = curve.reindex([200.0, 400.0, 800.0], method="ffill")  # a step function
+        hits += (found["low"] <= truth) & (truth <= found["high"])
+    return hits / sets
+
+
+def same_mpls(_rng, points):
+    return censored.seen(points, MPLS)
+
+
+def two_grids(_rng, points):
+    """Half of the batchsets measured at every MPL, half at every other: intervals overlap."""
+    half = len(points) // 2
+    parts = [censored.seen(points[:half], MPLS), censored.seen(points[half:], MPLS[1::2])]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_bands_of_survival_cover():
+    assert (survival_coverage(60, 60, same_mpls) >= 0.86).all()
+    assert (survival_coverage(40, 80, two_grids) >= 0.84).all()
+
+
+@FULL_SIZE
+def test_bands_of_survival_cover_at_full_size():
+    for found in (survival_coverage(1000, 60, same_mpls), survival_coverage(1000, 80, two_grids)):
+        assert (found >= 0.93).all()
+        assert (found <= 0.97).all()
+
+
+def test_bands_where_none_and_where_all_have_thrashed():
+    table = pd.DataFrame({"low": [100.0] * 6, "high": [200.0] * 6})
+    curve = censored.kaplan_meier(table).set_index("mpl")
+    assert curve.loc[200, "not_thrashing"] == 0
+    assert_allclose(curve.loc[200, ["low", "high"]].astype(float), [0, 1 - 0.025 ** (1 / 6)])
+    held = censored.kaplan_meier(table.assign(high=np.inf)).set_index("mpl")
+    assert_allclose(held.loc[100, ["low", "high"]].astype(float), [0.025 ** (1 / 6), 1])
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def mended(change):
+    return change(lognormal(60, 3))
+
+
+BAD = {
+    "one interval": (lambda t: t.assign(low=100, high=200), "nothing tells them apart"),
+    "all censored": (lambda t: t.assign(high=np.inf, TP=np.inf, low=1000.0), "none of the 60"),
+    "constant": (lambda t: t.assign(PK=1), "`PK` is 1 in every sample"),
+    "collinear": (
+        lambda t: t.assign(ATPT=2 * t["PK"] + t["numProcs"]),
+        "determined by the columns",
+    ),
+    "too few": (lambda t: t.head(5).assign(PK=[0, 1, 0, 1, 1]), "5 samples cannot give 5 param"),
+    "none": (lambda t: t.head(0), "there is no sample"),
+    "missing column": (lambda t: t.drop(columns="PK"), "no column `PK`"),
+    "missing value": (lambda t: t.assign(ATPT=t["ATPT"].where(t.index > 0)), "`ATPT` of sample 1"),
+    "infinite value": (lambda t: t.assign(ATPT=t["ATPT"].where(t.index > 3, np.inf)), "is inf"),
+    "not a number": (lambda t: t.assign(low="x"), "`low` of sample 1 is x"),
+    "upside down": (lambda t: t.assign(high=t["low"]), "no interval of MPLs"),
+    "nothing known": (lambda t: t.assign(low=0.0, high=np.inf), "says nothing"),
+    "separated": (
+        lambda t: t.assign(
+            PK=t["thrashed"].astype(int), low=500.0, high=np.where(t["thrashed"], 600, np.inf)
+        ),
+        "no maximum",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_regression_says_what_is_wrong(name):
+    change, message = BAD[name]
+    with pytest.raises(AnalysisError) as caught:
+        censored.regress(mended(change), ON)
+    assert message in str(caught.value)
+    assert caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"distribution": "cauchy"}, "no distribution"),
+        ({"level": 1.5}, "level of confidence"),
+        ({"nonlinear": {"SF": "spline"}}, "not in the regression"),
+        ({"nonlinear": {"PK": "quadratic"}}, "cannot be bent"),
+        ({"nonlinear": {"ATPT": "spline"}, "knots": 9}, "cannot be bent"),
+        ({"cluster": "one"}, "one value"),
+        ({"cluster": "two", "errors": "guess"}, "no standard errors"),
+        ({"cluster": "PK"}, "one cluster left out"),
+    ],
+)
+def test_regression_refuses_options_that_mean_nothing(options, message):
+    table = lognormal(60, 3).assign(one="a", two=np.arange(60) % 2)
+    with pytest.raises(SampleError, match=message):
+        censored.regress(table, ON, **options)
+
+
+@pytest.mark.parametrize(
+    ("on", "message"), [("PK", "give a list"), ([], "give a list"), (["PK", "PK"], "give a list")]
+)
+def test_columns_are_a_list(on, message):
+    with pytest.raises(SampleError, match=message):
+        censored.regress(lognormal(60, 3), on)
+
+
+def test_none_censored_is_no_error():
+    table = lognormal(80, 5, centre=5.0)
+    assert table["thrashed"].all()
+    assert "every sample thrashed" in " ".join(censored.regress(table, ON).notes)
+    with pytest.raises(SampleError, match="all of the 80 samples thrash"):
+        censored.thrashes(table, ON)
+
+
+def test_separation_is_an_error_or_firth():
+    table = lognormal(60, 3).assign(PK=lambda t: t["thrashed"].astype(int))
+    with pytest.raises(SampleError, match="PK tell perfectly"):
+        censored.thrashes(table, ON, method="ml")
+    fit = censored.thrashes(table, ON)
+    assert (fit.method, fit.separated) == ("firth", ("PK",))
+    assert "perfect separation by PK" in fit.notes[0]
+    assert np.isfinite(fit.to_frame().drop(columns="term").drop(index=0).to_numpy()).all()
+
+
+def test_only_censored_samples_say_at_least():
+    table = pd.DataFrame({"PK": [0, 1, 0, 1], "low": [800.0, 1000, 1000, 900], "high": np.inf})
+    with pytest.raises(SampleError, match="at least MPL 800 to 1000"):
+        censored.regress(table, ["PK"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"truth": {"PK": 1.0}, "sigma": 1.0}, "the truth has"),
+        ({"truth": TRUTH}, "sigma"),
+        ({"draws": 1}, "no bias"),
+        ({"mpls": [100.0]}, "two or more"),
+        ({"truth": {**TRUTH, "intercept": 20.0}, "sigma": 0.1, "draws": 4}, "could be fitted"),
+    ],
+)
+def test_bias_refuses(options, message):
+    with pytest.raises(SampleError, match=message):
+        censored.bias(lognormal(60, 3), ON, **options)
+
+
+def test_compare_refuses_two_scales():
+    with pytest.raises(SampleError, match="scale='log' with 'best'"):
+        censored.compare(lognormal(60, 3), ON, scale="mpl", distribution="weibull")
+
+
+def test_a_curve_needs_its_columns():
+    with pytest.raises(ShapeError, match="no column `system`"):
+        censored.kaplan_meier(lognormal(20, 3), by="system")
+
+
+def test_effects_are_of_columns_of_numbers(samples):
+    fit = censored.regress(samples, ["PK", "dbms"], distribution="weibull")
+    with pytest.raises(SampleError, match="is a text"):
+        fit.effect("dbms")
+    with pytest.raises(SampleError, match="not in this regression"):
+        fit.effect("SF")

@@ -1,0 +1,392 @@
+"""The scalability law and the gain, against known truth, R (golden/scalability.R), and coverage."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from tidegate_analysis import scalability
+from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
+from tidegate_analysis.scalability._intervals import ratio, within
+
+FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
+GOLDEN = Path(__file__).parent.parent / "golden"
+DOUBLING = 2.0 ** np.arange(8)
+HUNDREDS = np.arange(100.0, 1001, 100)
+
+
+def law(mpl, lambda_, sigma, kappa):
+    return lambda_ * mpl / (1 + sigma * (mpl - 1) + kappa * mpl * (mpl - 1))
+
+
+def curve(mpls, repetitions, truth, noise=0.03, seed=1):
+    mpl = np.repeat(mpls, repetitions)
+    tps = law(mpl, *truth)
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {"mpl": mpl, "tps": tps + noise * law(mpls, *truth).mean() * rng.standard_normal(mpl.size)}
+    )
+
+
+def parameters(fit):
+    return [fit.lambda_, fit.sigma, fit.kappa]
+
+
+# --- R --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return json.loads((GOLDEN / "scalability.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def curves():
+    return pd.read_csv(GOLDEN / "scalability.csv")
+
+
+@pytest.mark.parametrize("name", ["peak", "hundreds", "amdahl", "no_contention"])
+def test_fit_is_that_of_nls(curves, golden, name):
+    points, want = curves[curves["curve"] == name], golden[name]
+    fit = scalability.fit(points)
+    heavy = scalability.fit(points, weights="weight")
+    assert_allclose(parameters(fit), want["estimate"], rtol=1e-6, atol=1e-12)
+    assert_allclose(parameters(heavy), want["weighted"], rtol=1e-6, atol=1e-12)
+    assert_allclose(fit.r2, want["r2"][0], rtol=1e-10)
+    assert_allclose(list(fit.aicc.values()), want["aicc"], rtol=1e-8)
+    if "lack_of_fit" in want:
+        assert_allclose(fit.lack_of_fit, want["lack_of_fit"][0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["peak", "hundreds"])
+def test_errors_and_the_band_are_those_of_the_delta_method_in_r(curves, golden, name):
+    want = golden[name]
+    fit = scalability.fit(curves[curves["curve"] == name])
+    assert_allclose(fit.intervals["se"], want["se"] + want["peak_se"], rtol=1e-6)
+    assert_allclose(fit.peak, want["peak"][0], rtol=1e-6)
+    band = fit.at(want["band"]["mpl"])
+    assert_allclose(band["low"], want["band"]["low"], rtol=1e-6)
+    assert_allclose(band["high"], want["band"]["high"], rtol=1e-6)
+
+
+def test_errors_at_a_bound_are_of_what_is_free(curves, golden):
+    fit = scalability.fit(curves[curves["curve"] == "amdahl"])
+    assert fit.face == "amdahl"
+    assert_allclose(fit.intervals["se"][:2], golden["amdahl"]["amdahl_se"], rtol=1e-6)
+    assert fit.intervals["se"][2:].isna().all()
+
+
+# --- known truth ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mpls", "truth"),
+    [
+        (DOUBLING, (100, 0.05, 0.0005)),
+        (DOUBLING, (3, 0.9, 0.01)),
+        (HUNDREDS, (20, 0.02, 5e-6)),
+        (HUNDREDS, (20, 0.0, 1e-5)),
+        (HUNDREDS, (20, 0.02, 0.0)),
+        (HUNDREDS, (0.5, 0.0, 0.0)),
+        (DOUBLING[:4], (1000, 0.3, 0.02)),
+    ],
+)
+def test_a_curve_without_noise_gives_its_truth(mpls, truth):
+    fit = scalability.fit(pd.DataFrame({"mpl": mpls, "tps": law(mpls, *truth)}))
+    assert_allclose(parameters(fit), truth, rtol=1e-6, atol=1e-9)
+    assert_allclose(fit.r2, 1)
+    peak = np.sqrt((1 - truth[1]) / truth[2]) if truth[2] else np.inf
+    assert_allclose(fit.peak, peak, rtol=1e-5)
+
+
+def test_the_peak_is_where_throughput_is_largest():
+    fit = scalability.fit(curve(DOUBLING, 3, (100, 0.05, 0.0005)))
+    near = fit.at([fit.peak * 0.99, fit.peak, fit.peak * 1.01])["tps"]
+    assert near.idxmax() == 1
+    assert_allclose(fit.peak_tps, near[1])
+    assert fit.best == "law"
+    assert fit.flags == ()
+
+
+def coverage(mpls, repetitions, truth, sets):
+    """How often intervals of (λ, σ, κ, N*) and the band at each MPL hold the truth."""
+    peak = np.sqrt((1 - truth[1]) / truth[2]) if truth[2] else np.inf
+    wanted, line = np.array([*truth, peak]), law(mpls, *truth)
+    hits, band = np.zeros(4), np.zeros(len(mpls))
+    for seed in range(sets):
+        fit = scalability.fit(curve(mpls, repetitions, truth, seed=seed))
+        ends = fit.intervals[["low", "high"]].to_numpy()
+        hits += (ends[:, 0] <= wanted) & (wanted <= ends[:, 1])
+        found = fit.at(mpls).to_numpy()
+        band += (found[:, 2] <= line) & (line <= found[:, 3])
+    return hits / sets, band / sets
+
+
+def test_intervals_and_bands_cover():
+    hits, band = coverage(DOUBLING, 3, (100, 0.05, 0.0005), 150)
+    assert (hits >= 0.90).all()
+    assert (band >= 0.90).all()
+    assert band.mean() < 0.99
+
+
+@FULL_SIZE
+@pytest.mark.parametrize(
+    ("mpls", "repetitions", "truth"),
+    [
+        (DOUBLING, 3, (100, 0.05, 0.0005)),
+        (DOUBLING, 1, (100, 0.05, 0.0005)),
+        (HUNDREDS, 3, (20, 0.02, 5e-6)),
+        (DOUBLING, 3, (100, 0.05, 0.0)),  # at a bound an interval is one-sided: up to 0.975
+    ],
+)
+def test_intervals_and_bands_cover_at_full_size(mpls, repetitions, truth):
+    hits, band = coverage(mpls, repetitions, truth, 1000)
+    assert ((hits >= 0.93) & (hits <= (0.985 if truth[2] == 0 else 0.97))).all(), hits
+    assert ((band >= 0.93) & (band <= 0.97)).all(), band
+
+
+def bootstrap_coverage(sets, draws, kind):
+    truth = (100, 0.05, 0.0005)
+    wanted, line = np.array([*truth, np.sqrt(0.95 / 0.0005)]), law(DOUBLING, *truth)
+    hits, band = np.zeros(4), np.zeros(8)
+    for seed in range(sets):
+        fit = scalability.fit(curve(DOUBLING, 5, truth, seed=seed))
+        table, found = fit.bootstrap(kind=kind, draws=draws, seed=seed)
+        hits += (table["low"] <= wanted) & (wanted <= table["high"])
+        band += (found["low"] <= line) & (line <= found["high"])
+    return hits / sets, band / sets
+
+
+@pytest.mark.parametrize("kind", ["residual", "pairs"])
+def test_bootstrap_covers(kind):
+    hits, band = bootstrap_coverage(20, 200, kind)
+    assert (np.array(hits) >= 0.7).all()
+    assert 0.8 <= np.mean(band) <= 1
+
+
+@FULL_SIZE
+@pytest.mark.parametrize(("kind", "least"), [("residual", 0.93), ("pairs", 0.88)])
+def test_bootstrap_covers_at_full_size(kind, least):
+    hits, band = bootstrap_coverage(1000, 400, kind)  # pairs: five repetitions lose a tenth
+    assert (np.array(hits) >= least).all(), hits
+    assert (np.array(band) >= least).all(), band
+    assert (np.array(hits) <= 0.97).all(), hits
+
+
+# --- what the data cannot say ---------------------------------------------------------------------
+
+
+def test_a_rising_curve_has_no_upper_limit_of_its_peak():
+    fit = scalability.fit(curve(DOUBLING, 1, (100, 0.05, 0.0), seed=3))
+    low, high = fit.intervals.loc[3, ["low", "high"]]
+    assert np.isinf(high)
+    assert np.isfinite(low)
+    assert fit.intervals.loc[2, "low"] == 0
+    assert "no finite upper limit" in fit.flags[0]
+    assert fit.best in ("amdahl", "law")
+
+
+def test_a_flat_curve_has_a_peak_anywhere():
+    rng = np.random.default_rng(2)
+    fit = scalability.fit(pd.DataFrame({"mpl": HUNDREDS, "tps": 500 + rng.standard_normal(10)}))
+    assert fit.intervals.loc[3, ["low", "high"]].tolist() == [0, np.inf]
+    assert "anywhere" in fit.flags[0]
+    assert "hardly" not in fit.flags[0]
+    level = scalability.fit(pd.DataFrame({"mpl": HUNDREDS, "tps": 500.0}))
+    assert np.isnan(level.r2)
+    assert "no peak" in level.flags[0] or "anywhere" in level.flags[0]
+
+
+@pytest.mark.parametrize(
+    ("tps", "flag"),
+    [
+        (law(HUNDREDS, 10, 0.1, 1e-4), "below MPL 100"),
+        (law(HUNDREDS, 10, 0.01, 6e-7), "beyond MPL 1000"),
+        (HUNDREDS**1.3, "faster than the number of clients"),
+        (np.array([800, 820, 900, 850, 400, 380, 370, 350, 300, 310.0]), "known apart"),
+    ],
+)
+def test_flags_say_what_the_curve_cannot(tps, flag):
+    fit = scalability.fit(pd.DataFrame({"mpl": HUNDREDS, "tps": tps}))
+    assert any(flag in sentence for sentence in fit.flags), fit.flags
+    assert flag in str(fit)
+
+
+def test_a_collapse_is_not_of_the_form_of_the_law():
+    rng = np.random.default_rng(5)
+    tps = np.repeat([800, 820, 900, 850, 400, 380, 370, 350, 300, 310.0], 3)
+    points = pd.DataFrame(
+        {"mpl": np.repeat(HUNDREDS, 3), "tps": tps * (1 + 0.02 * rng.standard_normal(30))}
+    )
+    fit = scalability.fit(points)
+    assert fit.lack_of_fit < 1e-6
+    assert any("lack of fit" in flag for flag in fit.flags)
+
+
+def test_fieller_has_one_part_or_two():
+    top, bottom = np.array([1.0, 0]), np.array([0, 1.0])
+    small, centre = np.eye(2) * 0.01, np.array([2.0, 1.0])
+    ((low, high),) = ratio(top, bottom, centre, small, 1.96)
+    assert low < 2 < high
+    for end in (low, high):  # where the test of u - ρv is just at its limit
+        assert_allclose(abs(2 - end) / np.sqrt(0.01 * (1 + end**2)), 1.96)
+    parts = ratio(top, bottom, centre, np.diag([0.01, 1.0]), 1.96)
+    assert np.isinf([parts[0][0], parts[1][1]]).all()
+    low, high = within(parts, 0.0, np.inf)
+    assert 0 < low < 2
+    assert np.isinf(high)
+    assert within([(-2.0, -1.0)], 0.0, 1.0) is None
+
+
+# --- many curves ----------------------------------------------------------------------------------
+
+
+def test_all_curves_have_a_row_each_and_those_that_fail_say_why():
+    parts = [
+        curve(DOUBLING, 3, (100, 0.05, 0.0005)).assign(run=1, batchset=1, TP=64.0),
+        curve(DOUBLING, 3, (50, 0.05, 0.0), seed=2).assign(run=1, batchset=2, TP=np.inf),
+        curve(DOUBLING[:3], 3, (50, 0.05, 0.0)).assign(run=2, batchset=1, TP=np.inf),
+    ]
+    table = scalability.fit_all(pd.concat(parts, ignore_index=True), ["run", "batchset"])
+    assert table[["run", "batchset"]].to_numpy().tolist() == [[1, 1], [1, 2], [2, 1]]
+    assert table["problem"].str.contains("3 MPLs").tolist() == [False, False, True]
+    first = table.iloc[0]
+    assert_allclose(first["peak_over_tp"], first["peak"] / 64)
+    assert not first["tp_in_interval"]
+    assert table["tp_in_interval"].iloc[1]
+    assert_allclose(first["kappa"], scalability.fit(parts[0]).kappa)
+    assert scalability.fit(curve(HUNDREDS[:4], 1, (20, 0.02, 5e-6))).best == "undecided"
+    assert {"lambda_low", "sigma_high", "peak_tps", "aicc_linear", "best"} <= set(table)
+
+
+# --- what Tidegate would gain ---------------------------------------------------------------------
+
+
+def executions(mean, repetitions, seed, spread=0.05):
+    mean = np.asarray(mean, dtype=float)
+    rng = np.random.default_rng(seed)
+    tps = np.exp(np.log(mean)[:, None] + spread * rng.standard_normal((mean.size, repetitions)))
+    mpl = 100.0 * np.arange(1, mean.size + 1)
+    return pd.DataFrame({"mpl": np.repeat(mpl, repetitions), "tps": tps.ravel()})
+
+
+FLAT = [500] * 10
+HUMP = [450, 480, 490, 500, 505, 500, 495, 490, 480, 470]
+PEAK = [300, 500, 500, 480, 450, 400, 350, 300, 260, 220]
+
+
+def gain_coverage(mean, repetitions, sets, draws):
+    """Coverage of the gain of the chosen level; mean log of truth, estimate and naive estimate."""
+    hits, logs = 0, np.zeros(3)
+    for seed in range(sets):
+        found = scalability.gain(executions(mean, repetitions, seed), draws=draws, seed=seed)
+        truth = mean[int(found.best / 100) - 1] / mean[-1]
+        hits += found.low <= truth <= found.high
+        logs += np.log([truth, found.ratio, found.naive])
+    return hits / sets, logs / sets
+
+
+def test_the_gain_is_free_of_the_winners_curse():
+    covered, (truth, ratio_, naive) = gain_coverage(FLAT, 3, 100, 300)
+    assert truth == 0
+    assert naive > 0.03  # 5 % of noise, best of ten means of three
+    assert abs(ratio_) < 0.015
+    assert covered >= 0.88
+
+
+@FULL_SIZE
+@pytest.mark.parametrize("mean", [FLAT, HUMP, PEAK])
+@pytest.mark.parametrize("repetitions", [3, 5])
+def test_the_gain_covers_at_full_size(mean, repetitions):
+    covered, (truth, ratio_, naive) = gain_coverage(mean, repetitions, 1000, 1000)
+    assert abs(ratio_ - truth) < 0.005
+    assert naive - truth > 0.012
+    assert 0.93 <= covered <= 0.98, covered  # meant to err on the wide side
+
+
+def test_the_gain_of_a_sharp_peak():
+    found = scalability.gain(executions([300, 600, 300, 200], 3, seed=1, spread=0.01))
+    assert (found.best, found.clients, found.repetitions) == (200, 400, 3)
+    assert_allclose(found.ratio, 3, rtol=0.03)
+    assert_allclose(found.ratio, found.naive)  # no choice but one: no luck in it
+    assert found.chosen == 1
+    assert found.low < 3 < found.high
+    assert "200 instead of 400" in str(found)
+    assert found.to_frame().shape == (1, 8)
+
+
+def test_no_gain_where_all_clients_are_best():
+    found = scalability.gain(executions([100, 200, 300, 400], 3, seed=1, spread=0.01))
+    assert (found.ratio, found.naive, found.best) == (1, 1, 400)
+    held = scalability.gain(executions([100, 300, 200, 400], 3, seed=1, spread=0.01), clients=300)
+    assert (held.best, held.clients) == (200, 300)
+
+
+def test_repetitions_may_differ_in_number():
+    table = executions([300, 600, 300, 200], 5, seed=1, spread=0.01).drop(index=[1, 2, 12])
+    found = scalability.gain(table)
+    assert found.repetitions == 3
+    assert_allclose(found.ratio, 3, rtol=0.03)
+
+
+def test_all_gains_have_a_row_each():
+    table = pd.concat(
+        [executions(PEAK, 3, 1).assign(run=1), executions(PEAK, 1, 1).assign(run=2)],
+        ignore_index=True,
+    )
+    alone = scalability.gain_all(table[table["run"] == 2], "run")
+    assert {"ratio", "low", "problem"} <= set(alone)
+    found = scalability.gain_all(table, "run", draws=100)
+    assert found["problem"].str.contains("executed once").tolist() == [False, True]
+    assert found["ratio"].iloc[0] > 2
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+POINTS = curve(HUNDREDS, 2, (20, 0.02, 5e-6))
+BAD = {
+    "three MPLs": (lambda t: t[t["mpl"] <= 300], "3 MPLs"),
+    "zero": (lambda t: t.assign(tps=t["tps"].where(t.index != 4, 0)), "`tps` of point 5 is 0"),
+    "negative": (lambda t: t.assign(tps=-t["tps"]), "not a number above 0"),
+    "missing value": (lambda t: t.assign(tps=t["tps"].where(t.index != 4)), "point 5 is nan"),
+    "infinite": (lambda t: t.assign(tps=np.inf), "point 1 is inf"),
+    "text": (lambda t: t.assign(tps="fast"), "point 1 is fast"),
+    "no MPL": (lambda t: t.assign(mpl=0.0), "`mpl` of point 1"),
+    "fraction": (lambda t: t.assign(mpl=t["mpl"] / 1000), "an MPL is 0.1"),
+    "column": (lambda t: t.drop(columns="tps"), "no column `tps`"),
+    "empty": (lambda t: t.head(0), "no point"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_fit_says_what_is_wrong(name):
+    change, message = BAD[name]
+    with pytest.raises(AnalysisError) as caught:
+        scalability.fit(change(POINTS))
+    assert message in str(caught.value)
+    assert caught.value.advice
+
+
+def test_options_that_mean_nothing():
+    fit = scalability.fit(POINTS)
+    calls = [
+        (lambda: scalability.fit(POINTS, level=0), "level of confidence"),
+        (lambda: fit.at([0]), "1 or more"),
+        (lambda: fit.bootstrap(kind="wild"), "no bootstrap"),
+        (lambda: fit.bootstrap(draws=1), "no interval"),
+        (lambda: scalability.gain(POINTS, clients=250), "one of them"),
+        (lambda: scalability.gain(POINTS, level=2), "level"),
+        (lambda: scalability.gain(POINTS.drop_duplicates("mpl")), "executed once"),
+        (lambda: scalability.gain(POINTS[POINTS["mpl"] == 100]), "two or more"),
+    ]
+    for call, message in calls:
+        with pytest.raises(SampleError, match=message):
+            call()
+    with pytest.raises(ShapeError, match="tell them apart"):
+        scalability.fit_all(POINTS, ["batchset"])
+    with pytest.raises(SampleError, match="no curve"):
+        scalability.fit_all(POINTS.assign(run=1).head(0), ["run"])
