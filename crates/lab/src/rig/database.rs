@@ -22,7 +22,7 @@ use tidegate_subject::postgres::{Postgres, PostgresError};
 use tidegate_subject::sqlite::Sqlite;
 use tidegate_workload::pgbench::Sums;
 use tidegate_workload::workload::Workload;
-use tidegate_workload::{Session, Table, finish};
+use tidegate_workload::{Session, finish};
 
 use super::RigError;
 
