@@ -150,7 +150,8 @@ impl FileArguments {
     fn choice(&self) -> Result<Choice, Failure> {
         // Not clap's to parse: it would repeat a URL that is wrong, and with it a password.
         let parse = |subjects: &Vec<String>| subjects.iter().map(|one| one.parse()).collect();
-        let subjects = self.subject.as_ref().map(parse).transpose().map_err(no_subject)?;
+        let wrong = |error: ChoiceError| Failure::Usage(format!("--subject: {error}").into());
+        let subjects = self.subject.as_ref().map(parse).transpose().map_err(wrong)?;
         Ok(Choice { preset: self.preset.clone(), subjects })
     }
 
@@ -164,10 +165,6 @@ impl FileArguments {
         look_for_subjects(&self.file, &experiment, &self.choice()?).map_err(Failure::usage)?;
         Ok(experiment)
     }
-}
-
-fn no_subject(error: ChoiceError) -> Failure {
-    Failure::Usage(format!("--subject: {error}").into())
 }
 
 /// Does what was asked for and prints what came of it.

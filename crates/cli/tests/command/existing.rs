@@ -83,6 +83,7 @@ impl Ended {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "why a test has nothing to do")]
 fn server() -> Option<Postgres> {
     if let Err(error) = Postgres::find() {
         println!("skipped: {error}");
@@ -175,9 +176,8 @@ fn a_subject_whose_programs_are_missing_is_refused() {
 
 #[test]
 fn mariadb_by_its_url_is_measured_and_left_as_it_was() {
-    match MariaDb::find() {
-        Err(error @ MariaDbError::NoBinary(..)) => return println!("skipped: {error}"),
-        _ => {}
+    if let Err(error @ MariaDbError::NoBinary(..)) = MariaDb::find() {
+        return println!("skipped: {error}");
     }
     let server = MariaDb::start(mariadb::Options::default()).unwrap();
     let mut root = server.connect().unwrap();
