@@ -226,9 +226,12 @@ def control_tables(connection, experiment):
 
 
 def controller(row):
+    """What was done with the workload, in short."""
     treatment = json.loads(row["treatment"])
-    value = treatment.get("control") or treatment
-    return value if isinstance(value, str) else json.dumps(value)
+    said = [treatment["admission"].get("control"), treatment.get("priority")]
+    said += [treatment.get("buffer"), treatment.get("exchange"), treatment.get("aging")]
+    words = [word if isinstance(word, str) else json.dumps(word) for word in said if word]
+    return ", ".join(words) or "no more"
 
 
 def switch_tables(connection, experiment):
