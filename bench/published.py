@@ -86,9 +86,8 @@ def circumstances(connection, experiment):
         (experiment["id"],),
     ).fetchone()
     versions = "; ".join(dict.fromkeys(f"{s['subject']} {s['version']}" for s in starts))
-    machine = "; ".join(
-        dict.fromkeys(f"{s['cpu']}, {s['processors']} processors, Linux {s['kernel']}" for s in starts)
-    )
+    machines = (f"{s['cpu']}, {s['processors']} processors, Linux {s['kernel']}" for s in starts)
+    machine = "; ".join(dict.fromkeys(machines))
     builds = ", ".join(dict.fromkeys(s["build"] for s in starts))
     preset = f" --preset {experiment['preset']}" if experiment["preset"] else ""
     return (
@@ -279,9 +278,8 @@ def deterioration_tables(connection, experiment):
         fills = [number(look["fill"]) for look in (looks[0], looks[-1])] if looks else ["–", "–"]
         first = steady(connection, row["attempt"], 0.0, 0.2)
         last = steady(connection, row["attempt"], 0.8, 1.0)
-        body.append(
-            (f"`{controller(row)}`", number(row["tps"], 4), number(first, 4), number(last, 4), *fills)
-        )
+        speeds = (number(value, 4) for value in (row["tps"], first, last))
+        body.append((f"`{controller(row)}`", *speeds, *fills))
     head = ["treatment", "tps", "first fifth", "last fifth", "orders' fill first", "last"]
     yield table(head, body)
 
@@ -317,9 +315,8 @@ def curves_in_short(connection, experiment):
     levels = sorted({row["mpl"] for rows in groups.values() for row in rows})
     body = []
     for rows in groups.values():
-        tps = {
-            mpl: statistics.mean(e["tps"] for e in es) for (mpl,), es in grouped(rows, "mpl").items()
-        }
+        batches = grouped(rows, "mpl")
+        tps = {mpl: statistics.mean(e["tps"] for e in es) for (mpl,), es in batches.items()}
         body.append((run_name(rows[0]), *(number(tps.get(mpl), 4) for mpl in levels)))
     yield table(["tps at MPL", *map(str, levels)], body)
 

@@ -84,7 +84,7 @@ def test_it_shows_hypotheses_before_and_estimates_after() -> None:
     after = "".join(ET.fromstring(text).itertext())
     assert "−0.28**" in after and "−0.42***" in after and "R² = 0.29" in after
     widths = {
-        "".join(g.itertext()): float(g.find(f"{SVG}polyline").get("stroke-width"))  # type: ignore[union-attr,arg-type]
+        "".join(g.itertext()): float(g.find(f"{SVG}polyline").get("stroke-width"))
         for g in ET.fromstring(text).iter(f"{SVG}g")
     }
     assert widths["−0.42***"] > widths["−0.28**"]

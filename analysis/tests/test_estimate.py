@@ -56,7 +56,7 @@ class TestAgainstR:
             ("fixed_cr1", {"effect": "fixed", "errors": "cluster"}),
         ],
     )
-    def test_errors_and_fixed_effects(self, samples, golden, key, options) -> None:  # type: ignore[no-untyped-def]
+    def test_errors_and_fixed_effects(self, samples, golden, key, options) -> None:
         found = regress(samples, "TP", X, **options)
         close(found.to_frame()[TABLE], list(golden[key].values()))
 
@@ -86,7 +86,7 @@ class TestAgainstR:
         found = regress(samples, "ATPT", terms)
         close(found.to_frame()[TABLE], list(golden["product"].values()))
 
-    def test_the_wild_bootstrap_by_brute_force(self, samples, golden) -> None:  # type: ignore[no-untyped-def]
+    def test_the_wild_bootstrap_by_brute_force(self, samples, golden) -> None:
         found = regress(samples, "TP", X, errors="wild")
         known = golden["wild"]
         close(found.p_values, [known[name] for name in X])
@@ -98,7 +98,7 @@ class TestAgainstR:
             moved = wild(design, y, codes, j, W=weights(5, 0, 0), confidence=0.95)
             assert moved.p == pytest.approx(known[name], rel=1e-9)
 
-    def test_distribution_free_errors_of_standardised_coefficients(self, samples, golden) -> None:  # type: ignore[no-untyped-def]
+    def test_distribution_free_errors_of_standardised_coefficients(self, samples, golden) -> None:
         # Each sample a cluster: CR1 is the plain sandwich of lavaan's robust.sem, times n/(n-k).
         found = fit(study("refined, read"), samples, errors="cluster", cluster="row")
         known = golden["sem_refined"]
@@ -120,7 +120,7 @@ class TestAgainstR:
             assert se == pytest.approx(known[name]["se"], rel=1e-6)
 
     @pytest.mark.parametrize("key", ["sem_over", "sem_initial"])
-    def test_lavaans_fit_indices(self, samples, golden, key) -> None:  # type: ignore[no-untyped-def]
+    def test_lavaans_fit_indices(self, samples, golden, key) -> None:
         model = over_identified() if key == "sem_over" else study("initial, read")
         found, known = structural(fit(model, samples)), golden[key]
         assert (found.df, found.baseline_df) == (known["df"], known["baseline.df"])
@@ -548,7 +548,7 @@ def test_traces_add_up_to_what_matrices_give() -> None:
         shuffled = [edges[i] for i in draw.permutation(len(edges))]
         model = Model(
             f"seed {seed}",
-            tuple(Variable(n, n, role) for n, role in reversed(roles.items())),  # type: ignore[arg-type]
+            tuple(Variable(n, n, role) for n, role in reversed(roles.items())),
             tuple(Path(a, b, "+") for a, b in shuffled),
         )
         known = {edge: float(draw.standard_normal()) for edge in edges}

@@ -82,7 +82,10 @@ def test_moderated_effects_are_the_formula_at_a_value_and_its_mean_over_samples(
     beta = least_squares("TP", *columns)
     on_mediator = lambda w: 7 * (alpha[2] + (alpha[3] * w if first else 0))  # noqa: E731
     place = 4 if first else 3
-    on_outcome = lambda w: beta[place] + (beta[place + 1] * w if second else 0) + 8 * beta[-1]  # noqa: E731
+
+    def on_outcome(w):
+        return beta[place] + (beta[place + 1] * w if second else 0) + 8 * beta[-1]
+
     asked = replace(INTERACTION, covariates=(), moderators={"PK": whose})
     for held, expected in (
         ({"PK": 1.0}, on_mediator(1) * on_outcome(1)),

@@ -32,7 +32,7 @@ INITIAL = study("initial, read")
 
 
 def samples(n: int = 400, seed: int = 1, **more: float) -> pd.DataFrame:
-    return simulate(INITIAL, n, seed=seed, coefficients={**NOTHING, **STUDYS}, **more)  # type: ignore[arg-type]
+    return simulate(INITIAL, n, seed=seed, coefficients={**NOTHING, **STUDYS}, **more)
 
 
 @pytest.mark.parametrize("rule", ["all at once", "one at a time"])
@@ -41,7 +41,7 @@ def test_the_initial_model_refines_to_the_studys_refined_one(rule: str) -> None:
     refined = {p.edge for p in study("refined, read").paths}
     exact, kept_all = [], []
     for seed in range(16):
-        found = refine(INITIAL, Exploratory(samples(seed=seed)), rule=rule)  # type: ignore[arg-type]
+        found = refine(INITIAL, Exploratory(samples(seed=seed)), rule=rule)
         edges = {p.edge for p in found.model.paths}
         kept_all.append(refined <= edges)
         exact.append(refined == edges and not found.model.moderators)

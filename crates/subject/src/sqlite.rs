@@ -7,8 +7,8 @@
 //!
 //! [`Sqlite`] is a database file in a directory of its own, or at a place that the caller names,
 //! with the settings that all its connections share; what was made is removed when it is dropped. A
-//! file that is there already is refused, unless it carries the number [`MARK`] as its application id:
-//! that one was left behind by a laboratory that was killed, and is made anew.
+//! file that is there already is refused, unless it carries the number [`MARK`] as its application
+//! id: that one was left behind by a laboratory that was killed, and is made anew.
 //!
 //! Limits: a connection's page cache is its own, so the buffer of so many bytes is there once for
 //! each of them.

@@ -14,7 +14,18 @@ use std::process::Command;
 use std::{fmt, fs, io};
 
 /// Directories that hold nothing written by hand.
-const SKIPPED_DIRECTORIES: &[&str] = &[".git", "target", "out", "__pycache__"];
+const SKIPPED_DIRECTORIES: &[&str] = &[
+    ".git",
+    "target",
+    "out",
+    ".venv",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+];
 
 /// A breach of the style.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
