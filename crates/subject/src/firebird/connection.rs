@@ -405,7 +405,12 @@ impl FirebirdConnection {
             Kind::Select => {
                 let executed = self.answers.response();
                 let mut batch = self.answers.rows(columns, &mut each);
-                executed?;
+                if let Err(error) = executed {
+                    // Who is stopped while the cursor opens may leave it open; where it is not,
+                    // letting go of it is an error that nobody waits for.
+                    self.release(*handle, Release::Cursor);
+                    return Err(error);
+                }
                 while let Ok(Batch::More) = batch {
                     self.requests.fetch(*handle, columns);
                     self.send()?;
