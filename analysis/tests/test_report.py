@@ -25,13 +25,14 @@ from report_stand_in import (
 
 from tidegate_analysis import report
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
+from tidegate_analysis.published import experiments as published
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._advice import advice
 from tidegate_analysis.report._details import classes, kinds, trees
 from tidegate_analysis.report._law import law
 from tidegate_analysis.report._protocol import tap, troubles
-from tidegate_analysis.report._published import MEASURES, published, published_figures
+from tidegate_analysis.report._published import MEASURES, published_figures
 from tidegate_analysis.report._view import View
 
 HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
