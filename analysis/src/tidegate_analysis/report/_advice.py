@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis import scalability
+from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
@@ -33,6 +35,9 @@ RULES: Final = (
     "An effect is claimed where its 95 % interval excludes that there is none. The interval is "
     "widened (Bonferroni) where a level was picked because it was the best of several, and "
     "p-values are adjusted for the number of tests on this page (Holm).",
+    "The gain of a batchset's best level is that of a level chosen by all repetitions but one and "
+    "measured by that one, in turn: what was best by luck gains nothing. Its interval is a "
+    "bootstrap of all of that.",
     "“Within 5 % of the best” is claimed where the intervals of all other levels' ratios to it end "
     "below 1/0.95.",
     "Ratios are of geometric means. Pairs of batchsets differ in nothing but the factor; those of "
@@ -228,33 +233,38 @@ def _set(one: _One) -> Sentence:
 
 
 def _gain(one: _One) -> Sentence:
-    """Return what holding the best level gains over letting in as many as at the last."""
-    about, row, each = "what Tidegate would gain", one.row, one.each
-    best, last = float(row["best_mpl"]), float(row["last_mpl"])
+    """Return what holding the best level gains over letting in as many as at the last.
+
+    The level is chosen by all repetitions but one and measured by that one, in turn, so the gain is
+    free of the luck by which the best was best (see `scalability.gain`).
+    """
+    about, row = "what Tidegate would gain", one.row
+    last = float(row["last_mpl"])
+    try:
+        gain = scalability.gain(one.executions[["mpl", "tps"]], level=1 - inference.ALPHA)
+    except SampleError as error:
+        text = f"this sample cannot show what a limit would gain: {error.problem}."
+        return one.sentence(about, text, "not shown")
+    best = gain.best
     if best == last:
         text = f"this sample shows no gain from a limit: the last level, MPL {words.number(last)}, "
         return one.sentence(about, text + "is the best.", "not shown")
-    ratio = inference.of_repetitions(each[best], each[last], len(each))
-    if ratio is None:
-        text = (
-            "this sample cannot show what a limit would gain: there is an execution without a "
-            "transaction, which has no ratio."
-        )
-        return one.sentence(about, text, "not shown")
-    if ratio.low <= 1:
+    held, free = (words.number(one.each[level].mean()) for level in (best, last))
+    said = f"{words.number(gain.ratio)}, {words.between(gain.low, gain.high)}"
+    if gain.low <= 1:
         text = (
             f"this sample cannot show that a limit of {words.number(best)} is better than "
-            f"{words.number(last)}: the ratio of throughputs is {words.number(ratio.value)}, with "
-            f"a 95 % interval from {words.between(ratio.low, ratio.high)}."
+            f"{words.number(last)}: the ratio of throughputs is {words.number(gain.ratio)}, with "
+            f"a 95 % interval from {words.between(gain.low, gain.high)}."
         )
-        return one.sentence(about, text, "not shown", ratio=_said(ratio))
+        return one.sentence(about, text, "not shown", ratio=said)
     text = (
         f"holding MPL {words.number(best)} where {words.number(last)} would come gives "
-        f"{words.number(ratio.value)} times the throughput (95 % interval "
-        f"{words.between(ratio.low, ratio.high)}): {words.number(row['best_tps'])} tps instead of "
-        f"{words.number(row['last_tps'])}, if the gate itself costs nothing."
+        f"{words.number(gain.ratio)} times the throughput (95 % interval "
+        f"{words.between(gain.low, gain.high)}): {held} tps instead of {free}, if the gate itself "
+        "costs nothing."
     )
-    return one.sentence(about, text + _little(one), "shown", ratio=_said(ratio))
+    return one.sentence(about, text + _little(one), "shown", ratio=said)
 
 
 def _little(one: _One) -> str:

@@ -94,12 +94,13 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
     naive_n, n = int(first["naive_n"]), int(first["censored_n"])
     header = (
         "for each", f"thrashing samples only (n = {naive_n:,})", f"censored (n = {n:,})", "p",
-        "naive over censored", "bias of the naive one",
+        "naive over censored", "naive less censored, log TP",
     )  # fmt: skip
     what = "Total effects" if kind == "total" else "Effects at equal ATPT"
     note = (
         f"Change of TP, {first['distribution']} errors (the least AIC), 95 % intervals. A standard "
-        f"deviation of ATPT is {words.number(spread)} ms. The bias is of log TP. "
+        f"deviation of ATPT is {words.number(spread)} ms. What the naive estimate is less than "
+        "the censored one is its bias, as far as the censored one is right. "
     )
     note += (
         "Errors: jackknife over DBMSs, which are few."
@@ -121,7 +122,7 @@ def _row(row: dict[str, Any], unit: float) -> tuple[str, ...]:
         for name in ("naive", "censored")
     )
     ratio = words.number(row["ratio"], 2) if row["same_sign"] else "other sign"
-    bias = words.number(unit * row["difference"])
+    bias = words.number(unit * row["difference"], 2)
     name = _UNITS.get(row["term"], f"a standard deviation of {row['term']}")
     return (name, naive, full, p_value(row["censored_p"]), ratio, bias)
 
@@ -152,6 +153,7 @@ def _survival(experiment: Experiment) -> list[Part]:
 def _drawn(axes: Axes, group: Group) -> str:
     whole = censored.kaplan_meier(group.retained)
     each = censored.kaplan_meier(group.retained, by="dbms")
+    whole, each = _to_the_edge(whole, []), _to_the_edge(each, ["dbms"])
     x = whole["mpl"]
     axes.fill_between(
         x, whole["low"], whole["high"], step="post", color=style.INK, alpha=0.12, linewidth=0
@@ -173,11 +175,17 @@ def _drawn(axes: Axes, group: Group) -> str:
         if len(half)
         else "fewer than half thrash"
     )
-    last = words.number(float(x.iloc[-1]))
+    last = words.number(float(x.iloc[-2]))
     return (
         f"{words.sentence(group.name)}s: {middle}; at MPL {last} {left} do not: "
         f"{words.enumeration(ends)}."
     )
+
+
+def _to_the_edge(curves: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return curves that go on a little behind the last MPL, so that a fall at it is seen."""
+    last = curves.drop_duplicates(by, keep="last") if by else curves.tail(1)
+    return pd.concat([curves, last.assign(mpl=1.05 * float(curves["mpl"].max()))])
 
 
 def _logistic(group: Group) -> list[Part]:

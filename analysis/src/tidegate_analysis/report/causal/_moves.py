@@ -169,7 +169,8 @@ def _sentence(
         behind["total effect, refined model, samples that thrashed"] = said
         in_mpl = f" In the refined model of those that thrashed its total effect is {said}."
     anchor = f"causal-censored-total-{group.name}"
-    interval = f"total effect {effect.replace('(', '(95 % interval ')}"
+    interval = f"total effect of {each.removeprefix('each ')} "
+    interval += effect.replace("(", "(95 % interval ")
     basis = f"{len(group.retained):,} samples of {words.count(group.dbms, 'DBMS', 'DBMSs')}"
     if p < inference.ALPHA and agrees:
         goes = "up" if is_up else "down"

@@ -49,7 +49,7 @@ def _hypotheses(group: Group) -> list[Part]:
         (
             row["hypothesis"],
             f"{row['cause']} → {row['effect']}",
-            f"{row['sign_expected']}, {row['level_expected']}",
+            f"{row['sign_expected'].replace('-', '−')}, {row['level_expected']}",
             estimated(row["r"], row["low"], row["high"]),
             p_value(row["p"]),
             row["level"],
