@@ -29,7 +29,7 @@ RULES: Final = (
     "and with one it is that one alone that a sentence is about.",
 )
 _SAID: Final = {
-    "numProcs": ("processors", "each further processor"),
+    "numProcs": ("processors", "a further processor"),
     "PK": ("primary keys", "a primary key"),
 }
 
@@ -169,7 +169,7 @@ def _sentence(
         behind["total effect, refined model, samples that thrashed"] = said
         in_mpl = f" In the refined model of those that thrashed its total effect is {said}."
     anchor = f"causal-censored-total-{group.name}"
-    interval = f"total effect of {each.removeprefix('each ')} "
+    interval = f"total effect of {each} "
     interval += effect.replace("(", "(95 % interval ")
     basis = f"{len(group.retained):,} samples of {words.count(group.dbms, 'DBMS', 'DBMSs')}"
     if p < inference.ALPHA and agrees:
