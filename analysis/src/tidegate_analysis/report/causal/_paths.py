@@ -153,7 +153,7 @@ def _explained(group: Group) -> Table:
         ("", "ours", "published"),
         rows,
         "The fit is 1 less the product of the unexplained shares (Section 9.3.4). Published R² are "
-        "those of the study's text; of reads its Fig. 6(a) has 0.39 for TP.",
+        "those of the study's text; the paths of its Fig. 6(a) would explain 0.39 of TP of reads.",
     )
 
 
