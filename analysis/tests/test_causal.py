@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tidegate_analysis import censored, estimate, examples, load, mediation, model, report
+from tidegate_analysis.report import _throughput
 from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Section, Sentence, Table
 from tidegate_analysis.report.causal import makers
 from tidegate_analysis.results import Results
@@ -190,6 +191,7 @@ def test_a_sample_that_is_too_small_says_so_in_place_of_everything() -> None:
 def test_samples_of_which_none_or_all_thrashed() -> None:
     frame = planted(3)
     never = made(OfSamples(frame[~frame["thrashed"]]))
+    assert sum("0 of " in text for text in cannot(never)) >= 6
     assert all(sentence.kind == "not shown" for sentence in sentences(never))
     assert "fewer than half thrash" in figures(never)["causal-survival"].alt
     always = made(OfSamples(frame[frame["thrashed"]]))
@@ -224,7 +226,9 @@ def test_samples_are_loaded_once() -> None:
     assert results.loaded == 1
 
 
-def test_the_chapter_is_in_the_page(tmp_path: Path) -> None:
+def test_the_chapter_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other chapters' panels take most of the time.
+    monkeypatch.setattr(_throughput, "MOST_PANELS", 1)
     design = examples.Design(
         subjects=("alpha",), processors=(1, 4), read_sf=(0.1,), update_sf=(1.0,), repetitions=1
     )

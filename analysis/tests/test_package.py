@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -125,6 +126,8 @@ def test_a_model_is_estimated_on_those_that_thrashed(
         (["estimate", "--samples", "{tmp}/a.txt", "--model", "refined-read"], "neither .csv nor"),
         (["estimate", "--samples", "{tmp}/own.csv", "--model", "refined-read"],
          "own.csv has no sample with mode `read`"),
+        (["estimate", "--samples", "{tmp}/never.csv", "--model", "refined-update"],
+         "none of the 3 samples of never.csv thrashed"),
         (["estimate", "--samples", "{tmp}/own.csv", "--model", "refined-update"], "too few|sample"),
     ],
 )  # fmt: skip
@@ -133,6 +136,7 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     own = model.simulate(model.study("refined, update"), 334, seed=1).head(3)
     own.to_csv(tmp_path / "own.csv", index=False)
+    own.assign(TP=np.inf).to_csv(tmp_path / "never.csv", index=False)
     assert cli.main([word.format(tmp=tmp_path) for word in words]) == 1
     printed, error = capsys.readouterr()
     assert printed == ""

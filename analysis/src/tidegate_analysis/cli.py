@@ -229,9 +229,12 @@ def _estimate(options: argparse.Namespace) -> None:
         r2 = ", ".join(f"R²({variable}) = {value:.3f}" for variable, value in fit.r_squared.items())
         _print(f"n = {fit.n}{left_out}; {r2}, fit = {fit.overall_fit:.3f}\n")
         cautions = (c for equation in fit.regressions.values() for c in equation.cautions)
-        _print("".join(f"Take care: {caution}.\n\n" for caution in dict.fromkeys(cautions)))
+        for caution in dict.fromkeys(cautions):
+            _print(f"Take care: {caution}.\n")
         _print(f"## Paths\n\n{markdown(fit.paths())}")
-        _print(f"## Effects, in standard deviations\n\n{markdown(effects)}")
+        # The wild bootstrap tests coefficients only.
+        of = " (errors: cluster)" if options.errors == "wild" else ""
+        _print(f"## Effects, in standard deviations{of}\n\n{markdown(effects)}")
         if options.out is not None:
             files = {
                 "paths.csv": fit.paths().to_csv(index=False),
@@ -298,6 +301,11 @@ def _usable(asked: model.Model, samples: pd.DataFrame, name: str) -> tuple[pd.Da
         return samples, ""
     thrashed = samples[samples["TP"] != float("inf")]
     left_out = len(samples) - len(thrashed)
+    if thrashed.empty:
+        raise AnalysisError(
+            f"none of the {left_out} samples of {name} thrashed",
+            "measure larger MPLs; `tidegate_analysis.censored` says what those samples do show",
+        )
     return thrashed, f" ({left_out} that never thrashed are left out)" if left_out else ""
 
 

@@ -27,6 +27,7 @@ def checked(experiment: Experiment) -> Section:
 
 
 def _checks(group: Group) -> list[Part]:
+    group.need_thrashed()
     found = {
         name: assumptions.check(
             group.thrashed, name, names=list(group.refined.terms(name)), groups=group.clusters

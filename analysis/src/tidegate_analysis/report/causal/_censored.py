@@ -57,9 +57,10 @@ def compared(group: Group, on: list[str]) -> Compared:
     Raises
     ------
     SampleError
-        No factor varies, or nothing can be estimated.
+        Too few thrashed, no factor varies, or nothing can be estimated.
 
     """
+    group.need_thrashed()
     if not on:
         raise SampleError("no factor varies among samples that thrashed", "vary processors or keys")
     if group.clusters is not None:

@@ -21,6 +21,8 @@ from tidegate_analysis.report._view import Results
 GROUPS: Final = ("read", "update")
 #: What an experiment may vary, of what the models are about.
 FACTORS: Final = ("numProcs", "PK", "SF", "ROSE")
+#: Fewer samples that thrashed than this show nothing of what moves them.
+FEWEST_THRASHED: Final = 5
 #: The scenario whose batchsets these are.
 SCENARIO: Final = "thrash"
 
@@ -56,6 +58,22 @@ class Group:
     def clusters(self) -> str | None:
         """Return the column of clusters; None where all that thrashed are of one DBMS."""
         return "dbms" if len(self.thrashed["dbms"].unique()) > 1 else None
+
+    def need_thrashed(self) -> None:
+        """Refuse a group of which too few thrashed.
+
+        Raises
+        ------
+        SampleError
+            With how many did.
+
+        """
+        if len(self.thrashed) < FEWEST_THRASHED:
+            raise SampleError(
+                f"{len(self.thrashed)} of {len(self.retained)} samples of {self.name}s thrashed, "
+                f"fewer than {FEWEST_THRASHED}",
+                "measure more batchsets, or larger MPLs",
+            )
 
     def varied(self, names: Sequence[str] = FACTORS) -> list[str]:
         """Return the factors that are not the same in all samples, and in all that thrashed."""

@@ -43,9 +43,10 @@ def mechanism(group: Group, treatment: str) -> mediation.Mechanism:
     Raises
     ------
     SampleError
-        The factor is the same in all samples that thrashed.
+        Too few thrashed, or the factor is the same in all that did.
 
     """
+    group.need_thrashed()
     values = group.thrashed[treatment]
     if len(values.unique()) < 2:
         raise SampleError(f"`{treatment}` is the same in all samples that thrashed", "vary it")

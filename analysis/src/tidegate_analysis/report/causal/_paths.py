@@ -43,6 +43,7 @@ def path_models(experiment: Experiment) -> Section:
 
 
 def _hypotheses(group: Group) -> list[Part]:
+    group.need_thrashed()
     found = hypotheses(group.thrashed, REFINED[group.name])
     known = published("confirmatory", "correlations", group.name)
     rows = [
@@ -72,6 +73,7 @@ def _hypotheses(group: Group) -> list[Part]:
 
 
 def _model(group: Group) -> list[Part]:
+    group.need_thrashed()
     fit = group.fit
     return [
         _diagram(
@@ -186,6 +188,7 @@ def _effects(group: Group) -> Table:
 
 
 def _refinement(group: Group, seed: int) -> Sequence[Part]:
+    group.need_thrashed()
     initial = model.study(f"initial, {group.name}")
     exploratory, confirmatory = estimate.split(group.thrashed, seed=seed)
     coefficients = 1 + max(len(initial.terms(name)) for name in initial.endogenous)
