@@ -4,6 +4,7 @@ The refined models were chosen with the study's samples, so ours test them. Refi
 chooses paths, has half of our runs; what it leaves is tested with the other half.
 """
 
+import html
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -96,7 +97,7 @@ def _model(group: Group) -> list[Part]:
 def _diagram(name: str, svg: str, caption: str) -> Figure:
     """Return a path diagram as a figure: the page says in its own way what it shows."""
     found = re.search(r"<desc[^>]*>(.*?)</desc>", svg, re.DOTALL)
-    alt = found.group(1).replace("&gt;", ">") if found else caption
+    alt = html.unescape(found.group(1)) if found else caption
     plain = re.sub(r' role="img" aria-labelledby="[^"]*"', "", svg, count=1)
     return Figure(name, caption, alt, re.sub(r'<(title|desc) id="[^"]*">', r"<\1>", plain))
 
