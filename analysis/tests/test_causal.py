@@ -205,6 +205,22 @@ def test_a_factor_that_is_constant_is_left_out() -> None:
     assert any("PK → ATPT" in text and "is the same" in text for text in cannot(sections))
 
 
+def test_any_part_of_a_sample_makes_a_chapter() -> None:
+    whole = planted(3)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        part = whole
+        for name in ("dbms", "numProcs", "PK"):
+            if rng.random() < 0.3:
+                part = part[part[name] == rng.choice(part[name].unique())]
+        part = part.sample(min(len(part), int(rng.choice([1, 4, 8, 20, 60]))), random_state=seed)
+        if seed % 4 == 0:
+            part = part.assign(ATPT=2.0 * part["numProcs"])
+        sections = made(OfSamples(part))
+        assert [section.name for section in sections] == NAMES, seed
+        assert all(section.parts for section in sections), seed
+
+
 def test_other_scenarios_have_no_such_chapter() -> None:
     results = OfSamples(planted(3), scenario="priority")
     sections = made(results)
