@@ -469,11 +469,6 @@ def test_ratios_by_hand() -> None:
     assert inference.of_repetitions([1.0, 2.0, 0.0], [1.0, 1.0, 1.0]) is None
 
 
-def test_holm_by_hand() -> None:
-    assert inference.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert inference.holm([]) == []
-
-
 def test_wilson_by_hand() -> None:
     # z = 1.96, 5 of 10: centre 0.5, half width 0.2634.
     assert inference.share(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)

@@ -10,7 +10,7 @@ from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._group import Experiment, Group, attempt, p_value
+from tidegate_analysis.report.causal._group import Experiment, Group, attempt
 
 Equations = dict[str, assumptions.Checks]
 
@@ -42,7 +42,7 @@ def _table(group: Group, found: Equations) -> Table:
         (
             f"{name}: {check['assumption']}",
             f"{check['test']} {words.number(check['statistic'])}",
-            "–" if np.isnan(check["p"]) else p_value(check["p"]),
+            "–" if np.isnan(check["p"]) else words.p_value(check["p"]),
             {"holds": "holds", "look": "look at it", "fails": "fails"}[check["verdict"]],
             f"{check['meaning']} {check['advice']}",
         )

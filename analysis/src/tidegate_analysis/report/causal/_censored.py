@@ -14,7 +14,7 @@ from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt, p_value
+from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
 
 #: Factors of which total effects on TP are estimated.
 CAUSES: Final = ("numProcs", "PK")
@@ -125,7 +125,7 @@ def _row(row: dict[str, Any], unit: float) -> tuple[str, ...]:
     ratio = words.number(row["ratio"], 2) if row["same_sign"] else "other sign"
     bias = words.number(unit * row["difference"], 2)
     name = _UNITS.get(row["term"], f"a standard deviation of {row['term']}")
-    return (name, naive, full, p_value(row["censored_p"]), ratio, bias)
+    return (name, naive, full, words.p_value(row["censored_p"]), ratio, bias)
 
 
 def change(value: float, low: float, high: float) -> str:
@@ -199,7 +199,7 @@ def _logistic(group: Group) -> list[Part]:
         (
             row["term"],
             f"{words.number(row['odds'])} ({words.between(row['odds_low'], row['odds_high'])})",
-            p_value(row["p"]),
+            words.p_value(row["p"]),
         )
         for row in records(found.to_frame())
         if row["term"] != "intercept"

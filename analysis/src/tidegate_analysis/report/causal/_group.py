@@ -122,11 +122,6 @@ def attempt(what: str, make: Callable[[], Sequence[Part]]) -> list[Part]:
         return [Paragraph(f"This sample cannot show {what}: {error.problem}. {advice}.")]
 
 
-def p_value(p: float) -> str:
-    """Return a p-value as it is read."""
-    return "below 0.001" if p < 0.001 else words.number(p, 2)
-
-
 def estimated(value: float, low: float, high: float) -> str:
     """Return an estimate with its interval."""
     return f"{words.number(value)} ({words.between(low, high)})"

@@ -5,7 +5,6 @@ and the path model of the samples that thrashed does not contradict its directio
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -14,10 +13,11 @@ from tidegate_analysis import estimate
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._advice import Claim, settled
 from tidegate_analysis.report._parts import Advice, Paragraph, Part, Section, Sentence, Table
 from tidegate_analysis.report._view import records
 from tidegate_analysis.report.causal._censored import CAUSES, change, compared
-from tidegate_analysis.report.causal._group import Experiment, Group, attempt, p_value
+from tidegate_analysis.report.causal._group import Experiment, Group, attempt
 
 RULES: Final = (
     "A factor is said to move the thrashing point where the censored regression over all retained "
@@ -34,14 +34,6 @@ _SAID: Final = {
 }
 
 
-@dataclass(frozen=True)
-class _Claim:
-    """A sentence that waits for its p-value to be adjusted; none where nothing is tested."""
-
-    p: float | None
-    said: Callable[[float], Sentence]
-
-
 def what_moves(experiment: Experiment) -> Section:
     """Return of which samples this chapter is, and what they show about factors."""
     title = "What moves the thrashing point"
@@ -53,8 +45,7 @@ def what_moves(experiment: Experiment) -> Section:
         for factor in CAUSES
         if (claim := _claim(group, factor)) is not None
     ]
-    adjusted = iter(inference.holm([claim.p for claim in claims if claim.p is not None]))
-    sentences = [claim.said(1.0 if claim.p is None else next(adjusted)) for claim in claims]
+    sentences = settled(claims)
     parts: list[Part] = [_samples(experiment), *map(Paragraph, _cautions(experiment))]
     if sentences:
         parts.append(Advice(sentences, RULES))
@@ -111,7 +102,7 @@ def _cautions(experiment: Experiment) -> list[str]:
     ]
 
 
-def _claim(group: Group, factor: str) -> _Claim | None:
+def _claim(group: Group, factor: str) -> Claim | None:
     """Return a sentence about a factor; None where the experiment does not vary it."""
     if len(group.retained[factor].unique()) < 2:
         return None
@@ -120,13 +111,13 @@ def _claim(group: Group, factor: str) -> _Claim | None:
         found = compared(group, group.varied(CAUSES))
         path = _total(group, factor)
     except AnalysisError as error:
-        return _Claim(None, _cannot(group, factor, str(error)))
+        return Claim(None, _cannot(group, factor, str(error)))
     row = next((row for row in records(found.table) if row["term"] == factor), None)
     if row is None:
         why = f"all samples that thrashed are alike in {about}"
-        return _Claim(None, _cannot(group, factor, why))
+        return Claim(None, _cannot(group, factor, why))
     clusters = "clusters" if found.clusters else "not taken as clusters"
-    return _Claim(
+    return Claim(
         float(row["censored_p"]),
         lambda p: _sentence(group, factor, row | {"dbms": clusters}, path, p),
     )
@@ -155,7 +146,7 @@ def _sentence(
     effect = change(row["censored"], row["censored_low"], row["censored_high"])
     is_up = bool(row["censored"] > 0)
     behind = {
-        "total effect on TP, censored regression": f"{effect}, adjusted p {p_value(p)}",
+        "total effect on TP, censored regression": f"{effect}, adjusted p {words.p_value(p)}",
         "samples": f"{len(group.retained):,}, of which {len(group.thrashed):,} thrashed",
         "DBMSs": f"{group.dbms}, {row['dbms']}",
     }
@@ -176,7 +167,7 @@ def _sentence(
         goes = "up" if is_up else "down"
         text = f"{group.name}s: {each} moves the thrashing point {goes}: {interval}, {basis}."
         return Sentence(about, words.sentence(text + in_mpl), "shown", anchor, behind)
-    why = f"{interval}, adjusted p {p_value(p)}, {basis}."
+    why = f"{interval}, adjusted p {words.p_value(p)}, {basis}."
     if p < inference.ALPHA:
         why += " The refined model of those that thrashed has it in the other direction."
     text = f"{group.name}s: this sample cannot show that {about} move the thrashing point: {why}"

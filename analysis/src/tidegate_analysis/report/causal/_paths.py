@@ -21,7 +21,6 @@ from tidegate_analysis.report.causal._group import (
     Group,
     attempt,
     estimated,
-    p_value,
 )
 from tidegate_analysis.tables import REFINED, hypotheses
 
@@ -53,7 +52,7 @@ def _hypotheses(group: Group) -> list[Part]:
             f"{row['cause']} → {row['effect']}",
             f"{row['sign_expected'].replace('-', '−')}, {row['level_expected']}",
             estimated(row["r"], row["low"], row["high"]),
-            p_value(row["p"]),
+            words.p_value(row["p"]),
             row["level"],
             "yes" if row["supported"] else "no",
             words.number(known.get(row["hypothesis"])),
@@ -110,7 +109,7 @@ def _coefficients(group: Group) -> Table:
             f"{row['from']} → {row['to']}",
             row["sign"].replace("-", "−"),
             estimated(row["standardised"], row["standardised_low"], row["standardised_high"]),
-            p_value(row["p"]),
+            words.p_value(row["p"]),
             robust.get((row["from"], row["to"]), "–"),
             "yes" if row["supported"] else "no",
             words.number(group.refined.path(row["from"], row["to"]).coefficient),
@@ -138,7 +137,7 @@ def _robust(group: Group) -> dict[tuple[str, str], str]:
         paths = estimate.fit(group.refined, group.thrashed, errors="wild").paths()
     except AnalysisError:
         return {}
-    return {(row["from"], row["to"]): p_value(row["p"]) for row in records(paths)}
+    return {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(paths)}
 
 
 def _explained(group: Group) -> Table:
@@ -225,11 +224,11 @@ def _kept(group: Group, found: estimate.Refinement, confirmed: estimate.PathFit)
     for row in records(found.initial.paths()):
         edge = (row["from"], row["to"], row["by"])
         by = f", moderated by {row['by']}" if row["by"] else ""
-        first = (words.number(row["standardised"]), p_value(row["p"]))
+        first = (words.number(row["standardised"]), words.p_value(row["p"]))
         second: tuple[str, ...] = ("dropped", "", "")
         if edge in tested:
             one = tested[edge]
-            second = ("kept", words.number(one["standardised"]), p_value(one["p"]))
+            second = ("kept", words.number(one["standardised"]), words.p_value(one["p"]))
         rows.append((f"{edge[0]} → {edge[1]}{by}", *first, *second))
     return Table(
         f"causal-refinement-{group.name}",
