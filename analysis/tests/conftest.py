@@ -1,4 +1,9 @@
-"""Stores that tests share."""
+"""Stores that tests share, and the mark of full sizes."""
+
+import os
+
+# Matrices here are small: threads cost more than they gain. It counts only before NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gzip
 import sqlite3
@@ -8,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from tidegate_analysis import examples
+
+#: Simulations of the sizes at which figures are reported; TIDEGATE_SLOW=1 runs them.
+FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="needs TIDEGATE_SLOW=1")
 
 DATA = Path(__file__).parent / "data"
 

@@ -1,13 +1,13 @@
 """Assumption checks against R (car, lmtest), theory, and their own rates under the null."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from conftest import FULL_SIZE
 from scipy import stats
 
 from tidegate_analysis import assumptions
@@ -18,10 +18,6 @@ R = json.loads((GOLDEN / "assumptions.json").read_text())
 SAMPLES = pd.read_csv(GOLDEN / "assumptions.csv")
 VARIABLES = ["numProcs", "PK", "SF", "ROSE"]
 FIT = assumptions.regression(SAMPLES, "TP", names=VARIABLES, groups="dbms")
-
-
-#: Of the sizes at which figures are reported; TIDEGATE_SLOW=1 runs them.
-FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
 
 
 # --- R --------------------------------------------------------------------------------------------

@@ -1,19 +1,18 @@
 """Censored thrashing points against theory, R (golden/censored.R), lifelines, and own coverage."""
 
 import json
-import os
 from pathlib import Path
 
 import lifelines
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
 
 from tidegate_analysis import censored
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
-FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
 GOLDEN = Path(__file__).parent.parent / "golden"
 ON = ["numProcs", "PK", "ATPT"]
 MPLS = np.arange(100.0, 1001, 100)

@@ -1,7 +1,6 @@
 """Regressions, effects and fit indices: against R, against theory, against the study."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path as File
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from conftest import FULL_SIZE
 from scipy import stats
 
 from tidegate_analysis.errors import ModelError, SampleError
@@ -26,7 +26,6 @@ from tidegate_analysis.estimate._wild import weights, wild
 from tidegate_analysis.model import STUDIES, Model, Path, Variable, simulate, study
 
 GOLDEN = File(__file__).parent.parent / "golden"
-FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
 X = ["numProcs", "PK", "ATPT"]
 TABLE = ["coefficient", "se", "statistic", "p"]
 

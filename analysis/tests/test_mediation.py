@@ -1,7 +1,6 @@
 """Mediation against the formulas, R's mediate() and medsens(), and simulated truth."""
 
 import json
-import os
 import sys
 import warnings
 from dataclasses import replace
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from conftest import FULL_SIZE
 from scipy import special
 from statsmodels.stats.mediation import Mediation as OtherMediation
 
@@ -24,9 +24,6 @@ R = json.loads((GOLDEN / "mediation.json").read_text())
 PLAIN = Mechanism("numProcs", "ATPT", "TP", control=1, treated=8, covariates=["PK"])
 INTERACTION = replace(PLAIN, interaction=True)
 MODERATED = Mechanism("numProcs", "ATPT", "TP", control=1, treated=8, moderators={"PK": "both"})
-
-#: Of the sizes at which figures are reported; TIDEGATE_SLOW=1 runs them.
-FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
 
 
 def report(line: object) -> None:

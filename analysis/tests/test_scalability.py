@@ -1,19 +1,18 @@
 """The scalability law and the gain, against known truth, R (golden/scalability.R), and coverage."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
 
 from tidegate_analysis import scalability
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 from tidegate_analysis.scalability._intervals import ratio, within
 
-FULL_SIZE = pytest.mark.skipif("TIDEGATE_SLOW" not in os.environ, reason="slow")
 GOLDEN = Path(__file__).parent.parent / "golden"
 DOUBLING = 2.0 ** np.arange(8)
 HUNDREDS = np.arange(100.0, 1001, 100)

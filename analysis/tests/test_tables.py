@@ -14,9 +14,10 @@ from conftest import DATA
 
 from tidegate_analysis import cli, examples
 from tidegate_analysis.errors import SampleError, StoreError
+from tidegate_analysis.published import PARTS
+from tidegate_analysis.published import tables as published
 from tidegate_analysis.results import load
 from tidegate_analysis.tables import descriptive, markdown, study
-from tidegate_analysis.tables.published import PARTS, published
 
 
 def counts_of_the_study() -> pd.DataFrame:

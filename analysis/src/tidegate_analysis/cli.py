@@ -12,19 +12,25 @@ terminal. A reader that goes away, such as `head`, ends it quietly.
 """
 
 import argparse
-import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
+import pandas as pd
+
+from tidegate_analysis import estimate, model, shapes
 from tidegate_analysis.errors import AnalysisError, StoreError
+from tidegate_analysis.estimate.regression import Effect, Errors
+from tidegate_analysis.model.diagram import describe
 from tidegate_analysis.results import Results, load
-from tidegate_analysis.tables import study
+from tidegate_analysis.tables import figure_6, study
+from tidegate_analysis.tables.markdown import markdown
 
 _INTERRUPTED: Final = 130
+_USAGE: Final = "%(prog)s [OPTIONS] [STORE] RUN..."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,19 +61,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidegate-analysis",
-        description="Why throughput collapses: tables and reports of the laboratory's results.",
+        description="Why throughput collapses: tables, models and reports of the laboratory's "
+        "results.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    usage = "%(prog)s [OPTIONS] [STORE] RUN..."
+    _add_tables(commands)
+    _add_report(commands)
+    _add_estimate(commands)
+    _add_diagram(commands)
+    return parser
+
+
+_Commands = argparse._SubParsersAction  # argparse has no other name for it
+
+
+def _add_tables(commands: "_Commands[argparse.ArgumentParser]") -> None:
     tables = commands.add_parser(
         "tables",
-        usage=usage,
+        usage=_USAGE,
         help="print the study's Tables 3 and 5 to 10 of experiments",
         description="Print the study's Tables 3 and 5 to 10 of experiments that `tidegate lab tap` "
-        "has analysed, each by itself.",
+        "has analysed, each by itself. With --out, Fig. 6 is drawn, too.",
     )
     _add_source(tables)
-    tables.add_argument("--out", type=Path, metavar="DIR", help="write them as CSV files there")
+    tables.add_argument("--out", type=Path, metavar="DIR", help="write CSV and SVG files there")
     tables.add_argument(
         "--method",
         choices=["pearson", "spearman", "kendall"],
@@ -78,22 +95,73 @@ def _parser() -> argparse.ArgumentParser:
         "--holm", action="store_true", help="show p-values corrected for several hypotheses beside"
     )
     tables.set_defaults(command=_tables)
+
+
+def _add_report(commands: "_Commands[argparse.ArgumentParser]") -> None:
     report = commands.add_parser(
         "report",
-        usage=usage.replace("[OPTIONS]", "[OPTIONS] --out DIR"),
+        usage=_USAGE.replace("[OPTIONS]", "[OPTIONS] --out DIR"),
         help="write a page with all figures and advice",
         description="Write a page with all figures, tables and advice about experiments.",
     )
     _add_source(report)
     report.add_argument("--out", type=Path, required=True, metavar="DIR", help="write it there")
     report.set_defaults(command=_report)
-    return parser
 
 
-def _add_source(command: argparse.ArgumentParser) -> None:
+def _add_estimate(commands: "_Commands[argparse.ArgumentParser]") -> None:
+    fit = commands.add_parser(
+        "estimate",
+        usage="%(prog)s --model MODEL [OPTIONS] ([STORE] RUN... | --samples FILE)",
+        help="estimate a model's path coefficients",
+        description="Estimate the paths of a model, and direct, indirect and total effects, on the "
+        "samples that thrashed: of experiments, each by itself, or of a file.",
+    )
+    _add_source(fit, nargs="*")
+    fit.add_argument(
+        "--samples", type=Path, metavar="FILE", help="a CSV or Parquet file, a row for each sample"
+    )
+    _add_model(fit, "--model", required=True)
+    fit.add_argument(
+        "--errors",
+        choices=get_args(Errors),
+        default="classical",
+        help="what standard errors believe of samples (default: the study's, classical)",
+    )
+    fit.add_argument(
+        "--effect",
+        choices=get_args(Effect),
+        default="none",
+        help="what each DBMS has of its own (default: none)",
+    )
+    fit.add_argument("--out", type=Path, metavar="DIR", help="write CSV and SVG files there")
+    fit.set_defaults(command=_estimate)
+
+
+def _add_diagram(commands: "_Commands[argparse.ArgumentParser]") -> None:
+    diagram = commands.add_parser(
+        "diagram",
+        help="draw a model's hypotheses",
+        description="Draw a model as a path diagram (SVG). Without --out it is said in words.",
+    )
+    _add_model(diagram, "model")
+    diagram.add_argument("--out", type=Path, metavar="FILE.svg", help="write it there")
+    diagram.set_defaults(command=_diagram)
+
+
+def _add_model(command: argparse.ArgumentParser, name: str, **options: bool) -> None:
+    command.add_argument(
+        name,
+        metavar="MODEL",
+        help=f"one of the study's, {', '.join(_NAMES)}, or a file of one",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def _add_source(command: argparse.ArgumentParser, nargs: str = "+") -> None:
     command.add_argument(
         "what",
-        nargs="+",
+        nargs=nargs,
         metavar="[STORE] RUN",
         help="a store or the directory of an export, where --store does not name it; then the "
         "numbers of experiments, as `tidegate lab list` shows them",
@@ -130,6 +198,7 @@ def _tables(options: argparse.Namespace) -> None:
             experiment,
             method=options.method,
             correction="holm" if options.holm else "none",
+            diagram=None if options.out is None else figure_6,
             say=show.say,
         )
         show.clear()
@@ -142,11 +211,112 @@ def _report(options: argparse.Namespace) -> None:
     show = _Progress()
     results, experiments = _source(options, show)
     # Reports need libraries that tables do not, and loading them takes seconds.
-    write: Callable[..., list[Path]]
-    write = importlib.import_module("tidegate_analysis.report").write
-    written = write(results, experiments, options.out, progress=show.say)
+    from tidegate_analysis import report  # noqa: PLC0415
+    from tidegate_analysis.report.causal import makers  # noqa: PLC0415
+
+    written = report.write(results, experiments, options.out, more=makers(), progress=show.say)
     show.clear()
     _print("\n".join(map(str, written)))
+
+
+def _estimate(options: argparse.Namespace) -> None:
+    asked = _model(options.model)
+    for name, samples in _samples(options):
+        chosen, left_out = _usable(asked, samples, name)
+        fit = estimate.fit(asked, chosen, errors=options.errors, effect=options.effect)
+        effects = estimate.effects(fit).to_frame()
+        _print(f"# {asked.name}: {name}\n")
+        r2 = ", ".join(f"R²({variable}) = {value:.3f}" for variable, value in fit.r_squared.items())
+        _print(f"n = {fit.n}{left_out}; {r2}, fit = {fit.overall_fit:.3f}\n")
+        cautions = (c for equation in fit.regressions.values() for c in equation.cautions)
+        for caution in dict.fromkeys(cautions):
+            _print(f"Take care: {caution}.\n")
+        _print(f"## Paths\n\n{markdown(fit.paths())}")
+        # The wild bootstrap tests coefficients only.
+        of = " (errors: cluster)" if options.errors == "wild" else ""
+        _print(f"## Effects, in standard deviations{of}\n\n{markdown(effects)}")
+        if options.out is not None:
+            files = {
+                "paths.csv": fit.paths().to_csv(index=False),
+                "effects.csv": effects.to_csv(index=False),
+                "hypotheses.svg": model.draw(asked),
+                "estimated.svg": fit.diagram(),
+            }
+            for file, text in files.items():
+                _write(options.out / name.replace(" ", "-") / file, text)
+
+
+def _diagram(options: argparse.Namespace) -> None:
+    asked = _model(options.model)
+    if options.out is None:
+        _print(f"{asked.name}: {describe(asked)}")
+    else:
+        _write(options.out, model.draw(asked))
+
+
+_NAMES: Final = {name.replace(", ", "-"): name for name in model.STUDIES}
+
+
+def _model(name: str) -> model.Model:
+    """Return a model of the study by its name, or that of a file."""
+    if name in _NAMES or name in model.STUDIES:
+        return model.study(_NAMES.get(name, name))
+    if not Path(name).exists() and not name.endswith(".toml"):
+        raise AnalysisError(
+            f"no model is called `{name}`", f"use one of {', '.join(_NAMES)}, or a file of one"
+        )
+    return model.read(name)
+
+
+def _samples(options: argparse.Namespace) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Give the samples that were asked for, with what they are called."""
+    if (options.samples is None) == (not options.what):
+        raise AnalysisError(
+            "it is not said what to estimate from" if options.samples is None
+            else "both experiments and a file of samples are named",
+            "name experiments by their numbers, or a file with --samples",
+        )  # fmt: skip
+    if options.samples is not None:
+        yield options.samples.name, shapes.read(options.samples)
+        return
+    show = _Progress()
+    results, experiments = _source(options, show)
+    for experiment in experiments:
+        show.say(f"experiment {experiment}: samples")
+        samples = results.samples(experiment)
+        show.clear()
+        yield f"experiment {experiment}", samples
+
+
+def _usable(asked: model.Model, samples: pd.DataFrame, name: str) -> tuple[pd.DataFrame, str]:
+    """Return the samples of the model's group that thrashed, and how many are left out."""
+    if asked.mode and "mode" in samples:
+        samples = samples[samples["mode"] == asked.mode]
+        if samples.empty:
+            raise AnalysisError(
+                f"{name} has no sample with mode `{asked.mode}`",
+                f"give samples of that group, or a model of another than `{asked.name}`",
+            )
+    if "TP" not in samples:
+        return samples, ""
+    thrashed = samples[samples["TP"] != float("inf")]
+    left_out = len(samples) - len(thrashed)
+    if thrashed.empty:
+        raise AnalysisError(
+            f"none of the {left_out} samples of {name} thrashed",
+            "measure larger MPLs; `tidegate_analysis.censored` says what those samples do show",
+        )
+    return thrashed, f" ({left_out} that never thrashed are left out)" if left_out else ""
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise AnalysisError(
+            f"{file} cannot be written: {error.strerror}", "give another place with --out"
+        ) from error
 
 
 class _Progress:

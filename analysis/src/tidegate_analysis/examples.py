@@ -34,6 +34,7 @@ from tidegate_analysis.errors import StoreError
 from tidegate_analysis.store.schema import statements
 
 _BEGAN_US: Final = 1_700_000_000_000_000
+_ROWS: Final = 1_000_000
 _PROTOCOL: Final = ("tap v1", "equation-1 v1")
 
 
@@ -183,8 +184,12 @@ def equation_1(tps: np.ndarray) -> np.ndarray:
 def _add_plan(connection: sqlite3.Connection, design: Design, seed: int) -> None:
     """Add the experiment, and all that it plans; ids count from 1 in the order of the plan."""
     file = (
-        f'name = "example"\nscenario = "thrash"\nctl = "{design.ctl_s}s"\n'
-        f"repetitions = {design.repetitions}\nmpl = {list(design.mpl)}\n"
+        f'name = "example"\nscenario = "thrash"\nsubjects = {json.dumps(design.subjects)}\n'
+        f"processors = {list(design.processors)}\nmpl = {list(design.mpl)}\n"
+        f'ctl = "{design.ctl_s}s"\nrepetitions = {design.repetitions}\n\n[factors]\n'
+        f"rows = {_ROWS}\nprimary_key = {json.dumps(design.primary_key)}\n"
+        f"read_sf = {list(design.read_sf)}\nupdate_sf = {list(design.update_sf)}\n"
+        f"rose = {list(design.rose)}\n"
     )
     subjects = ",".join(design.subjects)
     _insert(connection, "machine", [(1, "example", "none", 8, 16384, "none")])
@@ -218,7 +223,7 @@ def _add_plan(connection: sqlite3.Connection, design: Design, seed: int) -> None
 
 
 def _spec(keys: bool, mode: str, sf: float, rose: float) -> str:
-    spec = {"kind": "thrash", "rows": 1_000_000, "primary_key": keys, "sf": sf, "rose": rose}
+    spec = {"kind": "thrash", "rows": _ROWS, "primary_key": keys, "sf": sf, "rose": rose}
     weights = {"reads": int(mode == "read"), "updates": int(mode == "update")}
     return json.dumps(spec | {"placement": "random"} | weights | {"changes": 0, "joins": 0})
 

@@ -12,6 +12,8 @@ lower case.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
@@ -83,6 +85,35 @@ def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
             continue
         table[name] = _typed(table[name], name, column, what)
     return table
+
+
+def read(file: str | PathLike[str], shape: Shape = SAMPLES) -> pd.DataFrame:
+    """Read a table from a CSV or Parquet file; columns that the shape knows have its types.
+
+    Columns of the shape that are not there are not asked for: a model of one's own may do without.
+
+    Raises
+    ------
+    ShapeError
+        It cannot be read, is empty, or a value is not of its type.
+
+    """
+    path = Path(file)
+    if path.suffix not in (".csv", ".parquet"):
+        raise ShapeError(f"{path} is neither .csv nor .parquet", "convert it to one of them")
+    try:
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise ShapeError(f"there is no {path}", "give the path of a table of samples") from error
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ShapeError(
+            f"{path} cannot be read: {reason}", f"give a table as {path.suffix}"
+        ) from error
+    if table.empty:
+        raise ShapeError(f"{path} has no row", "give a table with a row for each sample")
+    there = {name: column for name, column in shape.items() if name in table}
+    return check(table, there, str(path))
 
 
 def _typed(values: pd.Series, name: str, column: Column, what: str) -> pd.Series:

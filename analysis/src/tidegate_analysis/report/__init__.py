@@ -10,7 +10,8 @@ published figures beside ours. A section for which an experiment has not the dat
 the page says why.
 
 `write` takes more sections: functions of results and an experiment's number. What they raise as an
-`AnalysisError` is why they are left out.
+`AnalysisError` is why they are left out. `tidegate_analysis.report.causal.makers` gives those of
+the chapter on what moves the thrashing point, which the command line adds.
 
 The page is for reading; every number in it is also in a CSV file beside it.
 """

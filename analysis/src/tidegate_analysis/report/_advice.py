@@ -15,12 +15,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis import scalability
+from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_REPETITIONS, FEWEST_SHARES
 from tidegate_analysis.report._parts import Advice, Section, Sentence
 from tidegate_analysis.report._view import BATCHSET, View, records
+from tidegate_analysis.tables import holm
 
 #: With more batchsets than this, or without repetitions of them, there is a sentence for each
 #: subject and kind of workload.
@@ -33,6 +36,9 @@ RULES: Final = (
     "An effect is claimed where its 95 % interval excludes that there is none. The interval is "
     "widened (Bonferroni) where a level was picked because it was the best of several, and "
     "p-values are adjusted for the number of tests on this page (Holm).",
+    "The gain of a batchset's best level is that of a level chosen by all repetitions but one and "
+    "measured by that one, in turn: what was best by luck gains nothing. Its interval is a "
+    "bootstrap of all of that.",
     "“Within 5 % of the best” is claimed where the intervals of all other levels' ratios to it end "
     "below 1/0.95.",
     "Ratios are of geometric means. Pairs of batchsets differ in nothing but the factor; those of "
@@ -43,11 +49,17 @@ RULES: Final = (
 
 
 @dataclass(frozen=True)
-class _Claim:
+class Claim:
     """A sentence that waits for its p-value to be adjusted; no p-value where nothing is tested."""
 
     p: float | None
     said: Callable[[float], Sentence]
+
+
+def settled(claims: Sequence[Claim]) -> list[Sentence]:
+    """Return the sentences of claims, their p-values adjusted for there being several (Holm)."""
+    adjusted = iter(holm([claim.p for claim in claims if claim.p is not None]))
+    return [claim.said(1.0 if claim.p is None else float(next(adjusted))) for claim in claims]
 
 
 def advice(view: View) -> Section:
@@ -56,13 +68,12 @@ def advice(view: View) -> Section:
     if view.done.empty:
         return Section("advice", title, missing="nothing was measured that advice could rest on")
     claims = [*_factors(view), *_thrashing(view)]
-    adjusted = iter(inference.holm([claim.p for claim in claims if claim.p is not None]))
     sentences = [
         *_warnings(view),
         *_levels(view),
         *_settings(view),
         *_priority(view),
-        *(claim.said(1.0 if claim.p is None else next(adjusted)) for claim in claims),
+        *settled(claims),
     ]
     if not any(sentence.kind != "warning" for sentence in sentences):
         sentences.append(
@@ -228,33 +239,38 @@ def _set(one: _One) -> Sentence:
 
 
 def _gain(one: _One) -> Sentence:
-    """Return what holding the best level gains over letting in as many as at the last."""
-    about, row, each = "what Tidegate would gain", one.row, one.each
-    best, last = float(row["best_mpl"]), float(row["last_mpl"])
+    """Return what holding the best level gains over letting in as many as at the last.
+
+    The level is chosen by all repetitions but one and measured by that one, in turn, so the gain is
+    free of the luck by which the best was best (see `scalability.gain`).
+    """
+    about, row = "what Tidegate would gain", one.row
+    last = float(row["last_mpl"])
+    try:
+        gain = scalability.gain(one.executions[["mpl", "tps"]], level=1 - inference.ALPHA)
+    except SampleError as error:
+        text = f"this sample cannot show what a limit would gain: {error.problem}."
+        return one.sentence(about, text, "not shown")
+    best = gain.best
     if best == last:
         text = f"this sample shows no gain from a limit: the last level, MPL {words.number(last)}, "
         return one.sentence(about, text + "is the best.", "not shown")
-    ratio = inference.of_repetitions(each[best], each[last], len(each))
-    if ratio is None:
-        text = (
-            "this sample cannot show what a limit would gain: there is an execution without a "
-            "transaction, which has no ratio."
-        )
-        return one.sentence(about, text, "not shown")
-    if ratio.low <= 1:
+    held, free = (words.number(one.each[level].mean()) for level in (best, last))
+    said = f"{words.number(gain.ratio)}, {words.between(gain.low, gain.high)}"
+    if gain.low <= 1:
         text = (
             f"this sample cannot show that a limit of {words.number(best)} is better than "
-            f"{words.number(last)}: the ratio of throughputs is {words.number(ratio.value)}, with "
-            f"a 95 % interval from {words.between(ratio.low, ratio.high)}."
+            f"{words.number(last)}: the ratio of throughputs is {words.number(gain.ratio)}, with "
+            f"a 95 % interval from {words.between(gain.low, gain.high)}."
         )
-        return one.sentence(about, text, "not shown", ratio=_said(ratio))
+        return one.sentence(about, text, "not shown", ratio=said)
     text = (
         f"holding MPL {words.number(best)} where {words.number(last)} would come gives "
-        f"{words.number(ratio.value)} times the throughput (95 % interval "
-        f"{words.between(ratio.low, ratio.high)}): {words.number(row['best_tps'])} tps instead of "
-        f"{words.number(row['last_tps'])}, if the gate itself costs nothing."
+        f"{words.number(gain.ratio)} times the throughput (95 % interval "
+        f"{words.between(gain.low, gain.high)}): {held} tps instead of {free}, if the gate itself "
+        "costs nothing."
     )
-    return one.sentence(about, text + _little(one), "shown", ratio=_said(ratio))
+    return one.sentence(about, text + _little(one), "shown", ratio=said)
 
 
 def _little(one: _One) -> str:
@@ -459,7 +475,7 @@ _FACTORS: Final = (
 )
 
 
-def _factors(view: View) -> list[_Claim]:
+def _factors(view: View) -> list[Claim]:
     if view.is_controlled or not view.has_curves:
         return []
     table = view.summary.drop(columns=["subject", "label"]).merge(view.batchsets, on=BATCHSET)
@@ -474,7 +490,7 @@ def _factors(view: View) -> list[_Claim]:
 
 def _compared(
     view: View, factor: _Factor, names: tuple[Any, ...], rows: pd.DataFrame
-) -> list[_Claim]:
+) -> list[Claim]:
     values = sorted({float(value) for value in rows[factor.name].dropna()})
     if len(values) < 2:
         return []
@@ -493,7 +509,7 @@ def _compared(
     return claims
 
 
-def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> _Claim:
+def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> Claim:
     ratio = inference.of_pairs(pairs["best_tps_high"], pairs["best_tps_low"])
     behind = {"pairs of batchsets": f"{len(pairs):,}", "from pairs of runs": f"{runs:,}"}
     if ratio is None:
@@ -502,30 +518,30 @@ def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int
             f"{'is' if len(pairs) == 1 else 'are'} {words.count(len(pairs), 'pair')} of batchsets "
             f"that differ in nothing else, fewer than {FEWEST_PAIRS}."
         )
-        return _Claim(None, lambda _: Sentence(factor.about, text, "not shown", "curves", behind))
+        return Claim(None, lambda _: Sentence(factor.about, text, "not shown", "curves", behind))
     behind["ratio of best throughputs"] = _said(ratio)
 
     def sentence(p: float) -> Sentence:
-        numbers = behind | {"p, adjusted": _p(p)}
+        numbers = behind | {"p, adjusted": words.p_value(p)}
         interval = f"95 % interval {words.between(ratio.low, ratio.high)}, {ratio.n} pairs"
         if p > inference.ALPHA:
             text = (
                 f"{said}: this sample cannot show an effect on the best throughput; the ratio is "
-                f"{words.number(ratio.value)} ({interval}, adjusted p {_p(p)})."
+                f"{words.number(ratio.value)} ({interval}, adjusted p {words.p_value(p)})."
             )
             return Sentence(factor.about, text, "not shown", "curves", numbers)
         text = (
             f"{said} gives {words.number(ratio.value)} times the best throughput ({interval}, "
-            f"adjusted p {_p(p)})."
+            f"adjusted p {words.p_value(p)})."
         )
         if abs(ratio.value - 1) < 1 - NEAR:
             text += " That is less than 5 %: too little to act on."
         return Sentence(factor.about, text, "shown", "curves", numbers)
 
-    return _Claim(ratio.p, sentence)
+    return Claim(ratio.p, sentence)
 
 
-def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> _Claim:
+def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> Claim:
     rises = int((pairs["TP_high"] > pairs["TP_low"]).sum())
     falls = int((pairs["TP_high"] < pairs["TP_low"]).sum())
     p_value = inference.sign_test(rises, falls) if len(pairs) >= FEWEST_PAIRS else None
@@ -539,32 +555,29 @@ def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> 
             f"of {words.count(len(pairs), 'pair')} of batchsets the thrashing point rises in "
             f"{rises}, falls in {falls} and stays in {len(pairs) - rises - falls}"
         )
-        numbers = behind | {"p, adjusted": _p(p)}
+        numbers = behind | {"p, adjusted": words.p_value(p)}
         if p > inference.ALPHA:
             why = (
                 f"fewer than {FEWEST_PAIRS} pairs"
                 if len(pairs) < FEWEST_PAIRS
-                else f"adjusted p of the sign test {_p(p)}"
+                else f"adjusted p of the sign test {words.p_value(p)}"
             )
             text = (
                 f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
             )
             return Sentence(factor.about, text, "not shown", "tap-points", numbers)
         goes = "raises" if rises > falls else "lowers"
-        text = f"{said} {goes} the thrashing point: {seen} (adjusted p of the sign test {_p(p)})."
+        test = f"adjusted p of the sign test {words.p_value(p)}"
+        text = f"{said} {goes} the thrashing point: {seen} ({test})."
         return Sentence(factor.about, text, "shown", "tap-points", numbers)
 
-    return _Claim(p_value, sentence)
-
-
-def _p(p: float) -> str:
-    return "below 0.001" if p < 0.001 else words.number(p, 2)
+    return Claim(p_value, sentence)
 
 
 # Which DBMS thrashes.
 
 
-def _thrashing(view: View) -> list[_Claim]:
+def _thrashing(view: View) -> list[Claim]:
     known = view.summary[view.summary["TP"].notna()]
     if known.empty or view.is_controlled:
         return []
@@ -572,10 +585,10 @@ def _thrashing(view: View) -> list[_Claim]:
     found = {str(s): (int(v.sum()), len(v)) for s, v in counts}
     if max(of for _, of in found.values()) < FEWEST_SHARES:
         return []
-    claims = [_Claim(None, _kept(_share(subject, *n))) for subject, n in found.items()]
+    claims = [Claim(None, _kept(_share(subject, *n))) for subject, n in found.items()]
     if len(found) > 1:
         p_value = inference.independence([(n, of - n) for n, of in found.values()])
-        claims.append(_Claim(p_value, lambda p: _difference(found, p)))
+        claims.append(Claim(p_value, lambda p: _difference(found, p)))
     return claims
 
 
@@ -598,19 +611,21 @@ def _share(subject: str, thrashed: int, of: int) -> Sentence:
 
 def _difference(found: dict[str, tuple[int, int]], p: float) -> Sentence:
     order = sorted(found, key=lambda subject: -found[subject][0] / found[subject][1])
-    shares = {s: f"{found[s][0]:,} of {found[s][1]:,}" for s in order} | {"p, adjusted": _p(p)}
+    shares = {s: f"{found[s][0]:,} of {found[s][1]:,}" for s in order} | {
+        "p, adjusted": words.p_value(p)
+    }
     about = "which DBMS thrashes"
     if p > inference.ALPHA:
         text = (
             f"this sample cannot show that some DBMSs thrash more often than others (adjusted p "
-            f"{_p(p)})."
+            f"{words.p_value(p)})."
         )
         return Sentence(about, text, "not shown", "tap-points", shares)
     text = (
-        f"the DBMSs do not thrash equally often (adjusted p {_p(p)}): {order[0]} most often, "
-        f"{order[-1]} least."
+        f"the DBMSs do not thrash equally often (adjusted p {words.p_value(p)}): {order[0]} most "
+        f"often, {order[-1]} least."
     )
     return Sentence(about, text, "shown", "tap-points", shares)
 
 
-__all__: Sequence[str] = ["RULES", "advice"]
+__all__: Sequence[str] = ["RULES", "Claim", "advice", "settled"]

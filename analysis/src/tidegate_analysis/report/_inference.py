@@ -4,10 +4,9 @@ Throughputs are compared as ratios: the interval is one of the difference of mea
 ratio is one of geometric means. Repetitions are compared by Welch's t (Welch 1947), pairs by the
 paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927).
 Where a level was picked because it was best among k, intervals are Bonferroni's for k comparisons;
-p-values of one report are adjusted by Holm (1979).
+p-values of one report are adjusted by Holm (1979), see `tables.holm`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,12 +101,3 @@ def independence(table: ArrayLike) -> float:
     if counts.shape == (2, 2):
         return float(stats.fisher_exact(counts).pvalue)
     return float(stats.chi2_contingency(counts).pvalue)
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for there being several (Holm 1979)."""
-    order = np.argsort(p, kind="stable")
-    steps = np.asarray(p, dtype=float)[order] * (len(p) - np.arange(len(p)))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps)) if len(p) else steps
-    return [float(value) for value in adjusted]

@@ -1,16 +1,15 @@
-"""The scalability law beside what was measured, where the package has it.
+"""The scalability law beside what was measured.
 
 `tidegate_analysis.scalability` fits Gunther's law to a curve; this draws it and says what it says.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis import scalability
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
@@ -18,15 +17,15 @@ from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Ta
 from tidegate_analysis.report._throughput import _wrapped, chosen
 from tidegate_analysis.report._view import View, records
 
-_MODULE: Final = "tidegate_analysis.scalability"
 _FEWEST_LEVELS: Final = 4
+
+#: A batchset's row of the summary, and its law.
+_Fit = tuple[dict[str, Any], scalability.Law]
 
 
 def law(view: View) -> Section:
     """Return the law of each batchset that is drawn, its peak, and what it cannot say."""
     title = "Scalability law"
-    if find_spec(_MODULE) is None:
-        return Section("law", title, missing="this installation does not fit it")
     if view.is_controlled or view.curves.empty:
         return Section("law", title, missing="there are no curves of fixed levels")
     if int(view.summary["levels"].max()) < _FEWEST_LEVELS:
@@ -48,19 +47,20 @@ def _own(view: View, row: dict[str, Any]) -> pd.DataFrame:
     return own
 
 
-def _fitted(view: View, shown: pd.DataFrame) -> tuple[list[tuple[dict[str, Any], Any]], list[str]]:
+def _fitted(
+    view: View, shown: pd.DataFrame
+) -> tuple[list[tuple[dict[str, Any], scalability.Law]], list[str]]:
     """Return the fit of each batchset, and why others have none."""
-    fit = import_module(_MODULE).fit
     fits, problems = [], []
     for row in records(shown):
         try:
-            fits.append((row, fit(_own(view, row)[["mpl", "tps"]])))
+            fits.append((row, scalability.fit(_own(view, row)[["mpl", "tps"]])))
         except AnalysisError as error:
             problems.append(f"{row['label']} ({error.problem})")
     return fits, problems
 
 
-def _drawn(view: View, fits: Sequence[tuple[dict[str, Any], Any]]) -> Figure:
+def _drawn(view: View, fits: Sequence[_Fit]) -> Figure:
     columns = 1 if len(fits) == 1 else 2 if len(fits) <= 4 else 3 if len(fits) <= 9 else 4
     said = []
     with style.style():
@@ -90,14 +90,14 @@ def _drawn(view: View, fits: Sequence[tuple[dict[str, Any], Any]]) -> Figure:
     return Figure("law", caption, alt, svg)
 
 
-def _peak(found: Any) -> str:
+def _peak(found: scalability.Law) -> str:
     if not np.isfinite(found.peak) or found.peak <= 0:
         return "the law has no peak"
     peak = f"the law's peak is {words.number(found.peak_tps)} tps at MPL"
     return f"{peak} {words.number(found.peak)}"
 
 
-def _numbers(fits: Sequence[tuple[dict[str, Any], Any]]) -> Table:
+def _numbers(fits: Sequence[_Fit]) -> Table:
     rows = []
     for row, found in fits:
         ends = found.intervals.set_index("parameter")

@@ -1,4 +1,4 @@
-"""Published figures beside ours, from `published.toml`.
+"""Published figures beside ours, from `tidegate_analysis.published`.
 
 Machines, systems and scales differ, so numbers are put side by side and curves are drawn as shares
 of their own best; what agrees is the shape.
@@ -6,16 +6,14 @@ of their own best; what agrees is the shape.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from tidegate_analysis.errors import AnalysisError
+from tidegate_analysis.published import experiments
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
@@ -25,17 +23,10 @@ from tidegate_analysis.report._view import BATCHSET, View, records
 Entry = Mapping[str, Any]
 
 
-@cache
-def published() -> Mapping[str, Entry]:
-    """Return what was published, by the name of an experiment."""
-    text = resources.files("tidegate_analysis.report").joinpath("published.toml").read_text("utf-8")
-    return tomllib.loads(text)
-
-
 def published_figures(view: View) -> Section:
     """Return published figures beside ours."""
     title = "Published figures beside ours"
-    entry = published().get(view.name)
+    entry = experiments().get(view.name)
     if entry is None:
         why = f"no study published figures for an experiment called {view.name}"
         return Section("published", title, missing=why)

@@ -116,6 +116,12 @@ class Results(Protocol):
         """One row for each batchset that the latest analysis retained."""
         ...
 
+    def samples(
+        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
+        """Return a row for each batchset instance that was retained: `shapes.SAMPLES`."""
+        ...
+
     def curves(
         self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
     ) -> pd.DataFrame:

@@ -40,6 +40,11 @@ def percent(share: float) -> str:
     return f"{number(100 * share, 2)} %"
 
 
+def p_value(p: float) -> str:
+    """Return a p-value as it is read."""
+    return "below 0.001" if p < 0.001 else number(p, 2)
+
+
 def slower(ratio: float) -> str:
     """Return a ratio of latencies as one says it: 15 % slower, 3 times slower, 5 % faster."""
     if ratio >= 2:

@@ -1,5 +1,7 @@
 """The study's tables: descriptive ones, correlations, and the pipeline that makes them all."""
 
+from tidegate_analysis.published import Part
+from tidegate_analysis.published import tables as published
 from tidegate_analysis.tables.correlation import (
     INITIAL,
     LEVELS,
@@ -19,8 +21,8 @@ from tidegate_analysis.tables.descriptive import (
     table_7,
     table_8,
 )
+from tidegate_analysis.tables.figure import figure_6
 from tidegate_analysis.tables.markdown import markdown
-from tidegate_analysis.tables.published import Part, published
 from tidegate_analysis.tables.study import Diagram, Study, run
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Study",
     "checks",
     "correlate",
+    "figure_6",
     "holm",
     "hypotheses",
     "markdown",

@@ -202,7 +202,7 @@ def correlate(
     --------
     >>> table = pd.DataFrame({"x": [1, 2, 3, 4, 5, 6], "y": [2, 1, 4, 3, 6, 5]})
     >>> print(correlate(table, "x", "y"))
-    pearson r = 0.83 (95% interval 0.06 to 0.98), p = 0.042, n = 6
+    pearson r = 0.83 (95% interval 0.05 to 0.98), p = 0.042, n = 6
 
     """
     if not 0 < confidence < 1:

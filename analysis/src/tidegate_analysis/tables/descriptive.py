@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.tables.published import Part, published
+from tidegate_analysis.published import Part
+from tidegate_analysis.published import tables as published
 
 #: The checks in the study's words, with its number and its table.
 CHECKS: Final = {

@@ -30,11 +30,12 @@ from typing import Final, Literal
 import pandas as pd
 
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
+from tidegate_analysis.published import Part
+from tidegate_analysis.published import tables as published
 from tidegate_analysis.results import Results
 from tidegate_analysis.tables import correlation, descriptive
 from tidegate_analysis.tables.correlation import REFINED, Method
 from tidegate_analysis.tables.markdown import markdown
-from tidegate_analysis.tables.published import Part, published
 
 #: Draws a group's path diagram as SVG, from its name and its samples that thrashed.
 Diagram = Callable[[str, pd.DataFrame], str]
@@ -51,6 +52,8 @@ _HEADINGS: Final = {
     "step-4": "Step 4: thrashing points",
     "table-9": "Table 9: hypotheses about the read group",
     "table-10": "Table 10: hypotheses about the update group",
+    "figure-6-read": "Fig. 6(a): the refined model of the read group",
+    "figure-6-update": "Fig. 6(b): the refined model of the update group",
 }
 
 _GROUPS: Final = {"read": "table-9", "update": "table-10"}
@@ -89,9 +92,13 @@ class Study:
         """Return all tables as Markdown."""
         parts = [f"# Experiment {self.experiment}: {self.name}\n"]
         for name, heading in _HEADINGS.items():
+            if name.startswith("figure") and name not in self.figures | self.notes:
+                continue
             parts.append(f"## {heading}\n")
             if name in self.notes:
                 parts.append(f"{self.notes[name]}\n")
+            if name in self.figures:
+                parts.append(f"![{heading}]({name}.svg)\n")
             if name in self.tables:
                 table = self.tables[name]
                 if "hypothesis" in table:
@@ -151,7 +158,7 @@ def run(
     method, correction
         As in `correlation.hypotheses`.
     diagram
-        Draws Fig. 6, for each group that has samples.
+        Draws Fig. 6, for each group that has samples: `figure_6`, or a function of your own.
     say
         Told what is being done.
 

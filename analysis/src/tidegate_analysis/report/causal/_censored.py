@@ -1,0 +1,216 @@
+"""What the batchsets that never thrashed say: the censored regression beside the naive one."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from tidegate_analysis import censored
+from tidegate_analysis.errors import SampleError
+from tidegate_analysis.report import _style as style
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._view import records
+from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
+
+#: Factors of which total effects on TP are estimated.
+CAUSES: Final = ("numProcs", "PK")
+_UNITS: Final = {"numProcs": "a further processor", "PK": "primary keys"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The naive and the censored regression of log TP, and whether DBMSs were clusters."""
+
+    table: pd.DataFrame
+    clusters: str | None
+
+
+def never_thrashed(experiment: Experiment) -> Section:
+    """Return the censored regression beside the naive one, survival, and what thrashes at all."""
+    parts: list[Part] = [
+        Paragraph(
+            "A regression on the batchsets that thrashed leaves out those with the largest "
+            "thrashing points, because they are the largest; so it finds effects too small. The "
+            "censored regression has all samples: of those that never thrashed it takes that "
+            "their point is above the last level, of the others between which two levels it is."
+        )
+    ]
+    parts += attempt("when batchsets begin to thrash", partial(_survival, experiment))
+    for group in experiment.groups:
+        parts += attempt(
+            f"what moves the thrashing point of {group.name}s, those that never thrashed included",
+            partial(_regressions, group),
+        )
+        parts += attempt(
+            f"what decides whether {group.name}s thrash at all", partial(_logistic, group)
+        )
+    return Section("censored", "Batchsets that never thrashed", parts)
+
+
+def compared(group: Group, on: list[str]) -> Compared:
+    """Return both regressions, with DBMSs as clusters where the samples allow it.
+
+    Raises
+    ------
+    SampleError
+        Too few thrashed, no factor varies, or nothing can be estimated.
+
+    """
+    group.need_thrashed()
+    if not on:
+        raise SampleError("no factor varies among samples that thrashed", "vary processors or keys")
+    if group.clusters is not None:
+        try:
+            table = censored.compare(group.retained, on, cluster=group.clusters)
+        except SampleError:
+            pass  # one DBMS alone decides a coefficient
+        else:
+            return Compared(table, group.clusters)
+    return Compared(censored.compare(group.retained, on), None)
+
+
+def _regressions(group: Group) -> list[Part]:
+    causes = group.varied(CAUSES)
+    parts: list[Part] = [_compared(group, causes, "total")]
+    parts += attempt(
+        f"effects on the thrashing point of {group.name}s at equal ATPT",
+        lambda: [_compared(group, [*causes, "ATPT"], "direct")],
+    )
+    return parts
+
+
+def _compared(group: Group, on: list[str], kind: str) -> Table:
+    found = compared(group, on)
+    spread = float(group.retained["ATPT"].std())
+    rows = [
+        _row(row, spread if row["term"] == "ATPT" else 1.0)
+        for row in records(found.table)
+        if row["term"] != "intercept"
+    ]
+    first = found.table.iloc[0]
+    naive_n, n = int(first["naive_n"]), int(first["censored_n"])
+    header = (
+        "for each", f"thrashing samples only (n = {naive_n:,})", f"censored (n = {n:,})", "p",
+        "naive over censored", "naive less censored, log TP",
+    )  # fmt: skip
+    what = "Total effects" if kind == "total" else "Effects at equal ATPT"
+    note = (
+        f"Change of TP, {first['distribution']} errors (the least AIC), 95 % intervals. A standard "
+        f"deviation of ATPT is {words.number(spread)} ms. What the naive estimate is less than "
+        "the censored one is its bias, as far as the censored one is right. "
+    )
+    note += (
+        "Errors: jackknife over DBMSs, which are few."
+        if found.clusters
+        else "Samples are taken as independent, though those of one DBMS are not."
+    )
+    return Table(
+        f"causal-censored-{kind}-{group.name}",
+        f"{what} on the thrashing point of {group.name}s: censored and naive regression",
+        header,
+        rows,
+        note,
+    )
+
+
+def _row(row: dict[str, Any], unit: float) -> tuple[str, ...]:
+    naive, full = (
+        change(*(unit * row[name + end] for end in ("", "_low", "_high")))
+        for name in ("naive", "censored")
+    )
+    ratio = words.number(row["ratio"], 2) if row["same_sign"] else "other sign"
+    bias = words.number(unit * row["difference"], 2)
+    name = _UNITS.get(row["term"], f"a standard deviation of {row['term']}")
+    return (name, naive, full, words.p_value(row["censored_p"]), ratio, bias)
+
+
+def change(value: float, low: float, high: float) -> str:
+    """Return a coefficient of log TP as the change of TP that it is."""
+    texts = [words.percent(float(np.expm1(min(x, 50.0)))) for x in (value, low, high)]
+    return f"{texts[0]} ({texts[1]} to {texts[2]})"
+
+
+def _survival(experiment: Experiment) -> list[Part]:
+    said = []
+    with style.style():
+        figure, axes = style.panels(len(experiment.groups), 2, height=2.9)
+        for panel, group in zip(axes, experiment.groups, strict=True):
+            said.append(_drawn(panel, group))
+        names = axes[0].get_legend_handles_labels()
+        figure.legend(*names, loc="outside lower center", ncols=3)
+        alt = " ".join(said)
+        svg = style.svg(figure, "Share of batchsets that are not yet thrashing", alt)
+    caption = (
+        "Share of batchsets that are not yet seen to thrash, against MPL (Kaplan and Meier): all "
+        "of a group with the 95 % band, and each DBMS. What is left at the end never thrashed."
+    )
+    return [Figure("causal-survival", caption, alt, svg)]
+
+
+def _drawn(axes: Axes, group: Group) -> str:
+    whole = censored.kaplan_meier(group.retained)
+    each = censored.kaplan_meier(group.retained, by="dbms")
+    whole, each = _to_the_edge(whole, []), _to_the_edge(each, ["dbms"])
+    x = whole["mpl"]
+    axes.fill_between(
+        x, whole["low"], whole["high"], step="post", color=style.INK, alpha=0.12, linewidth=0
+    )
+    axes.step(x, whole["not_thrashing"], where="post", color=style.INK, linewidth=2.2, label="all")
+    ends = []
+    for place, (name, curve) in enumerate(each.groupby("dbms")):
+        look: dict[str, Any] = {
+            "color": style.COLOURS[place % len(style.COLOURS)],
+            "linestyle": style.DASHES[place % len(style.DASHES)],
+        }
+        axes.step(curve["mpl"], curve["not_thrashing"], where="post", label=str(name), **look)
+        ends.append(f"{name} {words.percent(float(curve['not_thrashing'].iloc[-1]))}")
+    axes.set(ylim=(0, 1.03), xlabel="MPL", ylabel="not yet thrashing", title=f"{group.name}s")
+    left = words.percent(float(whole["not_thrashing"].iloc[-1]))
+    half = whole[whole["not_thrashing"] <= 0.5]
+    middle = (
+        f"half of them thrash by MPL {words.number(half['mpl'].iloc[0])}"
+        if len(half)
+        else "fewer than half thrash"
+    )
+    last = words.number(float(x.iloc[-2]))
+    return (
+        f"{words.sentence(group.name)}s: {middle}; at MPL {last} {left} do not: "
+        f"{words.enumeration(ends)}."
+    )
+
+
+def _to_the_edge(curves: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return curves that go on a little behind the last MPL, so that a fall at it is seen."""
+    last = curves.drop_duplicates(by, keep="last") if by else curves.tail(1)
+    return pd.concat([curves, last.assign(mpl=1.05 * float(curves["mpl"].max()))])
+
+
+def _logistic(group: Group) -> list[Part]:
+    on = [name for name in FACTORS if len(group.retained[name].unique()) > 1]
+    if not on:
+        raise SampleError("no factor varies", "vary processors, keys, SF or ROSE")
+    clusters = "dbms" if group.dbms > 1 else None
+    found = censored.thrashes(group.retained, on, cluster=clusters)
+    rows = [
+        (
+            row["term"],
+            f"{words.number(row['odds'])} ({words.between(row['odds_low'], row['odds_high'])})",
+            words.p_value(row["p"]),
+        )
+        for row in records(found.to_frame())
+        if row["term"] != "intercept"
+    ]
+    method = "maximum likelihood" if found.method == "ml" else "Firth's penalised likelihood"
+    notes = "".join(f" {words.sentence(note)}." for note in found.notes)
+    table = Table(
+        f"causal-logistic-{group.name}",
+        f"Whether {group.name}s thrash at all: {found.thrashed:,} of {found.n:,} do",
+        ("factor", "odds ratio for each unit (95 % interval)", "p"),
+        rows,
+        f"Logistic regression by {method}. An odds ratio above 1 is for thrashing.{notes}",
+    )
+    return [table]

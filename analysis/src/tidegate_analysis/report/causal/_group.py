@@ -1,0 +1,127 @@
+"""The samples that the models are about: those of reads and those of updates, each by itself.
+
+The study treats the two as two populations with a model of their own (Section 8), and so do all
+parts of this chapter. What they share is here: the samples of a group, which of them thrashed,
+which factors vary, and whether samples come from several DBMSs, which then are clusters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pandas as pd
+
+from tidegate_analysis import estimate, model
+from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Paragraph, Part
+from tidegate_analysis.report._view import Results
+
+GROUPS: Final = ("read", "update")
+#: What an experiment may vary, of what the models are about.
+FACTORS: Final = ("numProcs", "PK", "SF", "ROSE")
+#: Fewer samples that thrashed than this show nothing of what moves them.
+FEWEST_THRASHED: Final = 5
+#: The scenario whose batchsets these are.
+SCENARIO: Final = "thrash"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The retained samples of reads or of updates."""
+
+    name: str
+    retained: pd.DataFrame
+
+    @cached_property
+    def thrashed(self) -> pd.DataFrame:
+        """Return those that thrashed, which the study's models are about."""
+        return self.retained[self.retained["thrashed"]].reset_index(drop=True)
+
+    @cached_property
+    def refined(self) -> model.Model:
+        """Return the study's refined model of the group."""
+        return model.study(f"refined, {self.name}")
+
+    @cached_property
+    def fit(self) -> estimate.PathFit:
+        """Return the refined model, estimated as the study does."""
+        return estimate.fit(self.refined, self.thrashed)
+
+    @property
+    def dbms(self) -> int:
+        """Return how many DBMSs the samples are of."""
+        return int(self.retained["dbms"].nunique())
+
+    @property
+    def clusters(self) -> str | None:
+        """Return the column of clusters; None where all that thrashed are of one DBMS."""
+        return "dbms" if len(self.thrashed["dbms"].unique()) > 1 else None
+
+    def need_thrashed(self) -> None:
+        """Refuse a group of which too few thrashed.
+
+        Raises
+        ------
+        SampleError
+            With how many did.
+
+        """
+        if len(self.thrashed) < FEWEST_THRASHED:
+            raise SampleError(
+                f"{len(self.thrashed)} of {len(self.retained)} samples of {self.name}s thrashed, "
+                f"fewer than {FEWEST_THRASHED}",
+                "measure more batchsets, or larger MPLs",
+            )
+
+    def varied(self, names: Sequence[str] = FACTORS) -> list[str]:
+        """Return the factors that are not the same in all samples, and in all that thrashed."""
+        tables = (self.retained, self.thrashed)
+        return [name for name in names if all(len(table[name].unique()) > 1 for table in tables)]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The groups of an experiment, or why there are none."""
+
+    number: int
+    groups: Sequence[Group] = ()
+    problem: str = ""
+
+
+def experiment(results: Results, number: int) -> Experiment:
+    """Return the groups of an experiment of the scenario `thrash`.
+
+    Raises
+    ------
+    StoreError
+        The store does not have the experiment, or is damaged.
+
+    """
+    scenario = str(results.experiment(number)["scenario"].iloc[0])
+    if scenario != SCENARIO:
+        why = f"they are about the scenario `{SCENARIO}`, and this is `{scenario}`"
+        return Experiment(number, problem=why)
+    try:
+        samples = results.samples(number)
+    except SampleError as error:
+        return Experiment(number, problem=str(error))
+    groups = [Group(name, samples[samples["mode"] == name]) for name in GROUPS]
+    return Experiment(number, [group for group in groups if len(group.retained)])
+
+
+def attempt(what: str, make: Callable[[], Sequence[Part]]) -> list[Part]:
+    """Return parts, or a sentence that says why the sample cannot show them."""
+    try:
+        return list(make())
+    except StoreError:
+        raise
+    except AnalysisError as error:
+        advice = words.sentence(error.advice)
+        return [Paragraph(f"This sample cannot show {what}: {error.problem}. {advice}.")]
+
+
+def estimated(value: float, low: float, high: float) -> str:
+    """Return an estimate with its interval."""
+    return f"{words.number(value)} ({words.between(low, high)})"

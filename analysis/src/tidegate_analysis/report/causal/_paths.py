@@ -1,0 +1,239 @@
+"""The study's hypotheses and refined models on our samples, beside what the study published.
+
+The refined models were chosen with the study's samples, so ours test them. Refinement, which
+chooses paths, has half of our runs; what it leaves is tested with the other half.
+"""
+
+import html
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from tidegate_analysis import estimate, model
+from tidegate_analysis.errors import AnalysisError, SampleError
+from tidegate_analysis.published import tables as published
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._view import records
+from tidegate_analysis.report.causal._group import (
+    Experiment,
+    Group,
+    attempt,
+    estimated,
+)
+from tidegate_analysis.tables import REFINED, hypotheses
+
+#: Exploratory samples for each coefficient of the largest equation, below which paths are not
+#: chosen by significance (Harrell 2015, Section 4.4, asks for 10 to 20).
+FEWEST_PER_COEFFICIENT: Final = 10
+
+
+def path_models(experiment: Experiment) -> Section:
+    """Return correlations, the refined models estimated, their effects, and refinement."""
+    parts: list[Part] = []
+    for group in experiment.groups:
+        parts += attempt(f"the hypotheses about {group.name}s", partial(_hypotheses, group))
+        parts += attempt(f"the refined model of {group.name}s", partial(_model, group))
+        parts += attempt(
+            f"which paths of the initial model of {group.name}s to keep",
+            partial(_refinement, group, experiment.number),
+        )
+    return Section("paths", "Path models beside the study's", parts)
+
+
+def _hypotheses(group: Group) -> list[Part]:
+    group.need_thrashed()
+    found = hypotheses(group.thrashed, REFINED[group.name])
+    known = published("confirmatory", "correlations", group.name)
+    rows = [
+        (
+            row["hypothesis"],
+            f"{row['cause']} → {row['effect']}",
+            f"{row['sign_expected'].replace('-', '−')}, {row['level_expected']}",
+            estimated(row["r"], row["low"], row["high"]),
+            words.p_value(row["p"]),
+            row["level"],
+            "yes" if row["supported"] else "no",
+            words.number(known.get(row["hypothesis"])),
+        )
+        for row in records(found)
+    ]
+    header = ("", "correlation", "expected", "r (95 % interval)", "p", "level", "supported",
+              "published r")  # fmt: skip
+    table = Table(
+        f"causal-hypotheses-{group.name}",
+        f"Hypotheses about {group.name}s: n = {len(group.thrashed):,} samples that thrashed",
+        header,
+        rows,
+        "As the study's Tables 9 and 10: Pearson's r, each sample taken as independent. Levels "
+        "are Cohen's: 0.1, 0.3, 0.5.",
+    )
+    return [table]
+
+
+def _model(group: Group) -> list[Part]:
+    group.need_thrashed()
+    fit = group.fit
+    return [
+        _diagram(
+            f"causal-model-{group.name}",
+            model.draw(group.refined),
+            f"The study's refined model of {group.name}s, before estimation: hypotheses and signs.",
+        ),
+        _diagram(
+            f"causal-fit-{group.name}",
+            fit.diagram(),
+            f"The same, estimated on our {fit.n:,} {group.name} samples that thrashed: "
+            "standardised coefficients; stars: p below 0.05, 0.01, 0.001.",
+        ),
+        _coefficients(group),
+        _explained(group),
+        _effects(group),
+    ]
+
+
+def _diagram(name: str, svg: str, caption: str) -> Figure:
+    """Return a path diagram as a figure: the page says in its own way what it shows."""
+    found = re.search(r"<desc[^>]*>(.*?)</desc>", svg, re.DOTALL)
+    alt = html.unescape(found.group(1)) if found else caption
+    plain = re.sub(r' role="img" aria-labelledby="[^"]*"', "", svg, count=1)
+    return Figure(name, caption, alt, re.sub(r'<(title|desc) id="[^"]*">', r"<\1>", plain))
+
+
+def _coefficients(group: Group) -> Table:
+    robust = _robust(group)
+    rows = [
+        (
+            row["hypothesis"],
+            f"{row['from']} → {row['to']}",
+            row["sign"].replace("-", "−"),
+            estimated(row["standardised"], row["standardised_low"], row["standardised_high"]),
+            words.p_value(row["p"]),
+            robust.get((row["from"], row["to"]), "–"),
+            "yes" if row["supported"] else "no",
+            words.number(group.refined.path(row["from"], row["to"]).coefficient),
+        )
+        for row in records(group.fit.paths())
+    ]
+    header = ("", "path", "expected", "ours (95 % interval)", "p", "p, DBMSs as clusters",
+              "supported", "published")  # fmt: skip
+    note = (
+        "Standardised coefficients by least squares, as in the study. p takes samples as "
+        "independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
+        "on each other."
+    )
+    if not robust:
+        note += " All samples that thrashed are of one DBMS, so nothing is known of others."
+    name = f"causal-paths-{group.name}"
+    return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
+
+
+def _robust(group: Group) -> dict[tuple[str, str], str]:
+    """Return p-values with DBMSs as clusters, by path; nothing where there are too few."""
+    if group.clusters is None:
+        return {}
+    try:
+        paths = estimate.fit(group.refined, group.thrashed, errors="wild").paths()
+    except AnalysisError:
+        return {}
+    return {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(paths)}
+
+
+def _explained(group: Group) -> Table:
+    known = published("confirmatory", "models", group.name)
+    rows = [
+        (f"R² of {name}", words.number(value), words.number(known["r2"].get(name)))
+        for name, value in group.fit.r_squared.items()
+    ]
+    rows.append(
+        ("fit of the model", words.number(group.fit.overall_fit), words.number(known["fit"]))
+    )
+    return Table(
+        f"causal-r2-{group.name}",
+        f"What the refined model of {group.name}s explains",
+        ("", "ours", "published"),
+        rows,
+        "The fit is 1 less the product of the unexplained shares (Section 9.3.4). Published R² are "
+        "those of the study's text; the paths of its Fig. 6(a) would explain 0.39 of TP of reads.",
+    )
+
+
+def _effects(group: Group) -> Table:
+    known = {path.edge: path.coefficient or 0.0 for path in group.refined.paths}
+    published_effects = records(estimate.totals(group.refined, known))
+    theirs = {(row["from"], row["to"]): row for row in published_effects}
+    ours = estimate.effects(group.fit).to_frame()
+    raw = estimate.effects(group.fit, scale="raw").to_frame()
+    rows = [
+        (
+            f"{row['from']} → {row['to']}",
+            row["kind"],
+            estimated(row["effect"], row["low"], row["high"]),
+            estimated(unit["effect"], unit["low"], unit["high"]),
+            words.number(theirs[row["from"], row["to"]][row["kind"]]),
+        )
+        for row, unit in zip(records(ours), records(raw), strict=True)
+        if row["to"] == "TP"
+    ]
+    header = ("", "effect", "in standard deviations", "in MPL for each unit", "published")
+    return Table(
+        f"causal-effects-{group.name}",
+        f"Direct, indirect and total effects on the thrashing point of {group.name}s",
+        header,
+        rows,
+        "95 % intervals by the delta method, samples taken as independent. Published: computed "
+        "from the coefficients of Fig. 6.",
+    )
+
+
+def _refinement(group: Group, seed: int) -> Sequence[Part]:
+    group.need_thrashed()
+    initial = model.study(f"initial, {group.name}")
+    exploratory, confirmatory = estimate.split(group.thrashed, seed=seed)
+    coefficients = 1 + max(len(initial.terms(name)) for name in initial.endogenous)
+    n = min(len(exploratory.samples), len(confirmatory.samples))
+    needed = FEWEST_PER_COEFFICIENT * coefficients
+    if n < needed:
+        raise SampleError(
+            f"half of the runs has {n} samples that thrashed, and {needed} are needed, "
+            f"{FEWEST_PER_COEFFICIENT} for each coefficient of an equation",
+            "measure more runs",
+        )
+    found = estimate.refine(initial, exploratory)
+    confirmed = estimate.confirm(found.model, confirmatory)
+    caption = (
+        f"The study's initial model of {group.name}s, refined on half of our runs "
+        f"(n = {len(exploratory.samples):,}): paths that are not significant are dropped, dashed."
+    )
+    kept = ", ".join(f"R²({name}) {words.number(r2)}" for name, r2 in confirmed.r_squared.items())
+    return [
+        _diagram(f"causal-refined-{group.name}", found.diagram(), caption),
+        _kept(group, found, confirmed),
+        Paragraph(
+            f"On the other half of the runs (n = {confirmed.n:,}), which took no part in the "
+            f"choice, the refined model of {group.name}s has {kept}, fit "
+            f"{words.number(confirmed.overall_fit)}."
+        ),
+    ]
+
+
+def _kept(group: Group, found: estimate.Refinement, confirmed: estimate.PathFit) -> Table:
+    tested = {(row["from"], row["to"], row["by"]): row for row in records(confirmed.paths())}
+    rows = []
+    for row in records(found.initial.paths()):
+        edge = (row["from"], row["to"], row["by"])
+        by = f", moderated by {row['by']}" if row["by"] else ""
+        first = (words.number(row["standardised"]), words.p_value(row["p"]))
+        second: tuple[str, ...] = ("dropped", "", "")
+        if edge in tested:
+            one = tested[edge]
+            second = ("kept", words.number(one["standardised"]), words.p_value(one["p"]))
+        rows.append((f"{edge[0]} → {edge[1]}{by}", *first, *second))
+    return Table(
+        f"causal-refinement-{group.name}",
+        f"Refinement of the initial model of {group.name}s",
+        ("path", "exploratory", "p", "", "confirmatory", "p"),
+        rows,
+        "Standardised coefficients; those of the confirmatory half are of the refined model.",
+    )

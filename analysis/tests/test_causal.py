@@ -1,0 +1,261 @@
+"""The causal chapter: what was planted is shown, and what a sample cannot show is said."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tidegate_analysis import censored, estimate, examples, load, mediation, model, report
+from tidegate_analysis.report import _throughput
+from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Section, Sentence, Table
+from tidegate_analysis.report.causal import makers
+from tidegate_analysis.results import Results
+from tidegate_analysis.tables import REFINED, hypotheses
+
+NAMES = ["causal", "paths", "mediation", "assumptions", "censored"]
+
+
+class OfSamples:
+    """Results with an experiment of which there are only these samples."""
+
+    def __init__(self, samples: pd.DataFrame, scenario: str = "thrash") -> None:
+        self._samples = samples
+        self._scenario = scenario
+        self.loaded = 0
+
+    def experiment(self, _: int) -> pd.DataFrame:
+        return pd.DataFrame({"scenario": [self._scenario]})
+
+    def samples(self, _: int) -> pd.DataFrame:
+        self.loaded += 1
+        return self._samples
+
+
+def made(results: object) -> list[Section]:
+    return [maker(results, 1) for maker in makers()]  # type: ignore[arg-type]
+
+
+def table(sections: Sequence[Section], name: str) -> Table:
+    (found,) = (
+        p for s in sections for p in s.parts if isinstance(p, Table) and p.name == f"causal-{name}"
+    )
+    return found
+
+
+def figures(sections: Sequence[Section]) -> dict[str, Figure]:
+    return {p.name: p for s in sections for p in s.parts if isinstance(p, Figure)}
+
+
+def sentences(sections: Sequence[Section]) -> list[Sentence]:
+    return [x for s in sections for p in s.parts if isinstance(p, Advice) for x in p.sentences]
+
+
+def cannot(sections: Sequence[Section]) -> list[str]:
+    texts = [p.text for s in sections for p in s.parts if isinstance(p, Paragraph)]
+    return [text for text in texts if text.startswith("This sample cannot show")]
+
+
+@pytest.fixture(scope="module")
+def results(example: Path) -> Results:
+    return load(example)
+
+
+@pytest.fixture(scope="module")
+def chapter(results: Results) -> list[Section]:
+    return made(results)
+
+
+def test_all_of_it_is_there(chapter: list[Section]) -> None:
+    assert [section.name for section in chapter] == NAMES
+    assert all(section.parts for section in chapter)
+    assert cannot(chapter) == []
+    names = [p.name for s in chapter for p in s.parts if isinstance(p, Table | Figure)]
+    assert len(names) == len(set(names))
+    drawn = figures(chapter)
+    assert len(drawn) == 2 * 4 + 1
+    for figure in drawn.values():
+        ElementTree.fromstring(figure.svg)
+        assert len(figure.alt) > 40
+        assert "&" not in figure.alt
+
+
+def test_samples_are_counted(chapter: list[Section], results: Results) -> None:
+    samples = results.samples(1)
+    for row in table(chapter, "samples").rows:
+        own = samples[samples["mode"] + "s" == row[0]]
+        thrashed = own["thrashed"].sum()
+        assert row[1] == f"{len(own)}" and row[2].startswith(f"{thrashed} ")
+        assert row[3] == f"{len(own) - thrashed}"
+        assert row[4:6] == ("3", "18")
+    assert any("of 3 DBMSs, and those of one are not" in str(part) for part in chapter[0].parts)
+
+
+def test_numbers_are_those_of_the_modules(chapter: list[Section], results: Results) -> None:
+    samples = results.samples(1)
+    group = samples[samples["mode"] == "read"]
+    thrashed = group[group["thrashed"]]
+    r = hypotheses(thrashed, REFINED["read"])["r"]
+    for row, value in zip(table(chapter, "hypotheses-read").rows, r, strict=True):
+        assert row[3].startswith(f"{value:.3f} ".replace("-", "−"))
+    assert [row[-1] for row in table(chapter, "hypotheses-read").rows][:2] == ["0.310", "−0.320"]
+    fit = estimate.fit(model.study("refined, read"), thrashed)
+    explained = {row[0]: row[1:] for row in table(chapter, "r2-read").rows}
+    assert explained["R² of TP"] == (f"{fit.r_squared['TP']:.3f}", "0.140")
+    assert explained["fit of the model"] == (f"{fit.overall_fit:.3f}", "0.390")
+    totals = {row[:2]: row[-1] for row in table(chapter, "effects-read").rows}
+    assert totals["numProcs → TP", "total"] == "0.435"
+    asked = mediation.Mechanism(
+        "numProcs", "ATPT", "TP", control=1, treated=4, covariates=["PK", "dbms"]
+    )
+    acme = mediation.mediate(thrashed, asked).acme.estimate
+    first = table(chapter, "mediation").rows[0]
+    assert first[:2] == ("reads: numProcs → ATPT → TP", "1 to 4")
+    assert first[3].startswith(f"{acme:.0f} ")
+    both = censored.compare(group, ["numProcs", "PK"], cluster="dbms").set_index("term")
+    row = table(chapter, "censored-total-read").rows[1]
+    assert float(row[2].split(" ")[0]) == pytest.approx(
+        100 * np.expm1(both.loc["PK", "censored"]), abs=0.5
+    )
+
+
+def test_every_sentence_points_to_something(chapter: list[Section]) -> None:
+    names = {p.name for s in chapter for p in s.parts if isinstance(p, Table | Figure)}
+    found = sentences(chapter)
+    assert len(found) == 4
+    assert {sentence.anchor for sentence in found} <= names
+    for sentence in found:
+        is_claim = "this sample cannot show" not in sentence.text
+        assert (sentence.kind == "shown") == is_claim
+
+
+def planted(dbms: int, seed: int = 2) -> pd.DataFrame:
+    """Return samples of updates whose TP falls by a fifth with each processor, censored at 1000."""
+    rng = np.random.default_rng(seed)
+    grid = pd.MultiIndex.from_product(
+        [[f"d{i}" for i in range(dbms)], [1, 2, 4], [0, 1], [0.25, 1.0], [25, 50, 75, 100]],
+        names=["dbms", "numProcs", "PK", "SF", "ROSE"],
+    ).to_frame(index=False)
+    n = len(grid)
+    atpt = 900 - 60 * grid["numProcs"] + rng.normal(0, 60, n)
+    log_tp = np.log(1400) - 0.2 * grid["numProcs"] + rng.normal(0, 0.25, n)
+    seen = censored.seen(np.exp(log_tp.to_numpy()), np.arange(100.0, 1001, 100))
+    run = grid.groupby(["dbms", "numProcs", "PK"], sort=False).ngroup() + 1
+    return grid.assign(experiment=1, run=run, mode="update", ATPT=atpt).join(seen)
+
+
+@pytest.mark.parametrize("dbms", [1, 5])
+def test_a_planted_effect_is_shown_and_what_is_not_there_is_not(dbms: int) -> None:
+    sections = made(OfSamples(planted(dbms)))
+    processors, keys = sentences(sections)
+    assert processors.kind == "shown"
+    assert "a further processor moves the thrashing point down" in processors.text
+    effect = re.search(r"total effect of a further processor −(\d+) %", processors.text)
+    # exp(−0.2) − 1 is −18 %.
+    assert effect and abs(int(effect.group(1)) - 18) <= 4
+    assert keys.kind == "not shown"
+    said = "of one DBMS, d0: nothing here says" if dbms == 1 else "of 5 DBMSs, and those of one"
+    assert any(said in str(part) for part in sections[0].parts)
+    robust = {row[5] for row in table(sections, "paths-update").rows}
+    assert (robust == {"–"}) == (dbms == 1)
+
+
+def test_in_noise_claims_are_rare() -> None:
+    wrong, samples = 0, 40
+    for seed in range(samples):
+        frame = planted(5, seed)
+        rng = np.random.default_rng(seed)
+        shuffled = frame.assign(
+            numProcs=rng.permutation(frame["numProcs"]), PK=rng.permutation(frame["PK"])
+        )
+        first = makers()[0]
+        section = first(OfSamples(shuffled), 1)  # type: ignore[arg-type]
+        wrong += any(sentence.kind == "shown" for sentence in sentences([section]))
+    # 5 % of samples, and no more than three standard errors above it.
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
+def test_a_sample_that_is_too_small_says_so_in_place_of_everything() -> None:
+    few = planted(1).groupby("thrashed").head(3)
+    sections = made(OfSamples(few))
+    assert all(sentence.kind == "not shown" for sentence in sentences(sections))
+    said = cannot(sections)
+    assert len(said) >= 6
+    # What cannot be shown, why, and what to do.
+    assert all(re.search(r": .+\. [A-Z`].+\.$", text) for text in said)
+
+
+def test_samples_of_which_none_or_all_thrashed() -> None:
+    frame = planted(3)
+    never = made(OfSamples(frame[~frame["thrashed"]]))
+    assert sum("0 of " in text for text in cannot(never)) >= 6
+    assert all(sentence.kind == "not shown" for sentence in sentences(never))
+    assert "fewer than half thrash" in figures(never)["causal-survival"].alt
+    always = made(OfSamples(frame[frame["thrashed"]]))
+    assert any("whether updates thrash at all" in text for text in cannot(always))
+    assert table(always, "samples").rows[0][3] == "0"
+
+
+def test_a_factor_that_is_constant_is_left_out() -> None:
+    sections = made(OfSamples(planted(3).assign(PK=1)))
+    assert [sentence.about for sentence in sentences(sections)] == ["processors"]
+    assert any("PK → ATPT" in text and "is the same" in text for text in cannot(sections))
+
+
+def test_any_part_of_a_sample_makes_a_chapter() -> None:
+    whole = planted(3)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        part = whole
+        for name in ("dbms", "numProcs", "PK"):
+            if rng.random() < 0.3:
+                part = part[part[name] == rng.choice(part[name].unique())]
+        part = part.sample(min(len(part), int(rng.choice([1, 4, 8, 20, 60]))), random_state=seed)
+        if seed % 4 == 0:
+            part = part.assign(ATPT=2.0 * part["numProcs"])
+        sections = made(OfSamples(part))
+        assert [section.name for section in sections] == NAMES, seed
+        assert all(section.parts for section in sections), seed
+
+
+def test_other_scenarios_have_no_such_chapter() -> None:
+    results = OfSamples(planted(3), scenario="priority")
+    sections = made(results)
+    assert "scenario `thrash`, and this is `priority`" in sections[0].missing
+    assert not any(section.parts or section.missing for section in sections[1:])
+    assert results.loaded == 0
+
+
+def test_an_experiment_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("alpha",), processors=(1,), repetitions=1)
+    store = examples.write_store(tmp_path / "new.db", design, analysed=False)
+    sections = made(load(store))
+    assert "`tidegate lab tap 1`" in sections[0].missing
+
+
+def test_samples_are_loaded_once() -> None:
+    results = OfSamples(planted(1).head(30))
+    made(results)
+    assert results.loaded == 1
+
+
+def test_the_chapter_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other chapters' panels take most of the time.
+    monkeypatch.setattr(_throughput, "MOST_PANELS", 1)
+    design = examples.Design(
+        subjects=("alpha",), processors=(1, 4), read_sf=(0.1,), update_sf=(1.0,), repetitions=1
+    )
+    results = load(examples.write_store(tmp_path / "small.db", design))
+    report.write(results, [1], tmp_path, more=makers())
+    page = (tmp_path / "report.html").read_text()
+    for name in NAMES:
+        assert f'id="e1-s-{name}"' in page
+    static = re.sub(r"(?s)<script.*?</script>", "", page)
+    ids = re.findall(r'\sid="([^"]+)"', static)
+    assert len(ids) == len(set(ids))
+    assert not re.search(r"<svg[^>]*role=[^>]*role=", static)
+    advice = pd.read_csv(tmp_path / "data" / "advice.csv")
+    assert advice["sentence"].str.contains("move the thrashing point|moves the").any()
