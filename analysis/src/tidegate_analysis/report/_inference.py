@@ -21,6 +21,8 @@ FEWEST_PAIRS: Final = 6
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
 ALPHA: Final = 0.05
+#: From this share of the best on, a level is as good.
+NEAR: Final = 0.95
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tidegate_analysis import estimate
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._advice import Claim, settled
+from tidegate_analysis.report._claims import Claim, settled
 from tidegate_analysis.report._parts import Advice, Paragraph, Part, Section, Sentence, Table
 from tidegate_analysis.report._view import records
 from tidegate_analysis.report.causal._censored import CAUSES, change, compared
