@@ -161,13 +161,29 @@ def curve_tables(connection, experiment):
         ]
         best = max(tps.values())
         near = [mpl for mpl in tps if tps[mpl] >= 0.9 * best]
+        point = thrashing_point(connection, experiment, run, batchset)
         lowest = min(mpl for mpl in tps if tps[mpl] >= 0.95 * best)
         yield f"*{run_name(batches[0])}* (run {run}, batchset {batchset})"
-        yield table(["limit", "tps", "lowest–highest", "mean, ms", "p95, ms"], body)
+        yield table(["MPL", "tps", "lowest–highest", "mean, ms", "p95, ms"], body)
         yield (
             f"Best {number(best, 4)} tps. Within 10 % of it at {', '.join(map(str, near))}; the "
-            f"lowest limit within 5 % is {lowest}."
+            f"lowest within 5 % is {lowest}. {point}"
         )
+
+
+def thrashing_point(connection, experiment, run, batchset):
+    """What the analysis protocol found last of a batchset, in a sentence."""
+    found = connection.execute(
+        "SELECT t.mpl, t.low FROM thrashing_point t JOIN batchset b ON b.id = t.batchset "
+        "JOIN run r ON r.id = b.run WHERE r.experiment = ? AND r.number = ? AND b.number = ? "
+        "ORDER BY t.id DESC LIMIT 1",
+        (experiment, run, batchset),
+    ).fetchone()
+    if found is None:
+        return ""
+    if found["mpl"] is None:
+        return f"No thrashing up to {found['low']}."
+    return f"Thrashing point {found['mpl']}."
 
 
 def steady(connection, attempt, begin=0.5, end=1.0):
