@@ -148,8 +148,9 @@ bench-engine:
 			--out $(BENCH_ENGINE_OUT)/engine-$$part.md $(BENCH_ENGINE); \
 	done
 
-soak: setup
+soak: setup analysis
 	$(CARGO) test --workspace --release $(FEATURES) $(LOCKED) -- --ignored --nocapture
+	cd analysis && TIDEGATE_SLOW=1 .venv/bin/python -m pytest
 
 # Coverage-guided fuzzing on the stable compiler: these are the flags with which cargo-fuzz
 # instruments, without the address sanitizer, which code without `unsafe` can spare. A target

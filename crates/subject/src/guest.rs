@@ -17,6 +17,8 @@
 //! On PostgreSQL the mark comes a moment after the database: who is killed in between leaves one
 //! that has to be dropped by hand, as the refusal says.
 
+use std::fmt::Display;
+
 use thiserror::Error;
 use tidegate_workload::Failure;
 
@@ -76,4 +78,33 @@ pub enum GuestError {
         /// What the server says.
         reason: Failure,
     },
+}
+
+/// Errors of a guest at a place, the URL without its password, with a database of a name.
+impl GuestError {
+    pub(crate) fn not_ours(place: &impl Display, database: &str) -> Self {
+        Self::NotOurs { place: place.to_string(), name: named(database) }
+    }
+
+    pub(crate) fn in_use(place: &impl Display, database: &str) -> Self {
+        Self::InUse { place: place.to_string(), name: named(database) }
+    }
+
+    pub(crate) fn refused(
+        place: &impl Display,
+        database: &str,
+        reason: impl Into<Failure>,
+        needed: &'static str,
+    ) -> Self {
+        let (place, name) = (place.to_string(), named(database));
+        Self::Refused { place, name, reason: reason.into(), needed }
+    }
+
+    pub(crate) fn asked(place: &impl Display, reason: impl Into<Failure>) -> Self {
+        Self::Asked { place: place.to_string(), reason: reason.into() }
+    }
+}
+
+fn named(database: &str) -> String {
+    format!("database {database}")
 }

@@ -112,8 +112,7 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Waits until `resource` could be held in `mode`, and leaves what is held of it as it was: a
-    /// lock of instant duration, with which an insert asks for the gap it goes into (Mohan,
-    /// ARIES/KVL, VLDB 1990).
+    /// lock of instant duration (Mohan, ARIES/KVL, VLDB 1990).
     ///
     /// # Errors
     /// As [`lock`](Locker::lock).

@@ -195,10 +195,13 @@ fn a_removed_key_is_not_seen_to_be_gone_before_it_is() {
 fn readers_do_not_overtake_an_insert_that_waits_for_its_gap() {
     let (store, tree) = filled();
     let mut reader = store.begin(TxnOptions::default());
-    let waiting = |count: u64| {
-        while store.locks().statistics().waiting != count {
-            thread::yield_now();
-        }
+    let until_they_wait = |count: u64| {
+        // Longer than a request waits.
+        let seen = (0..60_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            store.locks().statistics().waiting == count
+        });
+        assert!(seen, "{count} should wait");
     };
     scan(&mut reader, &tree, 12, 18, Direction::Up);
     thread::scope(|scope| {
@@ -208,14 +211,14 @@ fn readers_do_not_overtake_an_insert_that_waits_for_its_gap() {
             transaction.insert(&tree, &[15], b"v")?;
             transaction.commit()
         });
-        waiting(1);
+        until_they_wait(1);
         let late = scope.spawn(|| {
             let mut transaction = store.begin(TxnOptions::default());
             let found = transaction.get(&tree, &[16]).unwrap();
             // Until the insert is committed nobody gets here.
             (transaction, found, store.locks().statistics().waiting)
         });
-        waiting(2);
+        until_they_wait(2);
         reader.roll_back().unwrap();
         inserting.join().unwrap().unwrap();
         let (transaction, found, still_waiting) = late.join().unwrap();

@@ -160,11 +160,10 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
     let Ok(mut there) = FirebirdConnection::open(target, Purpose::Use) else {
         return Err(refused(url, failure));
     };
-    let asked = |reason| GuestError::Asked { place: url.to_string(), reason };
+    let asked = |reason| GuestError::asked(url, reason);
     let reply = there.run(&Statement::new(COMMENT), &[], Wants::Rows).map_err(asked)?;
     if reply.rows.text(0, 0) != Some(MARK) {
-        let name = format!("database {}", url.path);
-        return Err(GuestError::NotOurs { place: url.to_string(), name });
+        return Err(GuestError::not_ours(url, &url.path));
     }
     let deadline = Instant::now() + PATIENCE;
     // The connections of one that was killed a moment ago may still be ending.
@@ -174,8 +173,7 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
             break;
         }
         if Instant::now() >= deadline {
-            let name = format!("database {}", url.path);
-            return Err(GuestError::InUse { place: url.to_string(), name });
+            return Err(GuestError::in_use(url, &url.path));
         }
         std::thread::sleep(POLL);
     }
@@ -210,6 +208,5 @@ fn reason(failure: &Failure, url: &Url) -> String {
 }
 
 fn refused(url: &Url, reason: Failure) -> GuestError {
-    let name = format!("database {}", url.path);
-    GuestError::Refused { place: url.to_string(), name, reason, needed: NEEDED }
+    GuestError::refused(url, &url.path, reason, NEEDED)
 }

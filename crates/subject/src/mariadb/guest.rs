@@ -1,7 +1,5 @@
 //! A database of our own on a MariaDB server that somebody else runs; see [`crate::guest`].
 
-use tidegate_workload::Failure;
-
 use super::level::analyze;
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK, NAME};
@@ -66,15 +64,15 @@ impl Guest {
             reason: reason(error, server),
         };
         let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
-        let asked = |reason: ClientError| asked(server, reason);
+        let asked = |reason: ClientError| GuestError::asked(server, reason);
         client.query(&format!("SET SESSION wait_timeout = {IDLE_S}")).map_err(asked)?;
         let lock = format!("SELECT GET_LOCK('{NAME}', {PATIENCE_S})");
         if client.value(&lock).map_err(asked)? != "1" {
-            return Err(GuestError::InUse { place: server.to_string(), name: name() });
+            return Err(GuestError::in_use(server, NAME));
         }
         if let Some(comment) = comment(&mut client).map_err(asked)? {
             if comment != MARK {
-                return Err(not_ours(server));
+                return Err(GuestError::not_ours(server, NAME));
             }
             drop_database(&mut client, server)?;
         }
@@ -169,7 +167,8 @@ impl Guest {
         // A table that somebody still uses is not dropped.
         let _ = self.end_others();
         let client = BlockingClient::connect(&self.server.with_password());
-        drop_database(&mut client.map_err(|error| asked(&self.server, error))?, &self.server)?;
+        let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
+        drop_database(&mut client, &self.server)?;
         self.keeper = None;
         Ok(())
     }
@@ -216,26 +215,11 @@ fn reason(error: ClientError, server: &Url) -> String {
     format!("{reason}; no password was given, neither in the URL nor in MYSQL_PWD")
 }
 
-fn asked(server: &Url, reason: ClientError) -> GuestError {
-    GuestError::Asked { place: server.to_string(), reason: Failure::from(reason) }
-}
-
 fn refused(server: &Url, error: ClientError) -> GuestError {
     match error {
-        ClientError::Server(error) if error.code == DATABASE_EXISTS => not_ours(server),
-        error => GuestError::Refused {
-            place: server.to_string(),
-            name: name(),
-            reason: Failure::from(error),
-            needed: NEEDED,
-        },
+        ClientError::Server(error) if error.code == DATABASE_EXISTS => {
+            GuestError::not_ours(server, NAME)
+        }
+        error => GuestError::refused(server, NAME, error, NEEDED),
     }
-}
-
-fn not_ours(server: &Url) -> GuestError {
-    GuestError::NotOurs { place: server.to_string(), name: name() }
-}
-
-fn name() -> String {
-    format!("database {NAME}")
 }

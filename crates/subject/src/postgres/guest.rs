@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_workload::Failure;
-
 use crate::client::{BlockingClient, ClientError, Url};
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK, NAME};
@@ -84,7 +82,7 @@ impl Guest {
             is_gone: false,
         };
         mark(&mut client, isolation).map_err(|error| refused(server, error))?;
-        let asked = |reason: ClientError| asked(server, reason);
+        let asked = |reason: ClientError| GuestError::asked(server, reason);
         let mut resident = guest.connect().map_err(asked)?;
         resident.query(&format!("SET application_name = '{RESIDENT}'")).map_err(asked)?;
         // A server that does not know it has no such limit.
@@ -175,7 +173,8 @@ impl Guest {
         let _ = self.end_others();
         self.resident = None;
         let client = BlockingClient::connect(&self.server.with_password());
-        drop_database(&mut client.map_err(|error| asked(&self.server, error))?, &self.server)
+        let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
+        drop_database(&mut client, &self.server)
     }
 }
 
@@ -200,11 +199,12 @@ fn make_room(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError
         "SELECT COALESCE(shobj_description(oid, 'pg_database'), '') FROM pg_database \
          WHERE datname = '{NAME}'"
     );
-    let found = client.query(&found).map_err(|error| asked(server, error))?;
+    let asked = |error: ClientError| GuestError::asked(server, error);
+    let found = client.query(&found).map_err(asked)?;
     match found.into_iter().flatten().next() {
         None => return Ok(()),
         Some(comment) if comment.as_deref() == Some(MARK) => {}
-        Some(_) => return Err(not_ours(server)),
+        Some(_) => return Err(GuestError::not_ours(server, NAME)),
     }
     let residents = format!(
         "SELECT 1 FROM pg_stat_activity WHERE datname = '{NAME}' \
@@ -212,9 +212,9 @@ fn make_room(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError
     );
     let deadline = Instant::now() + PATIENCE;
     // The session of one that was killed a moment ago may still be ending.
-    while !client.query(&residents).map_err(|error| asked(server, error))?.is_empty() {
+    while !client.query(&residents).map_err(asked)?.is_empty() {
         if Instant::now() >= deadline {
-            return Err(in_use(server));
+            return Err(GuestError::in_use(server, NAME));
         }
         std::thread::sleep(POLL);
     }
@@ -228,7 +228,7 @@ fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestE
             Ok(_) => return Ok(()),
             Err(ClientError::Server(error)) if error.code == OBJECT_IN_USE => {
                 if Instant::now() >= deadline {
-                    return Err(in_use(server));
+                    return Err(GuestError::in_use(server, NAME));
                 }
                 std::thread::sleep(POLL);
             }
@@ -264,30 +264,11 @@ fn reason(error: ClientError, server: &Url) -> String {
     format!("{reason}; no password was given, neither in the URL nor in PGPASSWORD")
 }
 
-fn asked(server: &Url, reason: ClientError) -> GuestError {
-    GuestError::Asked { place: server.to_string(), reason: Failure::from(reason) }
-}
-
 fn refused(server: &Url, error: ClientError) -> GuestError {
     match error {
-        ClientError::Server(error) if error.code == DUPLICATE_DATABASE => not_ours(server),
-        error => GuestError::Refused {
-            place: server.to_string(),
-            name: name(),
-            reason: Failure::from(error),
-            needed: NEEDED,
-        },
+        ClientError::Server(error) if error.code == DUPLICATE_DATABASE => {
+            GuestError::not_ours(server, NAME)
+        }
+        error => GuestError::refused(server, NAME, error, NEEDED),
     }
-}
-
-fn not_ours(server: &Url) -> GuestError {
-    GuestError::NotOurs { place: server.to_string(), name: name() }
-}
-
-fn in_use(server: &Url) -> GuestError {
-    GuestError::InUse { place: server.to_string(), name: name() }
-}
-
-fn name() -> String {
-    format!("database {NAME}")
 }
