@@ -86,8 +86,8 @@ def circumstances(experiment, planned, done):
     preset = f" --preset {experiment['preset']}" if experiment["preset"] else ""
     return (
         f"`tidegate lab run experiments/{experiment['name']}.toml{preset}`, seed "
-        f"{experiment['seed']}, {len(done)} of {planned} executions. {machine}. {versions}. Tidegate "
-        f"{builds}."
+        f"{experiment['seed']}, {len(done)} of {planned} executions. {machine}. {versions}. "
+        f"Tidegate {builds}."
     )
 
 
