@@ -32,7 +32,7 @@ pub use machine::Machine;
 
 pub(crate) use database::Database;
 pub(crate) use executors::other_executors;
-pub(crate) use front::{Front, FrontOptions};
+pub(crate) use front::{Front, FrontOptions, LIMIT_MAX};
 pub(crate) use journal::{between as journal_between, read as read_journal};
 
 /// Connections of the server kept for others than the clients: its own reserve, the proxy, us.

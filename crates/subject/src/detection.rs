@@ -2,8 +2,8 @@
 //!
 //! A process is one by the name of its program, or of its command where the program cannot be read.
 //! Servers of our own, and what they started, are left out. What the others use of the processors
-//! while we look says whether they matter: check 5 of the analysis protocol drops a batch execution
-//! during which another database was at work.
+//! while we look says whether they matter. Check 5 of the analysis protocol counts batch executions
+//! during which there was another one, at work or not.
 //!
 //! Limits: a database under a name not in the list, in a virtual machine or a container of another
 //! process namespace is not seen.

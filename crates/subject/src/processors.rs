@@ -137,7 +137,7 @@ impl Processors {
             let fresh: Vec<_> =
                 tasks(process)?.into_iter().filter(|task| !held.contains(task)).collect();
             if fresh.is_empty() {
-                return self.verify(process).map(drop);
+                return self.verify(process);
             }
             for task in fresh {
                 match sched_setaffinity(pid(task.1), &mask) {
@@ -151,16 +151,26 @@ impl Processors {
         Err(ProcessorsError::NoTree(process))
     }
 
+    /// Keeps our own process with all its threads and descendants to these processors, until what
+    /// is returned is dropped: then all have those back that the calling thread has now.
+    ///
+    /// # Errors
+    /// As those of [`hold`](Self::hold).
+    pub fn hold_ourselves(&self) -> Result<Held, ProcessorsError> {
+        let held = Held { before: Processors::available()? };
+        self.hold(std::process::id())?;
+        Ok(held)
+    }
+
     /// Looks whether every thread of a process and of its descendants may use exactly these
-    /// processors, and returns how many threads there are.
+    /// processors.
     ///
     /// # Errors
     /// [`ProcessorsError::Elsewhere`] names the first that does not; the process is not there.
-    pub fn verify(&self, process: u32) -> Result<usize, ProcessorsError> {
-        let mut seen = 0;
+    pub fn verify(&self, process: u32) -> Result<(), ProcessorsError> {
         for (process, thread) in tasks(process)? {
             match of_thread(pid(thread)) {
-                Ok(found) if found == *self => seen += 1,
+                Ok(found) if found == *self => {}
                 Ok(found) => {
                     let comm = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"));
                     let name = comm.unwrap_or_default().trim_end().to_owned();
@@ -173,7 +183,20 @@ impl Processors {
                 Err(source) => return Err(system(&format!("thread {thread}"), source)),
             }
         }
-        Ok(seen)
+        Ok(())
+    }
+}
+
+/// Our own process, kept to some processors; see [`Processors::hold_ourselves`].
+#[derive(Debug)]
+pub struct Held {
+    before: Processors,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // It had them a moment ago. Where one went away, who asks for it next is refused.
+        let _ = self.before.hold(std::process::id());
     }
 }
 

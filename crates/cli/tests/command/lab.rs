@@ -262,6 +262,31 @@ fn a_lost_connection_to_the_store_stops_it_until_there_is_one() {
     all_is_done_once(&mut connection, 2, 1);
 }
 
+/// Databases that run in our own process take the processors of the whole laboratory, and give them
+/// back.
+#[test]
+fn each_run_has_its_processors_and_leaves_all_to_the_next() {
+    let count = std::thread::available_parallelism().unwrap().get();
+    if count < 2 {
+        eprintln!("skipped: one processor only");
+        return;
+    }
+    let bench = Bench::new(
+        "name = \"two\"\nscenario = \"characterise\"\nsubjects = [\"sqlite\", \"embedded\"]\n\
+         processors = [1, 2]\nmpl = [2]\nctl = \"200ms\"\nwarmup = \"100ms\"\n\
+         [workload]\nkind = \"ds2\"\n",
+    );
+    bench.done(&["run", &bench.path("e.toml")]);
+    let mut store = bench.open();
+    let mut count = |sql: &str| number(&mut *store, sql).unwrap();
+    assert_eq!(count("SELECT COUNT(*) FROM measurement"), 4);
+    let joined = "FROM measurement m, execution x, batchset b, run r \
+                  WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id";
+    let others = format!("SELECT COUNT(*) {joined} AND m.processors <> r.processors");
+    assert_eq!(count(&others), 0);
+    assert_eq!(count("SELECT COUNT(*) FROM machine"), 1);
+}
+
 #[test]
 fn a_bad_file_is_refused_before_anything_is_there() {
     for (from, to, expected) in [

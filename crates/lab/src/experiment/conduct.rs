@@ -17,6 +17,7 @@ use super::ExecutionError;
 use super::executor::Assignment;
 use super::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use super::watch::{Errands, Look};
+use super::witness::{Sight, Witness};
 use crate::load::{
     self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder,
     Stage,
@@ -40,6 +41,7 @@ pub(super) struct Seen {
     pub(super) connect_s: f64,
     pub(super) limits: Vec<Interval>,
     pub(super) looks: Vec<Look>,
+    pub(super) sight: Sight,
 }
 
 /// Makes an execution of these workloads, whose tables are there, on a database.
@@ -48,6 +50,7 @@ pub(super) fn conduct(
     workloads: &[Arc<dyn Workload>],
     assignment: &Assignment<'_>,
     way: &Way<'_>,
+    witness: &Witness,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Seen, ExecutionError> {
@@ -62,10 +65,15 @@ pub(super) fn conduct(
     let mut run = |progress: &mut dyn FnMut(&Progress)| {
         load::run_recorded(&options, &then, recorder.take(), cancel, progress).map_err(load_failed)
     };
-    let (load, looks) = match probe.filter(|_| !errands.are_none()) {
-        None => (run(progress)?, Vec::new()),
-        Some(probe) => watched(errands, &probe, progress, &mut run)?,
-    };
+    let mut looks = Vec::new();
+    let (load, sight) = witness.attend(progress, &mut |progress| {
+        let Some(probe) = probe.as_ref().filter(|_| !errands.are_none()) else {
+            return run(progress);
+        };
+        let (load, taken) = watched(errands, probe, progress, &mut run)?;
+        looks = taken;
+        Ok(load)
+    })?;
     front.stop().map_err(failed)?;
     let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
     let limits = match journal {
@@ -75,7 +83,7 @@ pub(super) fn conduct(
             since(zero_s, read_journal(&journal).map_err(failed)?)
         }
     };
-    Ok(Seen { connect_s: (began_s - load.warmup_s).max(0.0), load, limits, looks })
+    Ok(Seen { connect_s: (began_s - load.warmup_s).max(0.0), load, limits, looks, sight })
 }
 
 /// Where the decisions of a controller are written, if there is one.

@@ -26,7 +26,7 @@
 //! The file is read twice: once for the scenario's name, then with that scenario's keys, so that
 //! an error names its line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,6 +34,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::fit::{refuse_processors, refuse_unfit};
 use super::line::with_line;
 use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
@@ -41,6 +42,9 @@ use super::values::{Bytes, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, SubjectChoice, SubjectKind, SubjectSpec};
 use crate::rig::{Place, PlaceError};
+
+/// The shortest interval: a shorter one would be over before anybody is served.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Why a file is no experiment.
 #[derive(Debug, Error)]
@@ -262,8 +266,8 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
 }
 
 /// Looks whether every subject of an experiment is to be had here: its programs are installed, or
-/// its server lets us make a database. Nothing of that is left behind. `choice` is what the
-/// experiment was read with.
+/// its server lets us make a database, and there are as many processors. Nothing of that is left
+/// behind. `choice` is what the experiment was read with.
 ///
 /// # Errors
 /// One is not, by its line; see [`FileError::Values`].
@@ -273,20 +277,22 @@ pub fn look_for_subjects(
     choice: &Choice,
 ) -> Result<(), FileError> {
     let chosen = choice.subjects.as_deref().unwrap_or_default();
+    let values = |reason| FileError::Values { path: path.to_owned(), reason };
+    let of_file = |complaint: String| {
+        values(with_line(&experiment.text, experiment.preset.as_deref(), &complaint))
+    };
+    refuse_processors(experiment).map_err(of_file)?;
     for subject in &experiment.subjects {
         let Err(reason) = subject.look() else { continue };
         let kind = subject.kind;
         let is_chosen =
             |one: &SubjectChoice, has_place| one.kind == kind && one.place.is_some() == has_place;
         let has_place = subject.place.is_some();
-        let reason = if chosen.iter().any(|one| is_chosen(one, has_place)) {
-            format!("--subject {kind}: {reason}")
-        } else {
-            let key = if has_place { format!("subject.{kind}.url") } else { "subjects".to_owned() };
-            let complaint = format!("`{key}`: {kind}: {reason}");
-            with_line(&experiment.text, experiment.preset.as_deref(), &complaint)
-        };
-        return Err(FileError::Values { path: path.to_owned(), reason });
+        if chosen.iter().any(|one| is_chosen(one, has_place)) {
+            return Err(values(format!("--subject {kind}: {reason}")));
+        }
+        let key = if has_place { format!("subject.{kind}.url") } else { "subjects".to_owned() };
+        return Err(of_file(format!("`{key}`: {kind}: {reason}")));
     }
     Ok(())
 }
@@ -340,13 +346,17 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         period.map_or(Duration::from_secs(otherwise), |period| period.0)
     };
     let interval = or(keys.interval, 1);
-    if ctl.is_zero() || interval.is_zero() {
-        return Err("`ctl` and `interval` must be longer than nothing".to_owned());
+    if ctl.is_zero() {
+        return Err("`ctl` must be longer than nothing".to_owned());
+    }
+    if interval < INTERVAL_MIN {
+        return Err(format!("`interval` must be {INTERVAL_MIN:?} or longer"));
     }
     let kinds = keys.subjects.clone().ok_or_else(|| missing("subjects"))?;
     if kinds.is_empty() {
         return Err("`subjects` is empty; name at least one".to_owned());
     }
+    refuse_twice(&kinds)?;
     let subjects: Vec<SubjectSpec> =
         kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
     subjects.iter().try_for_each(SubjectSpec::validate)?;
@@ -359,7 +369,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         buffer: keys.buffer,
         mpls,
     };
-    Ok(Experiment {
+    let experiment = Experiment {
         name: keys.name.ok_or_else(|| missing("name"))?,
         scenario: keys.factors.unwrap_or_default().scenario(&common)?,
         seed: keys.seed.unwrap_or(1),
@@ -377,7 +387,22 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         transactions: keys.transactions.unwrap_or(false),
         text: String::new(),
         preset: None,
-    })
+    };
+    refuse_unfit(&experiment)?;
+    Ok(experiment)
+}
+
+/// Refuses a database that is named twice, because there is one table of settings and one place
+/// for each. The simulated one has neither.
+fn refuse_twice(kinds: &[SubjectKind]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    let twice = kinds.iter().filter(|&&kind| kind != SubjectKind::Simulated);
+    match twice.copied().find(|&kind| !seen.insert(kind)) {
+        None => Ok(()),
+        Some(kind) => Err(format!(
+            "`subjects` names {kind} twice; an experiment has one of a kind, so make it two"
+        )),
+    }
 }
 
 fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> SubjectSpec {
@@ -461,6 +486,12 @@ mpl = { from = 100, to = 1000, step = 100 }
             ),
             ("[workload]", "[subject.x]\nurl = \"mysql://a:secret@h\"\n[workload]", "line 8"),
             ("[workload]", "connect_at_once = 0\n[workload]", "line 8"),
+            ("[\"embedded\"]", "[\"embedded\", \"embedded\"]", "line 4: `subjects` names embedded"),
+            ("ctl = \"3s\"", "ctl = \"3s\"\ninterval = \"1us\"", "line 7: `interval` must be 10ms"),
+            ("ctl = \"3s\"", "ctl = \"400years\"", "more than a year"),
+            ("[\"embedded\"]", "[\"mariadb\"]\nclients = 9", "line 5: `clients`: nothing can hold"),
+            ("[\"embedded\"]", "[\"postgres\"]\nbuffer = \"1MB\"", "line 5: `buffer`"),
+            ("[4, 1, 4]", "[4, 1001]\nclients = 2000", "line 5: `mpl`: 1001 is above"),
             (
                 "[workload]",
                 "[subject.embedded]\nurl = \"mysql://a:secret@h\"\n[workload]",

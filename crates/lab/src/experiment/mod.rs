@@ -29,6 +29,7 @@ mod conduct;
 mod executor;
 mod figure;
 mod file;
+mod fit;
 mod laboratory;
 mod line;
 #[cfg(feature = "machines")]
@@ -44,6 +45,7 @@ pub mod timeline;
 pub mod treatment;
 mod values;
 mod watch;
+mod witness;
 pub mod workload;
 
 use std::collections::BTreeMap;

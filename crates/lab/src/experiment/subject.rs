@@ -2,29 +2,29 @@
 //! on a server that somebody else runs, as a guest.
 //!
 //! A server with processes of its own is given its processors before it starts, and every thread of
-//! it is looked at before each execution. SQLite and the embedded engine run in our own process:
-//! there the processors are ours as well, and the clients share them. Which processors a server has
-//! that we did not start is not for us to say: 0 stands for them.
+//! it is looked at in each execution ([`witness`](super::witness)). SQLite and the embedded engine
+//! run in our own process: there the processors are ours as well, and the clients share them until
+//! the database is stopped. Which processors a server has that we did not start is not for us to
+//! say: 0 stands for them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use tidegate_subject::connection::check;
-use tidegate_subject::detection::{Whereabouts, foreign_databases};
 use tidegate_subject::firebird::Firebird;
 use tidegate_subject::mariadb::MariaDb;
 use tidegate_subject::postgres::Postgres;
-use tidegate_subject::processors::Processors;
+use tidegate_subject::processors::{Held, Processors};
 use tidegate_workload::workload::{Condition, Depth, Workload};
 
 use super::conduct::{Way, conduct, failed};
 use super::executor::Assignment;
+use super::witness::Witness;
 use super::workload::WorkloadSpec;
 use super::{ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec};
 use crate::load::Progress;
-use crate::rig::{Database, Place, RigError, Settings, other_executors};
+use crate::rig::{Database, Place, RigError, Settings};
 
 /// A private database.
 pub struct RealSubject {
@@ -40,6 +40,8 @@ struct Running {
     kind: SubjectKind,
     database: Database,
     processors: Processors,
+    /// Keeps our own process to the processors where the database is within it.
+    held: Option<Held>,
 }
 
 impl RealSubject {
@@ -56,41 +58,8 @@ impl RealSubject {
 }
 
 impl Running {
-    /// Whose processors are looked at: the server's that we started, or ours where the database has
-    /// no process of its own; nobody's at a guest's.
-    fn process(&self) -> Option<u32> {
-        match self.database {
-            Database::Existing(_) => None,
-            _ => Some(self.database.process_id().unwrap_or_else(std::process::id)),
-        }
-    }
-
-    /// How many processors the database has been seen to have: all of its threads the same.
-    fn processors(&self) -> Result<u32, RigError> {
-        let Some(process) = self.process() else { return Ok(0) };
-        let count = self.processors.verify(process)?;
-        Ok(u32::try_from(count).unwrap_or(u32::MAX))
-    }
-
-    /// Processes of other database systems, by name. The server of a guest is none of them; where
-    /// it is on this machine and we may not know which process it is, none of its kind is.
-    fn others(&self) -> Vec<String> {
-        let (whereabouts, kind) = match &self.database {
-            Database::Existing(existing) => existing.whereabouts(),
-            _ => (Whereabouts::Here(self.process()), &[][..]),
-        };
-        let (server, own_names) = match whereabouts {
-            Whereabouts::Elsewhere => (None, &[][..]),
-            Whereabouts::Here(None) => (None, kind),
-            Whereabouts::Here(Some(process)) => (Some(process), &[][..]),
-        };
-        let own: Vec<u32> = server.into_iter().chain([std::process::id()]).collect();
-        let names = foreign_databases(&own, Duration::ZERO).into_iter().map(|one| one.name);
-        let mut names: Vec<String> =
-            names.filter(|name| !own_names.contains(&name.as_str())).collect();
-        names.sort();
-        names.dedup();
-        names
+    fn witness(&self) -> Witness {
+        Witness::of(&self.database, &self.processors)
     }
 }
 
@@ -101,7 +70,7 @@ impl Executor for RealSubject {
         let started = Started {
             version: running.database.version().map_err(unavailable)?,
             settings: running.database.settings().map_err(unavailable)?,
-            processors: running.processors().map_err(unavailable)?,
+            processors: running.witness().processors().map_err(unavailable)?,
         };
         self.subject = Some(running);
         Ok(started)
@@ -129,15 +98,15 @@ impl Executor for RealSubject {
         running.database.level(&workloads).map_err(failed)?;
         let is_through_tidegate = running.kind == SubjectKind::PostgresThroughTidegate;
         let way = Way { tidegate: &tidegate, log: &log, is_through_tidegate };
-        let seen = conduct(&running.database, &workloads, assignment, &way, cancel, progress)?;
-        let (processors, other_dbms) = (running.processors().map_err(failed)?, running.others());
+        let (database, witness) = (&running.database, running.witness());
+        let seen = conduct(database, &workloads, assignment, &way, &witness, cancel, progress)?;
         running.database.settle().map_err(failed)?;
         Ok(Measured {
             connect_s: seen.connect_s,
             load: seen.load,
-            processors,
-            other_executors: other_executors(),
-            other_dbms,
+            processors: seen.sight.processors,
+            other_executors: seen.sight.other_executors,
+            other_dbms: seen.sight.other_dbms,
             limits: seen.limits,
             looks: seen.looks,
         })
@@ -151,14 +120,10 @@ impl Executor for RealSubject {
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
-        let Some(Running { kind, database, .. }) = self.subject.take() else { return Ok(()) };
-        let is_ours = matches!(kind, SubjectKind::Sqlite | SubjectKind::Embedded);
+        let Some(Running { database, held, .. }) = self.subject.take() else { return Ok(()) };
         let stopped = database.stop();
-        if is_ours {
-            // What follows is not to be kept to this subject's processors.
-            let back = Processors::available().and_then(|all| all.hold(std::process::id()));
-            back.map_err(|error| failed(error.into()))?;
-        }
+        // What follows is not to be kept to this subject's processors.
+        drop(held);
         stopped.map_err(failed)
     }
 }
@@ -172,14 +137,12 @@ fn start(spec: &SubjectSpec, processors: Option<u32>) -> Result<Running, RigErro
     };
     let settings = spec.settings();
     let is_ours = matches!(spec.kind, SubjectKind::Sqlite | SubjectKind::Embedded);
-    if is_ours {
-        processors.hold(std::process::id())?;
-    }
+    let held = is_ours.then(|| processors.hold_ourselves()).transpose()?;
     let database = match &spec.place {
         Some(place) => Database::at(place, &settings)?,
         None => processors.during(|| database(spec.kind, settings))??,
     };
-    Ok(Running { kind: spec.kind, database, processors })
+    Ok(Running { kind: spec.kind, database, processors, held })
 }
 
 fn database(kind: SubjectKind, settings: Settings) -> Result<Database, RigError> {

@@ -56,7 +56,10 @@ impl Levels {
     }
 }
 
-/// A length of time in words, such as `2s` or `500ms`.
+/// The longest time that a key may say: a year.
+const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// A length of time in words, such as `2s` or `500ms`; at most [`PERIOD_MAX`].
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Period(pub(super) Duration);
@@ -65,9 +68,11 @@ impl TryFrom<String> for Period {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        humantime::parse_duration(&text)
-            .map(Period)
-            .map_err(|_| format!("`{text}` is no length of time; write 120s, 500ms or 2min"))
+        match humantime::parse_duration(&text) {
+            Ok(period) if period <= PERIOD_MAX => Ok(Period(period)),
+            Ok(_) => Err(format!("`{text}` is more than a year")),
+            Err(_) => Err(format!("`{text}` is no length of time; write 120s, 500ms or 2min")),
+        }
     }
 }
 

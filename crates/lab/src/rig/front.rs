@@ -16,8 +16,8 @@ use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
 use crate::load::{Connecting, Target};
 
-/// The highest limit, here and by default in the proxy.
-const LIMIT_MAX: u32 = 1000;
+/// The highest limit that is asked for, here and by default in the proxy.
+pub(crate) const LIMIT_MAX: u32 = 1000;
 const _: () = assert!(MAX_CLIENTS <= LIMIT_MAX as usize);
 
 /// How a limit is found, and what of it is written down.
@@ -66,9 +66,10 @@ impl Database {
             Database::Sqlite(file) => Way::Threads(Arc::clone(file) as _),
             Database::Firebird(server) => Way::Threads(Arc::clone(server) as _),
             Database::Embedded(store, _) => {
-                let clients = u32::try_from(clients).unwrap_or(LIMIT_MAX);
-                let control = Algorithm::Fixed(Mpl::at_least_one(clients));
-                serve(store, control, &setting(control, None)?, 0, None)?
+                let clients = Mpl::at_least_one(u32::try_from(clients).unwrap_or(u32::MAX));
+                let control = Algorithm::Fixed(clients);
+                let bounds = Bounds::new(Mpl::ONE, clients)?;
+                serve(store, control, &setting(control, None, bounds), 0, None)?
             }
             Database::Existing(existing) => existing.way().map_or_else(Way::Threads, Way::Straight),
         };
@@ -90,7 +91,8 @@ impl Database {
             }
             Database::Embedded(store, _) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
-                let setting = setting(control, start)?;
+                let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
+                let setting = setting(control, start, bounds);
                 let controlled = Control { algorithm: control, setting };
                 let begin = |path: PathBuf| EngineJournal::begin(&path, &controlled, seed, started);
                 let journal = journal.map(begin).transpose()?;
@@ -124,15 +126,14 @@ fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Way<'d>, RigErro
 }
 
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
-fn setting(control: Algorithm, start: Option<Mpl>) -> Result<Setting, RigError> {
-    let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
+fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let resources = Resources { cpus, disks: 1 };
     let start = start
         .or_else(|| control.own_start(resources))
         .unwrap_or(Mpl::at_least_one(cpus.saturating_mul(2)));
-    Ok(Setting { bounds, start, resources })
+    Setting { bounds, start, resources }
 }
 
 fn serve<'d>(
@@ -215,9 +216,10 @@ mod tests {
         };
         let expected = ["--log-level=warn", "--seed=7", "--control=vegas", "--start-mpl=64"];
         assert_eq!(options.arguments(), expected);
-        assert_eq!(setting(options.control, options.start).unwrap().start.get(), 64);
+        let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX)).unwrap();
+        assert_eq!(setting(options.control, options.start, bounds).start.get(), 64);
         let own = FrontOptions { start: None, ..options };
         assert_eq!(own.arguments(), expected[..3]);
-        assert!(setting(own.control, None).unwrap().start.get() >= 2);
+        assert!(setting(own.control, None, bounds).start.get() >= 2);
     }
 }

@@ -1,0 +1,94 @@
+//! Whether what an experiment asks for can be had of its databases, before any of them is started.
+//!
+//! Its scenario writes out every treatment, and each is held against each database: who can hold a
+//! limit, whose memory can be changed while it runs, how many clients find room. How many processors
+//! there are is asked apart, because a file can be read on another machine than it is run on.
+
+use tidegate_subject::processors::Processors;
+
+use super::treatment::{Admission, Exchange, Treatment};
+use super::{Experiment, SubjectKind, SubjectSpec};
+use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
+
+/// Refuses an experiment of which a part cannot be executed; the complaint names the key.
+pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
+    let keys = experiment.scenario.primary_keys();
+    let recipes: Vec<_> =
+        keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
+    for subject in &experiment.subjects {
+        for recipe in &recipes {
+            refuse_treatment(subject, &recipe.treatment)?;
+            let mpls = experiment.mpls.iter();
+            mpls.copied().try_for_each(|mpl| refuse_level(subject, &recipe.treatment, mpl))?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_treatment(subject: &SubjectSpec, treatment: &Treatment) -> Result<(), String> {
+    let kind = subject.kind;
+    let is_limited = treatment.admission != Admission::Clients;
+    if is_limited && !has_gate(kind) {
+        return Err(format!(
+            "`clients`: nothing can hold a limit before {kind}; leave `clients` and controllers \
+             out, or take postgres or embedded"
+        ));
+    }
+    let is_exchanged = matches!(treatment.exchange, Some(Exchange::Buffer(_)));
+    let split = treatment.aging.and_then(|aging| aging.split);
+    let is_probed = treatment.buffer.is_some() || is_exchanged || split.is_some();
+    if is_probed && !matches!(kind, SubjectKind::Embedded | SubjectKind::Simulated) {
+        return Err(format!(
+            "`buffer`, `factors.buffers`, `factors.then_buffer`, `factors.split` are for the \
+             embedded engine; give {kind} its memory by `subject.{kind}.settings`"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether something holds limits before a database: a proxy, or the engine's own gate.
+fn has_gate(kind: SubjectKind) -> bool {
+    match kind {
+        SubjectKind::Postgres
+        | SubjectKind::PostgresThroughTidegate
+        | SubjectKind::Embedded
+        | SubjectKind::Simulated => true,
+        SubjectKind::Mariadb | SubjectKind::Sqlite | SubjectKind::Firebird => false,
+    }
+}
+
+fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Result<(), String> {
+    let kind = subject.kind;
+    if treatment.admission != Admission::Clients && mpl > LIMIT_MAX {
+        return Err(format!("`mpl`: {mpl} is above the highest limit, {LIMIT_MAX}"));
+    }
+    let clients = treatment.clients(mpl);
+    let is_private_server = subject.place.is_none()
+        && matches!(kind, SubjectKind::Postgres | SubjectKind::Mariadb | SubjectKind::Firebird);
+    let room = if is_private_server || kind == SubjectKind::PostgresThroughTidegate {
+        u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX)
+    } else {
+        u32::MAX
+    };
+    if clients > room {
+        let key = if treatment.admission == Admission::Clients { "mpl" } else { "clients" };
+        return Err(format!("`{key}`: {clients} clients are more than the {room} of {kind}"));
+    }
+    Ok(())
+}
+
+/// Refuses an experiment that wants more processors than there are here.
+pub(super) fn refuse_processors(experiment: &Experiment) -> Result<(), String> {
+    let is_real = |subject: &SubjectSpec| subject.kind != SubjectKind::Simulated;
+    let Some(counts) = experiment.processors.as_ref() else { return Ok(()) };
+    if !experiment.subjects.iter().any(is_real) {
+        return Ok(());
+    }
+    let available = Processors::available();
+    let available = available.map_err(|error| format!("`processors`: {error}"))?.count();
+    match counts.iter().find(|&&count| usize::try_from(count).is_ok_and(|count| count > available))
+    {
+        None => Ok(()),
+        Some(count) => Err(format!("`processors`: {count} are wanted, but {available} are here")),
+    }
+}

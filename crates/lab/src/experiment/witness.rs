@@ -1,0 +1,137 @@
+//! Who else is on the machine, and whether a database keeps to its processors, while it is measured.
+//!
+//! There are two looks: as soon as the clients are let go, when all their server processes are there,
+//! and when the load is over. The first is taken on a thread of its own and ends within the warm-up,
+//! unless that is very short, so that it takes no time from what is measured.
+//!
+//! Limit: who comes after the first look and goes before the second is not seen.
+
+use std::process;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tidegate_subject::detection::{Whereabouts, foreign_databases};
+use tidegate_subject::processors::Processors;
+
+use super::ExecutionError;
+use super::conduct::failed;
+use crate::load::{LoadReport, Progress, Stage};
+use crate::rig::{Database, RigError, other_executors};
+
+/// Who looks.
+pub(super) struct Witness {
+    processors: Processors,
+    /// Whose processors are looked at: the server's that we started, or ours where the database has
+    /// no process of its own; nobody's at a guest's.
+    process: Option<u32>,
+    /// Roots of process trees that are no strangers: our own, and that of the database.
+    own: Vec<u32>,
+    /// Names of a database on this machine whose process may not be known to us.
+    own_names: &'static [&'static str],
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// Processors of the database, all of its threads the same; 0 where they cannot be seen.
+    pub(super) processors: u32,
+    /// Other laboratories.
+    pub(super) other_executors: u32,
+    /// Processes of other database systems, by name.
+    pub(super) other_dbms: Vec<String>,
+}
+
+impl Sight {
+    /// What was seen at two moments, together.
+    fn and(mut self, later: Sight) -> Sight {
+        self.processors = later.processors;
+        self.other_executors = self.other_executors.max(later.other_executors);
+        self.other_dbms.extend(later.other_dbms);
+        self.other_dbms.sort();
+        self.other_dbms.dedup();
+        self
+    }
+}
+
+impl Witness {
+    /// Of a database that was given these processors.
+    pub(super) fn of(database: &Database, processors: &Processors) -> Self {
+        let us = process::id();
+        let is_existing = matches!(database, Database::Existing(_));
+        let its = (!is_existing).then(|| database.process_id().unwrap_or(us));
+        let (whereabouts, names) = match database {
+            Database::Existing(existing) => existing.whereabouts(),
+            _ => (Whereabouts::Here(its), &[][..]),
+        };
+        let (server, own_names) = match whereabouts {
+            Whereabouts::Elsewhere => (None, &[][..]),
+            Whereabouts::Here(None) => (None, names),
+            Whereabouts::Here(server) => (server, &[][..]),
+        };
+        let own = server.into_iter().chain([us]).collect();
+        Witness { processors: processors.clone(), process: its, own, own_names }
+    }
+
+    /// How many processors the database has; 0 at a guest's.
+    ///
+    /// # Errors
+    /// One of its threads may use others.
+    pub(super) fn processors(&self) -> Result<u32, RigError> {
+        let Some(process) = self.process else { return Ok(0) };
+        self.processors.verify(process)?;
+        Ok(u32::try_from(self.processors.count()).unwrap_or(u32::MAX))
+    }
+
+    fn look(&self) -> Result<Sight, RigError> {
+        let others = foreign_databases(&self.own, Duration::ZERO).into_iter().map(|one| one.name);
+        let is_other = |name: &String| !self.own_names.contains(&name.as_str());
+        Ok(Sight {
+            processors: self.processors()?,
+            other_executors: other_executors(),
+            other_dbms: others.filter(is_other).collect(),
+        })
+    }
+
+    /// Looks while a load runs and when it is over.
+    pub(super) fn attend(
+        &self,
+        progress: &mut dyn FnMut(&Progress),
+        run: &mut dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError>,
+    ) -> Result<(LoadReport, Sight), ExecutionError> {
+        std::thread::scope(|scope| {
+            let (say, begun) = mpsc::channel();
+            // Nothing to see where the clients were never let go.
+            let first = scope.spawn(move || begun.recv().ok().map(|()| self.look()));
+            let load = run(&mut |seen| {
+                if matches!(seen.stage, Stage::Warmup | Stage::Measuring) {
+                    // Only the first word counts.
+                    let _ = say.send(());
+                }
+                progress(seen);
+            });
+            drop(say);
+            let panicked = |_| ExecutionError::Failed("who looked around panicked".to_owned());
+            let first = first.join().map_err(panicked)?;
+            let load = load?;
+            let first = first.transpose().map_err(failed)?.unwrap_or_default();
+            Ok((load, first.and(self.look().map_err(failed)?)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_there_once_was_there() {
+        let sight = |other_executors, names: &[&str]| Sight {
+            processors: 2,
+            other_executors,
+            other_dbms: names.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let early = sight(1, &["redis-server", "mongod", "mongod"]);
+        let late = sight(0, &["mongod"]);
+        assert_eq!(early.and(late), sight(1, &["mongod", "redis-server"]));
+    }
+}
