@@ -285,6 +285,11 @@ fn each_run_has_its_processors_and_leaves_all_to_the_next() {
     let others = format!("SELECT COUNT(*) {joined} AND m.processors <> r.processors");
     assert_eq!(count(&others), 0);
     assert_eq!(count("SELECT COUNT(*) FROM machine"), 1);
+    let left =
+        fs::read_dir(bench.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let is_ours = |name: &str| name == "e.toml" || name.starts_with("results.db");
+    let left: Vec<_> = left.filter(|name| !is_ours(&name.to_string_lossy())).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
@@ -293,7 +298,7 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         ("seed = 7", "seed = 7\ncolour = 1", "line 5"),
         ("seed = 7", "seed = \"seven\"", "line 4"),
         ("\"5000s\"", "\"soon\"", "`soon` is no length of time"),
-        ("\"5000s\"", "\"0s\"", "line 8: `ctl` and `interval` must be longer than nothing"),
+        ("\"5000s\"", "\"0s\"", "line 8: `ctl` must be longer than nothing"),
         ("to = 400", "to = 50", "line 7: `mpl` names no level"),
         ("[\"simulated\"]", "[]", "line 5: `subjects` is empty"),
         ("ctl = \"5000s\"", "", "the key `ctl` is missing"),
@@ -313,10 +318,12 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         assert_eq!(files.count(), 1, "{to}: something was written");
     }
     let bench = Bench::new(FILE);
-    let file = bench.path("e.toml");
+    let (file, many) = (bench.path("e.toml"), bench.path("many.toml"));
+    fs::write(&many, FILE.replace("[1, 2]", "[4096]")).unwrap();
     for (arguments, expected) in [
         (&["run", "none.toml"][..], "cannot read none.toml"),
         (&["run", &file, "--preset", "big"], "no preset `big`"),
+        (&["run", &many, "--subject", "sqlite"], "line 6: `processors`: 4096 are wanted, but"),
         (&["run", &file, "--subject", "oracle"], "no subject is called `oracle`"),
         (&["export", "1", "--format", "xls", "--out", "out"], "no format is called `xls`"),
     ] {
@@ -325,5 +332,5 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(expected), "{error}");
     }
-    assert_eq!(fs::read_dir(bench.directory.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(bench.directory.path()).unwrap().count(), 2);
 }

@@ -192,7 +192,9 @@ fn load_options<'a>(
     (options, workloads.iter().skip(1).map(phase).collect())
 }
 
-type Run<'r> = dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
+/// A load from its begin to its end, which tells how far it is.
+pub(super) type Run<'r> =
+    dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
 
 /// Runs a load while somebody looks after the database.
 fn watched(

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use tempfile::TempDir;
 use thiserror::Error;
 
 use super::run::{Outcome, RunError, Runner};
@@ -46,14 +47,39 @@ pub enum LabError {
     },
 }
 
+/// A directory for the log of proxies, and for their journals beside it. It goes when the
+/// executions are over, unless a proxy had something to say: an error may have named the log.
+#[derive(Debug)]
+struct Logs(TempDir);
+
+impl Logs {
+    fn begin() -> Result<Self, LabError> {
+        let made = tempfile::Builder::new().prefix("tidegate-lab-").tempdir();
+        let cannot = |error: std::io::Error| LabError::Write {
+            path: std::env::temp_dir(),
+            reason: error.to_string(),
+        };
+        made.map(Logs).map_err(cannot)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("proxy.log")
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        let has_words = std::fs::metadata(self.path()).is_ok_and(|log| log.len() > 0);
+        self.0.disable_cleanup(has_words);
+    }
+}
+
 /// A laboratory: a result store, and the program that it may start.
 #[derive(Debug)]
 pub struct Laboratory {
     pub(super) store: Store,
     /// The `tidegate` program, for proxies.
     tidegate: PathBuf,
-    /// Where logs of proxies go.
-    log: PathBuf,
     /// Subjects of experiments begun here, with passwords, which the store does not have.
     known: Vec<SubjectChoice>,
 }
@@ -64,8 +90,7 @@ impl Laboratory {
     /// # Errors
     /// The store cannot be opened.
     pub fn open(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
-        let log = std::env::temp_dir().join(format!("tidegate-lab-{}.log", std::process::id()));
-        Ok(Laboratory { store: Store::open(place)?, tidegate, log, known: Vec::new() })
+        Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
     /// Writes down what an experiment plans; its number in the store.
@@ -105,7 +130,8 @@ impl Laboratory {
         observer: &mut dyn FnMut(&Update),
     ) -> Result<Outcome, LabError> {
         let (experiment, plan) = self.stored(id)?;
-        let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
+        let logs = Logs::begin()?;
+        let (tidegate, log) = (self.tidegate.clone(), logs.path());
         let mut executor = |run: &RunPlan| executor_of(run, &tidegate, &log);
         let mut runner = Runner {
             experiment: &experiment,

@@ -14,7 +14,7 @@ use tidegate_subject::detection::{Whereabouts, foreign_databases};
 use tidegate_subject::processors::Processors;
 
 use super::ExecutionError;
-use super::conduct::failed;
+use super::conduct::{Run, failed};
 use crate::load::{LoadReport, Progress, Stage};
 use crate::rig::{Database, RigError, other_executors};
 
@@ -96,7 +96,7 @@ impl Witness {
     pub(super) fn attend(
         &self,
         progress: &mut dyn FnMut(&Progress),
-        run: &mut dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError>,
+        run: &mut Run<'_>,
     ) -> Result<(LoadReport, Sight), ExecutionError> {
         std::thread::scope(|scope| {
             let (say, begun) = mpsc::channel();
