@@ -36,6 +36,7 @@ def main():
             study = experiment["name"].split("-")[0]
             if study in STUDIES:
                 sections[study][experiment["name"]] = section(results, experiment)
+    options.out.mkdir(parents=True, exist_ok=True)
     for study, title in STUDIES.items():
         if sections[study]:
             texts = [sections[study][name] for name in sorted(sections[study])]
@@ -47,7 +48,10 @@ def main():
 
 INTRODUCTION = """Made by `bench/published.py` from the result store. Each section is an experiment
 file: its own comment first, which holds the published figures, then ours. Shapes and directions are
-to be compared, not absolute speeds: the studies ran on other machines, at other sizes."""
+to be compared, not absolute speeds: the studies ran on other machines, at other sizes. Response
+times are of transactions that ended in the measured time. Clients over throughput is the mean by
+Little's law, with those that were still running; where it is much longer, the execution was too
+short to see the response times of that level."""
 
 
 def section(results, experiment):
@@ -136,6 +140,7 @@ def curve_tables(results, experiment, done):
             highest=("tps", "max"),
             mean_ms=("mean_ms", "mean"),
             p95_ms=("p95_ms", "mean"),
+            clients=("clients", "mean"),
         )
         body = [
             (
@@ -144,6 +149,7 @@ def curve_tables(results, experiment, done):
                 f"{number(level.lowest, 4)}–{number(level.highest, 4)}",
                 number(level.mean_ms),
                 number(level.p95_ms),
+                number(1000 * level.clients / level.tps) if level.tps else "–",
             )
             for level in levels.itertuples()
         ]
@@ -152,7 +158,7 @@ def curve_tables(results, experiment, done):
         lowest = levels.index[levels["tps"] >= 0.95 * best].min()
         point = points[(points["run"] == run) & (points["batchset"] == batchset)]
         yield f"*{run_name(first(batches))}* (run {run}, batchset {batchset})"
-        yield table(["MPL", "tps", "lowest–highest", "mean, ms", "p95, ms"], body)
+        yield table(["MPL", "tps", "lowest–highest", "mean, ms", "p95, ms", "clients / tps, ms"], body)
         yield (
             f"Best {number(best, 4)} tps. Within 10 % of it at {', '.join(map(str, near))}; the "
             f"lowest within 5 % is {lowest}. {thrashing_point(point)}"
