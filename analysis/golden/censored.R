@@ -112,6 +112,11 @@ out$logistic <- list(
   loglik = as.numeric(logLik(fit)), aic = AIC(fit),
   cluster_se = unname(sqrt(diag(vcovCL(fit, cluster = ~dbms, type = "HC0", cadjust = TRUE))))
 )
+without <- sapply(unique(data$dbms), function(name) {
+  coef(glm(thrashed ~ numProcs + PK + ATPT, binomial, data[data$dbms != name, ],
+    control = list(epsilon = 1e-14)))
+})
+out$logistic$jackknife_se <- unname(sqrt(5 / 6 * rowSums((without - coef(fit))^2)))
 
 # Firth's, as a maximum of the penalised likelihood, and profile intervals by bisection.
 penalised <- function(b, x, y) {

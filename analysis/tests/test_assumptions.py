@@ -11,6 +11,7 @@ from conftest import FULL_SIZE
 from scipy import stats
 
 from tidegate_analysis import assumptions
+from tidegate_analysis.assumptions._checks import _within
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -254,6 +255,32 @@ def test_a_group_that_is_too_small_has_no_statistic() -> None:
     assert np.isnan(found.loc["few", "statistic"])
     assert found.loc["few", "samples"] == 5
     assert np.isfinite(found.loc["many", "statistic"])
+
+
+@pytest.mark.parametrize(
+    ("p", "said"),
+    [
+        ([], ""),
+        ([np.nan, np.nan], "No DBMS has enough samples to be tested alone."),
+        ([0.2, 0.6], "Tested within each DBMS, it does not show there: either DBMS differ"),
+        ([0.2, np.nan], "Tested within 1 of 2 DBMS, it does not show there: either"),
+        ([0.01, np.nan], "Tested within 1 of 2 DBMS, it shows for a."),
+    ],
+)
+def test_what_does_not_show_within_a_dbms_is_no_proof(p: list[float], said: str) -> None:
+    table = pd.DataFrame({"group": list("ab")[: len(p)], "p": p})
+    assert _within(table, 0.05).strip().startswith(said)
+
+
+def test_too_few_samples_of_each_dbms_give_no_cause() -> None:
+    """Residuals that are alike in each DBMS: the pool shows it, three samples of one cannot."""
+    rng = np.random.default_rng(5)
+    x, labels = rng.normal(size=24), np.repeat(list("abcdefgh"), 3)
+    y = x + rng.normal(size=24) + 3.0 * np.repeat([0, 1, 2, 3, 3, 2, 1, 0], 3)
+    check = assumptions.check(x[:, None], y, groups=labels)["Durbin–Watson"]
+    assert check.verdict == "fails"
+    assert "No DBMS has enough samples" in check.meaning
+    assert "differ" not in check.meaning
 
 
 # --- bad input ------------------------------------------------------------------------------------

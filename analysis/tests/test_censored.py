@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
+from scipy import stats
 
 from tidegate_analysis import censored
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
@@ -114,6 +115,38 @@ def test_a_spline_and_its_test_as_in_r(samples, golden):
     assert_allclose(fit.parameters[:-1], want["coefficients"], rtol=1e-6)
     test = fit.nonlinearity().iloc[0]
     assert_allclose([test["statistic"], test["p"]], want["wald"] + want["p"], rtol=1e-5)
+
+
+def test_a_bend_by_clusters_is_hotellings():
+    """The statistic is T² of the jackknife's covariance, and at most G - 1 columns have one."""
+    table = lognormal(400, 8).assign(four=np.arange(400) % 4, two=np.arange(400) % 2)
+    options = {"distribution": "lognormal", "nonlinear": {"ATPT": "spline"}}
+    fit = censored.regress(table, ON, cluster="four", **options)
+    test = fit.nonlinearity().iloc[0]
+    b, v = fit.parameters[4:6], fit.covariance[4:6, 4:6]
+    t2 = b @ np.linalg.inv(v) @ b
+    assert fit.design.names[4:] == ("ATPT'", "ATPT''")
+    assert_allclose(test["statistic"], t2 * (4 - 2) / (3 * 2))
+    assert_allclose(test["p"], stats.f.sf(test["statistic"], 2, 2))
+    few = censored.regress(table, ON, cluster="two", **options)
+    with pytest.raises(SampleError, match="2 clusters cannot test the 2 bent columns of `ATPT`"):
+        few.nonlinearity()
+    bent = {"distribution": "lognormal", "nonlinear": {"ATPT": "quadratic"}}
+    one = censored.regress(table, ON, cluster="two", **bent)
+    place = one.design.names.index("ATPT²")
+    assert_allclose(one.nonlinearity()["p"].item(), one.to_frame()["p"][place])  # t² is F
+
+
+def test_clusters_that_say_nothing_of_a_bend_do_not_test_it(samples):
+    """Two clusters that are copies: three in number, two in what they tell."""
+    half = samples[samples["dbms"].isin(["a", "b", "c"])]
+    table = pd.concat([half, half.assign(dbms=half["dbms"] + "2")], ignore_index=True)
+    fit = censored.regress(
+        table, ON, distribution="weibull", nonlinear={"ATPT": "spline"}, knots=5,
+        cluster="dbms", errors="sandwich",
+    )  # fmt: skip
+    with pytest.raises(SampleError, match="have no covariance that a test could use"):
+        fit.nonlinearity()
 
 
 def test_a_bend_is_found_and_a_line_is_not_bent():
@@ -285,8 +318,11 @@ def test_logistic_is_that_of_glm(samples, golden):
     assert_allclose(fit.parameters, want["coefficients"], rtol=1e-6)
     assert_allclose(se(fit), want["se"], rtol=1e-6)
     assert_allclose([fit.loglik, fit.aic], want["loglik"] + want["aic"], rtol=1e-9)
-    clustered = censored.thrashes(samples, ON, cluster="dbms")
-    assert_allclose(se(clustered), want["cluster_se"], rtol=1e-6)
+    for errors, name in (("sandwich", "cluster_se"), ("jackknife", "jackknife_se")):
+        clustered = censored.thrashes(samples, ON, cluster="dbms", errors=errors)
+        assert_allclose(se(clustered), want[name], rtol=1e-6)
+        assert (clustered.clusters, clustered.degrees) == (6, 5)
+        assert f"are a {errors} over 6 clusters" in clustered.notes[-1]
     chance = fit.probability(samples)["probability"]
     assert_allclose(chance.sum(), samples["thrashed"].sum())  # the score equation of the intercept
 
@@ -346,6 +382,74 @@ def test_intervals_of_log_odds_cover():
 def test_intervals_of_log_odds_cover_at_full_size():
     assert 0.93 <= logistic_coverage(1000, 150, "ml") <= 0.97
     assert 0.93 <= logistic_coverage(1000, 30, "firth") <= 0.97
+
+
+def test_separation_with_clusters_takes_samples_as_independent():
+    """Without keys all thrash and with keys none, in three DBMSs: the scores all vanish."""
+    table = pd.DataFrame(
+        {"PK": [0, 1] * 30, "numProcs": [1, 1, 8, 8] * 15, "dbms": list("abc") * 20}
+    ).assign(thrashed=lambda t: t["PK"] == 0)
+    for on in (["PK"], ["PK", "numProcs"]):
+        plain = censored.thrashes(table, on)
+        fit = censored.thrashes(table, on, cluster="dbms")
+        assert (fit.method, fit.clusters, fit.degrees) == ("firth", None, np.inf)
+        assert "taken as independent, not by `dbms`" in fit.notes[-1]
+        pd.testing.assert_frame_equal(fit.to_frame(), plain.to_frame())
+        row = fit.to_frame().set_index("term").loc["PK"]
+        assert row["odds_high"] < 0.05
+        assert row["odds_low"] < row["odds"] / 10 < row["odds_high"]  # an interval of some width
+        assert 0 < row["p"] < 0.001
+
+
+def test_a_cluster_that_decides_alone_is_an_error():
+    """In one DBMS some are other than the rest: without it, keys tell thrashing perfectly."""
+    table = pd.DataFrame({"PK": [0, 1] * 30, "dbms": list("aabbcc") * 10})
+    other = (table["dbms"] == "a") & (table.index < 30)
+    table["thrashed"] = (table["PK"] == 0) ^ other
+    assert censored.thrashes(table, ["PK"]).method == "ml"
+    with pytest.raises(SampleError, match="with one cluster left out"):
+        censored.thrashes(table, ["PK"], cluster="dbms")
+    with pytest.raises(SampleError, match="no standard errors 'guess'"):
+        censored.thrashes(table, ["PK"], errors="guess")
+
+
+def clustered_logistic_coverage(sets, clusters=5, each=60):
+    """Coverage of the log-odds of PK, independent and by cluster, where its effect differs.
+
+    Samples of a cluster depend on each other through a common part of a latent normal variable, so
+    that each by itself follows the logistic model exactly (a Gaussian copula).
+    """
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(clusters), each)
+    hits = np.zeros(3)
+    for _ in range(sets):
+        pk = rng.integers(0, 2, codes.size)
+        common, slope = rng.standard_normal((2, clusters))
+        own = rng.standard_normal(codes.size)
+        latent = np.sqrt([0.1, 0.1, 0.8]) @ [common[codes], slope[codes] * (2 * pk - 1), own]
+        y = stats.norm.cdf(latent) < 1 / (1 + np.exp(0.5 - pk))
+        table = pd.DataFrame({"PK": pk, "thrashed": y, "dbms": codes})
+        for place, options in enumerate(
+            ({}, {"cluster": "dbms", "errors": "sandwich"}, {"cluster": "dbms"})
+        ):
+            fit = censored.thrashes(table, ["PK"], **options)
+            low, high = fit.to_frame()[["low", "high"]].iloc[1]
+            hits[place] += low <= 1 <= high
+    return hits / sets
+
+
+def test_intervals_of_log_odds_by_cluster_cover():
+    plain, sandwich, jackknife = clustered_logistic_coverage(60)
+    assert plain < 0.85
+    assert min(sandwich, jackknife) >= 0.85
+
+
+@FULL_SIZE
+def test_intervals_of_log_odds_by_cluster_cover_at_full_size():
+    plain, sandwich, jackknife = clustered_logistic_coverage(1000)
+    assert plain < 0.80
+    assert 0.92 <= sandwich <= 0.97
+    assert 0.93 <= jackknife <= 0.97
 
 
 # --- survival curves ------------------------------------------------------------------------------

@@ -309,6 +309,31 @@ class TestGroups:
         assert "Take care" in str(found)
         assert not regress(samples, "TP", X, errors="cluster", cluster="row").cautions
 
+    @pytest.mark.parametrize("groups", [2, 3, 4])
+    def test_the_wild_bootstrap_says_how_small_its_p_can_be(self, groups: int) -> None:
+        """The strongest effect there is, and p is 6 of 6^G: the weights that are all the same."""
+        draw = np.random.default_rng(groups)
+        x = draw.standard_normal(20 * groups)
+        data = pd.DataFrame({"x": x, "y": 5 * x + 0.1 * draw.standard_normal(x.size)})
+        data["dbms"] = np.repeat(list("abcd")[:groups], 20)
+        found = regress(data, "y", ["x"], errors="wild")
+        floor = 6.0 ** (1 - groups)
+        assert found.p_values[0] == pytest.approx(floor)
+        (caution,) = found.cautions
+        assert f"with {groups} groups" in caution and f"p below {floor:.2g}" in caution
+        assert ("no ends" in caution) == (groups == 2) == bool(np.isinf(found.low[0]))
+        assert "Take care: with" in str(found)
+
+    def test_five_groups_and_more_need_no_such_caution(self, samples: pd.DataFrame) -> None:
+        assert not regress(samples, "TP", X, errors="wild").cautions
+        many = samples.assign(dbms=samples.index % 12)
+        assert not regress(many, "TP", X, errors="wild").cautions
+        few = regress(many, "TP", X, errors="wild", draws=99)
+        assert "99 data sets, the wild bootstrap cannot give a p below 0.01" in few.cautions[0]
+        # What was observed is one of the data sets that are drawn: p is never 0.
+        strong = many.assign(TP=100 * many["numProcs"] + many["TP"] / 1e6)
+        assert regress(strong, "TP", X, errors="wild").p_values[0] == pytest.approx(1 / 9999)
+
     def test_webb_weights(self) -> None:
         W = weights(5, 10, 1)
         assert W.shape == (7776, 5)  # all of them, whatever was asked for
@@ -448,7 +473,7 @@ class TestStructural:
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 
-BAD: list[tuple[Change, dict[str, str], str]] = [
+BAD: list[tuple[Change, dict[str, object], str]] = [
     (lambda d: d.assign(PK=1), {}, "`PK` is 1 in all 180 samples: leave it out"),
     (lambda d: d.assign(TP=300), {}, "`TP` is 300 in all 180 samples"),
     (lambda d: d.assign(PK=3 * d["numProcs"] + 1), {}, "`numProcs` and `PK` are perfectly coll"),
@@ -468,6 +493,7 @@ BAD: list[tuple[Change, dict[str, str], str]] = [
     (lambda d: d.assign(dbms=d["dbms"].where(d.index > 0)), {"effect": "fixed"}, "missing in 1 sa"),
     (lambda d: pd.concat([d, d]).assign(dbms=range(360)), {"errors": "wild"},
      "the wild bootstrap is for few groups, and these are 360: use cluster errors"),
+    (lambda d: d, {"errors": "wild", "draws": 0}, "0 data sets of the wild bootstrap: draw at"),
     (lambda d: d, {"errors": "robust"}, "no errors are called `robust`: use one of classical"),
     (lambda d: d, {"effect": "mixed"}, "no effect are called `mixed`: use one of none"),
     (lambda d: d, {"effect": "random", "errors": "hc3"}, "a random effect with hc3 errors"),
@@ -481,7 +507,7 @@ BAD: list[tuple[Change, dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("change", "options", "message"), BAD, ids=[m[:30] for *_, m in BAD])
 def test_bad_samples_are_refused_with_advice(
-    samples: pd.DataFrame, change: Change, options: dict[str, str], message: str
+    samples: pd.DataFrame, change: Change, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(SampleError, match=message):
         regress(change(samples), "TP", X, **options)  # type: ignore[arg-type]

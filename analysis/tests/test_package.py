@@ -136,7 +136,7 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     own = model.simulate(model.study("refined, update"), 334, seed=1).head(3)
     own.to_csv(tmp_path / "own.csv", index=False)
-    own.assign(TP=np.inf).to_csv(tmp_path / "never.csv", index=False)
+    own.assign(TP=np.inf, high=np.inf, thrashed=False).to_csv(tmp_path / "never.csv", index=False)
     assert cli.main([word.format(tmp=tmp_path) for word in words]) == 1
     printed, error = capsys.readouterr()
     assert printed == ""

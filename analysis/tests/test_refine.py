@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tidegate_analysis import shapes
 from tidegate_analysis.errors import ModelError, SampleError
 from tidegate_analysis.estimate import (
     Confirmatory,
@@ -148,6 +149,15 @@ class TestTheWall:
                 with pytest.raises(SampleError, match="were used to refine"):
                     fit(again, Confirmatory(seen, "elsewhere"))
         fit(model, data)  # a plain look is allowed
+
+    def test_nor_when_they_come_back_from_a_file(self, tmp_path: File) -> None:
+        """By their numbers alone, every one of them: without those of experiments and runs."""
+        data = samples()
+        model = refine(INITIAL, Exploratory(data)).model
+        data.drop(columns=["experiment", "run"]).to_csv(tmp_path / "again.csv", index=False)
+        again = shapes.read(tmp_path / "again.csv")
+        with pytest.raises(SampleError, match=f"{len(data)} of these samples were used to refine"):
+            confirm(model, Confirmatory(again))
 
     def test_other_samples_of_the_same_runs_cannot_either(self) -> None:
         model = refine(INITIAL, Exploratory(samples(), "a.db")).model

@@ -1,16 +1,17 @@
 """The shapes of the tables that this package works on.
 
-Two of them matter. `EXECUTIONS` is raw: a row for each batch execution, as `tidegate lab export`
-writes it and as the store holds it. `SAMPLES` is what statistics are made of: a row for each
-batchset instance that the analysis protocol retained. Everything that estimates takes samples and
-nothing else, so samples may as well come from a CSV file, from another laboratory, or from a
-simulation.
+`SAMPLES` is what statistics are made of: a row for each batchset instance that the analysis
+protocol retained. Everything that estimates takes samples and nothing else, so samples may as well
+come from a CSV file, from another laboratory, or from a simulation.
+
+Four columns of a sample tell of its thrashing point, and different methods read different ones. So
+a table in which they contradict each other is refused: it would give as many answers as methods.
 
 Names of variables are the study's (Suh, Snodgrass, Currim 2017, Section 3.2); all other columns are
 lower case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -53,8 +54,70 @@ SAMPLES: Final[Shape] = {
     "thrashed": Column("yes/no", "whether TP is finite"),
 }
 
-#: Shortest unambiguous name for the mode of a batchset.
+#: The values of `mode`.
 MODES: Final = ("read", "update")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What columns of one row owe each other: which rows break it, and what to do."""
+
+    columns: tuple[str, ...]
+    problem: str
+    broken: Callable[[pd.DataFrame], pd.Series]
+    advice: str
+
+
+def _says_thrashed(table: pd.DataFrame, column: str) -> pd.Series:
+    said: pd.Series = table[column] if column == "thrashed" else np.isfinite(table[column])
+    return said
+
+
+def _agree(one: str, other: str) -> _Rule:
+    return _Rule(
+        (one, other),
+        f"`{one}` and `{other}` contradict each other",
+        lambda t: _says_thrashed(t, one) != _says_thrashed(t, other),
+        "correct one of them: a sample thrashed when, and only when, `TP` and `high` are finite",
+    )
+
+
+def _too_high(table: pd.DataFrame) -> pd.Series:
+    """TP is `high` only where throughput fell at the first MPL, or where TP is known exactly."""
+    low, tp, high = (table[name] for name in ("low", "TP", "high"))
+    ends = (tp == high) & (low > 0) & (low < high)
+    return (high < np.inf) & ((tp > high) | ends)
+
+
+_RULES: Final = (
+    _Rule(
+        ("mode",),
+        f"`mode` is not one of {', '.join(MODES)}",
+        lambda t: ~t["mode"].isin(MODES),
+        "use these, in lower case, and another column for groups of your own",
+    ),
+    _agree("thrashed", "TP"),
+    _agree("thrashed", "high"),
+    _agree("TP", "high"),
+    _Rule(
+        ("low", "high"),
+        "`low` is above `high`",
+        lambda t: t["low"] > t["high"],
+        "correct them: throughput held up to `low`, and had fallen at `high`",
+    ),
+    _Rule(
+        ("low", "TP"),
+        "`TP` is below `low`",
+        lambda t: t["TP"] < t["low"],
+        "correct them: throughput held up to `low`, so TP is at least that",
+    ),
+    _Rule(
+        ("low", "TP", "high"),
+        "`TP` is not below `high`",
+        _too_high,
+        "correct them: TP is the last MPL before the fall, `high` the one where it had fallen",
+    ),
+)
 
 
 def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
@@ -74,7 +137,8 @@ def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
     Raises
     ------
     ShapeError
-        A required column is missing, a value is missing, or is not of its type.
+        A required column is missing, a value is missing or is not of its type, or columns of a
+        sample contradict each other.
 
     """
     table = table.copy()
@@ -84,25 +148,44 @@ def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
                 raise ShapeError(f"{what} has no column `{name}`", f"add it: {column.meaning}")
             continue
         table[name] = _typed(table[name], name, column, what)
+    for rule in _RULES:
+        if all(name in table and shape.get(name) is SAMPLES[name] for name in rule.columns):
+            _refuse_broken(table, rule, what)
     return table
+
+
+def _refuse_broken(table: pd.DataFrame, rule: _Rule, what: str) -> None:
+    broken = np.flatnonzero(rule.broken(table).to_numpy())
+    if broken.size:
+        raise ShapeError(
+            f"{what}: {rule.problem} in {broken.size} of {len(table)} rows, first in row "
+            f"{broken[0] + 1}",
+            rule.advice,
+        )
 
 
 def read(file: str | PathLike[str], shape: Shape = SAMPLES) -> pd.DataFrame:
     """Read a table from a CSV or Parquet file; columns that the shape knows have its types.
 
     Columns of the shape that are not there are not asked for: a model of one's own may do without.
+    Numbers are read to the last bit, by which samples that were used before are recognised; pandas'
+    own default may give the number beside.
 
     Raises
     ------
     ShapeError
-        It cannot be read, is empty, or a value is not of its type.
+        It cannot be read, is empty, or `check` refuses it.
 
     """
     path = Path(file)
     if path.suffix not in (".csv", ".parquet"):
         raise ShapeError(f"{path} is neither .csv nor .parquet", "convert it to one of them")
     try:
-        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        table = (
+            pd.read_csv(path, float_precision="round_trip")
+            if path.suffix == ".csv"
+            else pd.read_parquet(path)
+        )
     except FileNotFoundError as error:
         raise ShapeError(f"there is no {path}", "give the path of a table of samples") from error
     except (OSError, ValueError) as error:

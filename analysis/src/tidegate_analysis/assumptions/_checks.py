@@ -213,10 +213,7 @@ def _independence(
             f"Neighbouring residuals are {kind} (2 would be no correlation), so that the samples "
             "hold less information than their number, and p-values and intervals look too good."
         )
-        guilty = by_group.loc[by_group["p"] < level, "group"].tolist()
-        within = f" Within one DBMS it shows for {', '.join(guilty)}." if guilty else ""
-        apart = " Within no single DBMS does it show: DBMS differ." if len(by_group) else ""
-        meaning += within or apart
+        meaning += _within(by_group, level)
         advice = (
             "Use errors clustered by DBMS, or the DBMS as a variable; where it shows within a "
             "DBMS, compare with the Cochrane–Orcutt estimate."
@@ -224,6 +221,23 @@ def _independence(
     verdict: Verdict = "fails" if fails else "holds"
     test = "Durbin–Watson"
     return Check("independent residuals", test, found.statistic, found.p, verdict, meaning, advice)
+
+
+def _within(by_group: pd.DataFrame, level: float) -> str:
+    """Where correlation shows within single DBMSs; not showing is no proof that there is none."""
+    if by_group.empty:
+        return ""
+    tested = by_group[by_group["p"].notna()]
+    if tested.empty:
+        return " No DBMS has enough samples to be tested alone."
+    number = f"{len(tested)} of {len(by_group)}" if len(tested) < len(by_group) else "each"
+    guilty = tested.loc[tested["p"] < level, "group"].tolist()
+    if guilty:
+        return f" Tested within {number} DBMS, it shows for {', '.join(guilty)}."
+    return (
+        f" Tested within {number} DBMS, it does not show there: either DBMS differ from each other,"
+        " or they have too few samples each to show it."
+    )
 
 
 def _variance(fit: Regression, level: float) -> list[Check]:

@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 
-from tidegate_analysis.censored._covariance import Robust, inverse, jackknife, sandwich
+from tidegate_analysis import _clusters
+from tidegate_analysis.censored._covariance import (
+    Robust,
+    checked_errors,
+    inverse,
+    jackknife,
+    sandwich,
+)
 from tidegate_analysis.censored._design import Bend, Design, design, full_rank
 from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
 from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
@@ -152,7 +160,8 @@ def regress(
         Column whose values are clusters, such as ``dbms``; None takes samples as independent.
     errors
         Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
-        ``sandwich`` (CR1). Both with t on clusters - 1 degrees of freedom.
+        ``sandwich`` (Liang and Zeger's, times G/(G - 1)). Both with t on clusters - 1 degrees of
+        freedom; see `_clusters`.
     low, high
         Columns of the interval that holds TP; `high` is inf where no fall was seen.
     level
@@ -189,7 +198,7 @@ def regress(
     covariance = inverse(maximum.information)
     if codes is not None:
         covariance = _clustered(scaled, maximum, name, codes, errors)
-        notes += few_clusters(int(codes.max()) + 1, errors)
+        notes += few_clusters(_clusters.count(codes), errors)
     parameters = scaled.back @ maximum.parameters + scaled.shift
     sigma = float(np.exp(parameters[-1]))
     explained = float((plan.matrix @ parameters[:-1]).var(ddof=1))
@@ -201,7 +210,7 @@ def regress(
         level=level,
         n=len(samples),
         thrashed=int(found.thrashed.sum()),
-        clusters=None if codes is None else int(codes.max()) + 1,
+        clusters=None if codes is None else _clusters.count(codes),
         notes=notes,
         distribution=name,
         sigma=sigma,
@@ -277,15 +286,9 @@ def _notes(found: Intervals, choices: pd.DataFrame) -> tuple[str, ...]:
 def _clustered(
     scaled: _Scaled, maximum: Maximum, distribution: Distribution, codes: Codes, errors: Robust
 ) -> Floats:
-    if errors == "sandwich":
+    if checked_errors(errors) == "sandwich":
         return sandwich(inverse(maximum.information), maximum.scores, codes)
-    if errors != "jackknife":
-        raise SampleError(
-            f"there are no standard errors {errors!r}", "use 'jackknife' or 'sandwich'"
-        )
-    kept = (np.flatnonzero(codes != code) for code in range(int(codes.max()) + 1))
-    without = np.array([_without(scaled, distribution, rows) for rows in kept])
-    return jackknife(without, maximum.parameters)
+    return jackknife(partial(_without, scaled, distribution), maximum.parameters, codes)
 
 
 def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Floats:

@@ -1,10 +1,13 @@
-"""Covariances of estimates when samples of one cluster are not independent."""
+"""Covariances of estimates by maximum likelihood, by cluster or not."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
+from tidegate_analysis import _clusters
 from tidegate_analysis.censored._samples import Codes, Floats
+from tidegate_analysis.errors import SampleError
 
 Robust = Literal["sandwich", "jackknife"]
 
@@ -27,18 +30,30 @@ def sandwich(bread: Floats, scores: Floats, codes: Codes) -> Floats:
         The cluster of each sample, 0, 1, …
 
     """
-    count = int(codes.max()) + 1
-    sums = np.zeros((count, scores.shape[1]))
-    np.add.at(sums, codes, scores)
-    return np.asarray(bread @ (sums.T @ sums) @ bread * (count / (count - 1)))
+    return np.asarray(bread @ _clusters.meat(scores, codes) @ bread)
 
 
-def jackknife(without: Floats, estimate: Floats) -> Floats:
+def jackknife(without: Callable[[Codes], Floats], estimate: Floats, codes: Codes) -> Floats:
     """CV3: from the estimates with each cluster left out, about the estimate with all.
 
-    MacKinnon, Nielsen, Webb (2023), *Cluster-robust inference: A guide to empirical practice*,
-    Journal of Econometrics 232, recommend it when clusters are few.
+    Parameters
+    ----------
+    without
+        The estimate from these rows alone.
+    estimate
+        That from all.
+    codes
+        The cluster of each sample, 0, 1, …
+
     """
-    count = len(without)
-    apart = without - estimate
-    return np.asarray((count - 1) / count * apart.T @ apart)
+    kept = (np.flatnonzero(codes != code) for code in range(_clusters.count(codes)))
+    return _clusters.jackknife(np.array([without(rows) for rows in kept]), estimate)
+
+
+def checked_errors(errors: Robust) -> Robust:
+    """The standard errors by cluster, when there are some of this name."""
+    if errors not in ("sandwich", "jackknife"):
+        raise SampleError(
+            f"there are no standard errors {errors!r}", "use 'jackknife' or 'sandwich'"
+        )
+    return errors

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tidegate_analysis.censored._design import Design
+from tidegate_analysis import _clusters
+from tidegate_analysis.censored._design import Design, Term
 from tidegate_analysis.censored._samples import Floats
 from tidegate_analysis.errors import SampleError
 
@@ -66,25 +67,41 @@ class Linear:
         )
 
     def nonlinearity(self) -> pd.DataFrame:
-        """Wald's test of each bent column: that all its coefficients but the straight one are 0.
+        """Wald's test of each bent column: that all its q coefficients but the straight one are 0.
 
-        F with the cluster's degrees of freedom, or χ² where there are no clusters. Columns:
-        ``column``, ``bend``, ``statistic``, ``degrees``, ``p``.
+        χ² where there are no clusters (F for least squares). A covariance from G clusters is an
+        estimate on G - 1 degrees of freedom, so there the statistic is Hotelling's, F with q and
+        G - q degrees of freedom (Pustejovsky and Tipton 2018, *Journal of Business & Economic
+        Statistics* 36). Columns: ``column``, ``bend``, ``statistic``, ``degrees`` (q), ``p``.
+
+        Raises
+        ------
+        SampleError
+            There are no more clusters than coefficients to test, or they say nothing of some.
+
         """
-        rows = []
-        for term in self.design.terms:
-            places = self.design.positions(term.column)[1:]
-            if term.bend is None:
-                continue
-            block = self.covariance[np.ix_(places, places)]
-            wald = float(self.parameters[places] @ np.linalg.solve(block, self.parameters[places]))
-            count = len(places)
-            if np.isfinite(self.degrees):
-                wald, p = wald / count, float(stats.f.sf(wald / count, count, self.degrees))
-            else:
-                p = float(stats.chi2.sf(wald, count))
-            rows.append((term.column, term.bend, wald, count, p))
+        bent = [term for term in self.design.terms if term.bend is not None]
+        rows = [(term.column, term.bend, *self._bent(term)) for term in bent]
         return pd.DataFrame(rows, columns=["column", "bend", "statistic", "degrees", "p"])
+
+    def _bent(self, term: Term) -> tuple[float, int, float]:
+        """The statistic, its degrees of freedom, and p."""
+        places = self.design.positions(term.column)[1:]
+        count = len(places)
+        if self.clusters is not None and count >= self.clusters:
+            raise SampleError(
+                f"{self.clusters} clusters cannot test the {count} bent columns of `{term.column}` "
+                "at once",
+                "bend it as 'quadratic' or with fewer knots, or estimate without clusters",
+            )
+        wald = _wald(self.parameters[places], self.covariance[np.ix_(places, places)], term.column)
+        if not np.isfinite(self.degrees):
+            return wald, count, float(stats.chi2.sf(wald, count))
+        free = self.degrees
+        if self.clusters is not None:
+            free = self.degrees - count + 1
+            wald *= free / self.degrees
+        return wald / count, count, float(stats.f.sf(wald / count, count, free))
 
     def effect(
         self, column: str, at: Sequence[float] | None = None, reference: float | None = None
@@ -137,9 +154,23 @@ def checked_level(level: float) -> float:
     return level
 
 
+def _wald(values: Floats, covariance: Floats, column: str) -> float:
+    """Wald's statistic, where the covariance has one."""
+    sd = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.maximum(np.outer(sd, sd), 1e-300)
+    if np.linalg.eigvalsh(correlation)[0] < 1e-9:
+        raise SampleError(
+            f"the bent columns of `{column}` have no covariance that a test could use: some of "
+            "them, together, are the same in each cluster",
+            "bend it as 'quadratic' or with fewer knots, or estimate without clusters",
+        )
+    scaled = values / sd
+    return float(scaled @ np.linalg.solve(correlation, scaled))
+
+
 def few_clusters(count: int, errors: str) -> tuple[str, ...]:
     """What to say about intervals from so few clusters."""
-    if count >= 30:
+    if count >= _clusters.FEW:
         return ()
     return (
         f"standard errors are a {errors} over {count} clusters with t on {count - 1} degrees of "

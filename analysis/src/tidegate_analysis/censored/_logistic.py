@@ -5,17 +5,32 @@ likelihood has no finite estimate. Firth's penalty, half the logarithm of the de
 information (Jeffreys' prior), always has one, and takes the first-order bias away besides (Firth
 1993, *Biometrika* 80; Heinze and Schemper 2002, *Statistics in Medicine* 21, for separation and for
 intervals by the profile of the penalised likelihood).
+
+Samples of one DBMS are not independent: with clusters, errors are by jackknife (CV3) or sandwich,
+see `_clusters`. Both learn from how clusters differ. Where a column tells thrashing perfectly they
+do not differ: the scores of Firth's likelihood nearly vanish, all of them, and its estimate hardly
+moves without a cluster, so that either would give an interval of hardly any width around a number
+that the penalty chose. There intervals are by the profile, which takes samples as independent, and
+a note says so.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
-from tidegate_analysis.censored._covariance import inverse, sandwich
+from tidegate_analysis import _clusters
+from tidegate_analysis.censored._covariance import (
+    Robust,
+    checked_errors,
+    inverse,
+    jackknife,
+    sandwich,
+)
 from tidegate_analysis.censored._design import Bend, Design, design, full_rank
 from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
 from tidegate_analysis.censored._samples import Codes, Flags, Floats, clusters, numbers
@@ -37,7 +52,7 @@ class Logistic(Linear):
     separated
         Columns of the regression that together tell thrashing perfectly, or for some samples.
     profile
-        For ``firth`` without clusters: low, high and p of each coefficient by its profile.
+        For ``firth``: low, high and p of each coefficient by its profile.
 
     """
 
@@ -88,6 +103,7 @@ def thrashes(
     nonlinear: Mapping[str, Bend] | None = None,
     knots: int = 4,
     cluster: str | None = None,
+    errors: Robust = "jackknife",
     thrashed: str = "thrashed",
     level: float = 0.95,
 ) -> Logistic:
@@ -97,23 +113,26 @@ def thrashes(
     ----------
     samples
         A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on, nonlinear, knots, level
+    on, nonlinear, knots, errors, level
         As for `regress`.
     method
         ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
         likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
     cluster
-        Column whose values are clusters: intervals by the sandwich, t on clusters - 1.
+        Column whose values are clusters: intervals by t on clusters - 1 degrees of freedom. With
+        ``firth`` samples are taken as independent all the same, and a note says so.
     thrashed
         Column of yes/no.
 
     Raises
     ------
     SampleError
-        All samples thrash, or none; separation with ``ml``; a constant or redundant column.
+        All samples thrash, or none; separation with ``ml``, or without one of the clusters; a
+        constant or redundant column.
 
     """
     checked_level(level)
+    checked_errors(errors)
     y = _outcome(samples, thrashed)
     plan = design(samples, on, nonlinear, knots)
     full_rank(plan, len(samples), len(plan.names))
@@ -123,14 +142,18 @@ def thrashes(
     scaled, back = _standard(plan)
     fit = _newton(scaled, y, penalised=used == "firth")
     covariance = inverse(fit.information)
+    parameters = back @ fit.parameters
     profile = None
     notes = _notes(apart, used)
-    if codes is not None:
-        covariance = sandwich(covariance, fit.scores, codes)
-        notes += few_clusters(int(codes.max()) + 1, "sandwich")
-    elif used == "firth":
-        profile = _profiles(plan, y, back @ fit.parameters, level)
-    parameters = back @ fit.parameters
+    if used == "firth":
+        profile, codes = _profiles(plan, y, parameters, level), None
+        notes += _not_clustered(cluster)
+    elif codes is not None:
+        if errors == "sandwich":
+            covariance = sandwich(covariance, fit.scores, codes)
+        else:
+            covariance = jackknife(partial(_without, scaled, y), fit.parameters, codes)
+        notes += few_clusters(_clusters.count(codes), errors)
     loglik = _state(plan.matrix, y, parameters, penalised=used == "firth").loglik
     return Logistic(
         design=plan,
@@ -140,13 +163,36 @@ def thrashes(
         level=level,
         n=len(samples),
         thrashed=int(y.sum()),
-        clusters=None if codes is None else int(codes.max()) + 1,
+        clusters=None if codes is None else _clusters.count(codes),
         notes=notes,
         method=used,
         loglik=loglik,
         aic=2 * len(parameters) - 2 * loglik,
         separated=apart,
         profile=profile,
+    )
+
+
+def _without(matrix: Floats, y: Flags, rows: Codes) -> Floats:
+    """The coefficients from these rows alone, by maximum likelihood."""
+    matrix, y = matrix[rows], y[rows]
+    redundant = np.linalg.matrix_rank(matrix) < matrix.shape[1]
+    if redundant or y.all() or not y.any() or any(_directions(matrix, y)):
+        raise SampleError(
+            "with one cluster left out, a column is constant, or thrashing is told perfectly: that "
+            "cluster alone decides a coefficient",
+            "leave out the column that it decides, or estimate without clusters and say so",
+        )
+    return _newton(matrix, y, penalised=False).parameters
+
+
+def _not_clustered(cluster: str | None) -> tuple[str, ...]:
+    if cluster is None:
+        return ()
+    return (
+        f"samples are taken as independent, not by `{cluster}`: Firth's likelihood has no errors "
+        f"by cluster, and as far as samples of one `{cluster}` are alike, intervals are too narrow "
+        "and p too small",
     )
 
 

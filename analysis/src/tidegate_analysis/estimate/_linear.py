@@ -8,9 +8,9 @@ HC3          (X'X)⁻¹ [sum x x' e²/(1-h)²] (X'X)⁻¹                t(n-k)
 CR1          (X'X)⁻¹ [sum over groups s s'] (X'X)⁻¹ · c          t(G-1)
 ===========  ==================================================  ====================
 
-with s the sum of x e over a group and c = G/(G-1) · (n-1)/(n-k). HC3: MacKinnon and White 1985. CR1
-and its t(G-1): Cameron and Miller 2015, Section VI. With a handful of groups CR1 is often too
-sure of itself; `_wild` is for those.
+with s the sum of x e over a group and c = G/(G-1) · (n-1)/(n-k), see `_clusters`. HC3: MacKinnon
+and White 1985. CR1 and its t(G-1): Cameron and Miller 2015, Section VI. With a handful of groups
+CR1 is often too sure of itself; `_wild` is for those.
 
 A random intercept makes var(y) = σ²(I + λJ) inside each group. For a given λ, subtracting a share
 of each group's mean whitens the data, so REML is a search over one number.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
+from tidegate_analysis._clusters import meat, sums
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.estimate._data import Array, Codes, Design
 
@@ -47,18 +48,6 @@ def least(X: Array, y: Array) -> Least:
     coefficients = inverse_root @ (Q.T @ y)
     inverse = inverse_root @ inverse_root.T
     return Least(coefficients, inverse, y - X @ coefficients, np.square(Q).sum(axis=1))
-
-
-def sums(values: Array, groups: Codes) -> Array:
-    """Add rows by group."""
-    total = np.zeros((int(groups.max()) + 1, values.shape[1]))
-    np.add.at(total, groups, values)
-    return total
-
-
-def correction(n: int, k: int, groups: int) -> float:
-    """Return CR1's factor."""
-    return groups / (groups - 1) * (n - 1) / (n - k)
 
 
 def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Array:
@@ -90,8 +79,7 @@ def gathered(influences: Array, groups: Codes | None, columns: int) -> Array:
     n = len(influences)
     if groups is None:
         return influences.T @ influences / n**2
-    total = sums(influences, groups)
-    return total.T @ total / n**2 * correction(n, columns, len(total))
+    return meat(influences, groups, columns) / n**2
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,15 @@ To test b_j = β: fit under that hypothesis, give the residuals of each *group* 
 weight, and see how often the t statistic (with CR1) of such data exceeds the one observed (Cameron,
 Gelbach, Miller 2008). The weights are Webb's (2014): ±√½, ±1, ±√(3/2), each one time in six. With
 two weights five groups would allow 16 different values of |t| only; with six, 6⁵ = 7,776 data sets
-can be made, and then all of them are, so the result has no chance in it. The interval is the set of
-β that are not rejected.
+can be made, and then all of them are, so the result has no chance in it; else what was observed is
+one of the data sets, so that p is never 0 (Davison and Hinkley 1997, Section 4.2). The interval is
+the set of β that are not rejected.
+
+**The smallest p.** Weights that are all the same, w = c·1, multiply the residuals of every group by
+c: b less its hypothesis and its standard error are c times the observed ones, and t is the same up
+to its sign. So six of the 6^G data sets tie with the observed one whatever it is, and p is at least
+6^(1-G): 1/6 with two groups, 1/36 with three, 1/216 with four. With two groups nothing is
+significant at 0.05, and the interval has no ends.
 
 No data set is made in full. Let x be column j less what the others explain, M the projection off
 all columns, and e the residuals under the hypothesis. Everything the statistic needs is, by group::
@@ -23,8 +30,9 @@ from itertools import product
 import numpy as np
 from scipy import optimize
 
+from tidegate_analysis._clusters import cr1, sums
 from tidegate_analysis.estimate._data import Array, Codes
-from tidegate_analysis.estimate._linear import correction, least, sums
+from tidegate_analysis.estimate._linear import least
 
 _WEIGHTS = np.sqrt([0.5, 1.0, 1.5])
 _SIX = np.concatenate([-_WEIGHTS, _WEIGHTS])
@@ -46,7 +54,14 @@ def weights(groups: int, draws: int, seed: int) -> Array:
     """Return Webb weights, a row for each data set: all there are when they are few."""
     if 6**groups <= max(_ALL, draws):
         return np.array(list(product(_SIX, repeat=groups)))
-    return np.random.default_rng(seed).choice(_SIX, (draws, groups))
+    drawn = np.random.default_rng(seed).choice(_SIX, (draws, groups))
+    drawn[0] = 1.0  # what was observed
+    return drawn
+
+
+def smallest(W: Array) -> float:
+    """Return the p below which no data can come: the share of data sets that tie with any."""
+    return float((W[:, :1] == W).all(axis=1).mean())
 
 
 def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: float) -> Wild:
@@ -70,7 +85,7 @@ def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: flo
     fit = least(X, y)
     b = float(fit.coefficients[j])
     score = sums((x * fit.residuals)[:, None], groups)[:, 0]
-    factor = correction(len(X), X.shape[1], W.shape[1])
+    factor = cr1(len(X), X.shape[1], W.shape[1])
     se = float(np.sqrt(factor * score @ score) / (x @ x))
     reach = sums(x[:, None] * X, groups) @ fit.inverse
     parts = [_parts(X, groups, x, residuals, reach) for residuals in (e, x)]

@@ -11,7 +11,8 @@ so classical standard errors promise too much. The options say what is believed 
     Anything may happen inside a DBMS; DBMSs are independent. CR1 with t(G-1). Below about 30 DBMSs
     often too sure of itself, and a caution in the result says so.
 ``errors="wild"``
-    The same belief, tested by the wild cluster bootstrap-t (see `_wild`): for few DBMSs.
+    The same belief, tested by the wild cluster bootstrap-t (see `_wild`): for few DBMSs. With two
+    to four of them its p-values have a floor that a caution names.
 ``effect="fixed"``
     Each DBMS has an intercept of its own: compares only inside DBMSs.
 ``effect="random"``
@@ -40,19 +41,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tidegate_analysis import _clusters
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.estimate import _linear
-from tidegate_analysis.estimate._data import Array, Codes, Design, design, refuse_exact
-from tidegate_analysis.estimate._wild import weights, wild
+from tidegate_analysis.estimate._data import Array, Design, design, refuse_exact
+from tidegate_analysis.estimate._wild import smallest, weights, wild
 from tidegate_analysis.model.structure import TIMES
 
 Errors = Literal["classical", "hc3", "cluster", "wild"]
 Effect = Literal["none", "fixed", "random"]
 
-#: Below this many groups, cluster errors come with a caution (Cameron and Miller 2015).
-FEW_CLUSTERS: Final = 30
-
-
+#: A smallest p above this, the strictest level that tables mark, is worth a caution.
+_STRICTEST: Final = 0.001
 _MANY_CLUSTERS: Final = 200
 
 
@@ -263,6 +263,7 @@ def _fixed(
     single = raw if clustered else _linear.influence(X, fit, "hc3", lenient=True)
     influence = _standardised_influence(samples, data, fit.coefficients[:terms], single[:, :terms])
     standardised_covariance = _linear.gathered(influence, groups, k)
+    W = _weights(data, chance) if errors == "wild" else None
     return _result(
         data,
         fit.coefficients,
@@ -276,8 +277,8 @@ def _fixed(
         log_likelihood=-0.5 * n * (np.log(2 * np.pi * fit.rss / n) + 1),
         variances=1,
         influences=(influence, raw[:, :terms]),
-        exact=_wild_tests(data, confidence, chance) if errors == "wild" else None,
-        cautions=_cautions(data.groups) if errors == "cluster" else (),
+        exact=None if W is None else _wild_tests(data, confidence, W),
+        cautions=_cautions(data, confidence, W) if clustered else (),
     )
 
 
@@ -288,7 +289,7 @@ def _random(data: Design, confidence: float) -> Regression:
     terms = len(data.terms)
     groups = int(data.groups.max()) + 1
     sizes = np.bincount(data.groups)
-    means = _linear.sums(data.X, data.groups) / sizes[:, None]
+    means = _clusters.sums(data.X, data.groups) / sizes[:, None]
     inner = np.abs(data.X - means[data.groups]).max(axis=0) > 1e-9 * data.scales
     within = len(data.y) - groups - int(inner.sum())
     between = groups - 1 - int((~inner).sum())
@@ -423,13 +424,18 @@ def _log_deviation(x: Array) -> Array:
     return result
 
 
-def _wild_tests(data: Design, confidence: float, chance: tuple[int, int]) -> Array:
-    if (count := int(data.groups.max()) + 1) > _MANY_CLUSTERS:
+def _weights(data: Design, chance: tuple[int, int]) -> Array:
+    if chance[0] < 1:
+        raise SampleError(f"{chance[0]} data sets of the wild bootstrap", "draw at least 999")
+    if (count := _clusters.count(data.groups)) > _MANY_CLUSTERS:
         raise SampleError(
             f"the wild bootstrap is for few groups, and these are {count}",
             "use cluster errors, which are good with so many",
         )
-    W = weights(int(data.groups.max()) + 1, *chance)
+    return weights(count, *chance)
+
+
+def _wild_tests(data: Design, confidence: float, W: Array) -> Array:
     X = data.full
     tests = [
         wild(X, data.y, data.groups, j, W=W, confidence=confidence) for j in range(len(data.terms))
@@ -437,9 +443,21 @@ def _wild_tests(data: Design, confidence: float, chance: tuple[int, int]) -> Arr
     return np.array([(t.p, t.low, t.high) for t in tests]).reshape(-1, 3).T
 
 
-def _cautions(groups: Codes) -> tuple[str, ...]:
-    count = int(groups.max()) + 1
-    if count >= FEW_CLUSTERS:
+def _cautions(data: Design, confidence: float, W: Array | None) -> tuple[str, ...]:
+    """Return what so few groups cannot do, with CR1 or with the wild bootstrap's weights."""
+    count = _clusters.count(data.groups)
+    if W is not None:
+        floor = smallest(W)
+        if floor <= _STRICTEST:
+            return ()
+        caution = (
+            f"with {count} groups, and so {len(W):,} data sets, the wild bootstrap cannot give a p "
+            f"below {floor:.2g}"
+        )
+        if floor > 1 - confidence:
+            caution += ", so that nothing can be significant and intervals have no ends"
+        return (caution,)
+    if count >= _clusters.FEW:
         return ()
     return (
         f"cluster errors from {count} groups may be too small even with t({count - 1}); "

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tidegate_analysis._clusters import meat
 from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.mediation._mechanism import Integers, Kind
@@ -123,8 +124,8 @@ class Model:
     def covariance_root(self, clusters: Integers | None) -> Array:
         """Return L with L Lᵀ the covariance of the coefficients of X.
 
-        The textbook's covariance; or with clusters the sandwich, with the correction
-        G/(G−1) · (n−1)/(n−k), as mediate() and Stata have it.
+        The textbook's covariance; or with clusters the sandwich with CR1's correction, also of a
+        logit model, as mediate() has it.
         """
         samples = len(self.y)
         if self.kind == "linear":
@@ -136,11 +137,8 @@ class Model:
             spread = 1.0
         covariance = bread * spread
         if clusters is not None:
-            groups = int(clusters.max()) + 1
-            scores = np.zeros((groups, self.parameters))
-            np.add.at(scores, clusters, self.basis * self.residuals[:, None])
-            correction = groups / (groups - 1) * (samples - 1) / (samples - self.parameters)
-            covariance = correction * bread @ scores.T @ scores @ bread
+            scores = self.basis * self.residuals[:, None]
+            covariance = bread @ meat(scores, clusters, self.parameters) @ bread
         values, vectors = np.linalg.eigh(covariance)
         return np.linalg.solve(self.triangle, vectors * np.sqrt(np.maximum(values, 0)))
 

@@ -12,7 +12,7 @@ effect has M W in the model of Y; `interaction` adds T M. Either model may be lo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,6 @@ from tidegate_analysis.errors import ModelError, SampleError
 Kind: TypeAlias = Literal["linear", "logit"]
 Moderates: TypeAlias = Literal["treatment", "mediator", "both"]
 Integers: TypeAlias = npt.NDArray[np.intp]
-
-#: Fewer clusters than this make cluster-robust errors too small.
-FEW_CLUSTERS: Final = 10
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tidegate_analysis import _clusters
 from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import AnalysisError, SampleError
 from tidegate_analysis.mediation._effects import effects
 from tidegate_analysis.mediation._fit import Fits, Model
-from tidegate_analysis.mediation._mechanism import FEW_CLUSTERS, Design, Mechanism, design
+from tidegate_analysis.mediation._mechanism import Design, Mechanism, design
 
 Method: TypeAlias = Literal["quasi-bayesian", "bootstrap"]
 Interval: TypeAlias = Literal["percentile", "bca"]
@@ -441,11 +442,11 @@ def _cautions(made: Design, method: Method) -> tuple[str, ...]:
     """Return what the design alone gives reason to say."""
     if made.clusters is None:
         return ()
-    groups = int(made.clusters.max()) + 1
-    if groups >= FEW_CLUSTERS:
+    groups = _clusters.count(made.clusters)
+    if groups >= _clusters.FEW:
         return ()
     how = "Resampling" if method == "bootstrap" else "A sandwich of"
-    return (f"{how} {groups} clusters gives intervals that are too narrow.",)
+    return (f"{how} {groups} clusters gives intervals that are often too narrow.",)
 
 
 def _outside(made: Design, at: Mapping[str, float]) -> tuple[str, ...]:

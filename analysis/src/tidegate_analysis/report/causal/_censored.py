@@ -193,8 +193,7 @@ def _logistic(group: Group) -> list[Part]:
     on = [name for name in FACTORS if len(group.retained[name].unique()) > 1]
     if not on:
         raise SampleError("no factor varies", "vary processors, keys, SF or ROSE")
-    clusters = "dbms" if group.dbms > 1 else None
-    found = censored.thrashes(group.retained, on, cluster=clusters)
+    found, independent = _thrashes(group, on)
     rows = [
         (
             row["term"],
@@ -211,6 +210,18 @@ def _logistic(group: Group) -> list[Part]:
         f"Whether {group.name}s thrash at all: {found.thrashed:,} of {found.n:,} do",
         ("factor", "odds ratio for each unit (95 % interval)", "p"),
         rows,
-        f"Logistic regression by {method}. An odds ratio above 1 is for thrashing.{notes}",
+        f"Logistic regression by {method}. An odds ratio above 1 is for thrashing.{notes}"
+        f"{independent}",
     )
     return [table]
+
+
+def _thrashes(group: Group, on: list[str]) -> tuple[censored.Logistic, str]:
+    """Return the regression, with DBMSs as clusters where they allow it, and why if they do not."""
+    why = ""
+    if group.dbms > 1:
+        try:
+            return censored.thrashes(group.retained, on, cluster="dbms"), why
+        except SampleError as error:
+            why = f" Samples are taken as independent, not by DBMS: {error.problem}."
+    return censored.thrashes(group.retained, on), why

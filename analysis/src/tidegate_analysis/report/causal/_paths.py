@@ -102,7 +102,7 @@ def _diagram(name: str, svg: str, caption: str) -> Figure:
 
 
 def _coefficients(group: Group) -> Table:
-    robust = _robust(group)
+    robust, said = _robust(group)
     rows = [
         (
             row["hypothesis"],
@@ -121,23 +121,23 @@ def _coefficients(group: Group) -> Table:
     note = (
         "Standardised coefficients by least squares, as in the study. p takes samples as "
         "independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
-        "on each other."
-    )
-    if not robust:
-        note += " All samples that thrashed are of one DBMS, so nothing is known of others."
+        f"on each other. {said}"
+    ).strip()
     name = f"causal-paths-{group.name}"
     return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
 
 
-def _robust(group: Group) -> dict[tuple[str, str], str]:
-    """Return p-values with DBMSs as clusters, by path; nothing where there are too few."""
+def _robust(group: Group) -> tuple[dict[tuple[str, str], str], str]:
+    """Return p-values with DBMSs as clusters, by path, and what to keep in mind or why not."""
     if group.clusters is None:
-        return {}
+        return {}, "All samples that thrashed are of one DBMS, so nothing is known of others."
     try:
-        paths = estimate.fit(group.refined, group.thrashed, errors="wild").paths()
-    except AnalysisError:
-        return {}
-    return {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(paths)}
+        fit = estimate.fit(group.refined, group.thrashed, errors="wild")
+    except AnalysisError as error:
+        return {}, f"That cannot be computed here: {error.problem}."
+    cautions = dict.fromkeys(c for one in fit.regressions.values() for c in one.cautions)
+    p = {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(fit.paths())}
+    return p, " ".join(f"{words.sentence(caution)}." for caution in cautions)
 
 
 def _explained(group: Group) -> Table:
