@@ -70,6 +70,7 @@ fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOpti
         workload,
         arrivals: Arrivals::Closed,
         clients,
+        needs_all: false,
         priority: None,
         transactions_max: None,
         warmup: Duration::from_millis(300),
