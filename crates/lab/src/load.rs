@@ -23,9 +23,15 @@
 //!
 //! Latency counts from the moment a transaction was due to its commit's answer. In a closed loop
 //! that is when the client had the answer before, and slow answers also mean fewer questions, so it
-//! is not what an open stream of arrivals would see.
+//! is not what an open stream of arrivals would see. Stragglers have none, and they are the slow
+//! ones: where a transaction takes about as long as the measured time, the mean is far too low. In
+//! a closed loop clients over throughput is the mean of all, thinking included (Little's law).
 //!
-//! Limits: one thread, so at most one core's worth of transactions.
+//! A client whose connection breaks is lost; the load goes on with the others or fails, as its
+//! options say.
+//!
+//! Limits: one thread, so at most one core's worth of transactions. A client's thread that panics
+//! counts as a straggler.
 
 mod calls;
 mod classes;

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_control::Mpl;
 use tidegate_lab::experiment::run::{Outcome, RunError, Runner};
 use tidegate_lab::experiment::workload::WorkloadSpec;
 use tidegate_lab::experiment::{
-    Assignment, Choice, ExecutionError, Executor, Experiment, Measured, Plan, RunPlan, Simulated,
-    Started, parse,
+    Assignment, Choice, ExecutionError, Executor, Experiment, Laboratory, Measured, Plan, RunPlan,
+    Simulated, Started, parse,
 };
 use tidegate_lab::load::Progress;
 use tidegate_lab::rig::{Machine, Update};
@@ -210,6 +210,49 @@ fn on_postgresql() {
     what_is_cut_off_is_done_in_the_end(&server.url());
     troubles_are_kept(&server.url(), &mut server.connect().unwrap());
     rows_are_never_changed(&mut server.connect().unwrap());
+}
+
+/// Two clients for a while on a database.
+const REAL: &str = r#"
+name = "real"
+scenario = "characterise"
+subjects = ["postgres"]
+mpl = [2]
+ctl = "5s"
+warmup = "0s"
+
+[workload]
+kind = "point-select"
+"#;
+
+#[test]
+fn an_execution_that_loses_a_client_is_a_failed_attempt() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut admin = server.connect().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let place = place.to_str().unwrap();
+    let subject = format!("postgres={}", server.url()).parse().unwrap();
+    let choice = Choice { preset: None, subjects: Some(vec![subject]) };
+    let experiment = parse(Path::new("real.toml"), REAL, &choice).unwrap();
+    let mut laboratory = Laboratory::open(place, PathBuf::from("none")).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |update| {
+        if update.message.ends_with(" tps") {
+            let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE application_name = 'tidegate load' LIMIT 1";
+            admin.query(one).unwrap();
+        }
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.done, outcome.failed), (0, 1), "{outcome:?}");
+    drop(laboratory);
+    let failures = Store::open(place).unwrap().failures(id).unwrap();
+    assert!(failures[0].contains("1 of 2 clients lost their connection"), "{failures:?}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! What comes next and what is counted stays on the thread of the load, as with all other clients.
 //!
-//! When the time is up, what a library can interrupt is interrupted, and a transaction that comes to
-//! its next statement ends there. What cannot be ended so, such as a wait for a lock, ends by
+//! When the time is up, what a library can interrupt is interrupted, and a transaction that comes
+//! to its next statement ends there. What cannot be ended so, such as a wait for a lock, ends by
 //! itself; the load is over when all threads are, and has failed when they are not within
 //! [`DRAIN_BOUND`]: a transaction left behind would go on in the next measurement, with its locks.
 

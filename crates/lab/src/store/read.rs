@@ -233,7 +233,8 @@ impl Store {
         let rows = self.query(
             "SELECT x.mpl, x.repetition, m.tps, m.mean_ms, m.p99_ms, m.clients, m.transactions, \
              m.stragglers, (SELECT CAST(COALESCE(SUM(t.times), 0) AS bigint) FROM trouble t \
-             WHERE t.attempt = m.attempt AND t.kind = 'error') FROM execution x, measurement m WHERE m.execution = x.id AND x.batchset = ? \
+             WHERE t.attempt = m.attempt AND t.kind = 'error') \
+             FROM execution x, measurement m WHERE m.execution = x.id AND x.batchset = ? \
              ORDER BY x.mpl, x.repetition",
             &[batchset.into()],
         )?;
