@@ -115,6 +115,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
         workload: arguments.workload.on(arguments.scale),
         arrivals: arguments.arrivals.clone(),
         clients: arguments.clients,
+        needs_all: false,
         priority: None,
         transactions_max: None,
         warmup: arguments.warmup.0,

@@ -280,6 +280,7 @@ impl<'a> Demo<'a> {
             workload: self.workload(),
             arrivals: Arrivals::Closed,
             clients,
+            needs_all: false,
             priority: None,
             transactions_max: None,
             warmup: times.warmup,

@@ -23,9 +23,15 @@
 //!
 //! Latency counts from the moment a transaction was due to its commit's answer. In a closed loop
 //! that is when the client had the answer before, and slow answers also mean fewer questions, so it
-//! is not what an open stream of arrivals would see.
+//! is not what an open stream of arrivals would see. Stragglers have none, and they are the slow
+//! ones: where a transaction takes about as long as the measured time, the mean is far too low. In
+//! a closed loop clients over throughput is the mean of all, thinking included (Little's law).
 //!
-//! Limits: one thread, so at most one core's worth of transactions.
+//! A client whose connection breaks is lost; the load goes on with the others or fails, as its
+//! options say.
+//!
+//! Limits: one thread, so at most one core's worth of transactions. A client's thread that panics
+//! counts as a straggler.
 
 mod calls;
 mod classes;
@@ -70,6 +76,10 @@ pub use line::{LineError, ServerUrl};
 pub use pacer::Arrivals;
 pub use records::{RecordError, Recorder};
 pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
+
+/// Files that a client of a blocking library may have open: SQLite's database, its journal, and a
+/// temporary file.
+const FILES_OF_THREAD: usize = 3;
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
@@ -122,6 +132,9 @@ pub struct LoadOptions<'a> {
     pub arrivals: Arrivals,
     /// How many clients run, at least 1.
     pub clients: usize,
+    /// Whether the load fails when the first of them loses its connection. Otherwise it goes on
+    /// with those that are left, and fails when nobody is.
+    pub needs_all: bool,
     /// Which of them are of the high class, if there are two.
     pub priority: Option<Priority>,
     /// The transactions after which the measured time ends, if it is not over before.
@@ -214,7 +227,7 @@ pub struct LoadReport {
     pub conflicts: BTreeMap<String, u64>,
     /// Transactions run again after a deadlock or serialization failure, in the whole run.
     pub retries: u64,
-    /// Clients whose connection broke after the start.
+    /// Clients whose connection broke after the start and before the measured time was over.
     pub connection_losses: usize,
     /// Connection attempts that were turned away and made again.
     pub connect_retries: u64,
@@ -223,10 +236,17 @@ pub struct LoadReport {
     pub connects_at_once: Option<usize>,
     /// How long a transaction took, retries included.
     pub latency: Latency,
-    /// CPU time of the client itself per transaction, in microseconds.
+    /// CPU time of the load generator in the measured time per transaction, in microseconds. That
+    /// is the time of all threads of our process: the clients, those of blocking libraries
+    /// included, and the one that writes records. SQLite works in its clients' threads, so its
+    /// time is in it. The embedded engine has threads of its own in our process: there it is the
+    /// time of the clients' thread alone.
     pub client_cpu_us: f64,
-    /// CPU time of the client itself as a share of one core.
+    /// The same CPU time as a share of one core, which may be above 1 where clients have threads.
     pub client_core_share: f64,
+    /// How long the clients stood still in the measured time, in milliseconds, because the record
+    /// of their transactions was not written fast enough.
+    pub records_waited_ms: u64,
 }
 
 /// What was counted in one phase of the measured time.
@@ -318,6 +338,28 @@ pub enum LoadError {
         timeout: Duration,
         /// What stood in the way last.
         reason: Refusal,
+    },
+    /// A connection broke, of a load that needs all of them.
+    #[error("{lost} of {clients} clients lost their connection before the end: {reason}")]
+    Lost {
+        /// Clients lost so far.
+        lost: usize,
+        /// Clients at the start.
+        clients: usize,
+        /// What the first of them was told.
+        reason: String,
+    },
+    /// Clients in our process did not end, and would spoil what is measured next.
+    #[error(
+        "{clients} clients were still at work {} s after the end, which is too long: a lock or a \
+         statement holds them; give the database a shorter lock timeout",
+        .bound.as_secs()
+    )]
+    Lingering {
+        /// How many.
+        clients: usize,
+        /// How long they had.
+        bound: Duration,
     },
     /// Every connection broke, so nothing is left to measure.
     #[error("all {0} connections broke during the run; is the server still up?")]
@@ -419,6 +461,7 @@ pub fn run_recorded(
             Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }
         Target::Threads { connector, connecting } => {
+            files::reserve_files(options.clients.saturating_mul(FILES_OF_THREAD))?;
             let crowd = threads::Threads::new(options, connector, *connecting);
             Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
         }

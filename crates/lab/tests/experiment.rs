@@ -2,18 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_control::Mpl;
 use tidegate_lab::experiment::run::{Outcome, RunError, Runner};
-use tidegate_lab::experiment::{Choice, Executor, Experiment, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::experiment::workload::WorkloadSpec;
+use tidegate_lab::experiment::{
+    Assignment, Choice, ExecutionError, Executor, Experiment, Laboratory, Measured, Plan, RunPlan,
+    Simulated, Started, parse,
+};
+use tidegate_lab::load::Progress;
 use tidegate_lab::rig::{Machine, Update};
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_lab::tap::{Rule, analyse};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::workload::Condition;
 use tidegate_workload::{Statement, Wants};
 
 const FILE: &str = r#"
@@ -124,6 +130,69 @@ fn thrashing_points(store: &mut Store, id: i64) -> Vec<Option<Mpl>> {
     report.retained.iter().map(|set| set.thrashing_point.mpl()).collect()
 }
 
+/// A simulated subject that refuses transactions, and whose record of them is slow to write.
+#[derive(Default)]
+struct Troubled(Simulated);
+
+impl Executor for Troubled {
+    fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError> {
+        self.0.start(run, cancel)
+    }
+
+    fn prepare(&mut self, of: &[WorkloadSpec], cancel: &AtomicBool) -> Result<(), ExecutionError> {
+        self.0.prepare(of, cancel)
+    }
+
+    fn execute(
+        &mut self,
+        assignment: &Assignment<'_>,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured, ExecutionError> {
+        let mut measured = self.0.execute(assignment, cancel, progress)?;
+        let load = &mut measured.load;
+        load.errors = [("53200".to_owned(), 7), ("53300".to_owned(), 2)].into();
+        load.conflicts = [("deadlock".to_owned(), 5)].into();
+        (load.stragglers, load.records_waited_ms) = (3, 1_500);
+        Ok(measured)
+    }
+
+    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
+        self.0.check(workload)
+    }
+
+    fn stop(&mut self) -> Result<(), ExecutionError> {
+        self.0.stop()
+    }
+}
+
+/// Errors and stragglers come back with the curves; waits for records are a trouble.
+fn troubles_are_kept(place: &str, connection: &mut impl Transactional) {
+    let mut store = Store::open(place).unwrap();
+    let id = begin(&mut store);
+    let (experiment, plan) = experiment();
+    let mut executor = |_: &RunPlan| Box::new(Troubled::default()) as Box<dyn Executor>;
+    let mut runner = Runner {
+        experiment: &experiment,
+        plan: &plan,
+        id,
+        store: &mut store,
+        executor: &mut executor,
+        cancel: &AtomicBool::new(false),
+        observer: &mut |_| (),
+    };
+    assert_eq!(runner.run().unwrap().done, EXECUTIONS);
+    let curves = store.curves(id).unwrap();
+    for point in curves.iter().flat_map(|curve| &curve.points) {
+        assert_eq!((point.clients, point.stragglers, point.errors), (point.mpl, 3, 9));
+        assert!(point.transactions > 0);
+    }
+    let waits = "SELECT COUNT(*), MIN(times) FROM trouble \
+                 WHERE kind = 'records' AND what = 'ms waited'";
+    let rows = connection.run(&Statement::new(waits), &[], Wants::Rows).unwrap().rows;
+    assert_eq!((rows.int(0, 0), rows.int(0, 1)), (Some(80), Some(1_500)));
+}
+
 #[test]
 fn in_a_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -139,7 +208,61 @@ fn on_postgresql() {
     }
     let server = Postgres::start(postgres::Options::default()).unwrap();
     what_is_cut_off_is_done_in_the_end(&server.url());
+    troubles_are_kept(&server.url(), &mut server.connect().unwrap());
     rows_are_never_changed(&mut server.connect().unwrap());
+}
+
+/// Two clients for a while on a database.
+const REAL: &str = r#"
+name = "real"
+scenario = "characterise"
+subjects = ["postgres"]
+mpl = [2]
+ctl = "5s"
+warmup = "0s"
+
+[workload]
+kind = "point-select"
+"#;
+
+#[test]
+fn an_execution_that_loses_a_client_is_a_failed_attempt() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut admin = server.connect().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("results.db");
+    let place = place.to_str().unwrap();
+    let subject = format!("postgres={}", server.url()).parse().unwrap();
+    let choice = Choice { preset: None, subjects: Some(vec![subject]) };
+    let experiment = parse(Path::new("real.toml"), REAL, &choice).unwrap();
+    let mut laboratory = Laboratory::open(place, PathBuf::from("none")).unwrap();
+    let id = laboratory.begin(&experiment).unwrap();
+    let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |update| {
+        if update.message.ends_with(" tps") {
+            let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE application_name = 'tidegate load' LIMIT 1";
+            admin.query(one).unwrap();
+        }
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.done, outcome.failed), (0, 1), "{outcome:?}");
+    drop(laboratory);
+    let failures = Store::open(place).unwrap().failures(id).unwrap();
+    assert!(failures[0].contains("1 of 2 clients lost their connection"), "{failures:?}");
+}
+
+#[test]
+fn troubles_are_kept_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    drop(Store::open_file(&path).unwrap());
+    let patience = std::time::Duration::from_secs(1);
+    let mut connection = SqliteConnection::open(&path, patience).unwrap();
+    troubles_are_kept(path.to_str().unwrap(), &mut connection);
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOpti
         workload,
         arrivals: Arrivals::Closed,
         clients,
+        needs_all: false,
         priority: None,
         transactions_max: None,
         warmup: Duration::from_millis(300),
@@ -223,9 +224,7 @@ fn lost_connections_are_counted_while_others_live() {
         LoadOptions { duration: Duration::from_millis(2500), ..options(server.url(), tpcb(), 10) };
     let report = run(&options, &AtomicBool::new(false), &mut |progress| {
         if progress.stage == Stage::Measuring && killed == 0 {
-            let some = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                        WHERE application_name = 'tidegate load' LIMIT 4";
-            killed = admin.query(some).unwrap().len();
+            killed = kill(&mut admin, 4);
         }
     })
     .unwrap();
@@ -234,6 +233,56 @@ fn lost_connections_are_counted_while_others_live() {
     assert_eq!((report.clients, report.stragglers), (10, 6));
     wait_until_alone(&mut admin);
     assert!(sums(&mut admin).consistent());
+}
+
+#[test]
+fn a_lost_connection_ends_a_load_that_needs_all() {
+    let server = start_loaded();
+    let mut admin = server.connect().unwrap();
+    let mut killed = 0;
+    let duration = Duration::from_secs(60);
+    let options = LoadOptions { needs_all: true, duration, ..options(server.url(), tpcb(), 10) };
+    let result = run(&options, &AtomicBool::new(false), &mut |progress| {
+        if progress.stage == Stage::Measuring && killed == 0 {
+            killed = kill(&mut admin, 4);
+        }
+    });
+    assert!(matches!(result, Err(LoadError::Lost { lost: 1..=4, clients: 10, .. })), "{result:?}");
+    let reason = result.unwrap_err().to_string();
+    assert!(reason.contains("57P01"), "{reason}");
+}
+
+#[test]
+fn an_arrival_is_not_given_to_a_client_that_is_lost() {
+    const ARRIVALS: u64 = 20;
+    let server = start_loaded();
+    let mut admin = server.connect().unwrap();
+    // Nothing is due until most of those who wait for it have lost their connections.
+    let due = |number| Duration::from_secs(4) + Duration::from_millis(number);
+    let options = LoadOptions {
+        arrivals: Arrivals::Trace((0..ARRIVALS).map(due).collect()),
+        transactions_max: Some(ARRIVALS),
+        warmup: Duration::ZERO,
+        duration: Duration::from_secs(20),
+        ..options(server.url(), tpcb(), 8)
+    };
+    let mut killed = 0;
+    let report = run(&options, &AtomicBool::new(false), &mut |progress| {
+        if progress.stage == Stage::Measuring && killed == 0 {
+            killed = kill(&mut admin, 6);
+        }
+    })
+    .unwrap();
+    assert_eq!((report.connection_losses, report.transactions), (6, ARRIVALS), "{report:?}");
+}
+
+/// Ends so many of the load's connections; how many there were.
+fn kill(admin: &mut BlockingClient, count: usize) -> usize {
+    let some = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE application_name = 'tidegate load' LIMIT {count}"
+    );
+    admin.query(&some).unwrap().len()
 }
 
 #[test]

@@ -177,6 +177,7 @@ impl Plan {
             workload: self.work.workload(options),
             arrivals: Arrivals::Closed,
             clients: options.clients,
+            needs_all: false,
             priority: None,
             transactions_max: None,
             warmup: times.warmup,

@@ -58,6 +58,7 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         latency: none,
         client_cpu_us: 0.0,
         client_core_share: 0.0,
+        records_waited_ms: 0,
     }
 }
 

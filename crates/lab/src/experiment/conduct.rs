@@ -54,6 +54,21 @@ pub(super) fn conduct(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Seen, ExecutionError> {
+    let seen = attempt(database, workloads, assignment, way, cancel, progress);
+    let Err(ExecutionError::Failed(reason)) = seen else { return seen };
+    // The next attempt is not to meet the clients of one that broke off.
+    let settled = database.settle().map_err(|error| format!("{reason}; and then: {error}"));
+    Err(ExecutionError::Failed(settled.map_or_else(|more| more, |()| reason)))
+}
+
+fn attempt(
+    database: &Database,
+    workloads: &[Arc<dyn Workload>],
+    assignment: &Assignment<'_>,
+    way: &Way<'_>,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Seen, ExecutionError> {
     let probe = probe(database, assignment.treatment)?;
     let journal = journal(assignment.treatment, way);
     let front = front(database, assignment, way, journal.clone()).map_err(failed)?;
@@ -178,6 +193,7 @@ fn load_options<'a>(
             ArrivalSpec::Constant(rate) => Arrivals::Constant { rate },
         },
         clients: number(clients),
+        needs_all: true,
         priority: treatment.priority.map(|priority| load::Priority {
             high_clients: number(treatment.high_clients(clients)),
             is_given: priority.is_given,

@@ -60,7 +60,7 @@ use thiserror::Error;
 
 use crate::rig::{Place, PlaceError};
 
-pub use executor::{ExecutionError, Executor, Measured, Started};
+pub use executor::{Assignment, ExecutionError, Executor, Measured, Started};
 pub use file::{Choice, FileError, look_for_subjects, parse, read};
 pub use laboratory::{LabError, Laboratory, plan_text};
 pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};

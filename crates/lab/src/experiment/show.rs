@@ -8,10 +8,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tidegate_control::Mpl;
 
-use super::treatment::Admission;
+use super::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
 use crate::tap::Report;
+
+/// One straggler to so many transactions that ended is told: 5 %.
+const STRAGGLERS: i64 = 20;
+
+/// One that failed to so many that ended is told: 1 %.
+const ERRORS: i64 = 100;
 
 /// Columns of the longest bar.
 const BAR: f64 = 40.0;
@@ -53,7 +59,44 @@ fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
     });
     let head = ["MPL", "tps", "lowest-highest", "mean ms", ""].map(str::to_owned).to_vec();
     text.push_str(&Grid { head, rows: rows.collect() }.text());
+    for line in by_mpl.iter().flat_map(|(&mpl, points)| doubts(curve, mpl, points)) {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "{}\n", verdict(curve, report));
+}
+
+/// What the numbers of a level leave out, where it is much.
+///
+/// The mean latency is of the transactions that ended. Where many had not when the time was up it
+/// is too low, since these are the slow ones. In a closed loop Little's law says what all took
+/// together with thinking: clients over throughput.
+fn doubts(curve: &Curve, mpl: u32, points: &[Point]) -> Vec<String> {
+    let sum = |of: fn(&Point) -> i64| points.iter().map(of).sum::<i64>();
+    let ended = sum(|point| point.transactions);
+    let (stragglers, errors) = (sum(|point| point.stragglers), sum(|point| point.errors));
+    let mut doubts = Vec::new();
+    if stragglers.saturating_mul(STRAGGLERS) > ended {
+        let all = match curve.batchset.treatment.arrivals {
+            ArrivalSpec::Closed => little_ms(points),
+            ArrivalSpec::Poisson(_) | ArrivalSpec::Constant(_) => None,
+        };
+        let all = all.map_or_else(String::new, |ms| format!("; clients over tps are {ms:.2} ms"));
+        doubts.push(format!(
+            "MPL {mpl}: the mean ms is of {ended} transactions that ended, and leaves out \
+             {stragglers} that did not{all}"
+        ));
+    }
+    if errors.saturating_mul(ERRORS) > ended {
+        doubts.push(format!("MPL {mpl}: {errors} transactions failed, beside {ended} that ended"));
+    }
+    doubts
+}
+
+/// Clients over throughput, in milliseconds, where there was any.
+fn little_ms(points: &[Point]) -> Option<f64> {
+    let clients: f64 = points.iter().map(|point| f64::from(point.clients)).sum();
+    let tps: f64 = points.iter().map(|point| point.tps).sum();
+    (tps > 0.0).then_some(1e3 * clients / tps)
 }
 
 /// What a curve is of.
@@ -140,9 +183,11 @@ pub fn json(
 ) -> Value {
     let curve = |curve: &Curve| {
         let points = curve.points.iter().map(|point| {
-            let Point { mpl, repetition, tps, mean_ms, p99_ms } = point;
+            let Point { mpl, repetition, tps, mean_ms, p99_ms, .. } = point;
             json!({ "mpl": mpl, "repetition": repetition, "tps": tps, "mean_ms": mean_ms,
-                    "p99_ms": p99_ms })
+                    "p99_ms": p99_ms, "clients": point.clients,
+                    "transactions": point.transactions, "stragglers": point.stragglers,
+                    "errors": point.errors })
         });
         let is_retained =
             report.is_some_and(|report| report.retained.iter().any(|set| is_of(curve, set.key)));
@@ -232,7 +277,17 @@ mod tests {
             spec: WorkloadSpec::Tpcb { scale: 1, reads_first: false },
             treatment: Treatment::default(),
         };
-        let point = |&(mpl, tps)| Point { mpl, repetition: 1, tps, mean_ms: 2.0, p99_ms: 3.0 };
+        let point = |&(mpl, tps)| Point {
+            mpl,
+            repetition: 1,
+            tps,
+            mean_ms: 2.0,
+            p99_ms: 3.0,
+            clients: mpl,
+            transactions: 1_000,
+            stragglers: 50,
+            errors: 10,
+        };
         Curve { run, batchset, points: tps.iter().map(point).collect() }
     }
 
@@ -244,6 +299,28 @@ mod tests {
         assert_eq!(lines[2], "1     10.0               -     2.00  ####");
         assert_eq!(lines[3], format!("16   100.0               -     2.00  {}", "#".repeat(40)));
         assert_eq!(lines[4], "256    5.0               -     2.00  ##");
+    }
+
+    #[test]
+    fn what_the_mean_leaves_out_is_told() {
+        let lines = |curve: &Curve| -> Vec<String> {
+            text(std::slice::from_ref(curve), None)
+                .lines()
+                .filter(|line| line.starts_with("MPL ") && line.contains(':'))
+                .map(str::to_owned)
+                .collect()
+        };
+        let mut curve = curve(&[(10, 50.0), (1000, 100.0)]);
+        assert_eq!(lines(&curve), Vec::<String>::new());
+        (curve.points[1].stragglers, curve.points[1].errors) = (51, 11);
+        let stragglers = "MPL 1000: the mean ms is of 1000 transactions that ended, and leaves out \
+                          51 that did not";
+        let errors = "MPL 1000: 11 transactions failed, beside 1000 that ended";
+        let little = format!("{stragglers}; clients over tps are 10000.00 ms");
+        assert_eq!(lines(&curve), [little.as_str(), errors]);
+        // In an open loop the clients that wait for an arrival are no latency.
+        curve.batchset.treatment.arrivals = ArrivalSpec::Constant(9.0);
+        assert_eq!(lines(&curve), [stragglers, errors]);
     }
 
     #[test]

@@ -278,5 +278,6 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         latency,
         client_cpu_us: 0.0,
         client_core_share: 0.0,
+        records_waited_ms: 0,
     }
 }

@@ -6,11 +6,12 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use rustix::time::ClockId;
 use tidegate_gate::Class;
 use tidegate_subject::embedded::{CallError, RequestError, Service};
 use tidegate_workload::Ending;
 
-use super::course::Crowd;
+use super::course::{Crowd, Losses, cpu};
 use super::desk::{Desk, Task};
 use super::{LoadError, LoadOptions, Stage};
 
@@ -26,7 +27,7 @@ pub(super) struct Calls<'a> {
     answered: Sender<Answer>,
     answers: Receiver<Answer>,
     alive: usize,
-    losses: usize,
+    losses: Losses,
     conflicts_before: u64,
 }
 
@@ -44,7 +45,7 @@ impl<'a> Calls<'a> {
             answered,
             answers,
             alive: options.clients,
-            losses: 0,
+            losses: Losses::default(),
             conflicts_before: conflicts(service),
         }
     }
@@ -73,9 +74,9 @@ impl<'a> Calls<'a> {
         match result {
             Ok(ending) => self.desk.ended(&task, ending, &[], Instant::now()),
             Err(_) if self.desk.is_closing() => {}
-            Err(RequestError::Call(CallError::Stopped | CallError::NoProcedure(_))) => {
+            Err(RequestError::Call(error @ (CallError::Stopped | CallError::NoProcedure(_)))) => {
                 self.alive -= 1;
-                self.losses += 1;
+                self.losses.add(|| error.to_string());
                 return;
             }
             Err(RequestError::Call(error)) => self.desk.tally.error(kind(&error).to_owned()),
@@ -150,8 +151,13 @@ impl Crowd for Calls<'_> {
         conflicts(self.service) - self.conflicts_before
     }
 
-    fn losses(&self) -> usize {
-        self.losses
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The engine's workers are threads of our process; the clients are this one.
+    fn cpu(&self) -> Duration {
+        cpu(ClockId::ThreadCPUTime)
     }
 }
 

@@ -10,11 +10,15 @@ use super::records::Recorder;
 use super::tally::IntervalReport;
 use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
 
-/// How long stragglers may take to end before they are left behind.
+/// How long stragglers may take to end before they are left behind, which is no harm on a server:
+/// it is told to end them.
 const DRAIN_BOUND: Duration = Duration::from_secs(15);
 
 /// The longest wait before the cancellation flag is looked at.
 const POLL_MAX: Duration = Duration::from_millis(50);
+
+/// Between two looks at who is still there when everybody has left.
+const LINGER_PAUSE: Duration = Duration::from_millis(2);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -49,7 +53,23 @@ pub(super) trait Crowd {
     }
 
     /// Clients lost after the start.
-    fn losses(&self) -> usize;
+    fn losses(&self) -> &Losses;
+
+    /// Clients that are at work in our process though they may have left, and would go on in the
+    /// next load.
+    fn lingering(&mut self) -> usize {
+        0
+    }
+
+    /// How long all may take to leave when the time is up.
+    fn drain_bound(&self) -> Duration {
+        DRAIN_BOUND
+    }
+
+    /// What the load generator has used of processors: all threads of our process.
+    fn cpu(&self) -> Duration {
+        cpu(ClockId::ProcessCPUTime)
+    }
 
     /// Attempts to connect that were turned away and made again.
     fn connect_retries(&self) -> u64 {
@@ -59,6 +79,21 @@ pub(super) trait Crowd {
     /// How many were connecting at a time, at most.
     fn connects_at_once(&self) -> Option<usize> {
         None
+    }
+}
+
+/// Clients whose connections broke.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    pub(super) count: usize,
+    /// Why the first did.
+    reason: Option<String>,
+}
+
+impl Losses {
+    pub(super) fn add(&mut self, reason: impl FnOnce() -> String) {
+        self.count += 1;
+        self.reason.get_or_insert_with(reason);
     }
 }
 
@@ -91,6 +126,8 @@ struct Measured {
     stragglers: usize,
     oldest_straggler_s: f64,
     overdue: u64,
+    losses: usize,
+    records_waited: Duration,
 }
 
 impl<'a, C: Crowd> Course<'a, C> {
@@ -123,7 +160,7 @@ impl<'a, C: Crowd> Course<'a, C> {
 
         self.enter(Stage::Measuring);
         let clients = self.crowd.alive();
-        let cpu_before = thread_cpu();
+        let (cpu_before, waited_before) = (self.crowd.cpu(), self.crowd.desk().records_waited());
         let phases = self.measure(then)?;
         let now = Instant::now();
         let (stragglers, oldest) = self.crowd.busy(now);
@@ -131,11 +168,13 @@ impl<'a, C: Crowd> Course<'a, C> {
             clients,
             phases,
             intervals: std::mem::take(&mut self.intervals),
-            cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
+            cpu_s: self.crowd.cpu().saturating_sub(cpu_before).as_secs_f64(),
             seconds: now.duration_since(self.pace.stage_began).as_secs_f64(),
             stragglers,
             oldest_straggler_s: oldest.as_secs_f64(),
             overdue: self.crowd.desk().overdue(now),
+            losses: self.crowd.losses().count,
+            records_waited: self.crowd.desk().records_waited().saturating_sub(waited_before),
         };
 
         self.enter(Stage::Draining);
@@ -147,7 +186,7 @@ impl<'a, C: Crowd> Course<'a, C> {
     }
 
     fn report(&mut self, measured: Measured) -> LoadReport {
-        let (retries, losses) = (self.crowd.retries(), self.crowd.losses());
+        let retries = self.crowd.retries();
         let connect_retries = self.crowd.connect_retries();
         let connects_at_once = self.crowd.connects_at_once();
         let classes = self.crowd.desk().class_reports();
@@ -177,12 +216,14 @@ impl<'a, C: Crowd> Course<'a, C> {
                 .map(|(conflict, &count)| (conflict.to_string(), count))
                 .collect(),
             retries,
-            connection_losses: losses,
+            connection_losses: measured.losses,
             connect_retries,
             connects_at_once,
             latency: tally.latency(),
             client_cpu_us: measured.cpu_s * 1e6 / transactions.max(1.0),
             client_core_share: measured.cpu_s / measured.seconds,
+            records_waited_ms: u64::try_from(measured.records_waited.as_millis())
+                .unwrap_or(u64::MAX),
         }
     }
 
@@ -264,19 +305,37 @@ impl<'a, C: Crowd> Course<'a, C> {
                 return Ok(());
             }
             self.turn(left)?;
+            let losses = self.crowd.losses();
+            if losses.count > 0 && self.options.needs_all {
+                return Err(LoadError::Lost {
+                    lost: losses.count,
+                    clients: self.options.clients,
+                    reason: losses.reason.clone().unwrap_or_default(),
+                });
+            }
             if self.crowd.alive() == 0 {
-                return Err(LoadError::AllLost(self.crowd.losses()));
+                return Err(LoadError::AllLost(losses.count));
             }
         }
     }
 
     /// Lets every client end; see the module's chapter on stragglers.
     fn drain(&mut self) -> Result<(), LoadError> {
-        let deadline = self.pace.stage_began + DRAIN_BOUND;
-        while self.crowd.alive() > 0 && Instant::now() < deadline {
-            self.turn(POLL_MAX)?;
+        let bound = self.crowd.drain_bound();
+        let deadline = self.pace.stage_began + bound;
+        loop {
+            let (alive, lingering) = (self.crowd.alive(), self.crowd.lingering());
+            if alive == 0 && lingering == 0 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return match lingering {
+                    0 => Ok(()),
+                    clients => Err(LoadError::Lingering { clients, bound }),
+                };
+            }
+            self.turn(if alive > 0 { POLL_MAX } else { LINGER_PAUSE })?;
         }
-        Ok(())
     }
 
     /// Waits once, at most so long, and serves the clients.
@@ -305,8 +364,101 @@ impl<'a, C: Crowd> Course<'a, C> {
     }
 }
 
-/// CPU time of this thread, which is all the clients run on.
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// CPU time by one of the clocks that count it.
+pub(super) fn cpu(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::testing::{self, TwoPhases};
+    use super::*;
+
+    /// Clients that do nothing but what the tests want.
+    struct Idle {
+        desk: Desk,
+        losses: Losses,
+        /// Whether two of them are lost when the clock starts.
+        loses: bool,
+        lingering: usize,
+        alive: usize,
+    }
+
+    impl Crowd for Idle {
+        fn gather(&mut self) -> Result<bool, LoadError> {
+            Ok(true)
+        }
+
+        fn start(&mut self) {}
+
+        fn desk(&mut self) -> &mut Desk {
+            &mut self.desk
+        }
+
+        fn enter(&mut self, stage: Stage) {
+            match stage {
+                Stage::Measuring if self.loses => {
+                    self.losses.add(|| "the first reason".to_owned());
+                    self.losses.add(|| "another".to_owned());
+                    self.alive -= 2;
+                }
+                Stage::Draining => self.alive = 0,
+                _ => {}
+            }
+        }
+
+        fn turn(&mut self, timeout: Duration) -> Result<(), LoadError> {
+            std::thread::sleep(timeout);
+            Ok(())
+        }
+
+        fn alive(&self) -> usize {
+            self.alive
+        }
+
+        fn busy(&self, _: Instant) -> (usize, Duration) {
+            (0, Duration::ZERO)
+        }
+
+        fn losses(&self) -> &Losses {
+            &self.losses
+        }
+
+        fn lingering(&mut self) -> usize {
+            self.lingering
+        }
+
+        fn drain_bound(&self) -> Duration {
+            Duration::from_millis(10)
+        }
+    }
+
+    fn run(loses: bool, lingering: usize, needs_all: bool) -> Result<LoadReport, LoadError> {
+        let options = LoadOptions {
+            clients: 5,
+            needs_all,
+            duration: Duration::from_millis(20),
+            ..testing::options(Arc::new(TwoPhases))
+        };
+        let desk = Desk::new(&options);
+        let crowd = Idle { desk, losses: Losses::default(), loses, lingering, alive: 5 };
+        Course::new(&options, crowd, &AtomicBool::new(false), &mut |_| {}).run(&[])
+    }
+
+    #[test]
+    fn a_load_that_needs_all_its_clients_fails_with_the_first_reason() {
+        assert!(run(false, 0, true).is_ok());
+        let lost = run(true, 0, true).unwrap_err().to_string();
+        assert_eq!(lost, "2 of 5 clients lost their connection before the end: the first reason");
+        assert_eq!(run(true, 0, false).unwrap().connection_losses, 2);
+    }
+
+    #[test]
+    fn clients_that_go_on_in_our_process_are_a_failure() {
+        let left = run(false, 3, false);
+        assert!(matches!(left, Err(LoadError::Lingering { clients: 3, .. })), "{left:?}");
+    }
 }

@@ -97,6 +97,18 @@ impl Desk {
         Some((client, self.task(client, scheduled)?))
     }
 
+    /// A client is lost, and waits for nothing any more.
+    pub(super) fn lost(&mut self, client: usize) {
+        if let Some(pacer) = self.pacer_of(client) {
+            pacer.leave(client);
+        }
+    }
+
+    /// How long the clients have waited for the record of their transactions.
+    pub(super) fn records_waited(&self) -> Duration {
+        self.recorder.as_ref().map(Recorder::waited).unwrap_or_default()
+    }
+
     /// When somebody who waits is to begin, as far as that is known.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.pacers.iter().filter_map(|(_, pacer)| pacer.next_due()).min()

@@ -24,7 +24,7 @@ pub struct FileLimit {
 /// # Errors
 /// The hard limit is lower and may not be raised.
 pub fn reserve_files(sockets: usize) -> Result<(), FileLimit> {
-    let needed = sockets as u64 + SPARE;
+    let needed = (sockets as u64).saturating_add(SPARE);
     let limit = getrlimit(Resource::Nofile);
     if covers(limit.current, needed) {
         return Ok(());

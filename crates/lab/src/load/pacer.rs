@@ -105,6 +105,16 @@ impl Pacer {
         }
     }
 
+    /// A client that may wait is not there any more: what it would have begun is for others.
+    pub(super) fn leave(&mut self, client: usize) {
+        match &mut self.schedule {
+            Schedule::Closed { thinking } => {
+                thinking.retain(|&Reverse((_, waiting))| waiting != client);
+            }
+            Schedule::Open { free, .. } => free.retain(|&waiting| waiting != client),
+        }
+    }
+
     /// When somebody is to begin next, as far as that does not depend on answers.
     pub(super) fn next_due(&self) -> Option<Instant> {
         match &self.schedule {
@@ -183,6 +193,24 @@ mod tests {
         assert_eq!(pacer.free(1, Duration::ZERO, busy), Some(due));
         assert_eq!(pacer.free(0, Duration::ZERO, busy), Some(due + MS));
         assert_eq!(pacer.overdue(busy, 9), 1);
+    }
+
+    #[test]
+    fn who_left_is_given_nothing() {
+        let start = Instant::now();
+        let late = start + 10 * MS;
+        let mut open = Pacer::new(&Arrivals::Constant { rate: 1000.0 }, 1, start);
+        let mut closed = Pacer::new(&Arrivals::Closed, 1, start);
+        for pacer in [&mut open, &mut closed] {
+            for client in [0, 1] {
+                assert_eq!(pacer.free(client, MS, start), None);
+            }
+            pacer.leave(0);
+            assert_eq!(pacer.due(late), Some((1, start + MS)));
+            assert_eq!(pacer.due(late), None);
+        }
+        // What client 0 would have begun is there for the next that is free.
+        assert_eq!(open.overdue(late, 99), 9);
     }
 
     #[test]

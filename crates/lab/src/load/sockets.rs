@@ -10,7 +10,7 @@ use mio::{Events, Poll};
 use tidegate_workload::Failure;
 
 use super::client::{Client, Loss, Shared};
-use super::course::Crowd;
+use super::course::{Crowd, Losses};
 use super::desk::Desk;
 use super::line::ServerUrl;
 use super::socket::Address;
@@ -50,7 +50,7 @@ struct Connections<'a> {
     handshakes_max: usize,
     logged_in: usize,
     connect_retries: u64,
-    losses: usize,
+    losses: Losses,
     last_refusal: Option<Refusal>,
     /// How long the clients may take to connect, and until when.
     connect_timeout: Duration,
@@ -80,7 +80,7 @@ impl<'a> Sockets<'a> {
             handshakes_max: connecting.at_once.map_or(HANDSHAKES, NonZeroUsize::get),
             logged_in: 0,
             connect_retries: 0,
-            losses: 0,
+            losses: Losses::default(),
             last_refusal: None,
             connect_timeout: connecting.timeout,
             deadline: now + connecting.timeout,
@@ -132,8 +132,8 @@ impl Crowd for Sockets<'_> {
         ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    fn losses(&self) -> usize {
-        self.connections.losses
+    fn losses(&self) -> &Losses {
+        &self.connections.losses
     }
 
     fn connect_retries(&self) -> u64 {
@@ -204,8 +204,8 @@ impl Connections<'_> {
             let Some(client) = &mut self.clients[index] else {
                 continue;
             };
-            if client.start(&mut self.shared.desk).is_err() {
-                self.lost(index);
+            if let Err(loss) = client.start(&mut self.shared.desk) {
+                self.lost(index, loss);
             }
         }
     }
@@ -216,8 +216,8 @@ impl Connections<'_> {
         let now = Instant::now();
         while let Some((index, task)) = self.shared.desk.due(now) {
             let Some(Some(client)) = self.clients.get_mut(index) else { continue };
-            if client.begin(task, &mut self.shared.desk).is_err() {
-                self.lost(index);
+            if let Err(loss) = client.begin(task, &mut self.shared.desk) {
+                self.lost(index, loss);
             }
         }
         let next = self.shared.desk.next_due();
@@ -261,8 +261,8 @@ impl Connections<'_> {
             Err(loss) if self.shared.desk.tally.stage == Stage::Connecting => {
                 self.lost_while_connecting(index, was_logged_in, loss)
             }
-            Err(_) => {
-                self.lost(index);
+            Err(loss) => {
+                self.lost(index, loss);
                 Ok(())
             }
         }
@@ -288,10 +288,17 @@ impl Connections<'_> {
         self.refused(index, reason)
     }
 
-    fn lost(&mut self, index: usize) {
-        self.clients[index] = None;
+    fn lost(&mut self, index: usize, loss: Loss) {
+        let client = self.clients[index].take();
         self.logged_in -= 1;
-        self.losses += 1;
+        // One that waited for its next transaction is not to be given it.
+        self.shared.desk.lost(index);
+        self.losses.add(|| match (client.and_then(|mut client| client.take_failure()), loss) {
+            (Some(failure), _) => failure.to_string(),
+            (None, Loss::Closed) => "the server closed the connection".to_owned(),
+            (None, Loss::Io(error)) => error.to_string(),
+            (None, Loss::Protocol(error)) => error.to_string(),
+        });
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
         workload,
         arrivals: Arrivals::Closed,
         clients: 1,
+        needs_all: false,
         priority: None,
         transactions_max: None,
         warmup: Duration::ZERO,

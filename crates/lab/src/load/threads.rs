@@ -1,10 +1,17 @@
 //! Clients of a library that blocks: a thread for each, which runs what it is given.
 //!
 //! What comes next and what is counted stays on the thread of the load, as with all other clients.
+//!
+//! When the time is up, what a library can interrupt is interrupted, and a transaction that comes
+//! to its next statement ends there. What cannot be ended so, such as a wait for a lock, ends by
+//! itself; the load is over when all threads are, and has failed when they are not within
+//! [`DRAIN_BOUND`]: a transaction left behind would go on in the next measurement, with its locks.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_subject::connection::{self, Connector, Interrupter, Transactional};
@@ -13,13 +20,16 @@ use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Statement, Table, Value, Wants,
 };
 
-use super::course::Crowd;
+use super::course::{Crowd, Losses};
 use super::desk::{Desk, Task};
 use super::phases::PhaseClock;
 use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
 /// A thread's stack, in bytes: what SQLite's deepest parser needs, with room to spare.
 const STACK: usize = 512 * 1024;
+
+/// How long threads may take to end when the time is up: they may wait for a lock for some of it.
+const DRAIN_BOUND: Duration = Duration::from_secs(60);
 
 /// Words from threads taken from the channel before others have their turn.
 const WORDS: usize = 256;
@@ -29,12 +39,16 @@ pub(super) struct Threads {
     connector: Arc<dyn Connector>,
     /// Those whose threads have been started.
     clients: Vec<Client>,
+    /// Those that have not been seen to end.
+    handles: Vec<JoinHandle<()>>,
+    /// No statement is to begin any more.
+    is_over: Arc<AtomicBool>,
     /// For threads that are started.
     say: Sender<(usize, Word)>,
     words: Receiver<(usize, Word)>,
     connected: usize,
     alive: usize,
-    losses: usize,
+    losses: Losses,
     clients_wanted: usize,
     /// How many may be connecting at a time.
     connects_max: usize,
@@ -70,11 +84,13 @@ impl Threads {
             desk: Desk::new(options),
             connector: Arc::clone(connector),
             clients: Vec::with_capacity(options.clients),
+            handles: Vec::with_capacity(options.clients),
+            is_over: Arc::default(),
             say,
             words,
             connected: 0,
             alive: options.clients,
-            losses: 0,
+            losses: Losses::default(),
             clients_wanted: options.clients,
             connects_max: connecting.at_once.map_or(options.clients, NonZeroUsize::get),
             connect_timeout: connecting.timeout,
@@ -86,14 +102,17 @@ impl Threads {
     fn start_next(&mut self) -> Result<(), LoadError> {
         let number = self.clients.len();
         let (connector, say) = (Arc::clone(&self.connector), self.say.clone());
+        let is_over = Arc::clone(&self.is_over);
         let (give, transactions) = mpsc::channel();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name(format!("client-{number}"))
             .stack_size(STACK)
             .spawn(move || {
-                serve(&*connector, &transactions, |word| say.send((number, word)).is_ok());
+                let say = |word| say.send((number, word)).is_ok();
+                serve(&*connector, &transactions, is_over, say);
             })
             .map_err(|source| LoadError::Thread { clients: self.clients_wanted, source })?;
+        self.handles.push(thread);
         let transactions = Some(give);
         self.clients.push(Client { transactions, interrupter: None, task: None, is_again: false });
         Ok(())
@@ -157,8 +176,8 @@ impl Threads {
                 let phases = if self.clients[client].is_again { &[] } else { phases };
                 self.desk.ended(&task, ending, phases, Instant::now());
             }
-            Err(Failure::Lost(_)) => {
-                self.losses += 1;
+            Err(failure @ Failure::Lost(_)) => {
+                self.losses.add(|| failure.to_string());
                 return self.leave(client);
             }
             Err(failure) if !self.desk.is_closing() => {
@@ -211,6 +230,7 @@ impl Crowd for Threads {
         if stage != Stage::Draining {
             return;
         }
+        self.is_over.store(true, Ordering::Relaxed);
         for client in 0..self.clients.len() {
             match (&self.clients[client].task, &self.clients[client].interrupter) {
                 (None, _) => self.leave(client),
@@ -243,8 +263,17 @@ impl Crowd for Threads {
         ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    fn losses(&self) -> usize {
-        self.losses
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    fn lingering(&mut self) -> usize {
+        self.handles.retain(|thread| !thread.is_finished());
+        self.handles.len()
+    }
+
+    fn drain_bound(&self) -> Duration {
+        DRAIN_BOUND
     }
 
     fn connects_at_once(&self) -> Option<usize> {
@@ -255,6 +284,7 @@ impl Crowd for Threads {
 impl Drop for Threads {
     /// Also when the load was cancelled: what is under way is ended where that can be.
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
         for client in &self.clients {
             if let (Some(_), Some(interrupt)) = (&client.task, &client.interrupter) {
                 interrupt();
@@ -267,6 +297,7 @@ impl Drop for Threads {
 fn serve(
     connector: &dyn Connector,
     transactions: &Receiver<Arc<dyn Transaction>>,
+    is_over: Arc<AtomicBool>,
     mut say: impl FnMut(Word) -> bool,
 ) {
     let connection = match connector.connect() {
@@ -279,7 +310,7 @@ fn serve(
     if !say(Word::Connected(connection.interrupter())) {
         return;
     }
-    let mut timed = Timed { connection, clock: PhaseClock::new() };
+    let mut timed = Timed { connection, clock: PhaseClock::new(), is_over };
     for transaction in transactions {
         timed.clock.restart(Instant::now());
         let result = connection::run(&mut timed, transaction);
@@ -290,10 +321,12 @@ fn serve(
     }
 }
 
-/// A connection on which the phases of transactions are timed.
+/// A connection on which the phases of transactions are timed, and which refuses statements when
+/// the load is over.
 struct Timed {
     connection: Box<dyn Transactional>,
     clock: PhaseClock,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Connection for Timed {
@@ -303,6 +336,9 @@ impl Connection for Timed {
         values: &[Value<'_>],
         wants: Wants,
     ) -> Result<Reply, Failure> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(Failure::Stopped);
+        }
         self.connection.run(statement, values, wants)
     }
 
@@ -334,5 +370,133 @@ impl Transactional for Timed {
 
     fn insert(&mut self, table: &Table, rows: &[Vec<Value<'static>>]) -> Result<(), Failure> {
         self.connection.insert(table, rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use rustix::time::ClockId;
+
+    use super::super::course::{Course, cpu};
+    use super::super::testing::{self, TwoPhases};
+    use super::super::{Connecting, Target};
+    use super::*;
+
+    /// What a statement needs of a processor, in the thread of its client.
+    const WORK: Duration = Duration::from_millis(2);
+
+    /// A database whose statements hold their thread until it is let go, and then work.
+    #[derive(Clone, Debug, Default)]
+    struct Held(Arc<(Mutex<Holding>, Condvar)>);
+
+    #[derive(Debug, Default)]
+    struct Holding {
+        is_held: bool,
+        /// Statements that have begun.
+        statements: usize,
+        commits: usize,
+    }
+
+    impl Held {
+        fn set(&self, is_held: bool) {
+            self.0.0.lock().unwrap().is_held = is_held;
+            self.0.1.notify_all();
+        }
+    }
+
+    impl Connector for Held {
+        fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Connection for Held {
+        fn run(&mut self, _: &Statement, _: &[Value<'_>], _: Wants) -> Result<Reply, Failure> {
+            let mut holding = self.0.0.lock().unwrap();
+            holding.statements += 1;
+            self.0.1.notify_all();
+            drop(self.0.1.wait_while(holding, |holding| holding.is_held).unwrap());
+            let since = cpu(ClockId::ThreadCPUTime);
+            while cpu(ClockId::ThreadCPUTime).saturating_sub(since) < WORK {}
+            Ok(Reply::default())
+        }
+    }
+
+    impl Transactional for Held {
+        fn begin(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn commit(&mut self) -> Result<(), Failure> {
+            self.0.0.lock().unwrap().commits += 1;
+            Ok(())
+        }
+
+        fn rollback(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn dialect(&self) -> Dialect {
+            Dialect::Firebird
+        }
+    }
+
+    fn options(connector: &Held) -> LoadOptions<'static> {
+        let connecting = Connecting::within(Duration::from_secs(60));
+        LoadOptions {
+            target: Target::Threads { connector: Arc::new(connector.clone()), connecting },
+            duration: Duration::from_secs(600),
+            ..testing::options(Arc::new(TwoPhases))
+        }
+    }
+
+    fn crowd(options: &LoadOptions<'_>) -> Threads {
+        let Target::Threads { connector, connecting } = &options.target else {
+            panic!("threads were asked for")
+        };
+        Threads::new(options, connector, *connecting)
+    }
+
+    /// Serves the clients until something is so.
+    fn until(crowd: &mut Threads, mut is_so: impl FnMut(&mut Threads) -> bool) {
+        while !is_so(crowd) {
+            crowd.turn(Duration::from_millis(1)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_work_of_the_clients_threads_is_the_load_generators() {
+        let options = LoadOptions { transactions_max: Some(20), ..options(&Held::default()) };
+        let (cancel, mut progress) = (AtomicBool::new(false), |_: &_| {});
+        let course = Course::new(&options, crowd(&options), &cancel, &mut progress);
+        let report = course.run(&[]).unwrap();
+        // Two statements each; what began before the clock did may be left out.
+        assert!(report.transactions >= 20 && report.client_cpu_us > 3_000.0, "{report:?}");
+    }
+
+    #[test]
+    fn a_thread_that_is_held_lingers_and_then_ends_at_its_next_statement() {
+        let held = Held::default();
+        let mut crowd = crowd(&options(&held));
+        until(&mut crowd, |crowd| crowd.gather().unwrap());
+        held.set(true);
+        crowd.start();
+        let begun = held.0.1.wait_while(held.0.0.lock().unwrap(), |now| now.statements == 0);
+        drop(begun.unwrap());
+        crowd.enter(Stage::Draining);
+        assert_eq!((crowd.alive(), crowd.lingering()), (1, 1));
+        held.set(false);
+        until(&mut crowd, |crowd| crowd.alive() == 0 && crowd.lingering() == 0);
+        let holding = held.0.0.lock().unwrap();
+        assert_eq!((holding.statements, holding.commits), (1, 0));
+    }
+
+    #[test]
+    fn room_for_the_files_of_all_clients_is_asked_for_first() {
+        let options = LoadOptions { clients: usize::MAX / 8, ..options(&Held::default()) };
+        let refused = super::super::run(&options, &AtomicBool::new(false), &mut |_| {});
+        assert!(matches!(refused, Err(LoadError::Files(_))), "{refused:?}");
     }
 }

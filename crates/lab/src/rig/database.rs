@@ -245,8 +245,10 @@ impl Database {
                 })
             }
             Database::Existing(existing) => end_others(|| existing.end_others()),
-            // Their clients were interrupted, or answered, before the load ended.
-            Database::Sqlite(_) | Database::Firebird(_) | Database::Embedded(..) => Ok(()),
+            Database::Sqlite(file) => end_others(|| Ok(others(file))),
+            Database::Firebird(server) => end_others(|| Ok(others(server))),
+            // A call was answered or given up when its load ended.
+            Database::Embedded(..) => Ok(()),
         }
     }
 
@@ -364,6 +366,12 @@ fn end_others(mut end: impl FnMut() -> Result<usize, RigError>) -> Result<(), Ri
     Ok(())
 }
 
+/// Threads of clients that have not ended: each holds what makes connections. They cannot be sent
+/// away, but end by themselves.
+fn others<T>(connector: &Arc<T>) -> usize {
+    Arc::strong_count(connector) - 1
+}
+
 /// How long clients that were sent away may take to be gone.
 const SETTLE_BOUND: Duration = Duration::from_secs(60);
 
@@ -384,7 +392,28 @@ fn distinct(workloads: &[Arc<dyn Workload>]) -> Vec<&Arc<dyn Workload>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+
+    #[test]
+    fn a_run_on_a_file_waits_for_threads_of_the_run_before() {
+        let Ok(Database::Sqlite(file)) = Database::sqlite(&Settings::default()) else {
+            panic!("there is no file");
+        };
+        let (client, has_ended) = (Arc::clone(&file), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&has_ended);
+        let database = Database::Sqlite(file);
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(2 * SETTLE_PAUSE);
+            ended.store(true, Ordering::SeqCst);
+            drop(client);
+        });
+        database.settle().unwrap();
+        assert!(has_ended.load(Ordering::SeqCst));
+        thread.join().unwrap();
+        database.stop().unwrap();
+    }
 
     #[test]
     fn postgresql_is_taken_where_it_is() {

@@ -103,6 +103,14 @@ pub struct Point {
     pub mean_ms: f64,
     /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,
+    /// Clients.
+    pub clients: u32,
+    /// Transactions that ended in the measured time.
+    pub transactions: i64,
+    /// Transactions running when the time was up.
+    pub stragglers: i64,
+    /// Errors that clients were told of.
+    pub errors: i64,
 }
 
 impl Store {
@@ -223,7 +231,9 @@ impl Store {
 
     fn points(&mut self, batchset: i64) -> Result<Vec<Point>, StoreError> {
         let rows = self.query(
-            "SELECT x.mpl, x.repetition, m.tps, m.mean_ms, m.p99_ms \
+            "SELECT x.mpl, x.repetition, m.tps, m.mean_ms, m.p99_ms, m.clients, m.transactions, \
+             m.stragglers, (SELECT CAST(COALESCE(SUM(t.times), 0) AS bigint) FROM trouble t \
+             WHERE t.attempt = m.attempt AND t.kind = 'error') \
              FROM execution x, measurement m WHERE m.execution = x.id AND x.batchset = ? \
              ORDER BY x.mpl, x.repetition",
             &[batchset.into()],
@@ -235,6 +245,10 @@ impl Store {
                 tps: float(&rows, row, 2)?,
                 mean_ms: float(&rows, row, 3)?,
                 p99_ms: float(&rows, row, 4)?,
+                clients: small(&rows, row, 5)?,
+                transactions: int(&rows, row, 6)?,
+                stragglers: int(&rows, row, 7)?,
+                errors: int(&rows, row, 8)?,
             })
         };
         (0..rows.len()).map(point).collect()

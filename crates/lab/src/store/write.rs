@@ -212,13 +212,16 @@ impl Store {
             load.kinds.iter().try_for_each(|kind| store.add_kind(tried, kind))?;
             store.add_intervals(tried, load)?;
             store.add_course(tried.id, measured)?;
-            let others = measured.other_dbms.iter().map(|name| ("other DBMS", name, 1));
-            let errors = load.errors.iter().map(|(code, &times)| ("error", code, times));
-            let conflicts = load.conflicts.iter().map(|(what, &times)| ("conflict", what, times));
-            for (kind, what, times) in errors.chain(conflicts).chain(others) {
+            let others = measured.other_dbms.iter().map(|name| ("other DBMS", name.as_str(), 1));
+            let errors = load.errors.iter().map(|(code, &times)| ("error", code.as_str(), times));
+            let conflicts =
+                load.conflicts.iter().map(|(what, &times)| ("conflict", what.as_str(), times));
+            let waited_ms = Some(load.records_waited_ms).filter(|&ms| ms > 0);
+            let records = waited_ms.map(|ms| ("records", "ms waited", ms));
+            for (kind, what, times) in errors.chain(conflicts).chain(others).chain(records) {
                 store.execute(
                     "INSERT INTO trouble (attempt, kind, what, times) VALUES (?, ?, ?, ?)",
-                    &[tried.id.into(), kind.into(), what.as_str().into(), count(times)],
+                    &[tried.id.into(), kind.into(), what.into(), count(times)],
                 )?;
             }
             Ok(())

@@ -37,6 +37,10 @@
 //! * Of three executions one abnormal is found, of five two. When most are off, the median is.
 //!   Hence the check never drops all executions of a batch.
 //! * It is blind to a whole batch that is off.
+//! * ATPT is of the transactions that ended in the measured time. Those that did not are the slow
+//!   ones: with a CTL near the time that a transaction takes, ATPT is far too short, in all
+//!   executions of the batch alike. In a closed loop clients over throughput is the mean of all
+//!   (Little's law); `tidegate lab show` gives both where it matters.
 //! * Some executions are abnormal by chance. Of lognormal times with a standard deviation of 0.1 or
 //!   more it is one in 180 with three executions a batch, and one in 600 with five; with less it is
 //!   fewer, and with 0.03 practically none.

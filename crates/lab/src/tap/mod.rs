@@ -43,6 +43,8 @@
 //!   were never planned would be wrong without a sign of it.
 //!
 //! # Limits
+//! * No check looks at transactions that failed, nor at those that had not ended when the time was
+//!   up. Where a database refuses most of its work, throughput is that of the rest.
 //! * Curves of one BSI are means over as few as one BE, when Step 2 dropped the others; the number
 //!   is beside each point.
 //! * Every BSI has one TP or none; how sure it is would need the spread of the BEs, which the

@@ -8,7 +8,7 @@ use tidegate_subject::guest::GuestError;
 use tidegate_subject::sqlite::Sqlite;
 use tidegate_subject::{client, firebird, mariadb, postgres};
 
-use super::{Database, Place, RigError, Settings};
+use super::{Database, Place, RigError, Settings, others};
 
 /// A guest on a server; its database is dropped with it.
 pub(crate) enum Existing {
@@ -63,8 +63,7 @@ impl Existing {
         match self {
             Existing::Postgres(guest) => Ok(guest.end_others()?),
             Existing::MariaDb(guest) => Ok(guest.end_others()?),
-            // Its clients were interrupted, or answered, before the load ended.
-            Existing::Firebird(_) => Ok(0),
+            Existing::Firebird(guest) => Ok(others(guest)),
         }
     }
 
