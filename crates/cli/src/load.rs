@@ -47,8 +47,9 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "N", default_value = "64")]
     clients: usize,
 
-    /// When transactions come: `closed`, when the client has its last answer; or so many a second
-    /// whatever the answers, `constant:RATE` or with random gaps `poisson:RATE`
+    /// When transactions come: `closed`, when the client has its last answer; or whatever the
+    /// answers, so many a second, `constant:RATE` or with random gaps `poisson:RATE`, or
+    /// `trace:FILE`, which has the seconds from the start of each on a line, rising
     #[arg(long, value_name = "ARRIVALS", default_value = "closed", value_parser = arrivals)]
     arrivals: Arrivals,
 
@@ -100,9 +101,23 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
         None if text == "closed" => Some(Arrivals::Closed),
         Some(("constant", text)) => rate(text).map(|rate| Arrivals::Constant { rate }),
         Some(("poisson", text)) => rate(text).map(|rate| Arrivals::Poisson { rate }),
+        Some(("trace", path)) => return trace(path),
         _ => None,
     };
-    known.ok_or_else(|| "expected closed, constant:RATE or poisson:RATE".to_owned())
+    known.ok_or_else(|| "expected closed, constant:RATE, poisson:RATE or trace:FILE".to_owned())
+}
+
+/// Arrivals at the moments that a file has.
+fn trace(path: &str) -> Result<Arrivals, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let mut times = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let seconds = line.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let time = seconds.filter(|time| times.last().is_none_or(|last| last <= time));
+        let reason = "is no number of seconds, or below the one before it";
+        times.push(time.ok_or_else(|| format!("{path}: line {number}: `{line}` {reason}"))?);
+    }
+    Ok(Arrivals::Trace(times.into()))
 }
 
 /// Runs the load and prints what it saw.

@@ -54,7 +54,7 @@ pub(super) fn conduct(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Seen, ExecutionError> {
-    let seen = attempt(database, workloads, assignment, way, cancel, progress);
+    let seen = attempt(database, workloads, assignment, way, witness, cancel, progress);
     let Err(ExecutionError::Failed(reason)) = seen else { return seen };
     // The next attempt is not to meet the clients of one that broke off.
     let settled = database.settle().map_err(|error| format!("{reason}; and then: {error}"));
@@ -66,6 +66,7 @@ fn attempt(
     workloads: &[Arc<dyn Workload>],
     assignment: &Assignment<'_>,
     way: &Way<'_>,
+    witness: &Witness,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Seen, ExecutionError> {
