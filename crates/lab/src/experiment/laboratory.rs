@@ -123,7 +123,7 @@ impl Laboratory {
         Ok(outcome?)
     }
 
-    /// The experiment that was begun, as it was then.
+    /// The experiment that was begun, as it was then, or why it cannot be had.
     fn stored(&mut self, id: i64) -> Result<(Experiment, Plan), LabError> {
         let row = self.store.experiment(id)?;
         let known = |subject: SubjectChoice| {
@@ -139,6 +139,7 @@ impl Laboratory {
         let choice = Choice { preset, subjects: Some(subjects) };
         let experiment = parse(Path::new(STORED), &row.file, &choice)?;
         let plan = Plan::new(&experiment);
+        self.store.check_plan(id, &experiment, &plan)?;
         Ok((experiment, plan))
     }
 
@@ -148,6 +149,14 @@ impl Laboratory {
     /// The store fails.
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, LabError> {
         Ok(self.store.experiments()?)
+    }
+
+    /// An experiment in the store.
+    ///
+    /// # Errors
+    /// It is not there, or the store fails.
+    pub fn experiment(&mut self, id: i64) -> Result<ExperimentRow, LabError> {
+        Ok(self.store.experiment(id)?)
     }
 
     /// All experiments in the store as text, a line for each.
