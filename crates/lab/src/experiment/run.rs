@@ -501,3 +501,6 @@ impl RunPlan {
         self.batchsets.iter().find(|batchset| batchset.number == number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -483,3 +483,22 @@ pub(super) fn text(rows: &Rows, row: usize, column: usize) -> String {
         None => rows.int(row, column).map_or_else(String::new, |number| number.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batchset_is_in_the_group_of_what_its_transactions_do() {
+        for (weights, expected) in [
+            ([1, 0, 0, 0], "read"),
+            ([0, 3, 0, 0], "update"),
+            ([0, 0, 1, 0], "changes"),
+            ([0, 0, 0, 2], "joins"),
+            ([1, 1, 0, 0], "mixed"),
+            ([9, 0, 1, 0], "mixed"),
+        ] {
+            assert_eq!(group(weights), expected, "{weights:?}");
+        }
+    }
+}

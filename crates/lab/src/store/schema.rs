@@ -268,6 +268,6 @@ mod tests {
             })
         };
         let found: Vec<u64> = STEPS.iter().map(hash).collect();
-        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed]);
+        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed, 0x27b1_0c51_4f5f_da33]);
     }
 }
