@@ -144,3 +144,20 @@ fn reasons(outcome: Outcome) -> Vec<String> {
     }
     reasons
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_done_when_nothing_is_left_of_it() {
+        let outcome = |failed, unavailable: &[&str]| Outcome {
+            done: 7,
+            failed,
+            unavailable: unavailable.iter().map(|&one| one.to_owned()).collect(),
+        };
+        assert!(reasons(outcome(0, &[])).is_empty());
+        assert_eq!(reasons(outcome(2, &[])), ["2 executions failed"]);
+        assert_eq!(reasons(outcome(3, &["a", "b"])), ["a", "b", "3 executions failed"]);
+    }
+}
