@@ -285,6 +285,7 @@ class Results:
         planned = found["processors_planned"]
         table = found[_BATCHSET].assign(
             dbms=found["subject"],
+            mode=found["mode"],
             numProcs=planned.where(planned > 0, found["processors"]),
             PK=found["primary_key"],
             SF=found["sf_percent"],
