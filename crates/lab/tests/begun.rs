@@ -92,6 +92,9 @@ fn another_plan_than_was_begun_is_refused() {
             let versions = said.contains("Tidegate 0.0.1 (old)") && said.contains(&now);
             assert!(versions && said.contains(expected), "{change}: {said}");
         }
+        if let Ok(shown) = bench.laboratory.show(1, None) {
+            assert!(shown.contains("not analysed: experiment 1 was planned by"), "{shown}");
+        }
     }
 }
 

@@ -210,17 +210,21 @@ impl Laboratory {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
         // A curve can be shown also where the rows cannot be analysed.
-        let report = self.analysed(id).ok();
-        let mut text = show::text(&curves, report.as_ref());
+        let analysed = self.analysed(id);
+        let report = analysed.as_ref().ok();
+        let mut text = show::text(&curves, report);
         text.push_str(&timeline::text(&self.store.courses(id)?));
         let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
         for line in violations.iter().chain(&failures) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
+        if let Err(LabError::Store(error @ StoreError::Replanned { .. })) = &analysed {
+            let _ = writeln!(text, "not analysed: {error}");
+        }
         let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);
         if let Some(directory) = svg {
-            figure::write(directory, &row.name, &curves, report.as_ref())?;
+            figure::write(directory, &row.name, &curves, report)?;
         }
         Ok(text)
     }

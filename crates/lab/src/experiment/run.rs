@@ -248,16 +248,16 @@ impl Runner<'_> {
                 self.leave(course, format!("{name}: {reason}"), &executions[place..], outcome);
                 return Ok(false);
             }
-            let failure = self.execute(course, executor, start, one, batchset)?;
-            match failure {
-                None => (outcome.done, failures) = (outcome.done + 1, 0),
-                Some(_) => (outcome.failed, failures) = (outcome.failed + 1, failures + 1),
-            }
-            if let (Some(reason), FAILURES_MAX) = (failure, failures) {
-                let reason = format!("{name}: {FAILURES_MAX} failures in a row, at last: {reason}");
-                self.leave(course, reason, &executions[place + 1..], outcome);
-                self.check(course, executor, start, batchset)?;
-                return Ok(false);
+            if let Some(reason) = self.execute(course, executor, start, one, batchset)? {
+                (outcome.failed, failures) = (outcome.failed + 1, failures + 1);
+                if failures == FAILURES_MAX {
+                    let why = format!("{name}: {failures} failures in a row, at last: {reason}");
+                    self.leave(course, why, &executions[place + 1..], outcome);
+                    self.check(course, executor, start, batchset)?;
+                    return Ok(false);
+                }
+            } else {
+                (outcome.done, failures) = (outcome.done + 1, 0);
             }
             self.pause(course)?;
         }
