@@ -25,7 +25,8 @@
 //! at the same time. On file systems without `flock` a file cannot be held, and is refused.
 //!
 //! # Source
-//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`; `flock(2)`.
+//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`; the manual
+//! page flock(2).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
