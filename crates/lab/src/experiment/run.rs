@@ -1,4 +1,19 @@
 //! Runs what an experiment has planned and the store does not have yet.
+//!
+//! # Mechanism
+//! A run's subject is started, and batchset by batchset tables are made, executions are made on
+//! them, and the tables are checked. What fails is tried again by whoever resumes, not at once: a
+//! batchset with three failures in a row is left, and so is one whose tables cannot be
+//! made. Its tables are checked all the same, the subject is started anew, and the next batchset
+//! begins. So what always fails costs its own batchset and no other.
+//!
+//! # Example
+//! MPL 1000 cannot connect; MPLs are in a random order. Each batchset has what came before its
+//! third failure in a row, and `resume` begins with what failed: three more failures each.
+//!
+//! # Limits
+//! In a batchset in which something always fails, what comes after it in the order may never be
+//! made.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
