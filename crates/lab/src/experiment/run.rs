@@ -193,6 +193,8 @@ impl Runner<'_> {
         let mut executor = (self.executor)(course.run);
         let name = course.run.title();
         self.tell(course.clock, format!("{name}: starting"));
+        // Before the start: a subject within this process keeps all of it to its processors.
+        let machine = Machine::this();
         let started = match executor.start(course.run, self.cancel) {
             Ok(started) => started,
             Err(ExecutionError::Cancelled) => return Err(Stop::Cancelled),
@@ -202,7 +204,7 @@ impl Runner<'_> {
             }
         };
         self.store.keep_time(self.id, course.is_virtual())?;
-        let start = self.store.started(course.row, &Machine::this(), &started)?;
+        let start = self.store.started(course.row, &machine, &started)?;
         course.clock.done_s += START_S;
         let result = self.execute_all(course, &mut *executor, start, executions, outcome);
         // Also after an error: what was started is stopped.
