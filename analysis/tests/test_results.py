@@ -57,11 +57,13 @@ def test_awkward_values_come_through(store: Path) -> None:
     seeds = results.attempts()["seed"].tolist()
     assert {-1, 2**63 - 1} <= set(seeds)
     outcomes = results.attempts().groupby("outcome").size()
-    assert outcomes.to_dict() == {"measured": 16, "failed": 1, "cut off": 1}
-    undone = results.executions().set_index("mpl").loc[256]
+    assert outcomes.to_dict() == {"measured": 15, "failed": 1, "cut off": 1}
+    executions = results.executions()
+    (undone,) = executions[executions["attempt"].isna()].to_dict("records")
+    assert (undone["batchset"], undone["mpl"]) == (2, 128)
     assert np.isnan(undone["tps"])
     assert undone["version"] is None
-    assert undone["sf_percent"] == 0.1
+    assert undone["sf_percent"] == 1.0
     assert results.conditions()["holds"].tolist().count(0) == 1
     first = results.experiment().iloc[0]
     assert (first["ctl_s"], first["warmup_s"], first["pause_s"]) == (2, 0.5, 60.5)
@@ -166,7 +168,7 @@ def test_samples_are_those_of_the_latest_analysis(store: Path) -> None:
     assert samples["PK"].tolist() == [1, 0, 0]
     assert samples["numProcs"].tolist() == [2, 2, 2]
     assert samples["ATPT"].tolist() == pytest.approx(
-        [323.3294485591837, 384.4338263262926, 317.8039408725656]
+        [264.51827577158167, 390.3803753509234, 897.6568950303229]
     )
     assert samples["TP"].tolist() == [np.inf] * 3
     assert samples["low"].tolist() == [128] * 3
@@ -199,6 +201,37 @@ def test_atpt_of_an_old_store_is_computed(tmp_path: Path) -> None:
         assert frame(old, name).columns.tolist() == frame(new, name).columns.tolist()
     pd.testing.assert_frame_equal(old.samples(), new.samples(), rtol=1e-12)
     pd.testing.assert_frame_equal(old.curves(), new.curves())
+
+
+def test_times_are_the_stores_where_it_has_them(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    old = examples.write_store(tmp_path / "old.db", design, version=2)
+    new = examples.write_store(tmp_path / "new.db", design, version=3)
+    pd.testing.assert_frame_equal(load(old).experiment(), load(new).experiment())
+    with closing(sqlite3.connect(new)) as connection, connection:
+        # A default of the program that planned it, and what one of before did not write.
+        connection.execute("UPDATE experiment SET warmup_s = 2.5, interval_s = NULL")
+    first = load(new).experiment().iloc[0]
+    times = ["ctl_s", "warmup_s", "pause_s", "connect_limit_s", "interval_s", "repetitions"]
+    assert first[times].tolist() == [design.ctl_s, 2.5, 0, 60, 1, 1]
+
+
+def test_samples_are_of_the_studys_groups_only(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("one",), processors=(1,), primary_key=(True,))
+    path = examples.write_store(tmp_path / "mixed.db", design)
+    before = load(path).samples(1)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for batchset, (weight, to) in enumerate(
+            [("changes", 1), ("joins", 2), ("updates", 1), ("reads", 3)], start=1
+        ):
+            connection.execute(
+                f"UPDATE batchset SET spec = json_set(spec, '$.{weight}', {to}) WHERE id = "
+                f"{batchset}"
+            )
+    after = load(path).samples(1)
+    # The first three also do something else now; the fourth reads more.
+    expected = before[before["batchset"] > 3].reset_index(drop=True)
+    pd.testing.assert_frame_equal(after, expected)
 
 
 def test_an_old_export_is_read(tmp_path: Path) -> None:
@@ -284,7 +317,7 @@ def test_the_environment_names_the_store(store: Path, monkeypatch: pytest.Monkey
 
 def empty(path: Path, version: int) -> Path:
     with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in schema.statements(2):
+        for statement in schema.statements(3):
             connection.execute(statement)
         connection.execute("INSERT INTO schema_version VALUES (?)", (version,))
     return path
@@ -302,8 +335,8 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t (a)")
     with pytest.raises(StoreError, match=r"other.db is not a result store"):
         load(other)
-    with pytest.raises(StoreError, match="of schema version 3, and this package reads 1 and 2"):
-        load(empty(tmp_path / "newer.db", 3))
+    with pytest.raises(StoreError, match="of schema version 4, and this package reads 1 to 3"):
+        load(empty(tmp_path / "newer.db", 4))
     with pytest.raises(StoreError, match=r"has no experiment: run one with `tidegate lab run"):
         load(empty(tmp_path / "empty.db", 0))
     with pytest.raises(StoreError, match=r"has no executions.parquet, executions.csv or experi"):
@@ -373,7 +406,7 @@ def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> Non
     other = examples.write_store(tmp_path / "other.db", design)
     with closing(sqlite3.connect(other)) as connection, connection:
         connection.execute('UPDATE batchset SET spec = \'{"kind":"tpcb","scale":10}\'')
-    with pytest.raises(SampleError, match="no batchset of the thrashing study's workload"):
+    with pytest.raises(SampleError, match="no batchset of the thrashing study's reads"):
         load(other).samples(1)
 
 

@@ -35,6 +35,8 @@ from tidegate_analysis.store.schema import statements
 
 _BEGAN_US: Final = 1_700_000_000_000_000
 _ROWS: Final = 1_000_000
+#: The last version of the schema without an experiment's times.
+_TIMES_BEFORE: Final = 2
 _PROTOCOL: Final = ("tap v1", "equation-1 v1")
 
 
@@ -95,7 +97,7 @@ def write_store(
     design: Design | None = None,
     *,
     seed: int = 1,
-    version: int = 2,
+    version: int = 3,
     analysed: bool = True,
 ) -> Path:
     """Write a store with one experiment, which is done and analysed.
@@ -109,7 +111,7 @@ def write_store(
     seed
         Where the draws begin.
     version
-        Of the schema: 1 or 2.
+        Of the schema: 1 to 3.
     analysed
         Whether thrashing points and counts are in it.
 
@@ -127,7 +129,7 @@ def write_store(
         with closing(sqlite3.connect(path)) as connection, connection:
             for statement in statements(version):
                 connection.execute(statement)
-            _add_plan(connection, design, seed)
+            _add_plan(connection, design, seed, version)
             _add_measurements(connection, design, tps, version)
             if analysed:
                 _add_analysis(connection, design, tps, version)
@@ -181,7 +183,7 @@ def equation_1(tps: np.ndarray) -> np.ndarray:
     return np.where(lasts.any(axis=1), lasts.argmax(axis=1), -1)
 
 
-def _add_plan(connection: sqlite3.Connection, design: Design, seed: int) -> None:
+def _add_plan(connection: sqlite3.Connection, design: Design, seed: int, version: int) -> None:
     """Add the experiment, and all that it plans; ids count from 1 in the order of the plan."""
     file = (
         f'name = "example"\nscenario = "thrash"\nsubjects = {json.dumps(design.subjects)}\n'
@@ -195,7 +197,8 @@ def _add_plan(connection: sqlite3.Connection, design: Design, seed: int) -> None
     _insert(connection, "machine", [(1, "example", "none", 8, 16384, "none")])
     _insert(connection, "code", [(1, "0.1.0", "example")])
     row = (1, "example", "thrash", "", subjects, seed, file, 1, 1, _BEGAN_US)
-    _insert(connection, "experiment", [row])
+    times = (design.ctl_s, 1, 0, 60, 1) if version > _TIMES_BEFORE else ()
+    _insert(connection, "experiment", [row + times])
     runs = [
         (number, 1, number, subject, processors, int(keys), "", "{}")
         for number, (subject, processors, keys) in enumerate(design.runs(), start=1)

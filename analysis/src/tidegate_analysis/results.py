@@ -57,7 +57,7 @@ def load(
     Raises
     ------
     StoreError
-        The source is not there, is no store, is of another version than 1 or 2, is empty, or does
+        The source is not there, is no store, is of another version than 1 to 3, is empty, or does
         not have the experiment.
 
     """
@@ -92,7 +92,7 @@ class Results:
 
     @property
     def version(self) -> int:
-        """The version of the store's schema, 1 or 2."""
+        """The version of the store's schema, 1 to 3."""
         return self._source.version
 
     @property
@@ -246,7 +246,8 @@ class Results:
     ) -> pd.DataFrame:
         """Return the retained batchset instances of the latest analysis, as `shapes.SAMPLES`.
 
-        `mode` is ``update`` where the workload has a weight of updates, else ``read``. `numProcs`
+        `mode` is ``read`` or ``update``, the study's two groups: transactions that only read, or
+        only update. Batchsets of others, with insertions, joins or a mix, are left out. `numProcs`
         is what was planned, or what the DBMS was seen to have where all there are were asked for.
         `TP` is infinite where throughput never fell, and the MPL below the fall where levels in
         between are missing; it lies from `low` on and below `high`. `ATPT` is the mean over all
@@ -273,17 +274,18 @@ class Results:
         if executions is None:
             executions = self.executions(experiment)
         found = points.merge(_batchsets(executions), on=_BATCHSET, validate="one_to_one")
-        found = found[found["reads"].notna()].reset_index(drop=True)
+        found = found.assign(mode=_modes(found))
+        found = found[found["mode"].notna()].reset_index(drop=True)
         if found.empty:
             raise SampleError(
-                f"{self._of(experiment)} has no batchset of the thrashing study's workload",
+                f"{self._of(experiment)} has no batchset of the thrashing study's reads or updates",
                 "samples are made of experiments of the scenario `thrash`: take one of those",
             )
         thrashed = found["high"].notna()
         planned = found["processors_planned"]
         table = found[_BATCHSET].assign(
             dbms=found["subject"],
-            mode=np.where(found["updates"] > 0, "update", "read"),
+            mode=found["mode"],
             numProcs=planned.where(planned > 0, found["processors"]),
             PK=found["primary_key"],
             SF=found["sf_percent"],
@@ -404,11 +406,22 @@ def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
     executions = executions.assign(total_ms=executions["mean_ms"] * executions["transactions"])
     of_batchset = executions.groupby(_BATCHSET)
     same = ["subject", "processors_planned", "processors", "primary_key"]
-    same += ["sf_percent", "rose_percent", "reads", "updates"]
+    same += ["sf_percent", "rose_percent", "reads", "updates", "changes", "joins"]
     found = of_batchset[same].first()
     sums = of_batchset[["total_ms", "transactions"]].sum()
     found["atpt_measured"] = sums["total_ms"] / sums["transactions"].replace(0, np.nan)
     return found.reset_index()
+
+
+def _modes(batchsets: pd.DataFrame) -> pd.Series:
+    """Return each batchset's group of the study, by its transactions' weights; `None` for none."""
+    weights = ["reads", "updates", "changes", "joins"]
+    does = batchsets[weights].fillna(0).gt(0).astype(int)
+    only = does.sum(axis=1).eq(1)
+    mode = pd.Series(None, index=batchsets.index, dtype="object")
+    mode[only & does["reads"].eq(1)] = "read"
+    mode[only & does["updates"].eq(1)] = "update"
+    return mode
 
 
 def _half_width(n: np.ndarray, sd: np.ndarray) -> np.ndarray:

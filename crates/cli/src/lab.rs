@@ -234,7 +234,16 @@ fn conduct(
         let _ = writeln!(text, "left out: {reason}");
     }
     let _ = writeln!(text, "experiment {id}");
-    print(&text)
+    print(&text)?;
+    let row = laboratory.experiment(id).map_err(failed)?;
+    if row.done == row.planned {
+        return Ok(());
+    }
+    let left = format!(
+        "{} of {} executions done; `tidegate lab resume {id}` tries the rest",
+        row.done, row.planned
+    );
+    Err(Failure::Failed(left.into()))
 }
 
 fn failed(error: LabError) -> Failure {

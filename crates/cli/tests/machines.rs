@@ -219,7 +219,8 @@ fn a_worker_that_is_killed_is_made_up_for() {
     let mut second = lab.worker("alpha", SLOW);
     assert_eq!(second.end(), Some(1));
     let said = second.said();
-    let holder = format!("host alpha is taken by tidegate on alpha, process {}", alpha.child.id());
+    let holder =
+        format!("host alpha is taken by tidegate worker on alpha, process {}", alpha.child.id());
     assert!(said.contains(&holder), "{said}");
 
     let beta = lab.worker("beta", SLOW);
@@ -232,6 +233,30 @@ fn a_worker_that_is_killed_is_made_up_for() {
     assert!((0..=1).contains(&(lab.attempts() - EXECUTIONS)), "{}", lab.attempts());
     assert_eq!(lab.value("SELECT COUNT(*) FROM start"), "5");
     beta.stop();
+}
+
+/// A laboratory without workers at a run of the queue: it has no heartbeat that could be missing.
+#[test]
+fn a_laboratory_without_workers_keeps_its_run() {
+    let Some(lab) = Lab::new() else { return };
+    lab.enqueue();
+    let mut own = Store::open(&lab.server.url()).unwrap();
+    own.set_host("gamma".to_owned());
+    own.hold_host().unwrap();
+    let run = own.runs(1).unwrap()[0].id;
+    assert_eq!(own.hold_run(run).unwrap(), None);
+    let alpha = lab.worker("alpha", SLOW);
+    let left = "SELECT COUNT(*) FROM graphile_worker._private_jobs \
+                WHERE last_error LIKE '%left to tidegate on gamma%'";
+    wait_for("a run that is left", || lab.value(left) == "1");
+    lab.wait(EXECUTIONS / 4 * 3);
+    // The session is still there.
+    assert_eq!(own.experiment(1).unwrap().done, EXECUTIONS / 4 * 3);
+    own.release_run(run).unwrap();
+    lab.wait(EXECUTIONS);
+    lab.check("alpha");
+    assert_eq!(lab.attempts(), EXECUTIONS);
+    alpha.stop();
 }
 
 #[test]

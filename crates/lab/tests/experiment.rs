@@ -53,6 +53,15 @@ fn experiment() -> (Experiment, Plan) {
 /// Runs what is left, until `stop_after` executions were seen to begin.
 fn run(store: &mut Store, id: i64, stop_after: usize) -> Result<Outcome, RunError> {
     let (experiment, plan) = experiment();
+    run_of(&(&experiment, &plan), store, id, stop_after)
+}
+
+fn run_of(
+    (experiment, plan): &(&Experiment, &Plan),
+    store: &mut Store,
+    id: i64,
+    stop_after: usize,
+) -> Result<Outcome, RunError> {
     let cancel = AtomicBool::new(false);
     let mut begun = 0;
     let mut observer = |update: &Update| {
@@ -61,8 +70,8 @@ fn run(store: &mut Store, id: i64, stop_after: usize) -> Result<Outcome, RunErro
     };
     let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
     Runner {
-        experiment: &experiment,
-        plan: &plan,
+        experiment,
+        plan,
         id,
         store,
         executor: &mut executor,
@@ -303,6 +312,58 @@ fn rows_are_never_changed(connection: &mut impl Transactional) {
     );
     let refused = connection.run(&again, &[], Wants::Count).unwrap_err().to_string();
     assert!(refused.to_lowercase().contains("unique"), "{refused}");
+}
+
+/// Two MPLs of one batchset in each of two runs; an execution is two minutes, half of it warm-up.
+fn with_warmup() -> (Experiment, Plan) {
+    let text = FILE
+        .replace("step = 200", "step = 600")
+        .replace("repetitions = 2", "repetitions = 1\norder = \"ascending\"")
+        .replace("\"2s\"", "\"60s\"")
+        .replace("\"0s\"", "\"60s\"")
+        .replace("rose =", "update_sf = []\nrose =");
+    let experiment = parse(Path::new("try.toml"), &text, &Choice::default()).unwrap();
+    let plan = Plan::new(&experiment);
+    assert_eq!(plan.count(), 4);
+    (experiment, plan)
+}
+
+/// Each execution is where and when it was, also when its run went on elsewhere.
+#[test]
+fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let mut store = Store::open_file(&path).unwrap();
+    let (experiment, plan) = with_warmup();
+    let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    for (host, executions) in [("alpha", 1), ("beta", usize::MAX)] {
+        store.set_host(host.to_owned());
+        let _ = run_of(&(&experiment, &plan), &mut store, id, executions);
+    }
+    let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
+    let violations = |store: &mut Store| {
+        let data = store.data_set(id, &plan, times).unwrap();
+        let lengths = data.executions.iter().map(|one| one.ended_s - one.began_s);
+        assert!(lengths.into_iter().all(|length_s| length_s >= 120.0), "{:?}", data.executions);
+        let machines = data.executions.iter().map(|one| one.machine.clone()).collect::<Vec<_>>();
+        let found = analyse(&data, Rule::default()).unwrap().violations;
+        (machines, found.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let [alpha, beta] = ["alpha, in virtual time", "beta, in virtual time"];
+    let machines = [alpha, beta, beta, beta].map(str::to_owned).to_vec();
+    assert_eq!(violations(&mut store), (machines.clone(), Vec::new()));
+
+    // The second begins half a minute before the first has ended, but elsewhere; the fourth in the
+    // last half minute of the third, where that is.
+    let connection = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    connection.batch("DROP TRIGGER attempt_no_update").unwrap();
+    let earlier = "UPDATE attempt SET began_us = began_us - 30000000 WHERE execution";
+    connection.batch(&format!("{earlier} = 2")).unwrap();
+    assert_eq!(violations(&mut store), (machines.clone(), Vec::new()));
+    connection.batch(&format!("{earlier} = 4")).unwrap();
+    let (_, found) = violations(&mut store);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|one| one.contains("at the same time and on the same machine")));
 }
 
 #[test]

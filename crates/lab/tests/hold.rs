@@ -73,17 +73,36 @@ fn who_is_cut_off_has_lost_the_connection() {
     let server = Postgres::start(postgres::Options::default()).unwrap();
     let mut silent = store(&server.url(), "alpha");
     let mut next = store(&server.url(), "beta");
-    silent.hold_host().unwrap();
+    silent.hold_host_as_worker().unwrap();
     assert_eq!(silent.hold_run(1).unwrap(), None);
-    next.seize_run(1).unwrap();
+    assert_eq!(next.seize_run(1).unwrap(), None);
     let lost = silent.experiments().unwrap_err();
     assert!(lost.is_lost(), "{lost}");
     let mut back = store(&server.url(), "alpha");
     back.hold_host().unwrap();
     assert!(back.hold_run(1).unwrap().is_some());
     // What it holds itself it seizes without harm.
-    next.seize_run(1).unwrap();
+    assert_eq!(next.seize_run(1).unwrap(), None);
     next.experiments().unwrap();
+}
+
+#[test]
+fn who_has_no_heartbeat_is_not_cut_off() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut own = store(&server.url(), "alpha");
+    let mut worker = store(&server.url(), "beta");
+    own.hold_host().unwrap();
+    worker.hold_host_as_worker().unwrap();
+    assert_eq!(own.hold_run(1).unwrap(), None);
+    let holder = worker.seize_run(1).unwrap().unwrap();
+    assert!(holder.starts_with("tidegate on alpha, process "), "{holder}");
+    own.experiments().unwrap();
+    own.release_run(1).unwrap();
+    assert_eq!(worker.seize_run(1).unwrap(), None);
 }
 
 /// Two runs of two executions.
@@ -150,14 +169,25 @@ fn a_run_that_is_held_is_left_to_its_holder() {
 }
 
 #[test]
-fn a_file_is_held_by_whoever_opened_it() {
+fn a_file_is_one_laboratorys_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let [mut first, mut second] =
         ["alpha", "alpha"].map(|host| store(path.to_str().unwrap(), host));
     first.hold_host().unwrap();
-    second.hold_host().unwrap();
+    first.hold_host().unwrap();
     assert_eq!(first.hold_run(1).unwrap(), None);
-    second.seize_run(1).unwrap();
-    assert!(!StoreError::Missing { what: "run", id: 1 }.is_lost());
+    let refused = second.hold_host().unwrap_err();
+    let me = format!("tidegate on alpha, process {}", std::process::id());
+    assert!(matches!(&refused, StoreError::Taken { holder } if *holder == me), "{refused}");
+    assert!(!refused.is_lost());
+    // It is only measured alone: to look is allowed.
+    second.experiments().unwrap();
+    first.release_host().unwrap();
+    second.hold_host().unwrap();
+    assert!(first.hold_host().is_err());
+    drop(second);
+    first.hold_host().unwrap();
+    // Another file is another store.
+    store(directory.path().join("other.db").to_str().unwrap(), "alpha").hold_host().unwrap();
 }

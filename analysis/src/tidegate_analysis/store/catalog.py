@@ -9,7 +9,8 @@ number in place of the six columns that say which execution it was, and those ar
 `PLACES`.
 
 A store of schema version 1 has neither analyses nor kinds by interval: these tables are empty
-there, and thrashing points have NULL for what they lack.
+there, and thrashing points have NULL for what they lack. Before version 3 an experiment's times are
+in its file only.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 Scope = Literal["experiment", "batchset", "attempt"]
 
 #: The versions of the schema that can be read.
-VERSIONS: Final = (1, 2)
+VERSIONS: Final = (1, 2, 3)
 
 
 @dataclass(frozen=True)

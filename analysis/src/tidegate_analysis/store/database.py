@@ -31,7 +31,7 @@ from tidegate_analysis.store.catalog import (
     Kind,
     Table,
 )
-from tidegate_analysis.store.settings import settings
+from tidegate_analysis.store.settings import TIMES, settings
 from tidegate_analysis.store.source import Progress, Selection
 
 #: Rows that are Python objects at a time.
@@ -67,7 +67,21 @@ class Database:
         found = self._given(table, selection, progress)
         if table.scope == "attempt":
             found = _with_places(found, self._given(PLACES, selection))
-        return _DERIVE[table.derived](found, table)
+        found = _DERIVE[table.derived](found, table)
+        if table.derived == "settings" and self.version >= _TIMES_SINCE:
+            found = self._with_times(found)
+        return found
+
+    def _with_times(self, found: pa.Table) -> pa.Table:
+        """Return experiments with the times of the store, where it has them."""
+        rows = self.portions(f"SELECT id, {', '.join(TIMES)} FROM experiment")
+        stored = {experiment: times for portion in rows for experiment, *times in portion}
+        experiments = found["experiment"].to_pylist()
+        for place, name in enumerate(TIMES):
+            times = [stored[experiment][place] for experiment in experiments]
+            column = pc.coalesce(pa.array(times, type=pa.float64()), found[name])
+            found = found.set_column(found.column_names.index(name), name, column)
+        return found
 
     def _given(
         self, table: Table, selection: Selection, progress: Progress | None = None
@@ -108,7 +122,7 @@ class Database:
         found = [version for rows in self.portions(_VERSIONS) for (version,) in rows]
         version = max(found, default=0)
         if version not in VERSIONS:
-            known = " and ".join(map(str, VERSIONS))
+            known = f"{min(VERSIONS)} to {max(VERSIONS)}"
             raise StoreError(
                 f"{self.name} is of schema version {version}, and this package reads {known}",
                 "use the analysis that came with the Tidegate that wrote it"
@@ -119,6 +133,9 @@ class Database:
 
 
 _VERSIONS = "SELECT version FROM schema_version"
+
+#: The version of the schema that keeps an experiment's times.
+_TIMES_SINCE: Final = 3
 
 
 class Sqlite(Database):

@@ -5,7 +5,8 @@ more than some thousand executions the others are better. In CSV an empty field 
 is empty text, and both are kept apart.
 
 An export says nothing of a version. Where thrashing points have no `id`, it is of schema version
-1: `analysis` was the point's own number then, and tables that came later have no file.
+1: `analysis` was the point's own number then, and tables that came later have no file. Versions 2
+and 3 have the same exports.
 """
 
 import functools

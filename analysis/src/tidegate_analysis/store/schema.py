@@ -90,8 +90,17 @@ _ANALYSES: Final = (
     "ALTER TABLE thrashing_point ADD COLUMN atpt_ms {real}",
 )
 
+#: The times in force, with the preset and the defaults of the program that planned.
+_TIMES: Final = (
+    "ALTER TABLE experiment ADD COLUMN ctl_s {real}",
+    "ALTER TABLE experiment ADD COLUMN warmup_s {real}",
+    "ALTER TABLE experiment ADD COLUMN pause_s {real}",
+    "ALTER TABLE experiment ADD COLUMN connect_limit_s {real}",
+    "ALTER TABLE experiment ADD COLUMN interval_s {real}",
+)
+
 #: The steps from an empty database; `{id}` and `{real}` differ between databases.
-STEPS: Final = (_FIRST, _ANALYSES)
+STEPS: Final = (_FIRST, _ANALYSES, _TIMES)
 
 
 def statements(version: int) -> list[str]:

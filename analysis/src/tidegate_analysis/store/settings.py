@@ -1,7 +1,7 @@
 """What an experiment file says of all its executions, with its preset and the defaults.
 
-The laboratory keeps the file word for word and reads its times again when it exports; so must a
-reader of the store. The defaults are those of ``docs/experiments.md``.
+The laboratory keeps the file word for word. From schema version 3 on a store has the times beside
+it; in one of before they are read again, with the defaults of ``docs/experiments.md``.
 """
 
 import re
@@ -18,6 +18,9 @@ _TIMES: Final = {
     "connect_limit_s": ("connect", "60s"),
     "interval_s": ("interval", "1s"),
 }
+
+#: The columns that are times.
+TIMES: Final = tuple(_TIMES)
 
 _PART: Final = re.compile(r"\s*(\d+)\s*([a-zA-Zµ]+)")
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tidegate_lab::experiment::{Choice, Laboratory, read};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
@@ -195,6 +196,49 @@ fn ctrl_c_ends_with_a_word_on_how_to_go_on() {
     assert_eq!(number(&mut *connection, "SELECT COUNT(*) FROM failure"), Some(1));
     bench.done(&["resume", "1"]);
     all_is_done_once(&mut *connection, 2, 0);
+}
+
+#[test]
+fn a_second_laboratory_on_a_file_is_refused() {
+    let bench = Bench::new(&slow());
+    drop(bench.done(&["list"]));
+    let mut connection = bench.open();
+    let mut child = bench.run();
+    wait_for(&mut *connection, OPEN);
+    let output = bench.resume().wait_with_output().unwrap();
+    let error = text(&output.stderr);
+    let holder = format!("process {}: one laboratory measures into a file", child.id());
+    assert!(output.status.code() == Some(1) && error.contains(&holder), "{error}");
+    assert!(bench.done(&["show", "1"]).contains("of 2 executions done"));
+    // Whoever is killed lets go.
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    bench.done(&["resume", "1"]);
+    all_is_done_once(&mut *connection, 2, 1);
+}
+
+/// What cannot be had here any more is left, which is no success.
+#[test]
+fn what_is_left_is_said_and_is_an_exit_code() {
+    let gone = tempfile::tempdir().unwrap();
+    let url = format!("url = \"sqlite:{}\"", gone.path().join("lab.db").display());
+    let file = slow().replace("\"2000000s\"", "\"1s\"");
+    let file = file.replace("[\"simulated\"]", "[\"simulated\", \"sqlite\"]");
+    let bench = Bench::new(&format!("{file}\n[subject.sqlite]\n{url}\n"));
+    drop(bench.done(&["list"]));
+    let path = bench.path("e.toml");
+    let experiment = read(Path::new(&path), &Choice::default()).unwrap();
+    let mut laboratory = Laboratory::open(&bench.store, "none".into()).unwrap();
+    laboratory.begin(&experiment).unwrap();
+    drop((laboratory, gone));
+    for _ in 0..2 {
+        let output = bench.resume().wait_with_output().unwrap();
+        let (said, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{said} {error}");
+        assert!(said.contains("left out: sqlite, 1 processor: "), "{said}");
+        let left = "error: 2 of 4 executions done; `tidegate lab resume 1` tries the rest";
+        assert!(error.contains(left), "{error}");
+    }
 }
 
 /// It failed, and says how to go on.

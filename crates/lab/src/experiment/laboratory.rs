@@ -149,7 +149,7 @@ impl Laboratory {
         Ok(outcome?)
     }
 
-    /// The experiment that was begun, as it was then.
+    /// The experiment that was begun, as it was then, or why it cannot be had.
     fn stored(&mut self, id: i64) -> Result<(Experiment, Plan), LabError> {
         let row = self.store.experiment(id)?;
         let known = |subject: SubjectChoice| {
@@ -165,6 +165,7 @@ impl Laboratory {
         let choice = Choice { preset, subjects: Some(subjects) };
         let experiment = parse(Path::new(STORED), &row.file, &choice)?;
         let plan = Plan::new(&experiment);
+        self.store.check_plan(id, &experiment, &plan)?;
         Ok((experiment, plan))
     }
 
@@ -174,6 +175,14 @@ impl Laboratory {
     /// The store fails.
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, LabError> {
         Ok(self.store.experiments()?)
+    }
+
+    /// An experiment in the store.
+    ///
+    /// # Errors
+    /// It is not there, or the store fails.
+    pub fn experiment(&mut self, id: i64) -> Result<ExperimentRow, LabError> {
+        Ok(self.store.experiment(id)?)
     }
 
     /// All experiments in the store as text, a line for each.
@@ -227,17 +236,21 @@ impl Laboratory {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
         // A curve can be shown also where the rows cannot be analysed.
-        let report = self.analysed(id).ok();
-        let mut text = show::text(&curves, report.as_ref());
+        let analysed = self.analysed(id);
+        let report = analysed.as_ref().ok();
+        let mut text = show::text(&curves, report);
         text.push_str(&timeline::text(&self.store.courses(id)?));
         let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
         for line in violations.iter().chain(&failures) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
+        if let Err(LabError::Store(error @ StoreError::Replanned { .. })) = &analysed {
+            let _ = writeln!(text, "not analysed: {error}");
+        }
         let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);
         if let Some(directory) = svg {
-            figure::write(directory, &row.name, &curves, report.as_ref())?;
+            figure::write(directory, &row.name, &curves, report)?;
         }
         Ok(text)
     }

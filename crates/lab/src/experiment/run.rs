@@ -1,4 +1,19 @@
 //! Runs what an experiment has planned and the store does not have yet.
+//!
+//! # Mechanism
+//! A run's subject is started, and batchset by batchset tables are made, executions are made on
+//! them, and the tables are checked. What fails is tried again by whoever resumes, not at once: a
+//! batchset with three failures in a row is left, and so is one whose tables cannot be
+//! made. Its tables are checked all the same, the subject is started anew, and the next batchset
+//! begins. So what always fails costs its own batchset and no other.
+//!
+//! # Example
+//! MPL 1000 cannot connect; MPLs are in a random order. Each batchset has what came before its
+//! third failure in a row, and `resume` begins with what failed: three more failures each.
+//!
+//! # Limits
+//! In a batchset in which something always fails, what comes after it in the order may never be
+//! made.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +31,7 @@ use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
 use crate::store::{Store, StoreError};
 
-/// Failures one after the other after which the rest of a run is left for another time.
+/// Failures one after the other after which the rest of a batchset is left for another time.
 const FAILURES_MAX: u32 = 3;
 
 /// How often a pause looks at the cancellation flag.
@@ -57,7 +72,8 @@ pub struct Outcome {
     pub done: usize,
     /// Executions that failed now, and are still to be done.
     pub failed: usize,
-    /// Subjects that could not be started, and why.
+    /// Runs and batchsets that were left for another time, and why: a subject that cannot be
+    /// started, tables that cannot be made, executions that fail one after the other.
     pub unavailable: Vec<String>,
 }
 
@@ -151,26 +167,40 @@ impl Runner<'_> {
         Ok(released?)
     }
 
+    /// Makes executions of a run. After a batchset that was given up the subject is started anew:
+    /// whatever state that left it in, the next shall not suffer from it.
     fn run_one(
         &mut self,
         course: &mut Course<'_>,
         executions: &[(Execution, i64)],
         outcome: &mut Outcome,
     ) -> Result<(), Stop> {
+        let mut left = executions;
+        while !left.is_empty() {
+            left = self.run_started(course, left, outcome)?;
+            course.clock.total_s += if left.is_empty() { 0.0 } else { START_S };
+        }
+        Ok(())
+    }
+
+    /// Starts the subject, makes executions and stops it; the executions that want another start.
+    fn run_started<'e>(
+        &mut self,
+        course: &mut Course<'_>,
+        executions: &'e [(Execution, i64)],
+        outcome: &mut Outcome,
+    ) -> Result<&'e [(Execution, i64)], Stop> {
         let mut executor = (self.executor)(course.run);
         let name = course.run.title();
         self.tell(course.clock, format!("{name}: starting"));
-        // As it is, before we keep ourselves to a part of it.
+        // Before the start: a subject within this process keeps all of it to its processors.
         let machine = Machine::this();
         let started = match executor.start(course.run, self.cancel) {
             Ok(started) => started,
             Err(ExecutionError::Cancelled) => return Err(Stop::Cancelled),
             Err(error) => {
-                let reason = format!("{name}: {error}");
-                self.tell(course.clock, reason.clone());
-                outcome.unavailable.push(reason);
-                course.clock.skip(executions);
-                return Ok(());
+                self.leave(course, format!("{name}: {error}"), executions, outcome);
+                return Ok(&[]);
             }
         };
         self.store.keep_time(self.id, course.is_virtual())?;
@@ -179,84 +209,112 @@ impl Runner<'_> {
         let result = self.execute_all(course, &mut *executor, start, executions, outcome);
         // Also after an error: what was started is stopped.
         let stopped = executor.stop();
-        result?;
+        let left = result?;
         if let Err(error) = stopped {
             self.tell(course.clock, format!("{name}: {error}"));
         }
-        Ok(())
+        Ok(left)
     }
 
-    fn execute_all(
+    /// Makes executions, batchset by batchset, until one is given up; those that come after it.
+    fn execute_all<'e>(
         &mut self,
         course: &mut Course<'_>,
         executor: &mut dyn Executor,
         start: i64,
-        executions: &[(Execution, i64)],
+        executions: &'e [(Execution, i64)],
         outcome: &mut Outcome,
-    ) -> Result<(), Stop> {
-        let mut current: Option<&Batchset> = None;
+    ) -> Result<&'e [(Execution, i64)], Stop> {
+        let mut left = executions;
+        while let Some((first, _)) = left.first() {
+            let number = first.batchset;
+            let is_another = |(one, _): &(Execution, i64)| one.batchset != number;
+            let count = left.iter().position(is_another).unwrap_or(left.len());
+            let (these, rest) = left.split_at(count);
+            left = rest;
+            let Some(batchset) = course.run.batchset(number) else { continue };
+            if !self.execute_batchset(course, executor, start, (batchset, these), outcome)? {
+                break;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Makes executions of a batchset and checks its tables; whether it got to the end.
+    fn execute_batchset(
+        &mut self,
+        course: &mut Course<'_>,
+        executor: &mut dyn Executor,
+        start: i64,
+        (batchset, executions): (&Batchset, &[(Execution, i64)]),
+        outcome: &mut Outcome,
+    ) -> Result<bool, Stop> {
+        let name = format!("{}, batchset {}", course.run.title(), batchset.number);
         let mut failures = 0;
-        for (place, &(execution, row)) in executions.iter().enumerate() {
+        for (place, &one) in executions.iter().enumerate() {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(Stop::Cancelled);
             }
-            let Some(batchset) = course.run.batchset(execution.batchset) else { continue };
-            let is_other = current.is_none_or(|current| current.number != batchset.number);
-            if is_other || batchset.treatment.needs_fresh_tables() {
-                if let Some(before) = current {
-                    self.check(course, executor, start, before)?;
-                }
-                if !self.prepare(course, executor, batchset, outcome)? {
-                    course.clock.skip(&executions[place..]);
-                    return Ok(());
-                }
-                current = Some(batchset);
+            let is_fresh = batchset.treatment.needs_fresh_tables();
+            if place > 0 && is_fresh {
+                self.check(course, executor, start, batchset)?;
             }
-            if self.execute(course, executor, start, (execution, row), batchset)? {
-                outcome.done += 1;
-                failures = 0;
+            if (place == 0 || is_fresh)
+                && let Some(reason) = self.prepare(course, executor, batchset)?
+            {
+                self.leave(course, format!("{name}: {reason}"), &executions[place..], outcome);
+                return Ok(false);
+            }
+            if let Some(reason) = self.execute(course, executor, start, one, batchset)? {
+                (outcome.failed, failures) = (outcome.failed + 1, failures + 1);
+                if failures == FAILURES_MAX {
+                    let why = format!("{name}: {failures} failures in a row, at last: {reason}");
+                    self.leave(course, why, &executions[place + 1..], outcome);
+                    self.check(course, executor, start, batchset)?;
+                    return Ok(false);
+                }
             } else {
-                outcome.failed += 1;
-                failures += 1;
-            }
-            if failures == FAILURES_MAX {
-                course.clock.skip(&executions[place + 1..]);
-                return Ok(());
+                (outcome.done, failures) = (outcome.done + 1, 0);
             }
             self.pause(course)?;
         }
-        match current {
-            Some(last) => self.check(course, executor, start, last),
-            None => Ok(()),
-        }
+        self.check(course, executor, start, batchset)?;
+        Ok(true)
     }
 
-    /// Makes the tables; whether that went well.
+    /// Leaves executions for another time.
+    fn leave(
+        &mut self,
+        course: &mut Course<'_>,
+        reason: String,
+        executions: &[(Execution, i64)],
+        outcome: &mut Outcome,
+    ) {
+        self.tell(course.clock, reason.clone());
+        outcome.unavailable.push(reason);
+        course.clock.skip(executions);
+    }
+
+    /// Makes the tables; why that did not go well, if so.
     fn prepare(
         &mut self,
         course: &mut Course<'_>,
         executor: &mut dyn Executor,
         batchset: &Batchset,
-        outcome: &mut Outcome,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<String>, Stop> {
         self.tell(course.clock, format!("{}: loading tables", course.run.title()));
         let workloads = batchset.treatment.workloads(&batchset.workload);
         match executor.prepare(&workloads, self.cancel) {
             Ok(()) => {
                 course.clock.done_s += batchset.load_s(1);
-                Ok(true)
+                Ok(None)
             }
             Err(ExecutionError::Cancelled) => Err(Stop::Cancelled),
-            Err(error) => {
-                let reason = format!("{}: {error}", course.run.title());
-                self.tell(course.clock, reason.clone());
-                outcome.unavailable.push(reason);
-                Ok(false)
-            }
+            Err(error) => Ok(Some(error.to_string())),
         }
     }
 
-    /// Makes one execution; whether it is done.
+    /// Makes one execution; why it failed, if it did.
     fn execute(
         &mut self,
         course: &mut Course<'_>,
@@ -264,7 +322,7 @@ impl Runner<'_> {
         start: i64,
         (execution, row): (Execution, i64),
         batchset: &Batchset,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<String>, Stop> {
         let experiment = self.experiment;
         let seed = execution.seed(experiment.seed);
         let title = format!(
@@ -304,20 +362,22 @@ impl Runner<'_> {
                     self.store.pass(times.iter().sum());
                 }
                 self.store.measured(tried, &measured)?;
-                Ok(true)
+                Ok(None)
             }
             Err(ExecutionError::Cancelled) => {
                 self.store.failed(tried, "cancelled")?;
                 Err(Stop::Cancelled)
             }
             Err(error) => {
-                self.store.failed(tried, &error.to_string())?;
-                self.tell(course.clock, format!("{title}: {error}"));
-                Ok(false)
+                let reason = error.to_string();
+                self.store.failed(tried, &reason)?;
+                self.tell(course.clock, format!("{title}: {reason}"));
+                Ok(Some(reason))
             }
         }
     }
 
+    /// Checks the tables of all workloads of a batchset.
     fn check(
         &mut self,
         course: &mut Course<'_>,
@@ -328,23 +388,25 @@ impl Runner<'_> {
         let Some(&row) = course.batchsets.get(&(course.run.number, batchset.number)) else {
             return Ok(());
         };
-        match executor.check(&batchset.workload) {
-            Ok(conditions) => {
-                for condition in &conditions {
-                    if let Some(violation) = &condition.violation {
-                        let name = course.run.title();
-                        self.tell(course.clock, format!("{name}: {}: {violation}", condition.name));
+        let name = course.run.title();
+        for workload in batchset.treatment.workloads(&batchset.workload) {
+            match executor.check(&workload) {
+                Ok(conditions) => {
+                    for condition in &conditions {
+                        if let Some(violation) = &condition.violation {
+                            let what = condition.name;
+                            self.tell(course.clock, format!("{name}: {what}: {violation}"));
+                        }
                     }
+                    self.store.checked(start, row, &conditions)?;
                 }
-                Ok(self.store.checked(start, row, &conditions)?)
-            }
-            Err(ExecutionError::Cancelled) => Err(Stop::Cancelled),
-            Err(error) => {
-                let name = course.run.title();
-                self.tell(course.clock, format!("{name}: the check failed: {error}"));
-                Ok(())
+                Err(ExecutionError::Cancelled) => return Err(Stop::Cancelled),
+                Err(error) => {
+                    self.tell(course.clock, format!("{name}: the check failed: {error}"));
+                }
             }
         }
+        Ok(())
     }
 
     fn pause(&mut self, course: &Course<'_>) -> Result<(), Stop> {
@@ -456,3 +518,6 @@ impl RunPlan {
         self.batchsets.iter().find(|batchset| batchset.number == number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,15 +11,30 @@
 //!
 //! The keys are 64 bits of PostgreSQL's own hash of what is held (`hashtextextended`).
 //!
+//! A worker takes a run that another worker was silent at for too long, and ends that session. A
+//! laboratory without workers has no heartbeat that could be missing, so it is never ended: a
+//! session's name (`application_name`) says which it is.
+//!
+//! A store in a file is for one laboratory at a time, which holds all of its runs. It has an
+//! exclusive lock on a file beside the store, whose text says who that is; the system takes the
+//! lock back when the process ends, however it does. The file stays: who removes it lets a second
+//! laboratory in.
+//!
 //! # Limits
-//! Only laboratories on the same store see each other. A store in a file of SQLite is for one
-//! laboratory: everything is held at once there.
+//! Only laboratories on the same store see each other: two with a file each may measure on one host
+//! at the same time. On file systems without `flock` a file cannot be held, and is refused.
 //!
 //! # Source
-//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`.
+//! PostgreSQL's documentation, section 13.3.5 (advisory locks), and the view `pg_locks`; the manual
+//! page flock(2).
 
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tidegate_workload::Dialect;
 
 use super::{Store, StoreError};
@@ -41,6 +56,54 @@ const HOLDERS: &str = "FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid 
      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
      AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(?, 0)";
 
+/// How the names of workers' sessions begin.
+const WORKER: &str = "tidegate worker on ";
+
+/// How those of laboratories without workers do.
+const LABORATORY: &str = "tidegate on ";
+
+/// The lock of a store in a file.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    path: PathBuf,
+    /// Open for as long as it is held.
+    held: Option<File>,
+}
+
+impl FileLock {
+    /// The lock of a store; nothing is held yet.
+    pub(super) fn of(store: &Path) -> Self {
+        let mut path = store.as_os_str().to_owned();
+        path.push(".lock");
+        FileLock { path: path.into(), held: None }
+    }
+
+    fn hold(&mut self, name: &str) -> Result<(), StoreError> {
+        if self.held.is_some() {
+            return Ok(());
+        }
+        let path = &self.path;
+        let failed = |reason: String| StoreError::Write { path: path.clone(), reason };
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = options.open(path).map_err(|error| failed(error.to_string()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // Who it is is only told; that there is somebody is known.
+                let _ = file.read_to_string(&mut holder);
+                return Err(StoreError::Taken { holder });
+            }
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        // The same: a full disk does not keep anybody from holding it.
+        let _ = file.set_len(0).and_then(|()| file.write_all(name.as_bytes()));
+        self.held = Some(file);
+        Ok(())
+    }
+}
+
 impl Store {
     /// The host that this laboratory is on, by name.
     #[must_use]
@@ -53,15 +116,29 @@ impl Store {
         self.host = host;
     }
 
-    /// Holds this host until the store is dropped or [`Store::release_host`].
+    /// Holds this host until the store is dropped or [`Store::release_host`]; a store in a file as
+    /// a whole.
     ///
     /// # Errors
-    /// [`StoreError::Held`] when another laboratory on this store has a host of that name.
+    /// [`StoreError::Held`] when another laboratory on this store has a host of that name, and
+    /// [`StoreError::Taken`] when one has the file.
     pub fn hold_host(&mut self) -> Result<(), StoreError> {
-        if !self.is_shared() {
-            return Ok(());
+        self.hold_host_as(LABORATORY)
+    }
+
+    /// The same for a worker, whose runs are taken from it when it is silent for too long.
+    ///
+    /// # Errors
+    /// See [`Store::hold_host`].
+    pub fn hold_host_as_worker(&mut self) -> Result<(), StoreError> {
+        self.hold_host_as(WORKER)
+    }
+
+    fn hold_host_as(&mut self, what: &str) -> Result<(), StoreError> {
+        let name = format!("{what}{}, process {}", self.host, std::process::id());
+        if let Some(lock) = &mut self.lock {
+            return lock.hold(&name);
         }
-        let name = format!("tidegate on {}, process {}", self.host, std::process::id());
         self.query(
             "SELECT set_config('application_name', ?, false), \
              set_config('tcp_keepalives_idle', ?, false), \
@@ -82,6 +159,9 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn release_host(&mut self) -> Result<(), StoreError> {
+        if let Some(lock) = &mut self.lock {
+            lock.held = None;
+        }
         let key = host_key(&self.host);
         self.release(&key)
     }
@@ -103,24 +183,32 @@ impl Store {
         self.release(&run_key(run))
     }
 
-    /// Holds a run, ending the session of whoever held it: for a run whose holder has been silent
-    /// for too long. It finds its connection lost when it goes on.
+    /// Holds a run, ending the session of a worker that held it: for a run whose worker has been
+    /// silent for too long. It finds its connection lost when it goes on. Whoever is no worker
+    /// keeps it; then that is the answer.
     ///
     /// # Errors
     /// See [`StoreError`]; the run is held by another's session that does not end.
-    pub fn seize_run(&mut self, run: i64) -> Result<(), StoreError> {
+    pub fn seize_run(&mut self, run: i64) -> Result<Option<String>, StoreError> {
         let key = run_key(run);
         let until = Instant::now() + SEIZE_PATIENCE;
         while !self.try_hold(&key)? {
+            let no_worker = format!("AND a.application_name NOT LIKE '{WORKER}%'");
+            if let Some(holder) = self.who_holds(&key, &no_worker)? {
+                return Ok(Some(holder));
+            }
             if Instant::now() > until {
                 let holder = self.holder(&key)?;
                 return Err(StoreError::Damaged(format!("run {run} is held by {holder}")));
             }
-            let end = format!("SELECT pg_terminate_backend(a.pid) {HOLDERS}");
+            let end = format!(
+                "SELECT pg_terminate_backend(a.pid) {HOLDERS} \
+                 AND a.application_name LIKE '{WORKER}%'"
+            );
             self.query(&end, &[key.as_str().into()])?;
             std::thread::sleep(SEIZE_POLL);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Waits for its turn to bring the schema up to date: others may open the same new store.
@@ -156,12 +244,19 @@ impl Store {
     }
 
     fn holder(&mut self, key: &str) -> Result<String, StoreError> {
+        let holder = self.who_holds(key, "")?;
+        Ok(holder.unwrap_or_else(|| "a session that has just ended".to_owned()))
+    }
+
+    /// Who holds a key, of those that a further condition is true for.
+    fn who_holds(&mut self, key: &str, condition: &str) -> Result<Option<String>, StoreError> {
         let who = format!(
             "SELECT a.application_name || coalesce(' at ' || host(a.client_addr), '') \
-             || ', connected since ' || to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS') {HOLDERS}"
+             || ', connected since ' || to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS') \
+             {HOLDERS} {condition}"
         );
         let rows = self.query(&who, &[key.into()])?;
-        Ok(rows.text(0, 0).unwrap_or("a session that has just ended").to_owned())
+        Ok(rows.text(0, 0).map(str::to_owned))
     }
 }
 

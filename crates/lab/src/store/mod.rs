@@ -12,12 +12,14 @@
 //! ([`Transactional`]), with statements in the SQL that both share.
 //!
 //! # Limits
-//! One laboratory writes to a SQLite store at a time; SQLite makes others wait.
+//! One laboratory writes to a SQLite store at a time; SQLite makes others wait. One measures into
+//! it at a time; others are refused ([`Store::hold_host`]).
 
 mod analysis;
 mod course;
 mod export;
 mod hold;
+mod planned;
 mod read;
 pub mod schema;
 mod write;
@@ -76,6 +78,30 @@ pub enum StoreError {
         /// Its number.
         id: i64,
     },
+    /// The plan that was begun is not the one that this program makes.
+    #[error(
+        "experiment {id} was planned by Tidegate {then}, and Tidegate {now} makes another plan of \
+         the same file: {what}. Use the program that planned it, or run the file anew"
+    )]
+    Replanned {
+        /// The experiment.
+        id: i64,
+        /// The first difference.
+        what: String,
+        /// The version that planned it.
+        then: String,
+        /// Ours.
+        now: String,
+    },
+    /// Another laboratory measures into this file.
+    #[error(
+        "the result store is taken by {holder}: one laboratory measures into a file at a time. \
+         Wait for it or stop it"
+    )]
+    Taken {
+        /// Who has it.
+        holder: String,
+    },
     /// Another laboratory is at work on this host.
     #[error(
         "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
@@ -105,6 +131,8 @@ pub struct Store {
     connection: Box<dyn Transactional>,
     /// Where records of transactions go: beside a file, or where the program runs.
     transactions: PathBuf,
+    /// What is held of a store in a file.
+    lock: Option<hold::FileLock>,
     /// The host that this laboratory is on.
     host: String,
     /// How far virtual time is ahead of the clock, in microseconds.
@@ -140,6 +168,7 @@ impl Store {
             .map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
         store.transactions = path.with_extension("transactions");
+        store.lock = Some(hold::FileLock::of(path));
         Ok(store)
     }
 
@@ -158,6 +187,7 @@ impl Store {
         let mut store = Store {
             connection,
             transactions: PathBuf::from("results.transactions"),
+            lock: None,
             host: hold::system_host(),
             ahead_us: 0,
         };

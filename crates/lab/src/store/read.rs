@@ -308,14 +308,9 @@ impl Store {
         let mut data = DataSet::default();
         let rows = self.runs(experiment)?;
         for (run, row) in plan.runs.iter().zip(&rows) {
-            let (mut machine, dbms, processors) = self.start_of(row.id)?;
-            if run.subject.kind == SubjectKind::Simulated {
-                // In a time of its own, it is at the same time as nobody else.
-                machine.push_str(", in virtual time");
-            }
+            let (dbms, processors) = self.start_of(row.id)?;
             data.runs.push(Run {
                 id: RunId(row.number.into()),
-                machine,
                 subject: row.subject.clone(),
                 dbms,
                 plan: Plan {
@@ -342,18 +337,16 @@ impl Store {
         Ok(data)
     }
 
-    /// The machine, the DBMS and its processors when a run was last started.
-    fn start_of(&mut self, run: i64) -> Result<(String, String, u32), StoreError> {
+    /// The DBMS and its processors when a run was last started.
+    fn start_of(&mut self, run: i64) -> Result<(String, u32), StoreError> {
         let rows = self.query(
-            "SELECT m.id, m.cpu, s.version, s.processors FROM start s, machine m \
-             WHERE s.machine = m.id AND s.run = ? ORDER BY s.id DESC LIMIT 1",
+            "SELECT version, processors FROM start WHERE run = ? ORDER BY id DESC LIMIT 1",
             &[run.into()],
         )?;
         if rows.is_empty() {
-            return Ok(("none".to_owned(), "not started".to_owned(), 0));
+            return Ok(("not started".to_owned(), 0));
         }
-        let machine = format!("{} {}", int(&rows, 0, 0)?, text(&rows, 0, 1));
-        Ok((machine, text(&rows, 0, 2), small(&rows, 0, 3)?))
+        Ok((text(&rows, 0, 0), small(&rows, 0, 1)?))
     }
 
     fn add_batchsets(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
@@ -379,11 +372,12 @@ impl Store {
     fn add_executions(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
         let others = self.other_dbms(experiment)?;
         let rows = self.query(
-            "SELECT r.number, b.number, x.mpl, x.repetition, a.began_us, m.seconds, m.connect_s, \
-             m.transactions, m.mean_ms, m.processors, m.other_executors, m.attempt \
-             FROM measurement m, attempt a, execution x, batchset b, run r \
-             WHERE m.attempt = a.id AND m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
-             AND r.experiment = ?",
+            "SELECT r.number, b.number, x.mpl, x.repetition, a.began_us, m.ended_us, m.connect_s, \
+             m.seconds, m.transactions, m.mean_ms, m.processors, m.other_executors, m.attempt, \
+             k.host, r.subject \
+             FROM measurement m, attempt a, start s, machine k, execution x, batchset b, run r \
+             WHERE m.attempt = a.id AND a.start = s.id AND s.machine = k.id \
+             AND m.execution = x.id AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
             &[experiment.into()],
         )?;
         for row in 0..rows.len() {
@@ -393,20 +387,20 @@ impl Store {
                 mpl: Mpl::at_least_one(small(&rows, row, 2)?),
                 iteration: small(&rows, row, 3)?,
             };
-            let (seconds, connect_s) = (float(&rows, row, 5)?, float(&rows, row, 6)?);
-            let began_s = int(&rows, row, 4)? as f64 / 1e6 + connect_s;
-            let transactions = u64::try_from(int(&rows, row, 7)?).unwrap_or(0);
-            let atpt_s = float(&rows, row, 8)? / 1e3;
+            let transactions = u64::try_from(int(&rows, row, 8)?).unwrap_or(0);
+            let atpt_s = float(&rows, row, 9)? / 1e3;
             data.executions.push(BatchExecution {
                 key,
-                began_s,
-                ended_s: began_s + seconds,
-                connect_s,
+                machine: machine(text(&rows, row, 13), &text(&rows, row, 14)),
+                began_s: int(&rows, row, 4)? as f64 / 1e6,
+                ended_s: int(&rows, row, 5)? as f64 / 1e6,
+                connect_s: float(&rows, row, 6)?,
+                seconds: float(&rows, row, 7)?,
                 transactions,
                 atpt_s: (transactions > 0).then_some(atpt_s),
-                num_procs: small(&rows, row, 9)?,
-                other_executors: small(&rows, row, 10)?,
-                other_dbms: others.get(&int(&rows, row, 11)?).cloned().unwrap_or_default(),
+                num_procs: small(&rows, row, 10)?,
+                other_executors: small(&rows, row, 11)?,
+                other_dbms: others.get(&int(&rows, row, 12)?).cloned().unwrap_or_default(),
             });
         }
         Ok(())
@@ -427,12 +421,21 @@ impl Store {
     }
 }
 
+/// The machine of an execution: its host, whatever else of it a start has seen. A simulated subject
+/// is in a time of its own, at the same time as nobody else.
+fn machine(mut host: String, subject: &str) -> String {
+    if subject == SubjectKind::Simulated.name() {
+        host.push_str(", in virtual time");
+    }
+    host
+}
+
 /// The independent variables of a workload. What is not of the thrashing study is a group of its
 /// own.
 fn factors(spec: &WorkloadSpec) -> Factors {
     match spec {
         WorkloadSpec::Thrash(thrash) => Factors {
-            group: if thrash.updates > 0 { "update" } else { "read" }.to_owned(),
+            group: group([thrash.reads, thrash.updates, thrash.changes, thrash.joins]).to_owned(),
             selectivity: thrash.sf / 100.0,
             rose: thrash.rose / 100.0,
             primary_key: thrash.primary_key,
@@ -443,6 +446,17 @@ fn factors(spec: &WorkloadSpec) -> Factors {
             rose: 1.0,
             primary_key: true,
         },
+    }
+}
+
+/// The group of the weights of reads, updates, changes and joins: the study has the first two.
+fn group(weights: [u16; 4]) -> &'static str {
+    match weights.map(|weight| weight > 0) {
+        [true, false, false, false] => "read",
+        [false, true, false, false] => "update",
+        [false, false, true, false] => "changes",
+        [false, false, false, true] => "joins",
+        _ => "mixed",
     }
 }
 
@@ -481,5 +495,24 @@ pub(super) fn text(rows: &Rows, row: usize, column: usize) -> String {
     match rows.text(row, column) {
         Some(text) => text.to_owned(),
         None => rows.int(row, column).map_or_else(String::new, |number| number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batchset_is_in_the_group_of_what_its_transactions_do() {
+        for (weights, expected) in [
+            ([1, 0, 0, 0], "read"),
+            ([0, 3, 0, 0], "update"),
+            ([0, 0, 1, 0], "changes"),
+            ([0, 0, 0, 2], "joins"),
+            ([1, 1, 0, 0], "mixed"),
+            ([9, 0, 1, 0], "mixed"),
+        ] {
+            assert_eq!(group(weights), expected, "{weights:?}");
+        }
     }
 }

@@ -9,8 +9,8 @@ use tidegate_workload::Dialect;
 pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
-/// point, `{now}` the moment of insertion in words.
-const STEPS: [&[&str]; 2] = [FIRST, ANALYSES];
+/// point.
+const STEPS: [&[&str]; 3] = [FIRST, ANALYSES, TIMES];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -105,6 +105,15 @@ const ANALYSES: &[&str] = &[
     "ALTER TABLE thrashing_point ADD COLUMN atpt_ms {real}",
 ];
 
+/// The times in force, with the preset and the defaults of the program that planned.
+const TIMES: &[&str] = &[
+    "ALTER TABLE experiment ADD COLUMN ctl_s {real}",
+    "ALTER TABLE experiment ADD COLUMN warmup_s {real}",
+    "ALTER TABLE experiment ADD COLUMN pause_s {real}",
+    "ALTER TABLE experiment ADD COLUMN connect_limit_s {real}",
+    "ALTER TABLE experiment ADD COLUMN interval_s {real}",
+];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -127,6 +136,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
         "consistency",
     ],
     &["analysis", "tap_count", "tap_drop", "interval_kind", "thrashing_point"],
+    &[],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -220,6 +230,7 @@ mod tests {
                 (VERSION as u64, "SELECT MAX(version) FROM schema_version"),
                 (1, "SELECT COUNT(*) FROM thrashing_point WHERE analysis IS NULL AND mpl = 100"),
                 (0, "SELECT COUNT(*) FROM analysis"),
+                (1, "SELECT COUNT(*) FROM experiment WHERE ctl_s IS NULL AND interval_s IS NULL"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
@@ -257,6 +268,6 @@ mod tests {
             })
         };
         let found: Vec<u64> = STEPS.iter().map(hash).collect();
-        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed]);
+        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed, 0x27b1_0c51_4f5f_da33]);
     }
 }

@@ -37,9 +37,11 @@ impl Store {
             let (machine, code) = (store.machine(machine)?, store.code()?);
             let subjects: Vec<String> =
                 experiment.subjects.iter().map(|subject| subject.choice().to_string()).collect();
+            let [ctl_s, warmup_s, pause_s, connect_limit_s, interval_s] = times_s(experiment);
             let id = store.add(
                 "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, \
-                 code, began_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 code, began_us, ctl_s, warmup_s, pause_s, connect_limit_s, interval_s) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 &[
                     experiment.name.as_str().into(),
                     experiment.scenario.name().into(),
@@ -50,6 +52,11 @@ impl Store {
                     machine.into(),
                     code.into(),
                     store.now_us().into(),
+                    real(ctl_s),
+                    real(warmup_s),
+                    real(pause_s),
+                    real(connect_limit_s),
+                    real(interval_s),
                 ],
             )?;
             plan.runs.iter().try_for_each(|run| store.plan_run(id, plan, run))?;
@@ -362,6 +369,12 @@ fn without_intervals(load: &LoadReport) -> Result<String, StoreError> {
         report.remove("intervals");
     }
     json(&report)
+}
+
+/// An experiment's times in seconds, in the order of their columns.
+pub(super) fn times_s(experiment: &Experiment) -> [f64; 5] {
+    let Experiment { ctl, warmup, pause, connect, interval, .. } = experiment;
+    [ctl, warmup, pause, connect, interval].map(std::time::Duration::as_secs_f64)
 }
 
 /// The key of an execution in a plan, which has a row of its own in the store.

@@ -18,7 +18,8 @@ pub struct DataSet {
     pub runs: Vec<Run>,
     /// The batchset instances that were begun. One that is planned and has no row is missing.
     pub batchsets: Vec<BatchsetInstance>,
-    /// The batch executions that ended. Of several attempts at one only the last is given.
+    /// The batch executions that ended. Of several attempts at one only that which
+    /// succeeded is given.
     pub executions: Vec<BatchExecution>,
 }
 
@@ -27,13 +28,12 @@ pub struct DataSet {
 #[serde(transparent)]
 pub struct RunId(pub i64);
 
-/// A run: one subject on one machine in one configuration through all batchsets.
+/// A run: one subject in one configuration through all batchsets, on one machine unless it was
+/// resumed on another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its number.
     pub id: RunId,
-    /// The machine that the subject ran on, one name for each.
-    pub machine: String,
     /// The subject's name, as experiment files write it.
     pub subject: String,
     /// The DBMS and its version.
@@ -120,13 +120,18 @@ pub struct Factors {
 pub struct BatchExecution {
     /// Which one.
     pub key: ExecutionKey,
-    /// When the clients were let go, all connected; seconds since a moment common to all rows of
-    /// the machine.
+    /// The machine that it ran on, one name for each.
+    pub machine: String,
+    /// When it began: before tables are put in order, clients connect and warm up. Seconds since a
+    /// moment common to all rows of the machine.
     pub began_s: f64,
-    /// When the last client had stopped, on the same clock.
+    /// When all of it was over, on the same clock.
     pub ended_s: f64,
-    /// How long it took to connect all clients, just before `began_s`; seconds.
+    /// How long it took to connect all clients; seconds.
     pub connect_s: f64,
+    /// From when the clients were let go, all connected and warmed up, to when the last had
+    /// stopped: the time in which transactions count; seconds.
+    pub seconds: f64,
     /// Transactions completed.
     pub transactions: u64,
     /// Mean time of these transactions, ATPT, in seconds; `None` when there were none.
@@ -140,16 +145,10 @@ pub struct BatchExecution {
 }
 
 impl BatchExecution {
-    /// Seconds from the start to the end.
-    #[must_use]
-    pub fn elapsed_s(&self) -> f64 {
-        self.ended_s - self.began_s
-    }
-
     /// Completed transactions per second, over the time that was really taken.
     #[must_use]
     pub fn tps(&self) -> f64 {
-        self.transactions as f64 / self.elapsed_s()
+        self.transactions as f64 / self.seconds
     }
 }
 

@@ -11,8 +11,9 @@
 //!   processors its subject had, since an affinity, unlike a boot option, can change at any time.
 //! * **Other executors.** Table 5 has the check, and the text does not define it. An executor is a
 //!   program that runs experiments; each machine may run one. There was another if it was seen, or
-//!   if two executions on one machine overlap in these rows, from the first connection to the end,
-//!   by more than [`OVERLAP_S`]: then both are violations.
+//!   if two executions on one machine overlap in these rows, from the moment that tables are put in
+//!   order to the end, by more than [`OVERLAP_S`]: then both are violations. The machine is each
+//!   execution's own, since a run may be resumed on another.
 
 use std::collections::BTreeMap;
 
@@ -96,17 +97,18 @@ pub(super) fn other_dbms_processes(index: &Index<'_>) -> Vec<Violation> {
 fn overlaps(index: &Index<'_>) -> BTreeMap<ExecutionKey, ExecutionKey> {
     let mut machines: BTreeMap<&str, Vec<&BatchExecution>> = BTreeMap::new();
     for batchset in index.batchsets.values() {
-        machines.entry(&batchset.run.machine).or_default().extend(batchset.executions());
+        for execution in batchset.executions() {
+            machines.entry(&execution.machine).or_default().push(execution);
+        }
     }
     let mut found = BTreeMap::new();
     for mut executions in machines.into_values() {
-        let start_s = |execution: &BatchExecution| execution.began_s - execution.connect_s;
-        executions.sort_by(|one, other| start_s(one).total_cmp(&start_s(other)));
+        executions.sort_by(|one, other| one.began_s.total_cmp(&other.began_s));
         let mut executions = executions.into_iter();
         let Some(mut last) = executions.next() else { continue };
         for execution in executions {
             // `last` ends last of all that started before: who overlaps with any, does with it.
-            if last.ended_s - start_s(execution) > OVERLAP_S {
+            if last.ended_s - execution.began_s > OVERLAP_S {
                 found.entry(execution.key).or_insert(last.key);
                 found.entry(last.key).or_insert(execution.key);
             }
@@ -130,7 +132,7 @@ mod tests {
         let times = [(100.0, 220.0), (110.0, 120.0), (130.0, 140.0), (221.0, 341.0)];
         data.executions.truncate(times.len());
         for (execution, (began_s, ended_s)) in data.executions.iter_mut().zip(times) {
-            (execution.began_s, execution.ended_s, execution.connect_s) = (began_s, ended_s, 1.0);
+            (execution.began_s, execution.ended_s) = (began_s, ended_s);
         }
         let others = |data: &crate::tap::DataSet| {
             let index = Index::new(data).expect("sound rows");
@@ -140,9 +142,11 @@ mod tests {
         let keys: Vec<ExecutionKey> = data.executions.iter().map(|row| row.key).collect();
         let expected = [Some(keys[1]), Some(keys[0]), Some(keys[0]), None];
         assert_eq!(others(&data), expected);
-        // Connecting belongs to it.
-        data.executions[3].connect_s = 1.5;
+        // The last of a run that was resumed elsewhere overlaps with nobody, wherever that was.
+        data.executions[3].began_s = 200.0;
         assert_eq!(others(&data)[3], Some(keys[0]));
+        data.executions[3].machine = "another".to_owned();
+        assert_eq!(others(&data)[3], None);
     }
 
     #[test]
@@ -150,7 +154,8 @@ mod tests {
         let mut data = small(2);
         let index = Index::new(&data).expect("sound rows");
         assert_eq!(other_executors(&index), []);
-        data.runs[1].machine = data.runs[0].machine.clone();
+        let machine = data.executions[0].machine.clone();
+        data.executions.iter_mut().for_each(|row| row.machine.clone_from(&machine));
         let index = Index::new(&data).expect("sound rows");
         assert_eq!(other_executors(&index).len(), data.executions.len());
     }

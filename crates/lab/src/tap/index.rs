@@ -184,7 +184,9 @@ fn check_execution(plan: &Plan, execution: &BatchExecution) -> Result<(), DataEr
     if !plan.mpls.contains(&key.mpl) || !(1..=plan.executions).contains(&key.iteration) {
         return Err(DataError::UnplannedExecution(key));
     }
-    let elapsed_s = execution.elapsed_s();
+    let BatchExecution { began_s, ended_s, seconds, .. } = *execution;
+    let is_time = began_s.is_finite() && ended_s.is_finite() && began_s < ended_s;
+    let is_measured = seconds.is_finite() && seconds > 0.0;
     let is_mean = |atpt_s: f64| atpt_s.is_finite() && atpt_s > 0.0;
     let has_mean = match execution.atpt_s {
         Some(atpt_s) => execution.transactions > 0 && is_mean(atpt_s),
@@ -192,7 +194,8 @@ fn check_execution(plan: &Plan, execution: &BatchExecution) -> Result<(), DataEr
     };
     let is_connect = execution.connect_s.is_finite() && execution.connect_s >= 0.0;
     let faults = [
-        (!(elapsed_s.is_finite() && elapsed_s > 0.0), "it does not end after its start"),
+        (!is_time, "it does not end after its start"),
+        (!is_measured, "measuring did not take a length of time"),
         (!is_connect, "connecting did not take a length of time"),
         (!has_mean, "a mean time above 0 goes with completed transactions, and none with none"),
     ];

@@ -74,13 +74,10 @@ impl Design {
                         for (&mpl, &transactions) in run.plan.mpls.iter().zip(&curve) {
                             for iteration in 1..=self.executions {
                                 let key = key.batch(mpl).execution(iteration);
-                                data.executions.push(execution(
-                                    key,
-                                    num_procs,
-                                    transactions,
-                                    &mut clock_s,
-                                    &mut generator,
-                                ));
+                                let machine = format!("machine of {subject}");
+                                let row =
+                                    execution(key, transactions, &mut clock_s, &mut generator);
+                                data.executions.push(BatchExecution { machine, num_procs, ..row });
                             }
                         }
                     }
@@ -94,7 +91,6 @@ impl Design {
     fn run(&self, id: i64, subject: &str, num_procs: u32) -> Run {
         Run {
             id: RunId(id),
-            machine: format!("machine of {subject}"),
             subject: subject.to_owned(),
             dbms: format!("{subject} 1.0"),
             plan: Plan {
@@ -166,7 +162,7 @@ impl Rows {
     /// Makes an execution end late, at the same throughput.
     pub(super) fn end_late(&mut self, key: ExecutionKey) {
         let row = self.row(key);
-        row.ended_s += 12.0;
+        (row.seconds, row.ended_s) = (row.seconds + 12.0, row.ended_s + 12.0);
         row.transactions += row.transactions / 10;
     }
 }
@@ -198,7 +194,6 @@ fn curve(top: Option<usize>) -> [u64; 10] {
 /// An execution with throughput within 1 % and ATPT within 2 %, 30 s after the one before.
 fn execution(
     key: ExecutionKey,
-    num_procs: u32,
     transactions: u64,
     clock_s: &mut f64,
     generator: &mut SplitMix64,
@@ -206,17 +201,19 @@ fn execution(
     let transactions = transactions * (990 + generator.next_bits() % 21) / 1_000;
     let mean_s = f64::from(key.mpl.get()) * CTL_S / transactions as f64;
     let connect_s = 1.0 + generator.next_draw().value();
-    let began_s = *clock_s + connect_s;
-    let ended_s = began_s + CTL_S + 0.05 * generator.next_draw().value();
+    let seconds = CTL_S + 0.05 * generator.next_draw().value();
+    let (began_s, ended_s) = (*clock_s, *clock_s + connect_s + seconds);
     *clock_s = ended_s + 30.0;
     BatchExecution {
         key,
+        machine: String::new(),
         began_s,
         ended_s,
         connect_s,
+        seconds,
         transactions,
         atpt_s: Some(mean_s * (0.98 + 0.04 * generator.next_draw().value())),
-        num_procs,
+        num_procs: 0,
         other_executors: 0,
         other_dbms: Vec::new(),
     }

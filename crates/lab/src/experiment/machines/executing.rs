@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::run::RunError;
+use crate::experiment::run::{Outcome, RunError};
 use crate::experiment::{LabError, Laboratory};
 use crate::rig::Update;
 use crate::store::StoreError;
@@ -122,11 +122,42 @@ fn execute(
     let row = runs.iter().find(|row| row.number == job.run).map(|row| row.id);
     let missing = StoreError::Missing { what: "run", id: job.run.into() };
     let row = row.ok_or(missing)?;
-    // The queue gave the run to this worker, so whoever else is at it was silent for too long.
-    laboratory.store.seize_run(row)?;
+    // The queue gave the run to this worker, so what other worker is at it was silent for too long.
+    // A laboratory without workers is not in the queue's eyes, and may well be at it.
+    if let Some(holder) = laboratory.store.seize_run(row)? {
+        let message = format!("left to {holder}");
+        observer(&Update { fraction: 0.0, message: message.clone(), is_new: true });
+        return Ok(vec![message]);
+    }
     let outcome = laboratory.conduct(job.experiment, Some(job.run), cancel, observer);
     let released = laboratory.store.release_run(row);
     let outcome = outcome?;
     released?;
-    Ok(outcome.unavailable)
+    Ok(reasons(outcome))
+}
+
+/// Why something is left of a run.
+fn reasons(outcome: Outcome) -> Vec<String> {
+    let mut reasons = outcome.unavailable;
+    if outcome.failed > 0 {
+        reasons.push(format!("{} executions failed", outcome.failed));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_done_when_nothing_is_left_of_it() {
+        let outcome = |failed, unavailable: &[&str]| Outcome {
+            done: 7,
+            failed,
+            unavailable: unavailable.iter().map(|&one| one.to_owned()).collect(),
+        };
+        assert!(reasons(outcome(0, &[])).is_empty());
+        assert_eq!(reasons(outcome(2, &[])), ["2 executions failed"]);
+        assert_eq!(reasons(outcome(3, &["a", "b"])), ["a", "b", "3 executions failed"]);
+    }
 }

@@ -6,7 +6,8 @@
 //! [`Laboratory::enqueue`](super::Laboratory::enqueue) adds a job for each run with something left
 //! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets
 //! the ordinary runner make what is left of that run, into the same store. A run that cannot be
-//! made on a host, because the subject is not installed there, is tried again, five times in all.
+//! made on a host, because the subject is not installed there or executions fail, is tried again,
+//! five times in all.
 //!
 //! Three things keep an execution from being made or counted twice, each for another failure:
 //! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
@@ -14,7 +15,9 @@
 //!   by whoever is free.
 //! - *Locks* ([`store`](crate::store)): a worker holds its host and its run by locks of the
 //!   connection that it writes with. A second worker of the same host is refused. A worker that was
-//!   silent and comes back finds that its connection was ended by whoever took over the run.
+//!   silent and comes back finds that its connection was ended by whoever took over the run. A
+//!   laboratory without workers that is at a run of the queue keeps it: the job fails, and is tried
+//!   again.
 //! - *Keys*: the store takes one measurement of an execution. What was cut off stays an attempt
 //!   without one, and the next is a new attempt.
 //!

@@ -79,7 +79,7 @@ fn open(options: &WorkerOptions) -> Result<Laboratory, LabError> {
     if let Some(host) = &options.host {
         laboratory.store.set_host(host.clone());
     }
-    laboratory.store.hold_host()?;
+    laboratory.store.hold_host_as_worker()?;
     Ok(laboratory)
 }
 

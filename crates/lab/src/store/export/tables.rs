@@ -9,6 +9,7 @@ use tidegate_workload::Rows;
 
 use crate::experiment::Experiment;
 use crate::store::read::{float, int, text};
+use crate::store::write::times_s;
 use crate::store::{Store, StoreError};
 
 pub(super) use catalog::TABLES;
@@ -153,9 +154,7 @@ fn with_workload(mut row: Vec<Cell>) -> Result<Vec<Cell>, StoreError> {
 
 /// The row and what the experiment's file, with its preset and defaults, says of all executions.
 fn with_settings(mut row: Vec<Cell>, experiment: &Experiment) -> Vec<Cell> {
-    let Experiment { ctl, warmup, pause, connect, interval, .. } = experiment;
-    let times = [ctl, warmup, pause, connect, interval];
-    row.extend(times.map(|time| Cell::Real(time.as_secs_f64())));
+    row.extend(times_s(experiment).map(Cell::Real));
     row.push(Cell::Int(experiment.repetitions.into()));
     row
 }

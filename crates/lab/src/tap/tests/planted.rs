@@ -110,9 +110,9 @@ impl Plot {
         // The second execution of a batch connects while the first has not ended.
         let first = ExecutionKey { iteration: 1, ..self.execution() };
         let second = ExecutionKey { iteration: 2, ..first };
-        let began_s = self.rows.row(first).ended_s + 0.5;
+        let began_s = self.rows.row(first).ended_s - 0.5;
         let row = self.rows.row(second);
-        (row.ended_s, row.began_s) = (began_s + row.elapsed_s(), began_s);
+        (row.ended_s, row.began_s) = (began_s + row.ended_s - row.began_s, began_s);
         for key in [first, second] {
             self.plant(Check::OtherExecutors, Place::Execution(key));
         }
@@ -139,13 +139,9 @@ impl Plot {
     /// 8: 10 long and 10 short, and 5 that violate check 7 too.
     fn plant_times(&mut self) {
         let limit = Check::ConnectionTimeLimit;
-        self.plant_executions(limit, 8, |row| row.ended_s += 10.0);
-        self.plant_executions(limit, 8, |row| row.ended_s -= 10.0);
-        self.plant_executions(limit, 8, |row| {
-            row.began_s += 15.0;
-            row.ended_s += 15.0;
-            row.connect_s += 15.0;
-        });
+        self.plant_executions(limit, 8, |row| row.seconds += 10.0);
+        self.plant_executions(limit, 8, |row| row.seconds -= 10.0);
+        self.plant_executions(limit, 8, |row| row.connect_s += 15.0);
         let batchset = self.batchset();
         for key in (1..=10).flat_map(|step| self.batch(batchset, 100 * step)).collect::<Vec<_>>() {
             self.rows.end_late(key);

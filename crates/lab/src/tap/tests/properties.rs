@@ -37,7 +37,7 @@ fn messy(seed: u64) -> DataSet {
 fn distort(row: &mut BatchExecution, generator: &mut SplitMix64) -> bool {
     match pick(generator, 24) {
         0 => return false,
-        1 => row.ended_s += 60.0,
+        1 => row.seconds += 60.0,
         2 => (row.transactions, row.atpt_s) = (0, None),
         3 => row.atpt_s = row.atpt_s.map(|atpt_s| atpt_s / 2.0),
         4 => row.transactions *= 3,

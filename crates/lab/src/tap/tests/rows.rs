@@ -49,6 +49,10 @@ const FAULTS: &[Fault] = &[
         "run 1, batchset 1, MPL 100, execution 1: it does not end after its start",
     ),
     (
+        |data| data.executions[0].seconds = 0.0,
+        "run 1, batchset 1, MPL 100, execution 1: measuring did not take a length of time",
+    ),
+    (
         |data| data.executions[0].connect_s = -1.0,
         "run 1, batchset 1, MPL 100, execution 1: connecting did not take a length of time",
     ),
@@ -98,8 +102,8 @@ fn throughput_and_mean_time_worked_by_hand() {
     data.executions
         .retain(|row| row.key.batchset == 1 && row.key.mpl.get() <= 200 && row.key.iteration <= 2);
     let rows = [(2.0, 10, 0.2), (2.0, 30, 0.22), (2.04, 51, 0.4), (2.05, 41, 0.36)];
-    for (row, (elapsed_s, transactions, atpt_s)) in data.executions.iter_mut().zip(rows) {
-        (row.ended_s, row.transactions) = (row.began_s + elapsed_s, transactions);
+    for (row, (seconds, transactions, atpt_s)) in data.executions.iter_mut().zip(rows) {
+        (row.seconds, row.transactions) = (seconds, transactions);
         row.atpt_s = Some(atpt_s);
     }
     let report = analyse(&data, Rule::Equation1).expect("sound rows");

@@ -1,0 +1,209 @@
+//! What fails is left, what can be made is made, and all tables are checked.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use tidegate_workload::workload::Condition;
+
+use super::*;
+use crate::experiment::workload::WorkloadSpec;
+use crate::experiment::{Choice, Measured, Simulated, Started, parse};
+
+/// 1 run of 3 batchsets of 3 MPLs three times.
+const FILE: &str = r#"
+name = "try"
+scenario = "thrash"
+subjects = ["simulated"]
+processors = [1]
+order = "ascending"
+mpl = [100, 200, 300]
+ctl = "2s"
+warmup = "0s"
+repetitions = 3
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [1.0]
+update_sf = []
+rose = [25.0, 50.0, 75.0]
+"#;
+
+const SWITCH: &str = r#"
+name = "switch"
+scenario = "switch"
+subjects = ["simulated"]
+mpl = [16]
+clients = 20
+ctl = "4s"
+warmup = "0s"
+
+[factors]
+control = ["fixed:8"]
+then = { kind = "tpcb", scale = 1 }
+
+[workload]
+kind = "point-select"
+"#;
+
+/// What an executor is told to refuse, by the ROSE of its batchset, and what it was asked for.
+#[derive(Debug, Default)]
+struct Script {
+    /// Executions at this MPL.
+    fails_at: Option<(f64, u32)>,
+    /// Making tables.
+    fails_to_load: Option<f64>,
+    said: Vec<String>,
+}
+
+/// A simulated subject that follows a script.
+struct Scripted {
+    script: Rc<RefCell<Script>>,
+    simulated: Simulated,
+}
+
+fn rose(workload: &WorkloadSpec) -> Option<f64> {
+    match workload {
+        WorkloadSpec::Thrash(thrash) => Some(thrash.rose),
+        _ => None,
+    }
+}
+
+impl Scripted {
+    fn say(&self, what: &str, workload: &WorkloadSpec) {
+        let said = rose(workload).map_or_else(|| workload.describe(), |rose| rose.to_string());
+        self.script.borrow_mut().said.push(format!("{what} {said}"));
+    }
+}
+
+impl Executor for Scripted {
+    fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError> {
+        self.script.borrow_mut().said.push("start".to_owned());
+        self.simulated.start(run, cancel)
+    }
+
+    fn prepare(&mut self, all: &[WorkloadSpec], _: &AtomicBool) -> Result<(), ExecutionError> {
+        if self.script.borrow().fails_to_load.is_some_and(|it| rose(&all[0]) == Some(it)) {
+            return Err(ExecutionError::Failed("no space".to_owned()));
+        }
+        self.say("load", &all[0]);
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        assignment: &Assignment<'_>,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured, ExecutionError> {
+        let here = rose(assignment.workload).map(|rose| (rose, assignment.mpl));
+        if here.is_some() && here == self.script.borrow().fails_at {
+            return Err(ExecutionError::Failed("too many clients".to_owned()));
+        }
+        self.simulated.execute(assignment, cancel, progress)
+    }
+
+    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
+        self.say("check", workload);
+        self.simulated.check(workload)
+    }
+
+    fn stop(&mut self) -> Result<(), ExecutionError> {
+        self.script.borrow_mut().said.push("stop".to_owned());
+        Ok(())
+    }
+}
+
+/// An experiment in a store of its own.
+struct Bench {
+    experiment: Experiment,
+    plan: Plan,
+    id: i64,
+    store: Store,
+    script: Rc<RefCell<Script>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(file: &str, script: Script) -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::open_file(&directory.path().join("results.db")).unwrap();
+        let experiment = parse(Path::new("try.toml"), file, &Choice::default()).unwrap();
+        let plan = Plan::new(&experiment);
+        let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+        let script = Rc::new(RefCell::new(script));
+        Bench { experiment, plan, id, store, script, _directory: directory }
+    }
+
+    /// What came of what is left, and what the executor was asked for.
+    fn run(&mut self) -> (Outcome, Vec<String>) {
+        let script = Rc::clone(&self.script);
+        let mut executor = |_: &RunPlan| {
+            let simulated = Simulated::default();
+            Box::new(Scripted { script: Rc::clone(&script), simulated }) as Box<dyn Executor>
+        };
+        let outcome = Runner {
+            experiment: &self.experiment,
+            plan: &self.plan,
+            id: self.id,
+            store: &mut self.store,
+            executor: &mut executor,
+            cancel: &AtomicBool::new(false),
+            observer: &mut |_| {},
+        }
+        .run()
+        .unwrap();
+        (outcome, std::mem::take(&mut self.script.borrow_mut().said))
+    }
+}
+
+#[test]
+fn what_always_fails_keeps_nothing_else_from_being_made() {
+    let script = Script { fails_at: Some((50.0, 200)), ..Script::default() };
+    let mut bench = Bench::new(FILE, script);
+    let (outcome, said) = bench.run();
+    // MPL 300 of the second batchset comes after the failures, and is left with them.
+    assert_eq!((outcome.done, outcome.failed), (9 + 3 + 9, 3));
+    let reason = "simulated, 1 processor, batchset 2: 3 failures in a row, at last: too many \
+                  clients";
+    assert_eq!(outcome.unavailable, [reason]);
+    // What failed is checked, too, and the next begins on a subject started anew.
+    let expected = [
+        "start", "load 25", "check 25", "load 50", "check 50", "stop", "start", "load 75",
+        "check 75", "stop",
+    ];
+    assert_eq!(said, expected);
+    let (again, said) = bench.run();
+    assert_eq!((again.done, again.failed, again.unavailable.len()), (0, 3, 1));
+    assert_eq!(said, ["start", "load 50", "check 50", "stop"]);
+    bench.script.borrow_mut().fails_at = None;
+    assert_eq!(bench.run().0, Outcome { done: 6, ..Outcome::default() });
+}
+
+#[test]
+fn failures_that_are_not_in_a_row_leave_nothing_out() {
+    let script = Script { fails_at: Some((50.0, 200)), ..Script::default() };
+    let mut bench = Bench::new(&FILE.replace("repetitions = 3", "repetitions = 2"), script);
+    let (outcome, _) = bench.run();
+    assert_eq!(outcome, Outcome { done: 16, failed: 2, unavailable: Vec::new() });
+}
+
+#[test]
+fn tables_that_cannot_be_made_are_left_with_their_batchset() {
+    let script = Script { fails_to_load: Some(50.0), ..Script::default() };
+    let mut bench = Bench::new(FILE, script);
+    let (outcome, said) = bench.run();
+    let unavailable = vec!["simulated, 1 processor, batchset 2: no space".to_owned()];
+    assert_eq!(outcome, Outcome { done: 18, failed: 0, unavailable });
+    let expected = ["start", "load 25", "check 25", "stop", "start", "load 75", "check 75", "stop"];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_tables_of_both_workloads_of_a_switch_are_checked() {
+    let mut bench = Bench::new(SWITCH, Script::default());
+    let (outcome, said) = bench.run();
+    assert_eq!(outcome.done, 1);
+    assert_eq!(said[2..4], ["check point-select, scale 1", "check tpcb, scale 1"]);
+}

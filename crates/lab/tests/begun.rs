@@ -1,0 +1,119 @@
+//! An experiment goes on, is analysed and exported by the plan with which it was begun, or not at
+//! all.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidegate_lab::experiment::{Choice, LabError, Laboratory, parse};
+use tidegate_lab::store::{Format, StoreError};
+use tidegate_subject::sqlite::SqliteConnection;
+
+/// 1 run of 2 batchsets of 2 MPLs.
+const FILE: &str = r#"
+name = "try"
+scenario = "thrash"
+subjects = ["simulated"]
+processors = [2]
+mpl = [100, 200]
+ctl = "4s"
+interval = "700ms"
+
+[factors]
+rows = 30000
+primary_key = [true]
+read_sf = [0.1]
+update_sf = [0.07]
+rose = [75.0]
+"#;
+
+/// A store with the experiment, planned by version 0.0.1, and half done.
+struct Bench {
+    directory: tempfile::TempDir,
+    laboratory: Laboratory,
+    connection: SqliteConnection,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("results.db");
+        let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
+        let mut laboratory =
+            Laboratory::open(place.to_str().unwrap(), PathBuf::from("none")).unwrap();
+        laboratory.begin(&experiment).unwrap();
+        let connection = SqliteConnection::open(&place, Duration::from_secs(1)).unwrap();
+        let tables = ["code", "experiment", "run", "batchset", "execution"];
+        for table in tables {
+            connection.batch(&format!("DROP TRIGGER {table}_no_update")).unwrap();
+        }
+        connection.batch("UPDATE code SET version = '0.0.1', build = 'old'").unwrap();
+        Bench { directory, laboratory, connection }
+    }
+
+    /// What resuming, analysing and exporting come to.
+    fn all(&mut self) -> [Result<(), LabError>; 3] {
+        let Bench { directory, laboratory, .. } = self;
+        let resumed = laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).map(drop);
+        let exported = laboratory.export(1, Format::Csv, &directory.path().join("out"));
+        [resumed, laboratory.tap(1).map(drop), exported.map(drop)]
+    }
+}
+
+#[test]
+fn another_plan_than_was_begun_is_refused() {
+    for (change, expected) in [
+        ("UPDATE experiment SET warmup_s = 5", "warmup_s was 5 and is 1"),
+        ("UPDATE experiment SET connect_limit_s = 30", "connect_limit_s was 30 and is 60"),
+        ("UPDATE run SET settings = '{\"fsync\":\"off\"}'", "run 1 is of another configuration"),
+        ("UPDATE run SET isolation = 'serializable'", "run 1 is of another configuration"),
+        (
+            "UPDATE batchset SET spec = replace(spec, '30000', '60000') WHERE number = 2",
+            "batchset 2 of run 1 has another workload",
+        ),
+        ("UPDATE batchset SET spec = 'none'", "batchset 1 of run 1 has another workload"),
+        (
+            "UPDATE batchset SET treatment = '{\"buffer\":\"8MB\"}'",
+            "batchset 1 of run 1 has another treatment",
+        ),
+        ("UPDATE batchset SET number = 3 WHERE number = 2", "batchset 2 of run 1 is numbered"),
+        ("UPDATE execution SET place = -place", "in another order"),
+    ] {
+        let mut bench = Bench::new();
+        bench.connection.batch(change).unwrap();
+        for refused in bench.all() {
+            let error = refused.unwrap_err();
+            let is_refused = matches!(&error, LabError::Store(StoreError::Replanned { id: 1, .. }));
+            assert!(is_refused, "{change}: {error}");
+            let said = error.to_string();
+            let now = format!("Tidegate {}", env!("CARGO_PKG_VERSION"));
+            let versions = said.contains("Tidegate 0.0.1 (old)") && said.contains(&now);
+            assert!(versions && said.contains(expected), "{change}: {said}");
+        }
+        if let Ok(shown) = bench.laboratory.show(1, None) {
+            assert!(shown.contains("not analysed: experiment 1 was planned by"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_same_plan_is_taken_however_it_is_written() {
+    for change in [
+        // As it is.
+        "UPDATE run SET number = number",
+        // As stores of before version 3 have it.
+        "UPDATE experiment SET ctl_s = NULL, warmup_s = NULL, pause_s = NULL, \
+         connect_limit_s = NULL, interval_s = NULL",
+        // As a version without a treatment's newest parts had it.
+        "UPDATE batchset SET treatment = '{}', spec = replace(spec, ':0.1,', ':1e-1,')",
+    ] {
+        let mut bench = Bench::new();
+        bench.connection.batch(change).unwrap();
+        for done in bench.all() {
+            done.unwrap();
+        }
+        assert_eq!(bench.laboratory.experiment(1).unwrap().done, 4, "{change}");
+    }
+}
