@@ -1,8 +1,13 @@
 """What processors, primary keys and shorter transactions do, and which DBMS thrashes.
 
 Factors are compared by pairs of batchsets that differ in nothing else: ratios of best throughputs
-by the paired t, thrashing points by the sign test. Shares of batchsets that thrash have Wilson's
-interval, and DBMSs are compared by Fisher's test or chi².
+by the paired t, thrashing points by the sign test. Processors and keys are properties of runs, so
+what befell one run befell all its batchsets alike: their pairs are averaged over each pair of runs
+first, and pairs of runs are what is counted. A shorter transaction does less, so SFs are compared
+by the rows that are touched in a second.
+
+Shares of batchsets that thrash have Wilson's interval. DBMSs are compared over the batchsets that
+all of them have, run by run, by permutation.
 """
 
 from collections.abc import Callable
@@ -14,10 +19,13 @@ import pandas as pd
 
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import Claim, ratio_said
-from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_SHARES, NEAR
-from tidegate_analysis.report._parts import Sentence
+from tidegate_analysis.report._claims import ratio_said
+from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_RUNS, FEWEST_SHARES, NEAR
+from tidegate_analysis.report._parts import Claim, Sentence
 from tidegate_analysis.report._view import BATCHSET, View
+
+#: What is the same in all batchsets of a run, besides its subject.
+_OF_RUN: Final = ("numProcs", "PK", "isolation", "settings")
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,15 @@ class _Factor:
     unit: Callable[[float], str]
     is_less: bool = False
 
+    @property
+    def pairs(self) -> str:
+        """Return what a pair is of."""
+        return "pair of runs" if self.name in _OF_RUN else "pair of batchsets"
+
+    def counted(self, n: int) -> str:
+        """Return a number of pairs in words."""
+        return words.count(n, self.pairs, self.pairs.replace("pair", "pairs"))
+
 
 _FACTORS: Final = (
     _Factor("numProcs", "processors", lambda v: words.count(int(v), "processor")),
@@ -37,23 +54,23 @@ _FACTORS: Final = (
 )
 
 
-def factors(view: View) -> list[Claim]:
+def factors(view: View) -> list[Sentence | Claim]:
     """Return what each factor does to the best throughput, and to the thrashing point."""
     if view.is_controlled or not view.has_curves:
         return []
     table = view.summary.drop(columns=["subject", "label"]).merge(view.batchsets, on=BATCHSET)
     return [
-        claim
+        sentence
         for factor in _FACTORS
         if factor.name in table
         for names, rows in table[table[factor.name] != "all"].groupby(["subject", "mode"])
-        for claim in _compared(view, factor, names, rows)
+        for sentence in _compared(view, factor, names, rows)
     ]
 
 
 def _compared(
     view: View, factor: _Factor, names: tuple[Any, ...], rows: pd.DataFrame
-) -> list[Claim]:
+) -> list[Sentence | Claim]:
     values = sorted({float(value) for value in rows[factor.name].dropna()})
     if len(values) < 2:
         return []
@@ -62,41 +79,61 @@ def _compared(
     rows = rows.assign(**{name: rows[name].astype(str) for name in keys})
     here, there = (rows[rows[factor.name].astype(float) == value] for value in (low, high))
     pairs = here.merge(there, on=keys, suffixes=("_low", "_high"))
-    where = ", ".join(str(name) for name in names)
-    runs = len(pairs.drop_duplicates(["run_low", "run_high"]))
-    said = f"{where}: {factor.unit(high)} instead of {factor.unit(low)}"
-    claims = [_throughput_claim(factor, said, pairs, runs)]
+    said = f"{', '.join(map(str, names))}: {factor.unit(high)} instead of {factor.unit(low)}"
+    work = high / low if factor.is_less else 1.0
+    found = [_throughput(factor, said, pairs, work)]
     analysed = pairs[pairs["TP_low"].notna() & pairs["TP_high"].notna()]
     if len(analysed):
-        claims.append(_point_claim(factor, said, analysed, runs))
-    return claims
+        found.append(_point(factor, said, analysed))
+    return found
 
 
-def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> Claim:
-    ratio = inference.of_pairs(pairs["best_tps_high"], pairs["best_tps_low"])
-    behind = {"pairs of batchsets": f"{len(pairs):,}", "from pairs of runs": f"{runs:,}"}
+def _by_unit(factor: _Factor, pairs: pd.DataFrame, values: pd.Series) -> pd.Series:
+    """Return a value for each pair that counts: of runs, the mean over their batchsets."""
+    if factor.name not in _OF_RUN:
+        return values
+    return values.groupby([pairs["run_low"], pairs["run_high"]]).mean()
+
+
+def _behind(pairs: pd.DataFrame) -> dict[str, str]:
+    runs = len(pairs.drop_duplicates(["run_low", "run_high"]))
+    return {"pairs of batchsets": f"{len(pairs):,}", "pairs of runs": f"{runs:,}"}
+
+
+def _throughput(factor: _Factor, said: str, pairs: pd.DataFrame, work: float) -> Sentence | Claim:
+    pairs = pairs[(pairs["best_tps_low"] > 0) & (pairs["best_tps_high"] > 0)]
+    logs = np.log(work * pairs["best_tps_high"] / pairs["best_tps_low"])
+    ratios = np.exp(_by_unit(factor, pairs, logs))
+    fewest = FEWEST_RUNS if factor.name in _OF_RUN else FEWEST_PAIRS
+    ratio = inference.of_pairs(ratios, np.ones(len(ratios)), fewest=fewest)
+    what = "the rows a second at the best MPL" if factor.is_less else "the best throughput"
+    behind = _behind(pairs)
     if ratio is None:
+        there = "is" if len(ratios) == 1 else "are"
         text = (
-            f"{said}: this sample cannot show what that does to throughput; there "
-            f"{'is' if len(pairs) == 1 else 'are'} {words.count(len(pairs), 'pair')} of batchsets "
-            f"that differ in nothing else, fewer than {FEWEST_PAIRS}."
+            f"{said}: this sample cannot show what that does to {what}; there {there} "
+            f"{factor.counted(len(ratios))} that differ in nothing else, fewer than {fewest}."
         )
-        return Claim(None, lambda _: Sentence(factor.about, text, "not shown", "curves", behind))
-    behind["ratio of best throughputs"] = ratio_said(ratio)
+        return Sentence(factor.about, text, "not shown", "curves", behind)
+    behind["ratio of rows a second" if factor.is_less else "ratio of best throughputs"] = (
+        ratio_said(ratio)
+    )
+    interval = f"95 % interval {words.between(ratio.low, ratio.high)}, {factor.counted(ratio.n)}"
 
     def sentence(p: float) -> Sentence:
         numbers = behind | {"p, adjusted": words.p_value(p)}
-        interval = f"95 % interval {words.between(ratio.low, ratio.high)}, {ratio.n} pairs"
         if p > inference.ALPHA:
             text = (
-                f"{said}: this sample cannot show an effect on the best throughput; the ratio is "
+                f"{said}: this sample cannot show an effect on {what}; the ratio is "
                 f"{words.number(ratio.value)} ({interval}, adjusted p {words.p_value(p)})."
             )
             return Sentence(factor.about, text, "not shown", "curves", numbers)
         text = (
-            f"{said} gives {words.number(ratio.value)} times the best throughput ({interval}, "
+            f"{said} gives {words.number(ratio.value)} times {what} ({interval}, "
             f"adjusted p {words.p_value(p)})."
         )
+        if factor.is_less:
+            text += " Rows a second are transactions a second times SF: the same work."
         if abs(ratio.value - 1) < 1 - NEAR:
             text += " That is less than 5 %: too little to act on."
         return Sentence(factor.about, text, "shown", "curves", numbers)
@@ -104,58 +141,57 @@ def _throughput_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int
     return Claim(ratio.p, sentence)
 
 
-def _point_claim(factor: _Factor, said: str, pairs: pd.DataFrame, runs: int) -> Claim:
-    rises = int((pairs["TP_high"] > pairs["TP_low"]).sum())
-    falls = int((pairs["TP_high"] < pairs["TP_low"]).sum())
-    p_value = inference.sign_test(rises, falls) if len(pairs) >= FEWEST_PAIRS else None
-    behind = {
-        "pairs": f"{len(pairs):,}", "from pairs of runs": f"{runs:,}", "TP rises": f"{rises}",
-        "TP falls": f"{falls}", "TP stays": f"{len(pairs) - rises - falls}",
-    }  # fmt: skip
+def _point(factor: _Factor, said: str, pairs: pd.DataFrame) -> Sentence | Claim:
+    high, low = pairs["TP_high"], pairs["TP_low"]
+    signs = (high > low).astype(int) - (high < low).astype(int)
+    moved = _by_unit(factor, pairs, signs)
+    rises, falls, of = int((moved > 0).sum()), int((moved < 0).sum()), len(moved)
+    behind = _behind(pairs) | {
+        f"TP {goes}, of batchsets": f"{int((signs == sign).sum()):,}"
+        for goes, sign in (("rises", 1), ("falls", -1), ("stays", 0))
+    }
+    most = " in most of their batchsets" if factor.name in _OF_RUN else ""
+    seen = (
+        f"of {factor.counted(of)} the thrashing point rises{most} in {rises}, falls in {falls} and "
+        f"stays in {of - rises - falls}"
+    )
+
+    def cannot(why: str) -> str:
+        return f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
+
+    if of < FEWEST_PAIRS:
+        text = cannot(f"fewer than {FEWEST_PAIRS} {factor.pairs.replace('pair', 'pairs')}")
+        return Sentence(factor.about, text, "not shown", "tap-points", behind)
 
     def sentence(p: float) -> Sentence:
-        seen = (
-            f"of {words.count(len(pairs), 'pair')} of batchsets the thrashing point rises in "
-            f"{rises}, falls in {falls} and stays in {len(pairs) - rises - falls}"
-        )
         numbers = behind | {"p, adjusted": words.p_value(p)}
-        if p > inference.ALPHA:
-            why = (
-                f"fewer than {FEWEST_PAIRS} pairs"
-                if len(pairs) < FEWEST_PAIRS
-                else f"adjusted p of the sign test {words.p_value(p)}"
-            )
-            text = (
-                f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
-            )
-            return Sentence(factor.about, text, "not shown", "tap-points", numbers)
-        goes = "raises" if rises > falls else "lowers"
         test = f"adjusted p of the sign test {words.p_value(p)}"
+        if p > inference.ALPHA:
+            return Sentence(factor.about, cannot(test), "not shown", "tap-points", numbers)
+        goes = "raises" if rises > falls else "lowers"
         text = f"{said} {goes} the thrashing point: {seen} ({test})."
         return Sentence(factor.about, text, "shown", "tap-points", numbers)
 
-    return Claim(p_value, sentence)
+    return Claim(inference.sign_test(rises, falls), sentence)
 
 
-def thrashing(view: View) -> list[Claim]:
+def thrashing(view: View) -> list[Sentence | Claim]:
     """Return how often each DBMS thrashes, and whether they differ."""
     known = view.summary[view.summary["TP"].notna()]
     if known.empty or view.is_controlled:
         return []
-    counts = known.assign(is_finite=np.isfinite(known["TP"])).groupby("subject")["is_finite"]
-    found = {str(s): (int(v.sum()), len(v)) for s, v in counts}
-    if max(of for _, of in found.values()) < FEWEST_SHARES:
+    known = known.assign(thrashes=np.isfinite(known["TP"]).astype(float))
+    each = known.groupby("subject")["thrashes"]
+    sizes = each.size()
+    enough = [str(subject) for subject in sizes.index[sizes >= FEWEST_SHARES]]
+    if not enough:
         return []
-    claims = [Claim(None, _kept(_share(subject, *n))) for subject, n in found.items()]
-    if len(found) > 1:
-        p_value = inference.independence([(n, of - n) for n, of in found.values()])
-        claims.append(Claim(p_value, lambda p: _difference(found, p)))
-    return claims
-
-
-def _kept(sentence: Sentence) -> Callable[[float], Sentence]:
-    """Return a sentence that does not depend on a p-value."""
-    return lambda _: sentence
+    found: list[Sentence | Claim] = [
+        _share(str(subject), int(values.sum()), len(values)) for subject, values in each
+    ]
+    if len(enough) > 1:
+        found.append(_difference(view, known[known["subject"].isin(enough)]))
+    return found
 
 
 def _share(subject: str, thrashed: int, of: int) -> Sentence:
@@ -167,23 +203,43 @@ def _share(subject: str, thrashed: int, of: int) -> Sentence:
         return Sentence(about, text, "not shown", "tap-points", behind)
     low, high = inference.share(thrashed, of)
     text += f", {words.percent(thrashed / of)} (95 % interval {words.percent(low)} to "
-    return Sentence(about, text + f"{words.percent(high)}).", "shown", "tap-points", behind)
+    text += f"{words.percent(high)}, batchsets taken as independent)."
+    return Sentence(about, text, "shown", "tap-points", behind)
 
 
-def _difference(found: dict[str, tuple[int, int]], p: float) -> Sentence:
-    order = sorted(found, key=lambda subject: -found[subject][0] / found[subject][1])
-    shares = {s: f"{found[s][0]:,} of {found[s][1]:,}" for s in order} | {
-        "p, adjusted": words.p_value(p)
-    }
-    about = "which DBMS thrashes"
-    if p > inference.ALPHA:
+def _difference(view: View, known: pd.DataFrame) -> Sentence | Claim:
+    """Return whether DBMSs differ, over batchsets that all have, with runs as what varies."""
+    about, keys = "which DBMS thrashes", [name for name in view.factors if name != "subject"]
+    values = view.batchsets[[*BATCHSET, *keys]].astype(dict.fromkeys(keys, str))
+    table = known[[*BATCHSET, "subject", "thrashes"]].merge(values, on=BATCHSET)
+    common = table.pivot_table(index=keys, columns="subject", values="thrashes").dropna()
+    shares = common.groupby(level=list(_OF_RUN)).mean()
+    order = list(shares.mean().sort_values(ascending=False, kind="stable").index)
+    behind = {
+        "batchsets that all have": f"{len(common):,}",
+        "runs of each": f"{len(shares):,}",
+    } | {str(s): f"{words.number(common[s].sum())} of them" for s in order}
+    if len(shares) < 2:
         text = (
-            f"this sample cannot show that some DBMSs thrash more often than others (adjusted p "
-            f"{words.p_value(p)})."
+            "this sample cannot show that some DBMSs thrash more often than others: "
+            f"{words.count(len(shares), 'run')} of each can be compared."
         )
-        return Sentence(about, text, "not shown", "tap-points", shares)
-    text = (
-        f"the DBMSs do not thrash equally often (adjusted p {words.p_value(p)}): {order[0]} most "
-        f"often, {order[-1]} least."
-    )
-    return Sentence(about, text, "shown", "tap-points", shares)
+        return Sentence(about, text, "not shown", "tap-points", behind)
+    basis = f"over {len(common):,} batchsets of {words.count(len(shares), 'run')} that all have"
+
+    def sentence(p: float) -> Sentence:
+        numbers = behind | {"p, adjusted": words.p_value(p)}
+        if p > inference.ALPHA:
+            text = (
+                "this sample cannot show that some DBMSs thrash more often than others "
+                f"({basis}, adjusted p {words.p_value(p)})."
+            )
+            return Sentence(about, text, "not shown", "tap-points", numbers)
+        text = (
+            f"the DBMSs do not thrash equally often ({basis}, adjusted p {words.p_value(p)}). In "
+            f"this sample {order[0]} does most often and {order[-1]} least; which of them differ "
+            "was not tested."
+        )
+        return Sentence(about, text, "shown", "tap-points", numbers)
+
+    return Claim(inference.permuted(shares.to_numpy()), sentence)

@@ -2,9 +2,10 @@
 
 Throughputs are compared as ratios: the interval is one of the difference of mean logarithms, so a
 ratio is one of geometric means. Repetitions are compared by Welch's t (Welch 1947), pairs by the
-paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927).
-Where a level was picked because it was best among k, intervals are Bonferroni's for k comparisons;
-p-values of one report are adjusted by Holm (1979), see `tables.holm`.
+paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927), and
+shares of several DBMSs by permutation. Where a level was picked because it was best among k,
+intervals are Bonferroni's for k comparisons; p-values of an experiment are adjusted by Holm (1979),
+see `tables.holm`.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from scipy import stats
 FEWEST_REPETITIONS: Final = 3
 #: Fewer pairs of batchsets than this say nothing of a factor.
 FEWEST_PAIRS: Final = 6
+#: Fewer pairs of runs than this say nothing of a factor's ratio: a pair is a repetition of it.
+FEWEST_RUNS: Final = FEWEST_REPETITIONS
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
 ALPHA: Final = 0.05
@@ -37,7 +40,7 @@ class Ratio:
 
 
 def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
-    """Return the ratio of two levels' throughputs; None where there are too few repetitions."""
+    """Return the ratio of two settings' values; None where there are too few repetitions."""
     x, y = _logs(a), _logs(b)
     if x is None or y is None or min(len(x), len(y)) < FEWEST_REPETITIONS:
         return None
@@ -49,15 +52,17 @@ def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | 
     return _ratio(difference, error, freedom, min(len(x), len(y)), comparisons)
 
 
-def of_pairs(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
-    """Return the ratio of paired throughputs; None where there are too few pairs.
+def of_pairs(
+    a: ArrayLike, b: ArrayLike, comparisons: int = 1, fewest: int = FEWEST_PAIRS
+) -> Ratio | None:
+    """Return the ratio of paired values; None where there are fewer pairs than `fewest`.
 
     Pairs in which one of the two is nothing have no ratio, and are left out.
     """
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     usable = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     logs = np.log(x[usable] / y[usable])
-    if len(logs) < FEWEST_PAIRS:
+    if len(logs) < fewest:
         return None
     error = float(logs.std(ddof=1) / np.sqrt(len(logs)))
     return _ratio(float(logs.mean()), error, len(logs) - 1, len(logs), comparisons)
@@ -92,14 +97,13 @@ def share(found: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def independence(table: ArrayLike) -> float:
-    """Return the p-value of rows and columns of counts having nothing to do with each other.
+def permuted(shares: ArrayLike, draws: int = 9_999, seed: int = 0) -> float:
+    """Return the p-value of columns being alike, where rows were measured apart.
 
-    Fisher's exact test for two rows of two columns, chi² for more.
+    The statistic is the variance of the columns' means. Each row is permuted by itself, so what a
+    row has of its own does not count; one row alone shows nothing, and has p = 1.
     """
-    counts = np.asarray(table, dtype=float)
-    if (counts.sum(axis=0) == 0).any() or (counts.sum(axis=1) == 0).any():
-        return 1.0
-    if counts.shape == (2, 2):
-        return float(stats.fisher_exact(counts).pvalue)
-    return float(stats.chi2_contingency(counts).pvalue)
+    table = np.asarray(shares, dtype=float)
+    mixed = np.random.default_rng(seed).permuted(np.tile(table, (draws, 1, 1)), axis=2)
+    as_large = mixed.mean(axis=1).var(axis=1) >= table.mean(axis=0).var() - 1e-12
+    return float((1 + as_large.sum()) / (1 + draws))
