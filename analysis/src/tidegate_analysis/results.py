@@ -296,7 +296,8 @@ class Results:
         if executions is None:
             executions = self.executions(experiment)
         found = points.merge(_batchsets(executions), on=_BATCHSET, validate="one_to_one")
-        found["mode"] = [mode(row) for row in found[[*_MIX]].to_dict(orient="records")]
+        mixes = zip(*(found[kind] for kind in _MIX), strict=True)
+        found["mode"] = [mode(dict(zip(_MIX, mix, strict=True))) for mix in mixes]
         found = found[found["mode"].notna()].reset_index(drop=True)
         if found.empty:
             raise SampleError(

@@ -35,7 +35,7 @@ RULES: Final = (
     "second times SF.",
     "Where a sentence has a p-value, it is a claim when that is below 0.05. p-values are adjusted "
     "(Holm) for the number of all that belong to this experiment, those about what moves the "
-    "thrashing point included; the 95 % intervals beside them are not.",
+    "thrashing point included; the 95 % intervals beside them are not adjusted for that.",
     "What to set, what a single batchset gains and which setting is best are claimed where "
     "intervals exclude the opposite. They are widened (Bonferroni) for the number of levels, or "
     "of pairs of settings, but not for there being several such sentences: of twenty, one may be "
@@ -45,7 +45,8 @@ RULES: Final = (
     "A gain is that of a level chosen without what measures it, so what was best by luck gains "
     "nothing: for a batchset by all repetitions but one, in turn, with a bootstrap of all of that "
     "as its interval; for one limit of many batchsets by the batchsets of all other runs, or by "
-    "all others where there is one run.",
+    "all others where there is one run, with p and interval widened (Bonferroni) for the number of "
+    "levels.",
     "DBMSs are compared over the batchsets that all of them have, by permutation among the runs "
     "that differ in the DBMS only.",
     "Ratios are of geometric means. Batchsets of one DBMS are not independent of each other, so an "

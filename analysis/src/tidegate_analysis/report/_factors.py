@@ -102,7 +102,7 @@ def _behind(pairs: pd.DataFrame) -> dict[str, str]:
 
 def _throughput(factor: _Factor, said: str, pairs: pd.DataFrame, work: float) -> Sentence | Claim:
     pairs = pairs[(pairs["best_tps_low"] > 0) & (pairs["best_tps_high"] > 0)]
-    logs = np.log(work * pairs["best_tps_high"] / pairs["best_tps_low"])
+    logs = (work * pairs["best_tps_high"] / pairs["best_tps_low"]).map(np.log)
     ratios = np.exp(_by_unit(factor, pairs, logs))
     fewest = FEWEST_RUNS if factor.name in _OF_RUN else FEWEST_PAIRS
     ratio = inference.of_pairs(ratios, np.ones(len(ratios)), fewest=fewest)

@@ -26,7 +26,8 @@ def law(view: View) -> Section:
     if int(view.summary["levels"].max()) < _FEWEST_LEVELS:
         why = f"it has three parameters, so a curve needs {_FEWEST_LEVELS} levels"
         return Section("law", title, missing=why)
-    fits = scalability.fit_all(view.done, BATCHSET).merge(
+    executions = view.done[[*BATCHSET, "mpl", "tps"]]
+    fits = scalability.fit_all(executions, BATCHSET).merge(
         view.summary[[*BATCHSET, "label", "TP"]], on=BATCHSET
     )
     fitted, others = (fits[(fits["problem"] == "") == is_fitted] for is_fitted in (True, False))

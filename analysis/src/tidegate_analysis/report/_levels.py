@@ -220,7 +220,8 @@ def _group_gain(
     label: str, table: pd.DataFrame, best: float, last: float, behind: dict[str, str]
 ) -> Sentence | Claim:
     about = "what Tidegate would gain"
-    ratio = inference.of_pairs(held(table), table[last])
+    # Choices of different runs are not independent of each other; the bound for all levels is.
+    ratio = inference.of_pairs(held(table), table[last], table.shape[1])
     if best == last or ratio is None:
         text = (
             f"{label}: this sample cannot show that a limit would gain anything: the best level is "

@@ -75,12 +75,12 @@ def priority(view: View) -> list[Sentence | Claim]:
     table = per_class(view, seen)
     keys = [*BATCHSET, "mpl", "execution"]
     seen = seen[seen["execution"].isin(view.done["execution"])]
-    each = seen.pivot_table(index=keys, columns="class", values="mean_ms")
+    each = seen.pivot_table(index=keys, columns="class", values="mean_ms").reset_index()
     said: list[Sentence | Claim] = []
     for (subject, run), rows in table.groupby(["subject", "run"]):
         where = f"{subject}, run {run}" if len(table["run"].unique()) > 1 else str(subject)
         for loss in (0.05, 0.2):
-            said += _with_priority(where, rows, each, loss)
+            said += _with_priority(where, rows, each[each["run"] == run], loss)
     return said
 
 
@@ -92,8 +92,8 @@ def _with_priority(
     if found is None:
         return []
     mpl, at, free = found
-    here = each.loc[(at["run"], at["batchset"], mpl)]
-    there = each.loc[(free["run"], free["batchset"], free["mpl"])]
+    here = each[each["batchset"].eq(at["batchset"]) & each["mpl"].eq(mpl)]
+    there = each[each["batchset"].eq(free["batchset"]) & each["mpl"].eq(free["mpl"])]
     limit = (
         f"{where}: at MPL {words.number(mpl)}, the lowest that keeps {words.percent(1 - loss)} of "
         "the throughput of no limit in the mean, "

@@ -209,7 +209,8 @@ class View:
     def own(self, row: Mapping[str, Any]) -> pd.DataFrame:
         """Return the executions of a batchset."""
         is_own = (self.done["run"] == row["run"]) & (self.done["batchset"] == row["batchset"])
-        return self.done[is_own]
+        own: pd.DataFrame = self.done[is_own]
+        return own
 
     @cached_property
     def factors(self) -> list[str]:

@@ -102,7 +102,7 @@ def _diagram(name: str, svg: str, caption: str) -> Figure:
 
 
 def _coefficients(group: Group) -> Table:
-    robust = _robust(group)
+    robust, why = _robust(group)
     rows = [
         (
             row["hypothesis"],
@@ -121,23 +121,27 @@ def _coefficients(group: Group) -> Table:
     note = (
         "Standardised coefficients by least squares, as in the study. p takes samples as "
         "independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
-        "on each other."
+        "on each other. The model is the study's: SF and ROSE, which the study found not to be "
+        "significant, are not held constant."
     )
-    if not robust:
-        note += " All samples that thrashed are of one DBMS, so nothing is known of others."
+    if why:
+        note += f" About the bootstrap: {why.rstrip('.')}."
     name = f"causal-paths-{group.name}"
     return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
 
 
-def _robust(group: Group) -> dict[tuple[str, str], str]:
-    """Return p-values with DBMSs as clusters, by path; nothing where there are too few."""
-    if group.clusters is None:
-        return {}
+def _robust(group: Group) -> tuple[dict[tuple[str, str], str], str]:
+    """Return p-values with DBMSs as clusters, by path; and what is to be said of them."""
+    if group.by_dbms is None:
+        return {}, "all samples that thrashed are of one DBMS, so nothing is known of others"
     try:
-        paths = estimate.fit(group.refined, group.thrashed, errors="wild").paths()
-    except AnalysisError:
-        return {}
-    return {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(paths)}
+        fit = estimate.fit(group.refined, group.thrashed, errors="wild")
+    except AnalysisError as error:
+        return {}, error.problem
+    cautions = dict.fromkeys(c for equation in fit.regressions.values() for c in equation.cautions)
+    rows = records(fit.paths())
+    robust = {(row["from"], row["to"]): words.p_value(row["p"]) for row in rows}
+    return robust, "; ".join(cautions)
 
 
 def _explained(group: Group) -> Table:
