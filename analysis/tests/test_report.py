@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from report_stand_in import (
     COLUMNS,
     KEY,
@@ -23,6 +24,7 @@ from report_stand_in import (
     execution,
     priority,
 )
+from scipy import stats
 
 from tidegate_analysis import report, scalability
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
@@ -33,7 +35,7 @@ from tidegate_analysis.report._advice import advice
 from tidegate_analysis.report._claims import settled
 from tidegate_analysis.report._details import classes, kinds, trees
 from tidegate_analysis.report._law import law
-from tidegate_analysis.report._levels import held
+from tidegate_analysis.report._levels import _group_gain, held
 from tidegate_analysis.report._protocol import tap, troubles
 from tidegate_analysis.report._published import MEASURES, published_figures
 from tidegate_analysis.report._treatments import _best_setting
@@ -426,10 +428,9 @@ def test_a_planted_effect_is_found_and_others_are_not(
     assert {s.about for s in shown if "too little" not in s.text} == {about}
     (sentence,) = (s for s in shown if s.about == about)
     assert ratio_in(sentence) == pytest.approx(planted, rel=0.02)
-    # Three copies and two values of the other factor, 16 batchsets each.
-    assert sentence.numbers["pairs of runs"] == "6"
+    # Three copies and two values of each factor.
+    assert sentence.numbers["runs"] == "12" and "12 runs" in sentence.text
     assert sentence.numbers["pairs of batchsets"] == "96"
-    assert "6 pairs of runs" in sentence.text
 
 
 @pytest.mark.parametrize(("times", "rows"), [(1.4, 0.35), (4.0, 1.0), (8.0, 2.0)])
@@ -440,7 +441,7 @@ def test_shorter_transactions_are_compared_at_equal_work(times: float, rows: flo
     if rows == 1.0:
         assert sentence.kind == "not shown" or "too little" in sentence.text
     else:
-        assert sentence.kind == "shown" and "the same work" in sentence.text
+        assert sentence.kind == "shown" and "transactions a second times SF" in sentence.text
         assert ratio_in(sentence) == pytest.approx(rows, rel=0.02)
 
 
@@ -455,24 +456,24 @@ def test_noise_that_runs_have_in_common_is_no_effect() -> None:
     assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
 
 
-def test_too_few_pairs_of_runs_show_nothing() -> None:
+def test_too_few_runs_show_nothing() -> None:
     """Two pairs of runs are two values, however many batchsets they have."""
     found = [s for s in sentences(design({"PK": 1.5})) if s.about == "primary keys"]
     assert found and all(s.kind == "not shown" for s in found)
-    assert "there are 2 pairs of runs that differ in nothing else, fewer than 3" in found[0].text
+    assert "4 runs that differ in nothing else are too few" in found[0].text
 
 
 def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
     found = [s for s in sentences(design({}, copies=4)) if "thrashing point" in s.text]
     (processors,) = [s for s in found if s.about == "processors"]
     assert "raises the thrashing point" in processors.text
-    assert "rises in most of their batchsets in 8, falls in 0 and stays in 0" in processors.text
-    assert processors.numbers["TP rises, of batchsets"] == "128"
+    assert "it rises in 128, falls in 0 and stays in 0 of 128 pairs" in processors.text
+    assert processors.numbers["runs"] == "16"
     (keys,) = [s for s in found if s.about == "primary keys"]
     assert keys.kind == "not shown"
     few = [s for s in sentences(design({})) if "thrashing point" in s.text]
     (processors,) = [s for s in few if s.about == "processors"]
-    assert processors.kind == "not shown" and "fewer than 6 pairs of runs" in processors.text
+    assert processors.kind == "not shown" and "rises in 32" in processors.text
 
 
 def thrashing_in(shares: Mapping[str, float], copies: int, seed: int = 1) -> StandIn:
@@ -505,16 +506,38 @@ def test_dbmss_that_thrash_unequally_are_said_to() -> None:
     assert "a" not in sentences(made)[-1].numbers
 
 
+def spread(tables: np.ndarray) -> np.ndarray:
+    found: np.ndarray = tables.mean(axis=-2).var(axis=-1)
+    return found
+
+
 def test_the_permutation_holds_its_level_and_finds_what_is_there() -> None:
     rng = np.random.default_rng(3)
     samples, wrong = 200, 0
     for _ in range(samples):
         of_run = rng.random((6, 1))
         shares = rng.binomial(16, np.repeat(of_run, 3, axis=1)) / 16
-        wrong += inference.permuted(shares, draws=499) <= 0.05
+        wrong += inference.permuted(shares, spread, draws=499) <= 0.05
     assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
-    assert inference.permuted([[0.1, 0.2, 0.3]]) == 1
-    assert inference.permuted(np.tile([0.1, 0.5, 0.9], (5, 1))) < 0.01
+    assert inference.permuted([[0.1, 0.2, 0.3]], spread) == 1
+    assert inference.permuted(np.tile([0.1, 0.5, 0.9], (5, 1)), spread) < 0.01
+
+
+def test_blocks_of_two_are_the_paired_t_and_of_more_a_line() -> None:
+    pairs = np.array([[1.0, 1.3], [0.2, 0.4], [0.5, 0.95], [2.0, 2.2]])
+    ours = inference.of_blocks(pairs, np.array([0.0, 1.0]))
+    known = stats.ttest_rel(pairs[:, 1], pairs[:, 0])
+    interval = known.confidence_interval()
+    assert ours is not None and ours.p == pytest.approx(known.pvalue)
+    assert np.log([ours.low, ours.high]) == pytest.approx([interval.low, interval.high])
+    # Least squares with an intercept for each block.
+    place, blocks = np.array([0.0, 0.3, 1.0]), np.array([[1.0, 1.2, 1.9], [0.3, 0.2, 1.1]])
+    design = np.column_stack([np.tile(place, 2), np.repeat(np.eye(2), 3, axis=0)])
+    fit = sm.OLS(blocks.ravel(), design).fit()
+    ours = inference.of_blocks(blocks, place)
+    assert ours is not None and ours.p == pytest.approx(fit.pvalues[0])
+    assert np.log([ours.low, ours.high]) == pytest.approx(fit.conf_int()[0])
+    assert inference.of_blocks(pairs[:2], np.array([0.0, 1.0])) is None
 
 
 def test_a_limit_for_many_batchsets_has_no_winners_curse() -> None:
@@ -524,12 +547,27 @@ def test_a_limit_for_many_batchsets_has_no_winners_curse() -> None:
     for _ in range(samples):
         index = pd.MultiIndex.from_product([range(3), range(4)], names=["run", "batchset"])
         table = pd.DataFrame(np.exp(0.05 * rng.standard_normal((12, 8))), index=index)
-        ratio = inference.of_pairs(held(table), table[7])
-        assert ratio is not None
-        wrong += ratio.p <= 0.05 and ratio.value > 1
+        best = np.log(table).mean().to_numpy().argmax()
+        gain = _group_gain("", table, float(best), 7.0, {})
+        said = gain.said(gain.p) if isinstance(gain, report.Claim) else gain
+        wrong += said.kind == "shown"
         luck.append(float(np.log(table).mean().max() - np.log(table[7]).mean()))
     assert wrong <= samples * 0.025 + 3 * np.sqrt(samples * 0.025 * 0.975)
     assert np.mean(luck) > 0.01
+    table[3] *= 1.3
+    gain = _group_gain("", table, 3.0, 7.0, {})
+    assert isinstance(gain, report.Claim)
+    said = gain.said(gain.p)
+    assert said.kind == "shown" and "one limit for all 12 batchsets, 3 here" in said.text
+
+
+def test_levels_are_chosen_by_other_runs() -> None:
+    """The first run has all of its own luck at level 1, the second at level 2."""
+    index = pd.MultiIndex.from_tuples([(1, 1), (1, 2), (2, 1), (2, 2)], names=["run", "batchset"])
+    table = pd.DataFrame({1: [9.0, 9, 1, 2], 2: [3.0, 4, 8, 8], 3: [1.0, 1, 1, 1]}, index=index)
+    assert held(table).tolist() == [3, 4, 1, 2]
+    # Of one run, by the other batchset.
+    assert held(table.loc[[1]]).tolist() == [9, 9]
 
 
 def test_which_setting_is_best_counts_all_pairs() -> None:

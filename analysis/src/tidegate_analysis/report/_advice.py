@@ -15,7 +15,6 @@ from tidegate_analysis.report._factors import factors, thrashing
 from tidegate_analysis.report._inference import (
     FEWEST_PAIRS,
     FEWEST_REPETITIONS,
-    FEWEST_RUNS,
     FEWEST_SHARES,
 )
 from tidegate_analysis.report._levels import levels
@@ -26,13 +25,13 @@ from tidegate_analysis.report._view import NOTHING, View
 
 RULES: Final = (
     f"A level needs {FEWEST_REPETITIONS} repetitions before a sentence is made of a single "
-    f"batchset. SFs are compared by pairs of batchsets that differ in nothing else, {FEWEST_PAIRS} "
-    "at least. Processors and keys are properties of runs, and what befell a run befell all its "
-    f"batchsets: pairs are averaged over each pair of runs, of which a ratio needs {FEWEST_RUNS} "
-    f"and the direction of thrashing points {FEWEST_PAIRS}. A share needs {FEWEST_SHARES} "
-    "batchsets.",
-    "Shorter transactions do less each, so they are compared by rows a second: transactions a "
-    "second times SF.",
+    f"batchset, a comparison {FEWEST_PAIRS} pairs of batchsets, a share {FEWEST_SHARES} batchsets.",
+    "Processors and keys are properties of runs, and what befell a run befell all its batchsets: a "
+    "run is one value. Ratios are by a line through all numbers of processors, in logarithms, with "
+    "an intercept for each block of runs that differ in nothing else; thrashing points by "
+    "permutation within the blocks.",
+    "Shorter transactions do less each, so they are compared by rows a second, in pairs of "
+    "batchsets of one run.",
     "Where a sentence has a p-value, it is a claim when that is below 0.05. p-values are adjusted "
     "(Holm) for the number of all that belong to this experiment, those about what moves the "
     "thrashing point included; the 95 % intervals beside them are not adjusted for that.",

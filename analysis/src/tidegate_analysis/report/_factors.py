@@ -1,18 +1,22 @@
 """What processors, primary keys and shorter transactions do, and which DBMS thrashes.
 
-Factors are compared by pairs of batchsets that differ in nothing else: ratios of best throughputs
-by the paired t, thrashing points by the sign test. Processors and keys are properties of runs, so
-what befell one run befell all its batchsets alike: their pairs are averaged over each pair of runs
-first, and pairs of runs are what is counted. A shorter transaction does less, so SFs are compared
-by the rows that are touched in a second.
+Processors and keys are properties of runs, and what befell one run befell all its batchsets alike.
+So a run is one value: the mean of log throughput, or of the rank of the thrashing point, over the
+batchsets that all levels of the factor have. Runs that differ in the factor only are a block. The
+ratio is the slope of a line through the blocks, in logarithms of processors, with an intercept for
+each block: for two levels the paired t. Thrashing points are tested by permutation within blocks.
+
+SF differs within runs, so batchsets that differ in nothing else are pairs. A shorter transaction
+does less: what is compared by the paired t is the rows that are touched in a second. Thrashing
+points are compared by the sign test.
 
 Shares of batchsets that thrash have Wilson's interval. DBMSs are compared over the batchsets that
 all of them have, run by run, by permutation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -20,7 +24,7 @@ import pandas as pd
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._claims import ratio_said
-from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_RUNS, FEWEST_SHARES, NEAR
+from tidegate_analysis.report._inference import FEWEST_SHARES, NEAR, Ratio
 from tidegate_analysis.report._parts import Claim, Sentence
 from tidegate_analysis.report._view import BATCHSET, View
 
@@ -30,28 +34,43 @@ _OF_RUN: Final = ("numProcs", "PK", "isolation", "settings")
 
 @dataclass(frozen=True)
 class _Factor:
-    """A factor: its column, how a value is said, and whether less of it is to be tried."""
+    """A factor: its column, how a value is said, and whether it is one of runs."""
 
     name: str
     about: str
     unit: Callable[[float], str]
-    is_less: bool = False
-
-    @property
-    def pairs(self) -> str:
-        """Return what a pair is of."""
-        return "pair of runs" if self.name in _OF_RUN else "pair of batchsets"
-
-    def counted(self, n: int) -> str:
-        """Return a number of pairs in words."""
-        return words.count(n, self.pairs, self.pairs.replace("pair", "pairs"))
+    is_of_run: bool = True
 
 
 _FACTORS: Final = (
     _Factor("numProcs", "processors", lambda v: words.count(int(v), "processor")),
     _Factor("PK", "primary keys", lambda v: "a primary key" if v else "no primary key"),
-    _Factor("sf", "shorter transactions", lambda v: f"an SF of {words.value(v)} %", is_less=True),
+    _Factor("sf", "shorter transactions", lambda v: f"an SF of {words.value(v)} %", False),
 )
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Two values of a factor in batchsets of a subject and a kind of workload.
+
+    Attributes
+    ----------
+    said
+        Which values, in words.
+    throughput
+        What is compared, in words.
+    of
+        The values that the sample has of it, in words.
+    numbers
+        How many batchsets and runs are behind it.
+
+    """
+
+    about: str
+    said: str
+    throughput: str
+    of: str
+    numbers: Mapping[str, str]
 
 
 def factors(view: View) -> list[Sentence | Claim]:
@@ -64,115 +83,133 @@ def factors(view: View) -> list[Sentence | Claim]:
         for factor in _FACTORS
         if factor.name in table
         for names, rows in table[table[factor.name] != "all"].groupby(["subject", "mode"])
-        for sentence in _compared(view, factor, names, rows)
+        for sentence in _compared(view, factor, ", ".join(map(str, names)), rows)
     ]
 
 
 def _compared(
-    view: View, factor: _Factor, names: tuple[Any, ...], rows: pd.DataFrame
+    view: View, factor: _Factor, where: str, rows: pd.DataFrame
 ) -> list[Sentence | Claim]:
-    values = sorted({float(value) for value in rows[factor.name].dropna()})
-    if len(values) < 2:
-        return []
-    low, high = (values[-1], values[0]) if factor.is_less else (values[0], values[-1])
+    rows = rows[rows[factor.name].notna()]
     keys = [name for name in view.factors if name != factor.name]
-    rows = rows.assign(**{name: rows[name].astype(str) for name in keys})
-    here, there = (rows[rows[factor.name].astype(float) == value] for value in (low, high))
-    pairs = here.merge(there, on=keys, suffixes=("_low", "_high"))
-    said = f"{', '.join(map(str, names))}: {factor.unit(high)} instead of {factor.unit(low)}"
-    work = high / low if factor.is_less else 1.0
-    found = [_throughput(factor, said, pairs, work)]
-    analysed = pairs[pairs["TP_low"].notna() & pairs["TP_high"].notna()]
-    if len(analysed):
-        found.append(_point(factor, said, analysed))
+    same = dict.fromkeys(keys, str) | {factor.name: float}
+    rows = rows.astype(same)
+    if len(rows[factor.name].unique()) < 2:
+        return []
+    return (_of_runs if factor.is_of_run else _of_pairs)(factor, where, rows, keys)
+
+
+def _said(factor: _Factor, where: str, to: float, instead_of: float) -> str:
+    return f"{where}: {factor.unit(to)} instead of {factor.unit(instead_of)}"
+
+
+def _of_runs(
+    factor: _Factor, where: str, rows: pd.DataFrame, keys: list[str]
+) -> list[Sentence | Claim]:
+    levels = np.sort(rows[factor.name].unique())
+    place = np.log(levels) if factor.name == "numProcs" else levels
+    place = (place - place[0]) / (place[-1] - place[0])
+    slope = place - place.mean()
+
+    def by_level(column: str) -> pd.DataFrame:
+        """Return a row for each batchset that was measured at all levels."""
+        table = rows.pivot_table(index=keys, columns=factor.name, values=column)
+        return table.reindex(columns=levels).dropna()
+
+    def by_run(table: pd.DataFrame) -> pd.DataFrame:
+        return table.groupby(level=[name for name in _OF_RUN if name != factor.name]).mean()
+
+    def comparison(table: pd.DataFrame, runs: pd.DataFrame) -> _Comparison:
+        numbers = {"pairs of batchsets": f"{len(table):,}", "runs": f"{runs.size:,}"}
+        said = _said(factor, where, levels[-1], levels[0])
+        of = words.count(runs.size, "run")
+        return _Comparison(factor.about, said, "the best throughput", of, numbers)
+
+    logs = by_level("best_tps").where(lambda tps: tps > 0).dropna().map(np.log)
+    runs = by_run(logs)
+    found = [_ratio(comparison(logs, runs), inference.of_blocks(runs, place))]
+    if rows["TP"].notna().any() and len(points := by_level("TP")):
+        runs = by_run(points.rank(axis=1))
+        way = float((runs.to_numpy() @ slope).sum())
+        p_value = inference.permuted(runs, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
+        first, last = (points.iloc[:, at].to_numpy() for at in (0, -1))
+        moved = (last > first).astype(float) - (last < first)
+        found.append(_point(comparison(points, runs), moved, way, p_value, "permutation of runs"))
     return found
 
 
-def _by_unit(factor: _Factor, pairs: pd.DataFrame, values: pd.Series) -> pd.Series:
-    """Return a value for each pair that counts: of runs, the mean over their batchsets."""
-    if factor.name not in _OF_RUN:
-        return values
-    return values.groupby([pairs["run_low"], pairs["run_high"]]).mean()
-
-
-def _behind(pairs: pd.DataFrame) -> dict[str, str]:
-    runs = len(pairs.drop_duplicates(["run_low", "run_high"]))
-    return {"pairs of batchsets": f"{len(pairs):,}", "pairs of runs": f"{runs:,}"}
-
-
-def _throughput(factor: _Factor, said: str, pairs: pd.DataFrame, work: float) -> Sentence | Claim:
-    pairs = pairs[(pairs["best_tps_low"] > 0) & (pairs["best_tps_high"] > 0)]
-    logs = (work * pairs["best_tps_high"] / pairs["best_tps_low"]).map(np.log)
-    ratios = np.exp(_by_unit(factor, pairs, logs))
-    fewest = FEWEST_RUNS if factor.name in _OF_RUN else FEWEST_PAIRS
-    ratio = inference.of_pairs(ratios, np.ones(len(ratios)), fewest=fewest)
-    what = "the rows a second at the best MPL" if factor.is_less else "the best throughput"
-    behind = _behind(pairs)
-    if ratio is None:
-        there = "is" if len(ratios) == 1 else "are"
-        text = (
-            f"{said}: this sample cannot show what that does to {what}; there {there} "
-            f"{factor.counted(len(ratios))} that differ in nothing else, fewer than {fewest}."
-        )
-        return Sentence(factor.about, text, "not shown", "curves", behind)
-    behind["ratio of rows a second" if factor.is_less else "ratio of best throughputs"] = (
-        ratio_said(ratio)
+def _of_pairs(
+    factor: _Factor, where: str, rows: pd.DataFrame, keys: list[str]
+) -> list[Sentence | Claim]:
+    low, high = rows[factor.name].min(), rows[factor.name].max()
+    less, more = (rows[rows[factor.name] == value] for value in (low, high))
+    pairs = less.merge(more, on=keys, suffixes=("_less", "_more"))
+    numbers = {"pairs of batchsets": f"{len(pairs):,}", "runs": f"{pairs['run_less'].nunique():,}"}
+    of = words.count(len(pairs), "pair of batchsets", "pairs of batchsets")
+    said = _said(factor, where, low, high)
+    comparison = _Comparison(
+        factor.about, said, "the rows a second (transactions a second times SF)", of, numbers
     )
-    interval = f"95 % interval {words.between(ratio.low, ratio.high)}, {factor.counted(ratio.n)}"
+    rows_less, rows_more = low * pairs["best_tps_less"], high * pairs["best_tps_more"]
+    found = [_ratio(comparison, inference.of_pairs(rows_less, rows_more))]
+    known = pairs[pairs["TP_less"].notna() & pairs["TP_more"].notna()]
+    if len(known):
+        rises, falls = (known["TP_less"] > known["TP_more"], known["TP_less"] < known["TP_more"])
+        moved = rises.to_numpy().astype(float) - falls.to_numpy()
+        p_value = inference.sign_test(int(rises.sum()), int(falls.sum()))
+        found.append(_point(comparison, moved, float(moved.sum()), p_value, "the sign test"))
+    return found
+
+
+def _ratio(of: _Comparison, ratio: Ratio | None) -> Sentence | Claim:
+    if ratio is None:
+        text = (
+            f"{of.said}: this sample cannot show what that does to {of.throughput}: {of.of} that "
+            "differ in nothing else are too few."
+        )
+        return Sentence(of.about, text, "not shown", "curves", of.numbers)
 
     def sentence(p: float) -> Sentence:
-        numbers = behind | {"p, adjusted": words.p_value(p)}
+        numbers = {**of.numbers, "ratio": ratio_said(ratio), "p, adjusted": words.p_value(p)}
+        interval = (
+            f"95 % interval {words.between(ratio.low, ratio.high)}, {of.of}, adjusted p "
+            f"{words.p_value(p)}"
+        )
         if p > inference.ALPHA:
             text = (
-                f"{said}: this sample cannot show an effect on {what}; the ratio is "
-                f"{words.number(ratio.value)} ({interval}, adjusted p {words.p_value(p)})."
+                f"{of.said}: this sample cannot show an effect on {of.throughput}; the ratio is "
+                f"{words.number(ratio.value)} ({interval})."
             )
-            return Sentence(factor.about, text, "not shown", "curves", numbers)
-        text = (
-            f"{said} gives {words.number(ratio.value)} times {what} ({interval}, "
-            f"adjusted p {words.p_value(p)})."
-        )
-        if factor.is_less:
-            text += " Rows a second are transactions a second times SF: the same work."
+            return Sentence(of.about, text, "not shown", "curves", numbers)
+        text = f"{of.said} gives {words.number(ratio.value)} times {of.throughput} ({interval})."
         if abs(ratio.value - 1) < 1 - NEAR:
             text += " That is less than 5 %: too little to act on."
-        return Sentence(factor.about, text, "shown", "curves", numbers)
+        return Sentence(of.about, text, "shown", "curves", numbers)
 
     return Claim(ratio.p, sentence)
 
 
-def _point(factor: _Factor, said: str, pairs: pd.DataFrame) -> Sentence | Claim:
-    high, low = pairs["TP_high"], pairs["TP_low"]
-    signs = (high > low).astype(int) - (high < low).astype(int)
-    moved = _by_unit(factor, pairs, signs)
-    rises, falls, of = int((moved > 0).sum()), int((moved < 0).sum()), len(moved)
-    behind = _behind(pairs) | {
-        f"TP {goes}, of batchsets": f"{int((signs == sign).sum()):,}"
-        for goes, sign in (("rises", 1), ("falls", -1), ("stays", 0))
-    }
-    most = " in most of their batchsets" if factor.name in _OF_RUN else ""
+def _point(of: _Comparison, moved: np.ndarray, way: float, p_value: float, test: str) -> Claim:
+    rises, falls, stays = (int((moved == sign).sum()) for sign in (1, -1, 0))
     seen = (
-        f"of {factor.counted(of)} the thrashing point rises{most} in {rises}, falls in {falls} and "
-        f"stays in {of - rises - falls}"
+        f"it rises in {rises}, falls in {falls} and stays in {stays} of "
+        f"{words.count(len(moved), 'pair')} of batchsets"
     )
 
-    def cannot(why: str) -> str:
-        return f"{said}: this sample cannot show where the thrashing point goes: {seen} ({why})."
-
-    if of < FEWEST_PAIRS:
-        text = cannot(f"fewer than {FEWEST_PAIRS} {factor.pairs.replace('pair', 'pairs')}")
-        return Sentence(factor.about, text, "not shown", "tap-points", behind)
-
     def sentence(p: float) -> Sentence:
-        numbers = behind | {"p, adjusted": words.p_value(p)}
-        test = f"adjusted p of the sign test {words.p_value(p)}"
+        numbers = {**of.numbers, "p, adjusted": words.p_value(p)}
+        basis = f"{of.of}, adjusted p of {test} {words.p_value(p)}"
         if p > inference.ALPHA:
-            return Sentence(factor.about, cannot(test), "not shown", "tap-points", numbers)
-        goes = "raises" if rises > falls else "lowers"
-        text = f"{said} {goes} the thrashing point: {seen} ({test})."
-        return Sentence(factor.about, text, "shown", "tap-points", numbers)
+            text = (
+                f"{of.said}: this sample cannot show where the thrashing point goes: {seen} "
+                f"({basis})."
+            )
+            return Sentence(of.about, text, "not shown", "tap-points", numbers)
+        goes = "raises" if way > 0 else "lowers"
+        text = f"{of.said} {goes} the thrashing point: {seen} ({basis})."
+        return Sentence(of.about, text, "shown", "tap-points", numbers)
 
-    return Claim(inference.sign_test(rises, falls), sentence)
+    return Claim(p_value, sentence)
 
 
 def thrashing(view: View) -> list[Sentence | Claim]:
@@ -242,4 +279,5 @@ def _difference(view: View, known: pd.DataFrame) -> Sentence | Claim:
         )
         return Sentence(about, text, "shown", "tap-points", numbers)
 
-    return Claim(inference.permuted(shares.to_numpy()), sentence)
+    p_value = inference.permuted(shares, lambda drawn: drawn.mean(axis=-2).var(axis=-1))
+    return Claim(p_value, sentence)

@@ -2,12 +2,14 @@
 
 Throughputs are compared as ratios: the interval is one of the difference of mean logarithms, so a
 ratio is one of geometric means. Repetitions are compared by Welch's t (Welch 1947), pairs by the
-paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927), and
-shares of several DBMSs by permutation. Where a level was picked because it was best among k,
+paired t, blocks of runs by a line with an intercept for each, counts of rises and falls by the sign
+test, shares by Wilson's interval (Wilson 1927), and what has no distribution of its own by
+permutation within blocks. Where a level was picked because it was best among k,
 intervals are Bonferroni's for k comparisons; p-values of an experiment are adjusted by Holm (1979),
 see `tables.holm`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +21,8 @@ from scipy import stats
 FEWEST_REPETITIONS: Final = 3
 #: Fewer pairs of batchsets than this say nothing of a factor.
 FEWEST_PAIRS: Final = 6
-#: Fewer pairs of runs than this say nothing of a factor's ratio: a pair is a repetition of it.
-FEWEST_RUNS: Final = FEWEST_REPETITIONS
+#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a ratio.
+FEWEST_FREE: Final = 2
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
 ALPHA: Final = 0.05
@@ -68,6 +70,29 @@ def of_pairs(
     return _ratio(float(logs.mean()), error, len(logs) - 1, len(logs), comparisons)
 
 
+def of_blocks(logs: ArrayLike, place: np.ndarray) -> Ratio | None:
+    """Return the ratio between the places 0 and 1; None where there are too few values.
+
+    Parameters
+    ----------
+    logs
+        A row for each block of runs that differ in one factor only, a column for each level of it.
+    place
+        Where each level is: the line through all blocks has an intercept for each of them. With
+        two levels this is the paired t.
+
+    """
+    values, x = np.asarray(logs, dtype=float), place - place.mean()
+    freedom = values.size - len(values) - 1
+    if freedom < FEWEST_FREE:
+        return None
+    apart = values - values.mean(axis=1, keepdims=True)
+    weight = len(values) * float(x @ x)
+    slope = float((apart @ x).sum()) / weight
+    error = float(np.sqrt(((apart - slope * x) ** 2).sum() / freedom / weight))
+    return _ratio(slope, error, freedom, values.size, 1)
+
+
 def _logs(values: ArrayLike) -> np.ndarray | None:
     x = np.asarray(values, dtype=float)
     return np.log(x) if len(x) and np.all(np.isfinite(x) & (x > 0)) else None
@@ -97,13 +122,26 @@ def share(found: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def permuted(shares: ArrayLike, draws: int = 9_999, seed: int = 0) -> float:
+def permuted(
+    values: ArrayLike,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    draws: int = 9_999,
+    seed: int = 0,
+) -> float:
     """Return the p-value of columns being alike, where rows were measured apart.
 
-    The statistic is the variance of the columns' means. Each row is permuted by itself, so what a
-    row has of its own does not count; one row alone shows nothing, and has p = 1.
+    Parameters
+    ----------
+    values
+        A row for each block.
+    statistic
+        What is large where columns differ, of each table of an array of tables. Each row is
+        permuted by itself, so what a row has of its own does not count.
+    draws, seed
+        Of the permutations.
+
     """
-    table = np.asarray(shares, dtype=float)
-    mixed = np.random.default_rng(seed).permuted(np.tile(table, (draws, 1, 1)), axis=2)
-    as_large = mixed.mean(axis=1).var(axis=1) >= table.mean(axis=0).var() - 1e-12
+    table = np.asarray(values, dtype=float)[np.newaxis]
+    mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)
+    as_large = statistic(mixed) >= statistic(table)[0] - 1e-12
     return float((1 + as_large.sum()) / (1 + draws))

@@ -63,8 +63,11 @@ def mechanisms(experiment: Experiment) -> Section:
                 make = partial(_moderated, group, treatment, by)
                 what = f"whether what goes through ATPT depends on {by} ({path})"
                 problems += attempt(what, partial(add, moderated, path, make))
-    parts: list[Part] = [*([_table(through), Paragraph(_CAUTION)] if through else [])]
-    parts += [_moderation_table(moderated)] if moderated else []
+    parts: list[Part] = []
+    if through:
+        parts += [_table(through), Paragraph(_CAUTION)]
+    if moderated:
+        parts.append(_moderation_table(moderated))
     parts += [Paragraph(f"{words.enumeration(of)}: {said}") for said, of in cautions.items()]
     return Section("mediation", "What goes through ATPT", [*parts, *problems])
 
