@@ -430,7 +430,7 @@ def test_a_planted_effect_is_found_and_others_are_not(
     assert ratio_in(sentence) == pytest.approx(planted, rel=0.02)
     # Three copies and two values of each factor.
     assert sentence.numbers["runs"] == "12" and "12 runs" in sentence.text
-    assert sentence.numbers["pairs of batchsets"] == "96"
+    assert sentence.numbers["batchsets at each level"] == "96"
 
 
 @pytest.mark.parametrize(("times", "rows"), [(1.4, 0.35), (4.0, 1.0), (8.0, 2.0)])
@@ -461,6 +461,7 @@ def test_too_few_runs_show_nothing() -> None:
     found = [s for s in sentences(design({"PK": 1.5})) if s.about == "primary keys"]
     assert found and all(s.kind == "not shown" for s in found)
     assert "4 runs that differ in nothing else are too few" in found[0].text
+    assert "the ratio in them is 1.5" in found[0].text
 
 
 def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
@@ -474,6 +475,7 @@ def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
     few = [s for s in sentences(design({})) if "thrashing point" in s.text]
     (processors,) = [s for s in few if s.about == "processors"]
     assert processors.kind == "not shown" and "rises in 32" in processors.text
+    assert "4 runs are too few for a test" in processors.text
 
 
 def thrashing_in(shares: Mapping[str, float], copies: int, seed: int = 1) -> StandIn:

@@ -29,7 +29,7 @@ RULES: Final = (
     "Processors and keys are properties of runs, and what befell a run befell all its batchsets: a "
     "run is one value. Ratios are by a line through all numbers of processors, in logarithms, with "
     "an intercept for each block of runs that differ in nothing else; thrashing points by "
-    "permutation within the blocks.",
+    "permutation within the blocks, where there are enough runs for it to show anything.",
     "Shorter transactions do less each, so they are compared by rows a second, in pairs of "
     "batchsets of one run.",
     "Where a sentence has a p-value, it is a claim when that is below 0.05. p-values are adjusted "

@@ -14,6 +14,7 @@ Shares of batchsets that thrash have Wilson's interval. DBMSs are compared over 
 all of them have, run by run, by permutation.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,7 @@ import pandas as pd
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._claims import ratio_said
-from tidegate_analysis.report._inference import FEWEST_SHARES, NEAR, Ratio
+from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_SHARES, NEAR, Ratio
 from tidegate_analysis.report._parts import Claim, Sentence
 from tidegate_analysis.report._view import BATCHSET, View
 
@@ -120,21 +121,25 @@ def _of_runs(
         return table.groupby(level=[name for name in _OF_RUN if name != factor.name]).mean()
 
     def comparison(table: pd.DataFrame, runs: pd.DataFrame) -> _Comparison:
-        numbers = {"pairs of batchsets": f"{len(table):,}", "runs": f"{runs.size:,}"}
+        numbers = {"batchsets at each level": f"{len(table):,}", "runs": f"{runs.size:,}"}
         said = _said(factor, where, levels[-1], levels[0])
         of = words.count(runs.size, "run")
         return _Comparison(factor.about, said, "the best throughput", of, numbers)
 
     logs = by_level("best_tps").where(lambda tps: tps > 0).dropna().map(np.log)
     runs = by_run(logs)
-    found = [_ratio(comparison(logs, runs), inference.of_blocks(runs, place))]
+    seen = _geometric((runs.iloc[:, -1] - runs.iloc[:, 0]).map(np.exp))
+    found = [_ratio(comparison(logs, runs), inference.of_blocks(runs, place), seen)]
     if rows["TP"].notna().any() and len(points := by_level("TP")):
         runs = by_run(points.rank(axis=1))
         way = float((runs.to_numpy() @ slope).sum())
-        p_value = inference.permuted(runs, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
+        p_value = None
+        # What both ends of a line could have by chance.
+        if 2 * inference.arrangements(runs) <= inference.ALPHA:
+            p_value = inference.permuted(runs, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
         first, last = (points.iloc[:, at].to_numpy() for at in (0, -1))
         moved = (last > first).astype(float) - (last < first)
-        found.append(_point(comparison(points, runs), moved, way, p_value, "permutation of runs"))
+        found.append(_point(comparison(points, runs), moved, way, p_value))
     return found
 
 
@@ -148,24 +153,31 @@ def _of_pairs(
     of = words.count(len(pairs), "pair of batchsets", "pairs of batchsets")
     said = _said(factor, where, low, high)
     comparison = _Comparison(
-        factor.about, said, "the rows a second (transactions a second times SF)", of, numbers
+        factor.about, said, "the rows a second, transactions a second times SF", of, numbers
     )
     rows_less, rows_more = low * pairs["best_tps_less"], high * pairs["best_tps_more"]
-    found = [_ratio(comparison, inference.of_pairs(rows_less, rows_more))]
+    seen = _geometric(rows_less / rows_more)
+    found = [_ratio(comparison, inference.of_pairs(rows_less, rows_more), seen)]
     known = pairs[pairs["TP_less"].notna() & pairs["TP_more"].notna()]
     if len(known):
         rises, falls = (known["TP_less"] > known["TP_more"], known["TP_less"] < known["TP_more"])
         moved = rises.to_numpy().astype(float) - falls.to_numpy()
         p_value = inference.sign_test(int(rises.sum()), int(falls.sum()))
-        found.append(_point(comparison, moved, float(moved.sum()), p_value, "the sign test"))
+        way, is_enough = float(moved.sum()), len(moved) >= FEWEST_PAIRS
+        found.append(_point(comparison, moved, way, p_value if is_enough else None))
     return found
 
 
-def _ratio(of: _Comparison, ratio: Ratio | None) -> Sentence | Claim:
+def _geometric(ratios: pd.Series) -> float:
+    return float(np.exp(np.log(ratios[(ratios > 0) & np.isfinite(ratios)]).mean()))
+
+
+def _ratio(of: _Comparison, ratio: Ratio | None, seen: float) -> Sentence | Claim:
+    """Return what a factor does to throughput; without an interval, no more than was seen."""
     if ratio is None:
         text = (
             f"{of.said}: this sample cannot show what that does to {of.throughput}: {of.of} that "
-            "differ in nothing else are too few."
+            f"differ in nothing else are too few; the ratio in them is {words.number(seen)}."
         )
         return Sentence(of.about, text, "not shown", "curves", of.numbers)
 
@@ -189,22 +201,25 @@ def _ratio(of: _Comparison, ratio: Ratio | None) -> Sentence | Claim:
     return Claim(ratio.p, sentence)
 
 
-def _point(of: _Comparison, moved: np.ndarray, way: float, p_value: float, test: str) -> Claim:
+def _point(
+    of: _Comparison, moved: np.ndarray, way: float, p_value: float | None
+) -> Claim | Sentence:
+    """Return where a factor moves thrashing points; without a p-value, no more than was seen."""
     rises, falls, stays = (int((moved == sign).sum()) for sign in (1, -1, 0))
     seen = (
         f"it rises in {rises}, falls in {falls} and stays in {stays} of "
         f"{words.count(len(moved), 'pair')} of batchsets"
     )
+    cannot = f"{of.said}: this sample cannot show where the thrashing point goes: {seen}"
+    if p_value is None:
+        text = f"{cannot}, and {of.of} are too few for a test."
+        return Sentence(of.about, text, "not shown", "tap-points", of.numbers)
 
     def sentence(p: float) -> Sentence:
         numbers = {**of.numbers, "p, adjusted": words.p_value(p)}
-        basis = f"{of.of}, adjusted p of {test} {words.p_value(p)}"
+        basis = f"{of.of}, adjusted p {words.p_value(p)}"
         if p > inference.ALPHA:
-            text = (
-                f"{of.said}: this sample cannot show where the thrashing point goes: {seen} "
-                f"({basis})."
-            )
-            return Sentence(of.about, text, "not shown", "tap-points", numbers)
+            return Sentence(of.about, f"{cannot} ({basis}).", "not shown", "tap-points", numbers)
         goes = "raises" if way > 0 else "lowers"
         text = f"{of.said} {goes} the thrashing point: {seen} ({basis})."
         return Sentence(of.about, text, "shown", "tap-points", numbers)
@@ -256,10 +271,11 @@ def _difference(view: View, known: pd.DataFrame) -> Sentence | Claim:
         "batchsets that all have": f"{len(common):,}",
         "runs of each": f"{len(shares):,}",
     } | {str(s): f"{words.number(common[s].sum())} of them" for s in order}
-    if len(shares) < 2:
+    # Any order of the DBMSs in all runs alike could be by chance.
+    if math.factorial(len(order)) * inference.arrangements(shares) > inference.ALPHA:
         text = (
             "this sample cannot show that some DBMSs thrash more often than others: "
-            f"{words.count(len(shares), 'run')} of each can be compared."
+            f"{words.count(len(shares), 'run')} of each can be compared, too few for a test."
         )
         return Sentence(about, text, "not shown", "tap-points", behind)
     basis = f"over {len(common):,} batchsets of {words.count(len(shares), 'run')} that all have"

@@ -9,6 +9,7 @@ intervals are Bonferroni's for k comparisons; p-values of an experiment are adju
 see `tables.holm`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -145,3 +146,9 @@ def permuted(
     mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)
     as_large = statistic(mixed) >= statistic(table)[0] - 1e-12
     return float((1 + as_large.sum()) / (1 + draws))
+
+
+def arrangements(values: ArrayLike) -> float:
+    """Return the probability of one arrangement of columns within all rows."""
+    rows, columns = np.shape(values)
+    return float(math.factorial(columns)) ** -rows

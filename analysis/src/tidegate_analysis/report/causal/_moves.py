@@ -143,7 +143,7 @@ def _claim(group: Group, factor: str) -> Sentence | Claim | None:
 def _cannot(group: Group, factor: str, why: str) -> Sentence:
     about = _ABOUT[factor]
     text = (
-        f"{group.name}s: this sample cannot show that {about} ({factor}) moves the thrashing "
+        f"{group.name}s: this sample cannot show that {factor} ({about}) moves the thrashing "
         f"point: {why}"
     )
     return Sentence(about, text.rstrip(".") + ".", "not shown", "causal-samples")
