@@ -16,7 +16,7 @@ all of them have, run by run, by permutation.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -150,10 +150,12 @@ def _of_pairs(
     less, more = (rows[rows[factor.name] == value] for value in (low, high))
     pairs = less.merge(more, on=keys, suffixes=("_less", "_more"))
     numbers = {"pairs of batchsets": f"{len(pairs):,}", "runs": f"{pairs['run_less'].nunique():,}"}
-    of = words.count(len(pairs), "pair of batchsets", "pairs of batchsets")
-    said = _said(factor, where, low, high)
     comparison = _Comparison(
-        factor.about, said, "the rows a second, transactions a second times SF", of, numbers
+        factor.about,
+        _said(factor, where, low, high),
+        "the rows a second, transactions a second times SF",
+        _pairs(len(pairs)),
+        numbers,
     )
     rows_less, rows_more = low * pairs["best_tps_less"], high * pairs["best_tps_more"]
     seen = _geometric(rows_less / rows_more)
@@ -164,8 +166,13 @@ def _of_pairs(
         moved = rises.to_numpy().astype(float) - falls.to_numpy()
         p_value = inference.sign_test(int(rises.sum()), int(falls.sum()))
         way, is_enough = float(moved.sum()), len(moved) >= FEWEST_PAIRS
-        found.append(_point(comparison, moved, way, p_value if is_enough else None))
+        of = replace(comparison, of=_pairs(len(known)))
+        found.append(_point(of, moved, way, p_value if is_enough else None))
     return found
+
+
+def _pairs(n: int) -> str:
+    return words.count(n, "pair of batchsets", "pairs of batchsets")
 
 
 def _geometric(ratios: pd.Series) -> float:
@@ -206,10 +213,7 @@ def _point(
 ) -> Claim | Sentence:
     """Return where a factor moves thrashing points; without a p-value, no more than was seen."""
     rises, falls, stays = (int((moved == sign).sum()) for sign in (1, -1, 0))
-    seen = (
-        f"it rises in {rises}, falls in {falls} and stays in {stays} of "
-        f"{words.count(len(moved), 'pair')} of batchsets"
-    )
+    seen = f"it rises in {rises}, falls in {falls} and stays in {stays} of {_pairs(len(moved))}"
     cannot = f"{of.said}: this sample cannot show where the thrashing point goes: {seen}"
     if p_value is None:
         text = f"{cannot}, and {of.of} are too few for a test."

@@ -151,4 +151,4 @@ def permuted(
 def arrangements(values: ArrayLike) -> float:
     """Return the probability of one arrangement of columns within all rows."""
     rows, columns = np.shape(values)
-    return float(math.factorial(columns)) ** -rows
+    return math.exp(-rows * math.lgamma(columns + 1))
