@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ COLUMNS: Mapping[str, list[str]] = {
                    "found", "batchsets"],
     "points": ["experiment", "run", "batchset", "id", "analysis", "protocol", "rule",
                "thrashing_point", "low", "high", "caveats"],
+    "drops": [*KEY, "analysis", "step", "name", "why"],
 }  # fmt: skip
 
 
@@ -42,8 +44,7 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         frames = self.__dict__.get("frames", {})
-        if name == "latest_points":
-            name = "points"
+        name = {"latest_points": "points", "latest_drops": "drops"}.get(name, name)
         if name not in frames:
             raise AttributeError(name)
 
@@ -68,7 +69,8 @@ class StandIn:
     def curves(
         self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        done = self.table[self.table["tps"].notna()]
+        table = self.table if executions is None else executions
+        done = table[table["tps"].notna()]
         table = done.groupby(BATCH, as_index=False).agg(
             subject=("subject", "first"), n=("tps", "size"), tps=("tps", "mean"),
             tps_sd=("tps", "std"), mean_ms=("mean_ms", "mean"), p50_ms=("p50_ms", "mean"),
@@ -110,7 +112,9 @@ def execution(number: int, tps: float, **changes: Any) -> dict[str, Any]:
         "overdue": 0.0, "connection_losses": 0.0, "client_core_share": 0.2, "other_executors": 0.0,
     }  # fmt: skip
     row |= {key: value for key, value in changes.items() if key not in ("values", "treatment")}
-    row["workload_values"] = json.dumps(values | changes.get("values", {}))
+    values |= changes.get("values", {})
+    row["workload_values"] = json.dumps(values)
+    row |= {kind: values.get(kind) for kind in ("reads", "updates", "changes", "joins")}
     row["treatment"] = json.dumps(treatment | changes.get("treatment", {}), separators=(",", ":"))
     return row
 
@@ -145,30 +149,38 @@ def with_intervals(made: StandIn) -> StandIn:
 
 
 def design(
-    effect: Mapping[str, float], noise: float = 0.02, subjects: tuple[str, ...] = ("embedded",)
+    effect: Mapping[str, float],
+    *,
+    noise: float = 0.02,
+    subjects: tuple[str, ...] = ("embedded",),
+    copies: int = 1,
+    of_run: float = 0.0,
+    seed: int = 2,
 ) -> StandIn:
     """Return a thrash experiment: 2 processors × keys × 4 SFs × 4 ROSEs, four MPLs.
 
-    Each factor multiplies throughput by its effect: `numProcs`, `PK`, `sf`.
+    Each factor multiplies throughput by its effect: `numProcs`, `PK`, `sf`. It is run so often
+    under another isolation, as `copies` says; each run has noise of its own by `of_run`.
     """
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(seed)
     rows, points, run, place = [], [], 0, 0
     for subject in subjects:
-        for processors in (1, 2):
+        for copy, processors in product(range(copies), (1, 2)):
             for key in (1, 0):
                 run += 1
+                befell = np.exp(of_run * rng.standard_normal())
                 for batchset in range(1, 17):
                     sf, rose = (0.25, 0.5, 0.75, 1.0)[(batchset - 1) // 4], 25 * (batchset % 4 + 1)
                     times = effect.get("numProcs", 1.0) ** (processors - 1)
                     times *= effect.get("PK", 1.0) ** key * effect.get("sf", 1.0) ** (sf < 1)
                     for mpl, shape in {50: 0.8, 100: 1.0, 200: 0.5, 400: 0.3}.items():
                         place += 1
-                        tps = 500 * shape * times * np.exp(noise * rng.standard_normal())
+                        tps = 500 * befell * shape * times * np.exp(noise * rng.standard_normal())
                         rows.append(
                             execution(
                                 place, tps, run=run, batchset=batchset, mpl=mpl, subject=subject,
                                 processors_planned=processors, processors=float(processors),
-                                primary_key=key, workload="thrash",
+                                primary_key=key, workload="thrash", isolation=f"level {copy}",
                                 values={"kind": "thrash", "updates": 1, "reads": 0, "sf": sf,
                                         "rose": rose},
                             )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +12,8 @@ import pytest
 
 from tidegate_analysis import censored, estimate, examples, load, mediation, model, report
 from tidegate_analysis.report import _throughput
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._claims import settled
 from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Section, Sentence, Table
 from tidegate_analysis.report.causal import makers
 from tidegate_analysis.results import Results
@@ -22,9 +25,10 @@ NAMES = ["causal", "paths", "mediation", "assumptions", "censored"]
 class OfSamples:
     """Results with an experiment of which there are only these samples."""
 
-    def __init__(self, samples: pd.DataFrame, scenario: str = "thrash") -> None:
+    def __init__(self, samples: pd.DataFrame, scenario: str = "thrash", left_out: int = 0) -> None:
         self._samples = samples
         self._scenario = scenario
+        self._left_out = left_out
         self.loaded = 0
 
     def experiment(self, _: int) -> pd.DataFrame:
@@ -33,6 +37,9 @@ class OfSamples:
     def samples(self, _: int) -> pd.DataFrame:
         self.loaded += 1
         return self._samples
+
+    def latest_points(self, _: int) -> pd.DataFrame:
+        return pd.DataFrame(index=range(len(self._samples) + self._left_out))
 
 
 def made(results: object) -> list[Section]:
@@ -51,7 +58,9 @@ def figures(sections: Sequence[Section]) -> dict[str, Figure]:
 
 
 def sentences(sections: Sequence[Section]) -> list[Sentence]:
-    return [x for s in sections for p in s.parts if isinstance(p, Advice) for x in p.sentences]
+    parts = [part for section in settled(sections) for part in section.parts]
+    said = [x for part in parts if isinstance(part, Advice) for x in part.sentences]
+    return [sentence for sentence in said if isinstance(sentence, Sentence)]
 
 
 def cannot(sections: Sequence[Section]) -> list[str]:
@@ -92,6 +101,9 @@ def test_samples_are_counted(chapter: list[Section], results: Results) -> None:
         assert row[3] == f"{len(own) - thrashed}"
         assert row[4:6] == ("3", "18")
     assert any("of 3 DBMSs, and those of one are not" in str(part) for part in chapter[0].parts)
+    assert "other mixes" not in table(chapter, "samples").note
+    mixed = made(OfSamples(planted(3), left_out=7))
+    assert "7 batchsets of other mixes than reads or updates" in table(mixed, "samples").note
 
 
 def test_numbers_are_those_of_the_modules(chapter: list[Section], results: Results) -> None:
@@ -109,13 +121,26 @@ def test_numbers_are_those_of_the_modules(chapter: list[Section], results: Resul
     totals = {row[:2]: row[-1] for row in table(chapter, "effects-read").rows}
     assert totals["numProcs → TP", "total"] == "0.435"
     asked = mediation.Mechanism(
-        "numProcs", "ATPT", "TP", control=1, treated=4, covariates=["PK", "dbms"]
+        "numProcs", "ATPT", "TP", control=1, treated=4, covariates=["PK", "SF", "ROSE", "dbms"]
     )
-    acme = mediation.mediate(thrashed, asked).acme.estimate
+    acme = mediation.mediate(thrashed, asked, clusters="run").acme.estimate
     first = table(chapter, "mediation").rows[0]
     assert first[:2] == ("reads: numProcs → ATPT → TP", "1 to 4")
     assert first[3].startswith(f"{acme:.0f} ")
-    both = censored.compare(group, ["numProcs", "PK"], cluster="dbms").set_index("term")
+    by_rose = replace(asked, covariates=["PK", "SF", "dbms"], moderators={"ROSE": "both"})
+    difference = mediation.moderation(
+        thrashed, by_rose, {"ROSE": 100}, {"ROSE": 25}, clusters="run"
+    )
+    first = table(chapter, "moderation").rows[0]
+    assert first[3] == "ROSE 25 and 100"
+    assert first[6].startswith(f"{words.number(difference.acme.estimate)} (")
+    assert len(table(chapter, "moderation").rows) == 2 * 3
+    factors = ["numProcs", "PK", "SF", "ROSE"]
+    both = censored.compare(group, factors, cluster="dbms").set_index("term")
+    direct = [row[0] for row in table(chapter, "censored-direct-read").rows]
+    assert direct[2:] == [
+        "SF 1 % instead of 0.01 %", "ROSE 100 % instead of 25 %", "a standard deviation of ATPT"
+    ]  # fmt: skip
     row = table(chapter, "censored-total-read").rows[1]
     assert float(row[2].split(" ")[0]) == pytest.approx(
         100 * np.expm1(both.loc["PK", "censored"]), abs=0.5
@@ -125,7 +150,7 @@ def test_numbers_are_those_of_the_modules(chapter: list[Section], results: Resul
 def test_every_sentence_points_to_something(chapter: list[Section]) -> None:
     names = {p.name for s in chapter for p in s.parts if isinstance(p, Table | Figure)}
     found = sentences(chapter)
-    assert len(found) == 4
+    assert len(found) == 8
     assert {sentence.anchor for sentence in found} <= names
     for sentence in found:
         is_claim = "this sample cannot show" not in sentence.text
@@ -150,17 +175,79 @@ def planted(dbms: int, seed: int = 2) -> pd.DataFrame:
 @pytest.mark.parametrize("dbms", [1, 5])
 def test_a_planted_effect_is_shown_and_what_is_not_there_is_not(dbms: int) -> None:
     sections = made(OfSamples(planted(dbms)))
-    processors, keys = sentences(sections)
+    processors, *others = sentences(sections)
+    assert [sentence.about for sentence in others] == [
+        "primary keys", "size of transactions", "range of rows"
+    ]  # fmt: skip
     assert processors.kind == "shown"
     assert "a further processor moves the thrashing point down" in processors.text
-    effect = re.search(r"total effect of a further processor −(\d+) %", processors.text)
+    effect = re.search(r"total effect −(\d+) %", processors.text)
     # exp(−0.2) − 1 is −18 %.
     assert effect and abs(int(effect.group(1)) - 18) <= 4
-    assert keys.kind == "not shown"
+    assert {sentence.kind for sentence in others} == {"not shown"}
+    assert processors.numbers["clusters"] == ("runs, 6" if dbms == 1 else "DBMSs, 5")
     said = "of one DBMS, d0: nothing here says" if dbms == 1 else "of 5 DBMSs, and those of one"
     assert any(said in str(part) for part in sections[0].parts)
     robust = {row[5] for row in table(sections, "paths-update").rows}
     assert (robust == {"–"}) == (dbms == 1)
+
+
+def test_what_one_dbms_alone_decides_is_not_claimed() -> None:
+    frame = planted(4)
+    alone = frame["dbms"] == "d0"
+    never = {"TP": np.inf, "low": 1000.0, "high": np.inf, "thrashed": False}
+    for name, value in never.items():
+        frame[name] = frame[name].where(alone, value)
+    sections = made(OfSamples(frame))
+    for sentence in sentences(sections):
+        assert sentence.kind == "not shown"
+        assert "samples of one DBMS depend on each other, and" in sentence.text
+    note = table(sections, "censored-total-update").note
+    assert "Samples are taken as independent, which they are not" in note
+
+
+def test_noise_that_runs_of_one_dbms_have_in_common_is_no_effect() -> None:
+    wrong, samples = 0, 40
+    for seed in range(samples):
+        frame = planted(1, seed)
+        rng = np.random.default_rng(seed)
+        befell = rng.normal(0, 0.4, 7)[frame["run"]]
+        log_tp = np.log(700) + befell + rng.normal(0, 0.1, len(frame))
+        seen = censored.seen(np.exp(log_tp), np.arange(100.0, 1001, 100))
+        frame[seen.columns] = seen
+        section = makers()[0](OfSamples(frame), 1)  # type: ignore[arg-type]
+        claims = [s for s in sentences([section]) if s.about in ("processors", "primary keys")]
+        wrong += any(sentence.kind == "shown" for sentence in claims)
+    # 5 % of samples, and no more than three standard errors above it.
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
+def test_a_factor_between_another_and_the_thrashing_point_is_held_constant() -> None:
+    """SF acts on ATPT and TP, ATPT on nothing: nothing of processors goes through it."""
+    frame = planted(3)
+    rng = np.random.default_rng(5)
+    n = len(frame)
+    atpt = 2000 * frame["SF"] - 60 * frame["numProcs"] + rng.normal(0, 30, n)
+    log_tp = 6.2 - 1.2 * frame["SF"] + 0.02 * frame["numProcs"] + rng.normal(0, 0.2, n)
+    frame = frame.assign(ATPT=atpt)
+    seen = censored.seen(np.exp(log_tp.to_numpy()), np.arange(20.0, 2001, 20))
+    frame[seen.columns] = seen
+    first = table(made(OfSamples(frame)), "mediation").rows[0]
+    low, high = re.findall(r"[−\d.,]+", first[3])[1:]
+    assert float(low.replace("−", "-")) < 0 < float(high)
+
+
+def test_correlated_errors_have_their_correction_beside_them() -> None:
+    frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
+    drift = 80 * np.sin(np.arange(len(frame)) / 6)
+    sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
+    rows = table(sections, "correction-update").rows
+    names = [row[0] for row in rows]
+    assert "ATPT: intercept" in names and "ATPT: numProcs" in names
+    before, after = map(float, rows[0][-1].split(", then "))
+    assert before < 1.5 < after
+    within = table(sections, "independence-update").rows
+    assert [row[0] for row in within][:3] == ["ATPT: d0", "ATPT: d1", "ATPT: d2"]
 
 
 def test_in_noise_claims_are_rare() -> None:
@@ -201,7 +288,8 @@ def test_samples_of_which_none_or_all_thrashed() -> None:
 
 def test_a_factor_that_is_constant_is_left_out() -> None:
     sections = made(OfSamples(planted(3).assign(PK=1)))
-    assert [sentence.about for sentence in sentences(sections)] == ["processors"]
+    about = [sentence.about for sentence in sentences(sections)]
+    assert about == ["processors", "size of transactions", "range of rows"]
     assert any("PK → ATPT" in text and "is the same" in text for text in cannot(sections))
 
 

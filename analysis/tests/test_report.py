@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from report_stand_in import (
     COLUMNS,
     KEY,
@@ -22,6 +24,7 @@ from report_stand_in import (
     execution,
     priority,
 )
+from scipy import stats
 
 from tidegate_analysis import report, scalability
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
@@ -29,19 +32,23 @@ from tidegate_analysis.published import experiments as published
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._advice import advice
+from tidegate_analysis.report._claims import settled
 from tidegate_analysis.report._details import classes, kinds, trees
 from tidegate_analysis.report._law import law
+from tidegate_analysis.report._levels import _group_gain, held
 from tidegate_analysis.report._protocol import tap, troubles
 from tidegate_analysis.report._published import MEASURES, published_figures
+from tidegate_analysis.report._treatments import _best_setting
 from tidegate_analysis.report._view import View
 
 HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
 
 
 def sentences(results: StandIn) -> list[report.Sentence]:
-    (part,) = advice(View(results, 1)).parts
+    (section,) = settled([advice(View(results, 1))])
+    (part,) = section.parts
     assert isinstance(part, report.Advice)
-    return list(part.sentences)
+    return [each for each in part.sentences if isinstance(each, report.Sentence)]
 
 
 def about_of(results: StandIn, what: str) -> report.Sentence:
@@ -164,6 +171,22 @@ def test_data_are_beside_the_page(hill: Hill) -> None:
     assert "sentence" in pd.read_csv(hill.out / "data" / "advice.csv")
 
 
+def test_every_table_is_beside_the_page(hill: Hill, tmp_path: Path) -> None:
+    named = set(re.findall(r"data/(1-[a-z-]+\.csv)", "".join(hill.page.data)))
+    assert named == {path.name for path in (hill.out / "data").glob("1-*.csv")}
+    assert len(named) == hill.page.tags.count("table") > 2
+    written(design({}), tmp_path)
+    points = pd.read_csv(tmp_path / "data" / "1-tap-points.csv")
+    assert len(points) == 64 and set(points["TP"]) == {100, 200}
+    assert len(pd.read_csv(tmp_path / "data" / "1-law-numbers.csv")) == 64
+
+
+def test_the_chart_of_one_batchset_has_every_repetition(hill: Hill) -> None:
+    charts = [json.loads(text) for kind, text in hill.page.scripts if kind == "spec"]
+    layers = charts[0]["layer"]
+    assert [len(layer["data"]["values"]) for layer in layers if "data" in layer] == [15]
+
+
 def test_a_controller_has_its_limit_over_time_with_the_switch(tmp_path: Path) -> None:
     _, page = written(controlled(), tmp_path)
     text = "".join(page.data)
@@ -175,7 +198,10 @@ def test_a_controller_has_its_limit_over_time_with_the_switch(tmp_path: Path) ->
 
 def test_many_batchsets_are_drawn_in_part_and_all_at_a_glance(tmp_path: Path) -> None:
     _, page = written(design({}), tmp_path)
-    assert "40 of 64 batchsets have no panel of their own" in "".join(page.data)
+    text = "".join(page.data)
+    assert "40 of 64 batchsets have no panel of their own" in text
+    assert "24 of 64 batchsets are drawn" in text
+    assert "The first 60 of 64 rows; all are in the file. data/1-law-numbers.csv" in text
     assert (tmp_path / "figures" / "1-glance.svg").exists()
 
 
@@ -270,11 +296,11 @@ def test_classes_are_compared_with_and_without_priority() -> None:
     section = classes(View(priority(), 1))
     assert "high is up to 12 times faster than normal" in figure(section, "classes").alt
     assert table(section, "class-table").rows[0][-1] == "12"
-    sentence = about_of(priority(), "priority")
-    assert sentence.kind == "shown"
+    faster, slower, *_ = [s for s in sentences(priority()) if s.about == "priority"]
+    assert faster.kind == slower.kind == "shown"
     # MPL 5 keeps 97 of 100 tps; normal goes from 100 ms to 120 ms.
-    assert "At MPL 5" in sentence.text or "at MPL 5" in sentence.text
-    assert "12 times faster" in sentence.text and "20 % slower" in sentence.text
+    assert "at MPL 5" in faster.text and "at MPL 5" in slower.text
+    assert "12 times faster" in faster.text and "20 % slower" in slower.text
     rows = table(published_figures(View(priority(), 1)), "published").rows
     assert rows[0][2] == "12 at MPL 5" and rows[2][2] == "20 % slower at MPL 5"
 
@@ -320,7 +346,7 @@ def test_counts_of_the_latest_analysis_are_tables() -> None:
     assert ("2", "dropped for a violation", "execution", "5", "200", "195") in table(
         section, "steps"
     ).rows
-    assert "The first 60 of 64" in table(section, "tap-points").note
+    assert len(table(section, "tap-points").rows) == 64
 
 
 def test_troubles_are_counted() -> None:
@@ -383,34 +409,240 @@ def test_flat_curves_are_said_to_gain_in_few_of_many_samples() -> None:
     assert wrong <= samples * 0.025 + 3 * np.sqrt(samples * 0.025 * 0.975)
 
 
+def ratio_in(sentence: report.Sentence) -> float:
+    """Return the ratio that a sentence claims."""
+    found = re.search(r"gives ([\d.]+) times", sentence.text)
+    assert found, sentence.text
+    return float(found.group(1))
+
+
 @pytest.mark.parametrize(
-    ("factor", "about", "direction"),
-    [("PK", "primary keys", 1.5), ("numProcs", "processors", 0.7),
-     ("sf", "shorter transactions", 1.4)],
-)  # fmt: skip
+    ("factor", "about", "planted"),
+    [("PK", "primary keys", 1.5), ("PK", "primary keys", 0.7), ("numProcs", "processors", 0.7)],
+)
 def test_a_planted_effect_is_found_and_others_are_not(
-    factor: str, about: str, direction: float
+    factor: str, about: str, planted: float
 ) -> None:
-    found = [s for s in sentences(design({factor: direction})) if "best throughput" in s.text]
-    shown = [s for s in found if s.kind == "shown" and "too little" not in s.text]
-    assert {s.about for s in shown} == {about}
-    assert f"{words.number(direction)} times" in shown[0].text or "times the best" in shown[0].text
+    found = sentences(design({factor: planted}, copies=3))
+    shown = [s for s in found if s.kind == "shown" and "times the best throughput" in s.text]
+    assert {s.about for s in shown if "too little" not in s.text} == {about}
+    (sentence,) = (s for s in shown if s.about == about)
+    assert ratio_in(sentence) == pytest.approx(planted, rel=0.02)
+    # Three copies and two values of each factor.
+    assert sentence.numbers["runs"] == "12" and "12 runs" in sentence.text
+    assert sentence.numbers["batchsets at each level"] == "96"
 
 
-def test_too_few_pairs_show_nothing() -> None:
-    made = design({"PK": 1.5})
-    made.table = made.table[made.table["batchset"] <= 1].reset_index(drop=True)
-    found = [s for s in sentences(made) if s.about == "primary keys"]
+@pytest.mark.parametrize(("times", "rows"), [(1.4, 0.35), (4.0, 1.0), (8.0, 2.0)])
+def test_shorter_transactions_are_compared_at_equal_work(times: float, rows: float) -> None:
+    """A quarter of the rows each: so many times the transactions are a quarter of it in rows."""
+    found = [s for s in sentences(design({"sf": times})) if s.about == "shorter transactions"]
+    (sentence,) = (s for s in found if "rows a second" in s.text)
+    if rows == 1.0:
+        assert sentence.kind == "not shown" or "too little" in sentence.text
+    else:
+        assert sentence.kind == "shown" and "transactions a second times SF" in sentence.text
+        assert ratio_in(sentence) == pytest.approx(rows, rel=0.02)
+
+
+def test_noise_that_runs_have_in_common_is_no_effect() -> None:
+    wrong, samples = 0, 40
+    for seed in range(samples):
+        made = design({}, copies=2, of_run=0.2, seed=seed)
+        found = [s for s in sentences(made) if "best throughput" in s.text]
+        assert {s.about for s in found} == {"processors", "primary keys"}
+        wrong += any(s.kind == "shown" for s in found)
+    # 5 % of samples, and no more than three standard errors above it.
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
+def test_too_few_runs_show_nothing() -> None:
+    """Two pairs of runs are two values, however many batchsets they have."""
+    found = [s for s in sentences(design({"PK": 1.5})) if s.about == "primary keys"]
     assert found and all(s.kind == "not shown" for s in found)
+    assert "4 runs that differ in nothing else are too few" in found[0].text
+    assert "the ratio in them is 1.5" in found[0].text
 
 
 def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
-    found = [s for s in sentences(design({})) if "thrashing point" in s.text]
+    found = [s for s in sentences(design({}, copies=4)) if "thrashing point" in s.text]
     (processors,) = [s for s in found if s.about == "processors"]
     assert "raises the thrashing point" in processors.text
-    assert "rises in 32, falls in 0 and stays in 0" in processors.text
+    assert "it rises in 128, falls in 0 and stays in 0 of 128 pairs" in processors.text
+    assert processors.numbers["runs"] == "16"
     (keys,) = [s for s in found if s.about == "primary keys"]
     assert keys.kind == "not shown"
+    few = [s for s in sentences(design({})) if "thrashing point" in s.text]
+    (processors,) = [s for s in few if s.about == "processors"]
+    assert processors.kind == "not shown" and "rises in 32" in processors.text
+    assert "4 runs are too few for a test" in processors.text
+
+
+def thrashing_in(shares: Mapping[str, float], copies: int, seed: int = 1) -> StandIn:
+    """Return a design whose subjects thrash in so large a share of their batchsets."""
+    made = design({}, subjects=tuple(shares), copies=copies)
+    points = made.frames["points"]
+    subjects = made.table.drop_duplicates("run").set_index("run")["subject"]
+    chance = points["run"].map(subjects).map(shares)
+    thrashes = np.random.default_rng(seed).random(len(points)) < chance
+    points.loc[~thrashes, "high"] = None
+    return made
+
+
+def test_dbmss_that_thrash_unequally_are_said_to() -> None:
+    made = thrashing_in({"a": 0.9, "b": 0.4, "c": 0.45}, copies=2)
+    difference = sentences(made)[-1]
+    assert difference.kind == "shown"
+    assert "over 128 batchsets of 8 runs that all have" in difference.text
+    assert "In this sample a does most often" in difference.text
+    # One run of each shows nothing, and a subject that was hardly analysed is not in it.
+    points = made.frames["points"]
+    first = made.table.drop_duplicates(["subject", "run"]).groupby("subject")["run"].min()
+    made.frames["points"] = points[points["run"].isin(first)]
+    one = sentences(made)[-1]
+    assert one.kind == "not shown" and "1 run of each can be compared" in one.text
+    made.frames["points"] = points[(points["run"] > first["b"] - 1) | (points["run"] == 1)].drop(
+        index=points.index[points["run"] == 1][5:]
+    )
+    assert "a thrashes in" in "".join(s.text.lower() for s in sentences(made))
+    assert "a" not in sentences(made)[-1].numbers
+
+
+def spread(tables: np.ndarray) -> np.ndarray:
+    found: np.ndarray = tables.mean(axis=-2).var(axis=-1)
+    return found
+
+
+def test_the_permutation_holds_its_level_and_finds_what_is_there() -> None:
+    rng = np.random.default_rng(3)
+    samples, wrong = 200, 0
+    for _ in range(samples):
+        of_run = rng.random((6, 1))
+        shares = rng.binomial(16, np.repeat(of_run, 3, axis=1)) / 16
+        wrong += inference.permuted(shares, spread, draws=499) <= 0.05
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+    assert inference.permuted([[0.1, 0.2, 0.3]], spread) == 1
+    assert inference.permuted(np.tile([0.1, 0.5, 0.9], (5, 1)), spread) < 0.01
+
+
+def test_blocks_of_two_are_the_paired_t_and_of_more_a_line() -> None:
+    pairs = np.array([[1.0, 1.3], [0.2, 0.4], [0.5, 0.95], [2.0, 2.2]])
+    ours = inference.of_blocks(pairs, np.array([0.0, 1.0]))
+    known = stats.ttest_rel(pairs[:, 1], pairs[:, 0])
+    interval = known.confidence_interval()
+    assert ours is not None and ours.p == pytest.approx(known.pvalue)
+    assert np.log([ours.low, ours.high]) == pytest.approx([interval.low, interval.high])
+    # Least squares with an intercept for each block.
+    place, blocks = np.array([0.0, 0.3, 1.0]), np.array([[1.0, 1.2, 1.9], [0.3, 0.2, 1.1]])
+    design = np.column_stack([np.tile(place, 2), np.repeat(np.eye(2), 3, axis=0)])
+    fit = sm.OLS(blocks.ravel(), design).fit()
+    ours = inference.of_blocks(blocks, place)
+    assert ours is not None and ours.p == pytest.approx(fit.pvalues[0])
+    assert np.log([ours.low, ours.high]) == pytest.approx(fit.conf_int()[0])
+    assert inference.of_blocks(pairs[:2], np.array([0.0, 1.0])) is None
+
+
+def test_a_limit_for_many_batchsets_has_no_winners_curse() -> None:
+    """Flat curves: a level that others chose gains nothing, and the best of all seems to."""
+    rng = np.random.default_rng(4)
+    samples, wrong, luck = 400, 0, []
+    for _ in range(samples):
+        index = pd.MultiIndex.from_product([range(3), range(4)], names=["run", "batchset"])
+        table = pd.DataFrame(np.exp(0.05 * rng.standard_normal((12, 8))), index=index)
+        best = np.log(table).mean().to_numpy().argmax()
+        gain = _group_gain("", table, float(best), 7.0, {})
+        said = gain.said(gain.p) if isinstance(gain, report.Claim) else gain
+        wrong += said.kind == "shown"
+        luck.append(float(np.log(table).mean().max() - np.log(table[7]).mean()))
+    assert wrong <= samples * 0.025 + 3 * np.sqrt(samples * 0.025 * 0.975)
+    assert np.mean(luck) > 0.01
+    table[3] *= 1.3
+    gain = _group_gain("", table, 3.0, 7.0, {})
+    assert isinstance(gain, report.Claim)
+    said = gain.said(gain.p)
+    assert said.kind == "shown" and "one limit for all 12 batchsets, 3 here" in said.text
+
+
+def test_levels_are_chosen_by_other_runs() -> None:
+    """The first run has all of its own luck at level 1, the second at level 2."""
+    index = pd.MultiIndex.from_tuples([(1, 1), (1, 2), (2, 1), (2, 2)], names=["run", "batchset"])
+    table = pd.DataFrame({1: [9.0, 9, 1, 2], 2: [3.0, 4, 8, 8], 3: [1.0, 1, 1, 1]}, index=index)
+    assert held(table).tolist() == [3, 4, 1, 2]
+    # Of one run, by the other batchset.
+    assert held(table.loc[[1]]).tolist() == [9, 9]
+
+
+def test_which_setting_is_best_counts_all_pairs() -> None:
+    """Nine settings alike: the best of them is better than another in few samples."""
+    rng = np.random.default_rng(6)
+    samples, wrong = 200, 0
+    for _ in range(samples):
+        each = {f"c={i}": np.exp(0.05 * rng.standard_normal(5)) for i in range(9)}
+        wrong += _best_setting("", each, 36).kind == "shown"
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+    each["c=0"] *= 2
+    assert _best_setting("", each, 36).kind == "shown"
+
+
+def test_priority_is_claimed_where_repetitions_show_it() -> None:
+    def told(normal: tuple[float, ...]) -> list[report.Sentence]:
+        made = priority()
+        rows = made.frames["classes"]
+        given = (rows["batchset"] == 1) & (rows["class"] == "normal")
+        rows.loc[given, "mean_ms"] = [x for _ in range(2) for x in normal]
+        return [s for s in sentences(made) if s.about == "priority"]
+
+    # In the mean slower than 100 ms, by chance.
+    faster, slower = told((80.0, 150.0, 130.0))[:2]
+    assert faster.kind == "shown" and slower.kind == "not shown"
+    assert "cannot show a difference: in it normal transactions were 16 % slower" in slower.text
+    assert all(s.kind == "shown" for s in told((119.0, 120.0, 121.0)))
+
+
+def test_claims_of_an_experiment_are_one_family() -> None:
+    def claim(p: float) -> report.Claim:
+        return report.Claim(p, lambda q: report.Sentence("a", f"p is {q:.3f}", "shown", ""))
+
+    sections = [
+        report.Section("one", "One", [report.Advice([claim(0.01), claim(0.04)], ())]),
+        report.Section("two", "Two", [report.Advice([claim(0.03)], ())]),
+    ]
+    texts = [
+        each.text
+        for section in settled(sections)
+        for part in section.parts
+        if isinstance(part, report.Advice)
+        for each in part.sentences
+        if isinstance(each, report.Sentence)
+    ]
+    assert texts == ["P is 0.030", "P is 0.060", "P is 0.060"]
+
+
+def dropping(made: StandIn, executions: Sequence[int]) -> StandIn:
+    """Return the results after an analysis that dropped these executions."""
+    rows = made.table[made.table["execution"].isin(executions)]
+    made.frames["drops"] = rows[KEY].assign(
+        analysis=1, step="2", name="connection_time_limit", why="too long"
+    )
+    return made
+
+
+def test_executions_that_the_protocol_dropped_are_in_nothing(tmp_path: Path) -> None:
+    made = curve(HILL)
+    last = made.table.loc[made.table["mpl"] == 256, "execution"].tolist()
+    _, page = written(dropping(made, last), tmp_path)
+    text = "".join(page.data)
+    assert "15 executions of 15 planned" in text
+    assert "dropped 3 executions of 15 (connection time limit 3)" in text
+    assert "is the last level" not in text and "loss" in text
+    table = pd.read_csv(tmp_path / "data" / "curves.csv")
+    assert table["mpl"].tolist() == [1, 4, 16, 64]
+    assert scalability.fit(View(made, 1).done).curve.levels.tolist() == [1, 4, 16, 64]
+    gain = about_of(made, "what Tidegate would gain")
+    assert "better than 64" in gain.text or "where 64 would come" in gain.text
+    everything = dropping(curve(HILL), made.table["execution"].tolist())
+    _, page = written(everything, tmp_path / "all")
+    assert "the analysis protocol dropped all that were" in "".join(page.data)
 
 
 def test_violated_conditions_and_a_busy_load_generator_are_warnings() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tidegate_analysis import examples, shapes
 from tidegate_analysis.errors import SampleError, StoreError
-from tidegate_analysis.results import Results, load
+from tidegate_analysis.results import Results, load, mode
 from tidegate_analysis.store import TABLES, Table, schema
 from tidegate_analysis.store.settings import seconds
 
@@ -177,6 +177,51 @@ def test_samples_are_those_of_the_latest_analysis(store: Path) -> None:
     assert set(samples["rule"]) == {"equation-1 v1"}
     again = load(DATA / "parquet").samples(1)
     pd.testing.assert_frame_equal(samples, again)
+
+
+@pytest.mark.parametrize(
+    ("mix", "expected"),
+    [
+        ({"reads": 1, "updates": 0, "changes": 0, "joins": 0}, "read"),
+        ({"reads": 0.0, "updates": 3.0}, "update"),
+        ({"reads": 9, "updates": 1, "changes": 0, "joins": 0}, None),
+        ({"reads": 0, "updates": 0, "changes": 1, "joins": 0}, None),
+        ({"reads": 1, "updates": 0, "changes": 0, "joins": 1}, None),
+        ({"reads": np.nan, "updates": None}, None),
+        ({}, None),
+    ],
+)
+def test_groups_are_of_one_kind_of_transaction(
+    mix: dict[str, float | None], expected: str | None
+) -> None:
+    assert mode(mix) == expected
+
+
+def test_other_mixes_are_in_neither_group(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    path = examples.write_store(tmp_path / "mixed.db", design)
+    whole = load(path).samples(1)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for batchset, weight in ((1, "changes"), (2, "joins"), (20, "reads")):
+            connection.execute(
+                f"UPDATE batchset SET spec = json_set(spec, '$.{weight}', 1) WHERE id = ?",
+                (batchset,),
+            )
+    results = load(path)
+    assert len(results.samples(1)) == len(whole) - 3
+    assert len(results.latest_points(1)) == len(whole)
+
+
+def test_dropped_executions_are_in_no_curve(store: Path) -> None:
+    results = load(store)
+    drops = results.latest_drops(1)
+    assert sorted(drops["execution"].dropna()) == [5, 13]
+    assert set(drops["analysis"]) == {2}
+    curves = results.curves(1).set_index(["run", "batchset", "mpl"])
+    # The one that a batch has, and one of two of another.
+    assert (1, 2, 128) not in curves.index
+    assert curves.loc[(2, 1, 4), "n"] == 1
+    assert (curves.drop(index=(2, 1, 4))["n"] == 2).all()
 
 
 def test_samples_keep_what_was_planted(example: Path) -> None:
@@ -406,7 +451,7 @@ def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> Non
     other = examples.write_store(tmp_path / "other.db", design)
     with closing(sqlite3.connect(other)) as connection, connection:
         connection.execute('UPDATE batchset SET spec = \'{"kind":"tpcb","scale":10}\'')
-    with pytest.raises(SampleError, match="no batchset of the thrashing study's reads"):
+    with pytest.raises(SampleError, match="none of the 56 batchsets that were retained"):
         load(other).samples(1)
 
 

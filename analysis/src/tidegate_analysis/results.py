@@ -12,15 +12,16 @@ of type float64 with NaN, but for seeds, which have 64 bits and are `Int64`; tex
 
 Two frames are derived. `Results.samples` has a row for each batchset instance that the analysis
 protocol retained: what statistics are made of. `Results.curves` has a row for each batch: what
-curves are drawn from.
+curves are drawn from, without the executions that the latest analysis dropped.
 
 Limits: a frame is as large as what is asked for. The published design with intervals of a second
 has 8.4 million of them (0.8 GB), and of latencies in histograms many times more: ask for one run
 or one batchset of those.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,8 @@ from tidegate_analysis.store import TABLES, Progress, Selection, Source, Table, 
 
 _BATCHSET: Final = ["experiment", "run", "batchset"]
 _BATCH: Final = [*_BATCHSET, "mpl"]
+#: Columns of executions with the weights of the kinds that the study's workload draws from.
+_MIX: Final = ("reads", "updates", "changes", "joins")
 
 
 def load(
@@ -62,6 +65,21 @@ def load(
 
     """
     return Results(open_source(source), experiment, progress)
+
+
+def mode(mix: Mapping[str, Any]) -> str | None:
+    """Return the study's group that a mix is of: ``read``, ``update``, or `None` for any other.
+
+    It is of a group where it draws nothing but reads, or nothing but updates.
+
+    Parameters
+    ----------
+    mix
+        Weights of `reads`, `updates`, `changes` and `joins`, as a row of executions has them.
+
+    """
+    drawn = [kind for kind in _MIX if (mix.get(kind) or 0) > 0]
+    return {"reads": "read", "updates": "update"}.get(drawn[0]) if len(drawn) == 1 else None
 
 
 class Results:
@@ -234,26 +252,30 @@ class Results:
         latest row of each batchset is taken.
         """
         points = self.thrashing_points(experiment)
-        analyses = self.analyses(experiment)
-        latest = analyses.groupby("experiment")["analysis"].max()
+        latest = self._latest(experiment)
         of_latest = points["analysis"] == points["experiment"].map(latest)
         never = ~points["experiment"].isin(latest.index)
         last = ~points.duplicated(_BATCHSET, keep="last")
         return points[of_latest | (never & last)].reset_index(drop=True)
+
+    def latest_drops(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return what each experiment's latest analysis dropped, and why."""
+        drops = self.tap_drops(experiment)
+        of_latest = drops["analysis"] == drops["experiment"].map(self._latest(experiment))
+        return drops[of_latest].reset_index(drop=True)
 
     def samples(
         self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Return the retained batchset instances of the latest analysis, as `shapes.SAMPLES`.
 
-        `mode` is ``read`` or ``update``, the study's two groups: transactions that only read, or
-        only update. Batchsets of others, with insertions, joins or a mix, are left out. `numProcs`
-        is what was planned, or what the DBMS was seen to have where all there are were asked for.
-        `TP` is infinite where throughput never fell, and the MPL below the fall where levels in
-        between are missing; it lies from `low` on and below `high`. `ATPT` is the mean over all
-        transactions of the retained executions; of analyses of schema version 1, which do not keep
-        it, over all that were measured. Batchsets of other workloads than the thrashing study's are
-        left out. The column `rule` is the rule's version by which TP was found.
+        `mode` is what the function `mode` says; batchsets of other mixes, or of other workloads
+        than the thrashing study's, are left out (`latest_points` has them). `numProcs` is what was
+        planned, or what the DBMS was seen to have where all there are were asked for. `TP` is
+        infinite where throughput never fell, and the MPL below the fall where levels in between are
+        missing; it lies from `low` on and below `high`. `ATPT` is the mean over all transactions of
+        the retained executions; of analyses of schema version 1, which do not keep it, over all
+        that were measured. The column `rule` is the rule's version by which TP was found.
 
         Parameters
         ----------
@@ -274,12 +296,15 @@ class Results:
         if executions is None:
             executions = self.executions(experiment)
         found = points.merge(_batchsets(executions), on=_BATCHSET, validate="one_to_one")
-        found = found.assign(mode=_modes(found))
+        mixes = zip(*(found[kind] for kind in _MIX), strict=True)
+        found["mode"] = [mode(dict(zip(_MIX, mix, strict=True))) for mix in mixes]
         found = found[found["mode"].notna()].reset_index(drop=True)
         if found.empty:
             raise SampleError(
-                f"{self._of(experiment)} has no batchset of the thrashing study's reads or updates",
-                "samples are made of experiments of the scenario `thrash`: take one of those",
+                f"none of the {len(points)} batchsets that were retained of "
+                f"{self._of(experiment)} is of the thrashing study's reads or updates alone",
+                "samples are made of experiments of the scenario `thrash` with one of the two: "
+                "take one of those",
             )
         thrashed = found["high"].notna()
         planned = found["processors_planned"]
@@ -304,12 +329,13 @@ class Results:
     ) -> pd.DataFrame:
         """Return throughput and latency against MPL, a row for each batch that was executed.
 
-        Columns: experiment, run, batchset, mpl, subject, processors (planned, or seen where all
-        were asked for), primary_key, workload, `n` executions, `tps` their mean, `tps_sd` their
-        standard deviation, `tps_low` and `tps_high` the 95 % confidence interval of the mean by
-        Student's t (NaN, as the deviation, for n = 1), `mean_ms` over all transactions, `p50_ms`,
-        `p95_ms` and `p99_ms` as means over the executions' percentiles, and `TP`: infinite where
-        throughput never fell, NaN where the batchset was not analysed or not retained.
+        Executions that the experiment's latest analysis dropped are left out. Columns: experiment,
+        run, batchset, mpl, subject, processors (planned, or seen where all were asked for),
+        primary_key, workload, `n` executions, `tps` their mean, `tps_sd` their standard deviation,
+        `tps_low` and `tps_high` the 95 % confidence interval of the mean by Student's t (NaN, as
+        the deviation, for n = 1), `mean_ms` over all transactions, `p50_ms`, `p95_ms` and `p99_ms`
+        as means over the executions' percentiles, and `TP`: infinite where throughput never fell,
+        NaN where the batchset was not analysed or not retained.
 
         Parameters
         ----------
@@ -321,7 +347,8 @@ class Results:
         """
         if executions is None:
             executions = self.executions(experiment)
-        done = executions[executions["attempt"].notna()]
+        dropped = executions["execution"].isin(self.latest_drops(experiment)["execution"].dropna())
+        done = executions[executions["attempt"].notna() & ~dropped]
         planned = done["processors_planned"]
         done = done.assign(
             processors=planned.where(planned > 0, done["processors"]),
@@ -350,6 +377,10 @@ class Results:
         points = self.latest_points(experiment)
         points = points.assign(TP=np.where(points["high"].notna(), points["low"], np.inf))
         return table.merge(points[[*_BATCHSET, "TP"]], on=_BATCHSET, how="left")
+
+    def _latest(self, experiment: int | None) -> "pd.Series[int]":
+        """Return the number of each experiment's latest analysis."""
+        return self.analyses(experiment).groupby("experiment")["analysis"].max()
 
     def _table(
         self,
@@ -406,22 +437,11 @@ def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
     executions = executions.assign(total_ms=executions["mean_ms"] * executions["transactions"])
     of_batchset = executions.groupby(_BATCHSET)
     same = ["subject", "processors_planned", "processors", "primary_key"]
-    same += ["sf_percent", "rose_percent", "reads", "updates", "changes", "joins"]
+    same += ["sf_percent", "rose_percent", *_MIX]
     found = of_batchset[same].first()
     sums = of_batchset[["total_ms", "transactions"]].sum()
     found["atpt_measured"] = sums["total_ms"] / sums["transactions"].replace(0, np.nan)
     return found.reset_index()
-
-
-def _modes(batchsets: pd.DataFrame) -> pd.Series:
-    """Return each batchset's group of the study, by its transactions' weights; `None` for none."""
-    weights = ["reads", "updates", "changes", "joins"]
-    does = batchsets[weights].fillna(0).gt(0).astype(int)
-    only = does.sum(axis=1).eq(1)
-    mode = pd.Series(None, index=batchsets.index, dtype="object")
-    mode[only & does["reads"].eq(1)] = "read"
-    mode[only & does["updates"].eq(1)] = "update"
-    return mode
 
 
 def _half_width(n: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -7,15 +7,20 @@ A report has for each experiment: what ran and what is missing; advice in plain 
 with the numbers behind it; throughput and latency against MPL; what happened in the course of an
 execution; kinds, classes and trees where the scenario has them; what the analysis protocol counted;
 published figures beside ours. A section for which an experiment has not the data is left out, and
-the page says why.
+the page says why. Where the experiment was analysed, executions that the latest analysis dropped
+are in no curve, fit or sentence of advice, and the page says how many they are.
 
 `write` takes more sections: functions of results and an experiment's number. What they raise as an
 `AnalysisError` is why they are left out. `tidegate_analysis.report.causal.makers` gives those of
 the chapter on what moves the thrashing point, which the command line adds.
 
-The page is for reading; every number in it is also in a CSV file beside it.
+The page is for reading. Beside it, in ``data/``, are a CSV file for each of its tables with all
+rows, the sentences of advice with the numbers behind them, and unrounded what curves and thrashing
+points are drawn from. What happens in the course of an execution is in the store and its exports.
 """
 
+import csv
+import io
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,9 +40,11 @@ from tidegate_analysis.report import (
     _throughput,
     _time,
 )
+from tidegate_analysis.report._claims import settled
 from tidegate_analysis.report._page import Chapter
 from tidegate_analysis.report._parts import (
     Advice,
+    Claim,
     Figure,
     Paragraph,
     Part,
@@ -50,6 +57,7 @@ from tidegate_analysis.report._view import Results, View
 
 __all__ = [
     "Advice",
+    "Claim",
     "Figure",
     "Paragraph",
     "Part",
@@ -124,11 +132,12 @@ def write(
     tell("writing the page")
     names = ", ".join(view.name for view in views)
     summary = (
-        f"{sum(len(view.done) for view in views):,} executions of "
+        f"{sum(len(view.measured) for view in views):,} executions of "
         f"{sum(len(view.executions) for view in views):,} planned."
     )
     files = {"report.html": _page.page(chapters, f"Tidegate: report on {names}", summary)}
     files |= {f"figures/{name}": figure.svg for name, figure in _page.figures(chapters)}
+    files |= {f"data/{name}": _csv(table) for name, table in _page.tables(chapters)}
     files |= _data(views, chapters)
     return _written(Path(out), files)
 
@@ -150,7 +159,7 @@ def _chapter(view: View, more: Sequence[SectionMaker], tell: Callable[[str], Non
             raise
         except AnalysisError as error:
             sections.append(Section(name, name.capitalize(), missing=str(error)))
-    return Chapter(view.number, title, sections)
+    return Chapter(view.number, title, settled(sections))
 
 
 def _named(maker: Callable[..., Section]) -> str:
@@ -161,8 +170,14 @@ def _further(maker: SectionMaker, view: View) -> Section:
     return maker(view.results, view.number)
 
 
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
+    return text.getvalue()
+
+
 def _data(views: Sequence[View], chapters: Sequence[Chapter]) -> dict[str, str]:
-    """Return what figures and sentences are made of, as CSV."""
+    """Return what curves and sentences are made of, as CSV."""
     curves = [view.curves for view in views if len(view.curves)]
     points = [view.points for view in views if len(view.points)]
     sentences = [
@@ -178,6 +193,7 @@ def _data(views: Sequence[View], chapters: Sequence[Chapter]) -> dict[str, str]:
         for part in section.parts
         if isinstance(part, Advice)
         for sentence in part.sentences
+        if isinstance(sentence, Sentence)  # all are: claims are settled
     ]
     tables = {"curves": curves, "points": points, "advice": [pd.DataFrame(sentences)]}
     return {

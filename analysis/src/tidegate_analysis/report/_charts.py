@@ -19,8 +19,13 @@ Chart = dict[str, Any]
 MOST_ROWS: Final = 6_000
 
 
-def throughput(curves: pd.DataFrame, level: str, title: str = "throughput, tps") -> Chart:
-    """Return throughput against MPL with bands, means, and thrashing points."""
+def throughput(
+    curves: pd.DataFrame,
+    level: str,
+    title: str = "throughput, tps",
+    repetitions: pd.DataFrame | None = None,
+) -> Chart:
+    """Return throughput against MPL with bands, means, thrashing points, and every repetition."""
     x = _levels(curves["mpl"], level)
     y = {"field": "tps", "type": "quantitative", "title": title}
     rows = _records(curves, ["label", "mpl", "tps", "tps_low", "tps_high", "n", "TP"])
@@ -55,7 +60,18 @@ def throughput(curves: pd.DataFrame, level: str, title: str = "throughput, tps")
             "tooltip": [{"field": "TP", "title": "thrashing point"}],
         },
     }  # fmt: skip
-    return _chart(rows, {"layer": [band, line, mark]}, 320)
+    layers = [band, line, mark]
+    if repetitions is not None:
+        dot: Chart = {
+            "data": {"values": _records(repetitions, ["mpl", "tps", "repetition"])},
+            "mark": {"type": "circle", "size": 18, "opacity": 0.55},
+            "encoding": {
+                "x": x, "y": y, "color": {"value": "#808890"},
+                "tooltip": [{"field": "repetition"}, {"field": "tps", "format": ",.4~r"}],
+            },
+        }  # fmt: skip
+        layers.append(dot)
+    return _chart(rows, {"layer": layers}, 320)
 
 
 def latency(curves: pd.DataFrame, level: str) -> Chart:

@@ -12,14 +12,14 @@ from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
 from tidegate_analysis.report._throughput import _wrapped
 from tidegate_analysis.report._time import singles
-from tidegate_analysis.report._view import BATCHSET, View, records
+from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 
 def kinds(view: View) -> Section:
     """Return latencies of each kind of transaction, in the executions of the time series."""
     title = "Kinds of transactions"
     if view.done.empty:
-        return Section("kinds", title, missing="no execution was measured")
+        return Section("kinds", title, missing=NOTHING)
     table = view.results.kinds(view.number)
     table = table[table["committed"] + table["rolled_back"] > 0]
     if len(table["kind"].unique()) < 2:
@@ -115,6 +115,7 @@ def classes(view: View) -> Section:
 
 def per_class(view: View, seen: pd.DataFrame) -> pd.DataFrame:
     """Return mean latency of each class, batchset and level, a column for each class."""
+    seen = seen[seen["execution"].isin(view.done["execution"])]
     table = seen.pivot_table(index=[*BATCHSET, "mpl"], columns="class", values="mean_ms")
     table = table.reset_index().rename_axis(columns=None)
     curves = view.curves[[*BATCHSET, "mpl", "label", "priority", "subject", "tps"]]
@@ -193,7 +194,7 @@ def _class_table(view: View, table: pd.DataFrame) -> Table:
             words.number(row.get("normal", np.nan)),
             words.number(row.get("normal", np.nan) / row.get("high", np.nan)),
         )
-        for row in records(table.head(60))
+        for row in records(table)
     ]
     header = ("batchset", "MPL", "tps", "high, mean ms", "normal, mean ms", "normal / high")
     return Table("class-table", "What the two classes see", header, rows)

@@ -14,7 +14,7 @@ MOST: Final = 12
 
 def header(view: View) -> Section:
     """Return what ran and what is missing."""
-    about, done = view.about, view.done
+    about, done = view.about, view.measured
     rows = [
         ("experiment", f"{view.number}: {view.name}, scenario {view.scenario}"),
         ("preset", str(about.get("preset") or "none")),
@@ -50,15 +50,15 @@ def _distinct(table: pd.DataFrame, columns: list[str]) -> str:
 
 def _versions(view: View) -> str:
     """Return each subject with the versions that were seen."""
-    if view.done.empty:
+    if view.measured.empty:
         return str(view.about.get("subjects") or "–")
-    seen = view.done.drop_duplicates(["subject", "version"])
+    seen = view.measured.drop_duplicates(["subject", "version"])
     versions = [f"{row.subject} ({row.version})" for row in seen.itertuples()]
     return words.enumeration(sorted(versions), MOST)
 
 
 def _machines(view: View) -> str:
-    table = view.done if len(view.done) else pd.DataFrame([dict(view.about)])
+    table = view.measured if len(view.measured) else pd.DataFrame([dict(view.about)])
     seen = table.drop_duplicates(["cpu", "machine_processors", "memory_mib", "kernel"])
     return words.enumeration(
         [
@@ -83,7 +83,7 @@ def _design(view: View) -> str:
     return (
         f"{words.count(table['run'].nunique(), 'run')}, {words.count(batchsets, 'batchset')}, "
         f"{words.count(batches, 'batch', 'batches')}, {words.count(len(table), 'execution')}, "
-        f"of which {len(view.done):,} are done"
+        f"of which {len(view.measured):,} are done"
     )
 
 
@@ -101,7 +101,7 @@ def _timing(about: Any) -> str:
 def missing(view: View) -> list[str]:
     """Return sentences that say what the experiment does not have."""
     said = []
-    planned, done = len(view.executions), len(view.done)
+    planned, done = len(view.executions), len(view.measured)
     if planned == 0:
         return ["The experiment has no execution: nothing was planned."]
     if done == 0:

@@ -2,11 +2,15 @@
 
 Throughputs are compared as ratios: the interval is one of the difference of mean logarithms, so a
 ratio is one of geometric means. Repetitions are compared by Welch's t (Welch 1947), pairs by the
-paired t, counts of rises and falls by the sign test, shares by Wilson's interval (Wilson 1927).
-Where a level was picked because it was best among k, intervals are Bonferroni's for k comparisons;
-p-values of one report are adjusted by Holm (1979), see `tables.holm`.
+paired t, blocks of runs by a line with an intercept for each, counts of rises and falls by the sign
+test, shares by Wilson's interval (Wilson 1927), and what has no distribution of its own by
+permutation within blocks. Where a level was picked because it was best among k,
+intervals are Bonferroni's for k comparisons; p-values of an experiment are adjusted by Holm (1979),
+see `tables.holm`.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +22,8 @@ from scipy import stats
 FEWEST_REPETITIONS: Final = 3
 #: Fewer pairs of batchsets than this say nothing of a factor.
 FEWEST_PAIRS: Final = 6
+#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a ratio.
+FEWEST_FREE: Final = 2
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
 ALPHA: Final = 0.05
@@ -37,7 +43,7 @@ class Ratio:
 
 
 def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
-    """Return the ratio of two levels' throughputs; None where there are too few repetitions."""
+    """Return the ratio of two settings' values; None where there are too few repetitions."""
     x, y = _logs(a), _logs(b)
     if x is None or y is None or min(len(x), len(y)) < FEWEST_REPETITIONS:
         return None
@@ -49,18 +55,43 @@ def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | 
     return _ratio(difference, error, freedom, min(len(x), len(y)), comparisons)
 
 
-def of_pairs(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
-    """Return the ratio of paired throughputs; None where there are too few pairs.
+def of_pairs(
+    a: ArrayLike, b: ArrayLike, comparisons: int = 1, fewest: int = FEWEST_PAIRS
+) -> Ratio | None:
+    """Return the ratio of paired values; None where there are fewer pairs than `fewest`.
 
     Pairs in which one of the two is nothing have no ratio, and are left out.
     """
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     usable = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     logs = np.log(x[usable] / y[usable])
-    if len(logs) < FEWEST_PAIRS:
+    if len(logs) < fewest:
         return None
     error = float(logs.std(ddof=1) / np.sqrt(len(logs)))
     return _ratio(float(logs.mean()), error, len(logs) - 1, len(logs), comparisons)
+
+
+def of_blocks(logs: ArrayLike, place: np.ndarray) -> Ratio | None:
+    """Return the ratio between the places 0 and 1; None where there are too few values.
+
+    Parameters
+    ----------
+    logs
+        A row for each block of runs that differ in one factor only, a column for each level of it.
+    place
+        Where each level is: the line through all blocks has an intercept for each of them. With
+        two levels this is the paired t.
+
+    """
+    values, x = np.asarray(logs, dtype=float), place - place.mean()
+    freedom = values.size - len(values) - 1
+    if freedom < FEWEST_FREE:
+        return None
+    apart = values - values.mean(axis=1, keepdims=True)
+    weight = len(values) * float(x @ x)
+    slope = float((apart @ x).sum()) / weight
+    error = float(np.sqrt(((apart - slope * x) ** 2).sum() / freedom / weight))
+    return _ratio(slope, error, freedom, values.size, 1)
 
 
 def _logs(values: ArrayLike) -> np.ndarray | None:
@@ -92,14 +123,32 @@ def share(found: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def independence(table: ArrayLike) -> float:
-    """Return the p-value of rows and columns of counts having nothing to do with each other.
+def permuted(
+    values: ArrayLike,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    draws: int = 9_999,
+    seed: int = 0,
+) -> float:
+    """Return the p-value of columns being alike, where rows were measured apart.
 
-    Fisher's exact test for two rows of two columns, chi² for more.
+    Parameters
+    ----------
+    values
+        A row for each block.
+    statistic
+        What is large where columns differ, of each table of an array of tables. Each row is
+        permuted by itself, so what a row has of its own does not count.
+    draws, seed
+        Of the permutations.
+
     """
-    counts = np.asarray(table, dtype=float)
-    if (counts.sum(axis=0) == 0).any() or (counts.sum(axis=1) == 0).any():
-        return 1.0
-    if counts.shape == (2, 2):
-        return float(stats.fisher_exact(counts).pvalue)
-    return float(stats.chi2_contingency(counts).pvalue)
+    table = np.asarray(values, dtype=float)[np.newaxis]
+    mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)
+    as_large = statistic(mixed) >= statistic(table)[0] - 1e-12
+    return float((1 + as_large.sum()) / (1 + draws))
+
+
+def arrangements(values: ArrayLike) -> float:
+    """Return the probability of one arrangement of columns within all rows."""
+    rows, columns = np.shape(values)
+    return math.exp(-rows * math.lgamma(columns + 1))

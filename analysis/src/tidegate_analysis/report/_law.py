@@ -3,70 +3,58 @@
 `tidegate_analysis.scalability` fits Gunther's law to a curve; this draws it and says what it says.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from tidegate_analysis import scalability
-from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
 from tidegate_analysis.report._throughput import _wrapped, chosen
-from tidegate_analysis.report._view import View, records
+from tidegate_analysis.report._view import BATCHSET, View, records
 
 _FEWEST_LEVELS: Final = 4
 
-#: A batchset's row of the summary, and its law.
-_Fit = tuple[dict[str, Any], scalability.Law]
-
 
 def law(view: View) -> Section:
-    """Return the law of each batchset that is drawn, its peak, and what it cannot say."""
+    """Return the law of each batchset, its peak, and what it cannot say; some of them drawn."""
     title = "Scalability law"
     if view.is_controlled or view.curves.empty:
         return Section("law", title, missing="there are no curves of fixed levels")
     if int(view.summary["levels"].max()) < _FEWEST_LEVELS:
         why = f"it has three parameters, so a curve needs {_FEWEST_LEVELS} levels"
         return Section("law", title, missing=why)
-    shown = chosen(view)
-    fits, problems = _fitted(view, shown)
+    executions = view.done[[*BATCHSET, "mpl", "tps"]]
+    fits = scalability.fit_all(executions, BATCHSET).merge(
+        view.summary[[*BATCHSET, "label", "TP"]], on=BATCHSET
+    )
+    fitted, others = (fits[(fits["problem"] == "") == is_fitted] for is_fitted in (True, False))
     parts: list[Part] = []
-    if fits:
-        parts += [_drawn(view, fits), _numbers(fits)]
-    if problems:
+    if len(fitted):
+        shown = fitted.merge(chosen(view)[BATCHSET], on=BATCHSET)
+        if len(shown) < len(fitted):
+            parts.append(
+                Paragraph(
+                    f"{len(shown)} of {len(fitted):,} batchsets are drawn, as in the figures above."
+                )
+            )
+        parts += [*([_drawn(view, shown)] if len(shown) else []), _numbers(fitted)]
+    if len(others):
+        problems = [f"{row['label']} ({row['problem']})" for row in records(others)]
         parts.append(Paragraph("Not fitted: " + words.enumeration(problems, 4) + "."))
     return Section("law", title, parts)
 
 
-def _own(view: View, row: dict[str, Any]) -> pd.DataFrame:
-    is_own = (view.done["run"] == row["run"]) & (view.done["batchset"] == row["batchset"])
-    own: pd.DataFrame = view.done[is_own]
-    return own
-
-
-def _fitted(
-    view: View, shown: pd.DataFrame
-) -> tuple[list[tuple[dict[str, Any], scalability.Law]], list[str]]:
-    """Return the fit of each batchset, and why others have none."""
-    fits, problems = [], []
-    for row in records(shown):
-        try:
-            fits.append((row, scalability.fit(_own(view, row)[["mpl", "tps"]])))
-        except AnalysisError as error:
-            problems.append(f"{row['label']} ({error.problem})")
-    return fits, problems
-
-
-def _drawn(view: View, fits: Sequence[_Fit]) -> Figure:
-    columns = 1 if len(fits) == 1 else 2 if len(fits) <= 4 else 3 if len(fits) <= 9 else 4
+def _drawn(view: View, shown: pd.DataFrame) -> Figure:
+    columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4
     said = []
     with style.style():
-        figure, axes = style.panels(len(fits), columns, height=3.4 if columns == 1 else 1.9)
-        for panel, (row, found) in zip(axes, fits, strict=True):
-            own = _own(view, row)
+        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
+        for panel, row in zip(axes, records(shown), strict=True):
+            own = view.own(row)
+            found = scalability.fit(own)
             places = np.geomspace(max(1.0, own["mpl"].min()), own["mpl"].max(), 80)
             curve = found.at(places)
             high = curve["high"].clip(upper=2 * own["tps"].max())
@@ -97,23 +85,25 @@ def _peak(found: scalability.Law) -> str:
     return f"{peak} {words.number(found.peak)}"
 
 
-def _numbers(fits: Sequence[_Fit]) -> Table:
-    rows = []
-    for row, found in fits:
-        ends = found.intervals.set_index("parameter")
-        texts = [
-            f"{words.number(ends.loc[name, 'estimate'])} ({words.number(ends.loc[name, 'low'])} to "
-            f"{words.number(ends.loc[name, 'high'])})"
-            for name in ("lambda", "sigma", "kappa", "peak")
-        ]
-        rows.append(
-            (row["label"], *texts, words.number(row["TP"]), words.number(found.r2),
-             "; ".join(found.flags))
-        )  # fmt: skip
+def _numbers(fitted: pd.DataFrame) -> Table:
+    def said(row: dict[str, Any], name: str) -> str:
+        value, low, high = (row[name + end] for end in ("", "_low", "_high"))
+        return f"{words.number(value)} ({words.between(low, high)})"
+
+    rows = [
+        (
+            row["label"],
+            *(said(row, name) for name in ("lambda", "sigma", "kappa", "peak")),
+            words.number(row["TP"]),
+            words.number(row["r2"]),
+            row["flags"],
+        )
+        for row in records(fitted)
+    ]
     header = ("batchset", "λ, tps", "σ", "κ", "peak, MPL", "TP", "R²", "what it cannot say")
     return Table(
         "law-numbers",
-        "The law's parameters with 95 % intervals",
+        f"The law's parameters with 95 % intervals: {words.count(len(rows), 'batchset')}",
         header,
         rows,
         "λ is the throughput of one client, σ contention, κ coherency. The law is smooth: a "

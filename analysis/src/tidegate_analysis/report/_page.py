@@ -7,7 +7,7 @@ load anything. The static figures are there first; a script puts interactive cha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 import vl_convert
@@ -16,6 +16,9 @@ from markupsafe import Markup
 from tidegate_analysis import __version__
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Part, Section, Table
+
+#: Rows of a table that the page shows; its CSV file has all.
+MOST_ROWS: Final = 60
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,26 @@ class Chapter:
     title: str
     sections: Sequence[Section]
 
-    def file(self, figure: Figure) -> str:
-        """Return the name of a figure's file."""
-        return f"{self.number}-{figure.name}.svg"
+    @property
+    def parts(self) -> list[Part]:
+        """Return the parts of all sections."""
+        return [part for section in self.sections for part in section.parts]
+
+    def file(self, part: Figure | Table) -> str:
+        """Return the name of a figure's or a table's file."""
+        return f"{self.number}-{part.name}.{'svg' if isinstance(part, Figure) else 'csv'}"
 
 
 def figures(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Figure]]:
     """Return all figures with the names of their files."""
     for chapter in chapters:
-        for section in chapter.sections:
-            for part in section.parts:
-                if isinstance(part, Figure):
-                    yield chapter.file(part), part
+        yield from ((chapter.file(p), p) for p in chapter.parts if isinstance(p, Figure))
+
+
+def tables(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Table]]:
+    """Return all tables with the names of their files."""
+    for chapter in chapters:
+        yield from ((chapter.file(p), p) for p in chapter.parts if isinstance(p, Table))
 
 
 def page(chapters: Sequence[Chapter], title: str, summary: str) -> str:
@@ -112,8 +123,13 @@ def _part(
         case Paragraph(text):
             return {"type": "Paragraph", "text": text}
         case Table():
+            more = ""
+            if len(part.rows) > MOST_ROWS:
+                more = f"The first {MOST_ROWS} of {len(part.rows):,} rows; all are in the file."
             return {"type": "Table", "id": f"{own}-{part.name}", "caption": part.caption,
-                    "header": part.header, "rows": part.rows, "note": part.note}  # fmt: skip
+                    "header": part.header, "rows": part.rows[:MOST_ROWS],
+                    "note": " ".join(filter(None, (part.note, more))),
+                    "file": chapter.file(part)}  # fmt: skip
         case Figure():
             number = next(counter)
             return {

@@ -4,14 +4,17 @@ A part of the report is a function that takes results and the number of an exper
 a `Section`. Parts know nothing of HTML; the page knows nothing of experiments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its name in links, a caption, the columns' names, and rows of what is shown."""
+    """A table: its name in links, a caption, the columns' names, and rows of what is shown.
+
+    The page shows the first rows of a long one; the CSV file beside it has all.
+    """
 
     name: str
     caption: str
@@ -81,10 +84,18 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A sentence that waits for its p-value to be adjusted for the others of its experiment."""
+
+    p: float
+    said: Callable[[float], Sentence]
+
+
+@dataclass(frozen=True)
 class Advice:
     """Sentences, and the rules that they were made by."""
 
-    sentences: Sequence[Sentence]
+    sentences: Sequence[Sentence | Claim]
     rules: Sequence[str]
 
 

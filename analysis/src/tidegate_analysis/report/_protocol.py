@@ -27,7 +27,6 @@ CHECKS: Final = {
     "transient_thrashing_retained": "transient thrashing among what is left",
     "thrashing": "thrashed, of what was retained",
 }
-MOST_ROWS: Final = 60
 
 
 def tap(view: View) -> Section:
@@ -103,7 +102,7 @@ def _points(view: View) -> Table:
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
     points = view.points.sort_values(BATCHSET)
     rows = []
-    for row in records(points.head(MOST_ROWS)):
+    for row in records(points):
         thrashes = not pd.isna(row["high"])
         low, high = words.number(row["low"]), words.number(row["high"])
         caveats = "" if row["caveats"] in (None, "", "[]") else str(row["caveats"]).strip("[]")
@@ -117,15 +116,12 @@ def _points(view: View) -> Table:
         )
     rules = words.enumeration(sorted({str(rule) for rule in points["rule"]}))
     protocols = words.enumeration(sorted({str(name) for name in points["protocol"]}))
-    more = f" The first {MOST_ROWS} of {len(points):,}; all: data/points.csv." if len(
-        points
-    ) > MOST_ROWS else ""  # fmt: skip
     return Table(
         "tap-points",
         "Thrashing points of the batchsets that were retained",
         ("batchset", "TP", "where", "against it"),
         rows,
-        f"Protocol {protocols}, rule {rules}.{more}",
+        f"Protocol {protocols}, rule {rules}.",
     )
 
 
@@ -166,16 +162,17 @@ def troubles(view: View) -> Section:
                 row["subject"], row["trouble"], str(row["what"]), words.number(row["times"]),
                 words.number(row["executions"]), words.between(row["low"], row["high"]),
             )
-            for row in records(table.head(MOST_ROWS))
+            for row in records(table)
         ]  # fmt: skip
         header = ("subject", "kind", "what", "times", "executions", "MPLs")
-        parts.append(Table("troubles", "What the clients met", header, rows, _more(len(table))))
+        note = "The most frequent first."
+        parts.append(Table("troubles", "What the clients met", header, rows, note))
     attempts = view.results.attempts(view.number)
     failed = attempts[attempts["outcome"] != "measured"]
     if len(failed):
         reasons = failed.assign(reason=failed["reason"].fillna("cut off")).groupby("reason").size()
         reasons = reasons.sort_values(ascending=False)
-        counts = [(str(reason), words.number(times)) for reason, times in reasons.head(20).items()]
+        counts = [(str(reason), words.number(times)) for reason, times in reasons.items()]
         parts.append(
             Table("failures", "Attempts that came to nothing", ("reason", "times"), counts)
         )
@@ -184,10 +181,6 @@ def troubles(view: View) -> Section:
             "troubles", title, missing="there was none: no error, no conflict, no failed attempt"
         )
     return Section("troubles", title, parts)
-
-
-def _more(rows: int) -> str:
-    return f"The {MOST_ROWS} most frequent of {rows:,}." if rows > MOST_ROWS else ""
 
 
 PARTS: Final[Sequence[Any]] = (tap, conditions, troubles)

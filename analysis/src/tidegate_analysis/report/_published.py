@@ -18,7 +18,7 @@ from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View, records
+from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 Entry = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ def published_figures(view: View) -> Section:
         why = f"no study published figures for an experiment called {view.name}"
         return Section("published", title, missing=why)
     if view.done.empty:
-        return Section("published", title, missing="no execution was measured")
+        return Section("published", title, missing=NOTHING)
     parts: list[Part] = []
     if "figures" in entry:
         rows = [(f["what"], f["published"], _ours(view, f)) for f in entry["figures"]]
@@ -53,13 +53,18 @@ def _ours(view: View, figure: Entry) -> str:
 
 def _where(view: View, where: Mapping[str, str]) -> pd.DataFrame:
     """Return the batchsets whose values begin with those asked for, with how they went."""
+    table = _planned(view, where)
+    return table.merge(view.summary.drop(columns=["label", "subject"]), on=BATCHSET)
+
+
+def _planned(view: View, where: Mapping[str, str]) -> pd.DataFrame:
     table = view.batchsets
     for name, value in where.items():
         if name not in table:
             return table.iloc[:0]
         texts = table[name].astype(str)
         table = table[(texts == value) | texts.str.startswith(f"{value}:")]
-    return table.merge(view.summary.drop(columns=["label", "subject"]), on=BATCHSET)
+    return table
 
 
 def _of(view: View, own: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -148,9 +153,11 @@ def _thrashing(_: View, own: pd.DataFrame, __: Entry) -> str:
     return f"{found:,} of {len(known):,} ({words.percent(found / len(known))})"
 
 
-def _retained(_: View, own: pd.DataFrame, __: Entry) -> str:
+def _retained(view: View, own: pd.DataFrame, figure: Entry) -> str:
+    planned = _planned(view, figure.get("where", {}))
+    measured = len(planned.merge(view.measured[BATCHSET].drop_duplicates(), on=BATCHSET))
     known = int(own["TP"].notna().sum())
-    return f"{known:,} of {len(own):,} ({words.percent(known / len(own))})"
+    return f"{known:,} of {measured:,} ({words.percent(known / measured)})"
 
 
 def _subjects(_: View, own: pd.DataFrame, __: Entry) -> str:
@@ -162,7 +169,7 @@ def _subjects(_: View, own: pd.DataFrame, __: Entry) -> str:
 
 
 def _executions(view: View, own: pd.DataFrame, _: Entry) -> str:
-    return words.number(len(_of(view, own, view.done)))
+    return words.number(len(_of(view, own, view.measured)))
 
 
 def _check(view: View, _: pd.DataFrame, figure: Entry) -> str:

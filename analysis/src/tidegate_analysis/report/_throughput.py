@@ -15,18 +15,17 @@ from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
-from tidegate_analysis.report._view import BATCHSET, View, records
+from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 MOST_PANELS: Final = 24
 MOST_TOGETHER: Final = 7
-MOST_ROWS: Final = 60
 
 
 def throughput(view: View) -> Section:
     """Return throughput against MPL: comparison, small multiples, thrashing points, numbers."""
     title = f"Throughput against {view.level}"
     if view.curves.empty:
-        return Section("throughput", title, missing="no execution was measured")
+        return Section("throughput", title, missing=NOTHING)
     if not view.has_curves or view.is_controlled:
         return Section("throughput", "Throughput", [settings(view), _setting_numbers(view)])
     shown = chosen(view)
@@ -88,7 +87,9 @@ def _together(view: View) -> Figure:
         "the mean as a band where a level was measured more than once"
         + ("; every repetition is a dot" if len(view.summary) == 1 else "")
     ) + ("; a cross marks a thrashing point." if np.isfinite(view.summary["TP"]).any() else ".")
-    return Figure("throughput", caption, alt, svg, charts.throughput(view.curves, view.level))
+    repetitions = view.done if len(view.summary) == 1 else None
+    chart = charts.throughput(view.curves, view.level, repetitions=repetitions)
+    return Figure("throughput", caption, alt, svg, chart)
 
 
 def _said(view: View, row: dict[str, Any]) -> str:
@@ -284,7 +285,7 @@ def numbers(view: View) -> Table:
             words.percent(row["loss"]),
             words.number(row["TP"]),
         )
-        for row in records(view.summary.head(MOST_ROWS))
+        for row in records(view.summary)
     ]
     where = view.level
     return Table(
@@ -295,16 +296,9 @@ def numbers(view: View) -> Table:
             f"lowest {where} with 95 % of it", f"last {where}", "tps there", "loss", "TP",
         ),
         rows,
-        _rest(len(view.summary), "curves.csv") + " TP: ∞ is none up to the last level; – is that "
-        "the batchset was not analysed or not retained.",
+        "TP: ∞ is none up to the last level; – is that the batchset was not analysed or not "
+        "retained. All levels: data/curves.csv.",
     )  # fmt: skip
-
-
-def _rest(rows: int, file: str) -> str:
-    """Say how many rows a table leaves out, and where they are."""
-    if rows <= MOST_ROWS:
-        return f"All levels: data/{file}."
-    return f"The first {MOST_ROWS} of {rows:,}; all of them: data/{file}."
 
 
 def settings(view: View) -> Figure:
@@ -339,10 +333,10 @@ def _setting_numbers(view: View) -> Table:
     rows = [
         (row["label"], *(words.number(tps.loc[(row["run"], row["batchset"]), name])
                          for name in ("size", "mean", "min", "max")))
-        for row in records(view.summary.head(MOST_ROWS))
+        for row in records(view.summary)
     ]  # fmt: skip
     header = ("batchset", "executions", "tps, mean", "lowest", "highest")
-    return Table("curves", "Throughput", header, rows, _rest(len(view.summary), "curves.csv"))
+    return Table("curves", "Throughput", header, rows, "All levels: data/curves.csv.")
 
 
 LATENCIES: Final = {"p50_ms": "median", "mean_ms": "mean", "p95_ms": "95 %", "p99_ms": "99 %"}
@@ -352,7 +346,7 @@ def latency(view: View) -> Section:
     """Return latency percentiles by MPL."""
     title = f"Latency against {view.level}"
     if view.curves.empty:
-        return Section("latency", title, missing="no execution was measured")
+        return Section("latency", title, missing=NOTHING)
     if not view.has_curves:
         return Section("latency", title, missing="each batchset has one level only")
     if view.is_controlled:

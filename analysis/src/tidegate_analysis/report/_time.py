@@ -18,7 +18,7 @@ from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section
 from tidegate_analysis.report._throughput import _wrapped
-from tidegate_analysis.report._view import BATCHSET, View, records
+from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 MOST_FIGURES: Final = 12
 MOST_POINTS: Final = 400
@@ -85,7 +85,7 @@ def over_time(view: View) -> Section:
     """Return time series of limit, throughput and response time, with switches marked."""
     title = "Over time"
     if view.done.empty:
-        return Section("time", title, missing="no execution was measured")
+        return Section("time", title, missing=NOTHING)
     every = groups(view)
     drawn = every[:MOST_FIGURES]
     chosen = [execution for group in drawn for execution in group.lines]
@@ -193,7 +193,7 @@ def heat(view: View) -> Section:
     """Return how latencies are spread, interval by interval."""
     title = "Latencies over time"
     if view.done.empty:
-        return Section("heat", title, missing="no execution was measured")
+        return Section("heat", title, missing=NOTHING)
     picked = singles(view)
     seen = view.selected(view.results.histograms, list(picked))
     if seen.empty:

@@ -3,6 +3,10 @@
 A batchset is called by what is not the same in all batchsets of its experiment: "embedded, 2
 processors, SF 0.1 %" where the experiment varies these three. The same values, one column each, are
 what the advice pairs batchsets by.
+
+Where the experiment was analysed, what is drawn, fitted and advised is made of the executions that
+its latest analysis left; the others were dropped for a violation, and would be the highest levels
+more often than not.
 """
 
 import json
@@ -16,9 +20,12 @@ import pandas as pd
 
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _words as words
+from tidegate_analysis.results import mode
 
 BATCHSET: Final = ["run", "batchset"]
 BATCH: Final = [*BATCHSET, "mpl"]
+#: Why a section is missing where `View.done` is empty.
+NOTHING: Final = "no execution was measured, or the analysis protocol dropped all that were"
 
 
 class OfExecutions(Protocol):
@@ -116,6 +123,11 @@ class Results(Protocol):
         """One row for each batchset that the latest analysis retained."""
         ...
 
+    @property
+    def latest_drops(self) -> OfExperiment:
+        """One row for each reason why the latest analysis dropped an execution or a batchset."""
+        ...
+
     def samples(
         self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
     ) -> pd.DataFrame:
@@ -163,9 +175,20 @@ class View:
         return self.results.executions(self.number)
 
     @cached_property
-    def done(self) -> pd.DataFrame:
+    def measured(self) -> pd.DataFrame:
         """Return the executions that were measured."""
         return self.executions[self.executions["tps"].notna()]
+
+    @cached_property
+    def dropped(self) -> pd.DataFrame:
+        """Return why the latest analysis dropped executions; some for more than one reason."""
+        drops = self.results.latest_drops(self.number)
+        return drops[drops["execution"].notna()]
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """Return the executions that were measured and not dropped."""
+        return self.measured[~self.measured["execution"].isin(self.dropped["execution"])]
 
     @cached_property
     def batchsets(self) -> pd.DataFrame:
@@ -183,6 +206,12 @@ class View:
         table.loc[repeated, "label"] += " (" + where[repeated] + ")"
         return table
 
+    def own(self, row: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the executions of a batchset."""
+        is_own = (self.done["run"] == row["run"]) & (self.done["batchset"] == row["batchset"])
+        own: pd.DataFrame = self.done[is_own]
+        return own
+
     @cached_property
     def factors(self) -> list[str]:
         """Return the columns of `batchsets` that hold a batchset's values."""
@@ -193,7 +222,7 @@ class View:
         """Return the batches, with their batchset's label and values."""
         if self.done.empty:
             return pd.DataFrame(columns=[*BATCH, "label", "tps", "n"])
-        table = self.results.curves(self.number, executions=self.executions)
+        table = self.results.curves(self.number, executions=self.done)
         table = table[table["tps"].notna()]
         extra = [name for name in self.batchsets if name in BATCHSET or name not in table]
         merged = table.merge(self.batchsets[extra], on=BATCHSET, how="left")
@@ -312,24 +341,14 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
         "isolation": row["isolation"] or "",
         "settings": _short(_json(row["settings_planned"])),
         "workload": str(row["workload"]),
-        "mode": mode(workload, str(row["workload"])),
+        # Other mixes and workloads are groups of their own.
+        "mode": mode(row) or str(row["workload"]),
     }
     if values["numProcs"] == 0:
         values["numProcs"] = "all"
     named = {"kind", "primary_key", "reads", "updates", "changes", "joins"}
     values |= {key: _short(value) for key, value in workload.items() if key not in named}
     return values | _treated(treatment)
-
-
-def mode(workload: Mapping[str, Any], name: str) -> str:
-    """Return the study's group, `read` or `update`; other workloads are groups of their own."""
-    weights = {kind: float(workload.get(kind) or 0) for kind in ("reads", "updates")}
-    others = float(workload.get("changes") or 0) + float(workload.get("joins") or 0)
-    if others == 0 and weights["reads"] > 0 and weights["updates"] == 0:
-        return "read"
-    if others == 0 and weights["updates"] > 0 and weights["reads"] == 0:
-        return "update"
-    return name
 
 
 def _treated(treatment: Mapping[str, Any]) -> dict[str, Any]:

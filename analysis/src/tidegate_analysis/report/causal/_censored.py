@@ -1,5 +1,6 @@
 """What the batchsets that never thrashed say: the censored regression beside the naive one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,17 +17,26 @@ from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Ta
 from tidegate_analysis.report._view import records
 from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
 
-#: Factors of which total effects on TP are estimated.
-CAUSES: Final = ("numProcs", "PK")
-_UNITS: Final = {"numProcs": "a further processor", "PK": "primary keys"}
+#: What a unit of a factor is called, where it is one.
+_UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The naive and the censored regression of log TP, and whether DBMSs were clusters."""
+    """The naive and the censored regression of log TP.
+
+    Attributes
+    ----------
+    clusters
+        The column of the clusters; None where the samples do not allow any.
+    problem
+        Why they do not.
+
+    """
 
     table: pd.DataFrame
     clusters: str | None
+    problem: str = ""
 
 
 def never_thrashed(experiment: Experiment) -> Section:
@@ -52,7 +62,7 @@ def never_thrashed(experiment: Experiment) -> Section:
 
 
 def compared(group: Group, on: list[str]) -> Compared:
-    """Return both regressions, with DBMSs as clusters where the samples allow it.
+    """Return both regressions, with clusters where the samples allow it.
 
     Raises
     ------
@@ -63,34 +73,41 @@ def compared(group: Group, on: list[str]) -> Compared:
     group.need_thrashed()
     if not on:
         raise SampleError("no factor varies among samples that thrashed", "vary processors or keys")
-    if group.clusters is not None:
-        try:
-            table = censored.compare(group.retained, on, cluster=group.clusters)
-        except SampleError:
-            pass  # one DBMS alone decides a coefficient
-        else:
-            return Compared(table, group.clusters)
-    return Compared(censored.compare(group.retained, on), None)
+    try:
+        table = censored.compare(group.retained, on, cluster=group.clusters)
+    except SampleError as error:
+        return Compared(censored.compare(group.retained, on), None, error.problem)
+    return Compared(table, group.clusters)
+
+
+def unit(group: Group, name: str) -> tuple[float, str]:
+    """Return the change of a variable whose effect is said, and what it is called.
+
+    One processor, or keys against none; of SF and ROSE the range that was tried, of what was
+    measured a standard deviation.
+    """
+    if name in _UNITS:
+        return 1.0, _UNITS[name]
+    values = group.retained[name]
+    if name not in FACTORS:
+        return float(values.std()), f"a standard deviation of {name}"
+    low, high = float(values.min()), float(values.max())
+    return high - low, f"{name} {words.value(high)} % instead of {words.value(low)} %"
 
 
 def _regressions(group: Group) -> list[Part]:
-    causes = group.varied(CAUSES)
-    parts: list[Part] = [_compared(group, causes, "total")]
+    factors = group.varied()
+    parts: list[Part] = [_compared(group, factors, "total")]
     parts += attempt(
         f"effects on the thrashing point of {group.name}s at equal ATPT",
-        lambda: [_compared(group, [*causes, "ATPT"], "direct")],
+        lambda: [_compared(group, [*factors, "ATPT"], "direct")],
     )
     return parts
 
 
 def _compared(group: Group, on: list[str], kind: str) -> Table:
     found = compared(group, on)
-    spread = float(group.retained["ATPT"].std())
-    rows = [
-        _row(row, spread if row["term"] == "ATPT" else 1.0)
-        for row in records(found.table)
-        if row["term"] != "intercept"
-    ]
+    rows = [_row(group, row) for row in records(found.table) if row["term"] != "intercept"]
     first = found.table.iloc[0]
     naive_n, n = int(first["naive_n"]), int(first["censored_n"])
     header = (
@@ -99,15 +116,17 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
     )  # fmt: skip
     what = "Total effects" if kind == "total" else "Effects at equal ATPT"
     note = (
-        f"Change of TP, {first['distribution']} errors (the least AIC), 95 % intervals. A standard "
-        f"deviation of ATPT is {words.number(spread)} ms. What the naive estimate is less than "
-        "the censored one is its bias, as far as the censored one is right. "
-    )
-    note += (
-        "Errors: jackknife over DBMSs, which are few."
-        if found.clusters
-        else "Samples are taken as independent, though those of one DBMS are not."
-    )
+        f"Change of TP, {first['distribution']} errors (the least AIC), 95 % intervals. "
+        + (f"A standard deviation of ATPT is {words.number(unit(group, 'ATPT')[0])} ms. "
+           if kind == "direct" else "")
+        + "What the naive estimate is less than the censored one is its bias, as far as the "
+        "censored one is right. "
+    )  # fmt: skip
+    if found.clusters:
+        what_are = "DBMSs" if found.clusters == "dbms" else "runs"
+        note += f"Errors: jackknife over {what_are}."
+    else:
+        note += f"Samples are taken as independent, which they are not: {found.problem}."
     return Table(
         f"causal-censored-{kind}-{group.name}",
         f"{what} on the thrashing point of {group.name}s: censored and naive regression",
@@ -117,15 +136,18 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
     )
 
 
-def _row(row: dict[str, Any], unit: float) -> tuple[str, ...]:
-    naive, full = (
-        change(*(unit * row[name + end] for end in ("", "_low", "_high")))
-        for name in ("naive", "censored")
-    )
+def effect(group: Group, row: Mapping[str, Any], which: str) -> str:
+    """Return the effect of a unit of a variable in one of the regressions, with its interval."""
+    size, _ = unit(group, row["term"])
+    return change(*(size * row[which + end] for end in ("", "_low", "_high")))
+
+
+def _row(group: Group, row: dict[str, Any]) -> tuple[str, ...]:
+    size, name = unit(group, row["term"])
     ratio = words.number(row["ratio"], 2) if row["same_sign"] else "other sign"
-    bias = words.number(unit * row["difference"], 2)
-    name = _UNITS.get(row["term"], f"a standard deviation of {row['term']}")
-    return (name, naive, full, words.p_value(row["censored_p"]), ratio, bias)
+    bias = words.number(size * row["difference"], 2)
+    effects = (effect(group, row, which) for which in ("naive", "censored"))
+    return (name, *effects, words.p_value(row["censored_p"]), ratio, bias)
 
 
 def change(value: float, low: float, high: float) -> str:
@@ -217,11 +239,10 @@ def _logistic(group: Group) -> list[Part]:
 
 
 def _thrashes(group: Group, on: list[str]) -> tuple[censored.Logistic, str]:
-    """Return the regression, with DBMSs as clusters where they allow it, and why if they do not."""
-    why = ""
-    if group.dbms > 1:
-        try:
-            return censored.thrashes(group.retained, on, cluster="dbms"), why
-        except SampleError as error:
-            why = f" Samples are taken as independent, not by DBMS: {error.problem}."
+    """Return the regression, by clusters where they allow it, and why if they do not."""
+    try:
+        return censored.thrashes(group.retained, on, cluster=group.clusters), ""
+    except SampleError as error:
+        clusters = "DBMS" if group.clusters == "dbms" else group.clusters
+        why = f" Samples are taken as independent, not by {clusters}: {error.problem}."
     return censored.thrashes(group.retained, on), why

@@ -2,7 +2,8 @@
 
 The study treats the two as two populations with a model of their own (Section 8), and so do all
 parts of this chapter. What they share is here: the samples of a group, which of them thrashed,
-which factors vary, and whether samples come from several DBMSs, which then are clusters.
+which factors vary, and of how many DBMSs and runs they are. Samples of one DBMS are not independent
+of each other, and with one DBMS those of one run are not: whatever befell it befell them all.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,9 +56,21 @@ class Group:
         return int(self.retained["dbms"].nunique())
 
     @property
-    def clusters(self) -> str | None:
-        """Return the column of clusters; None where all that thrashed are of one DBMS."""
+    def clusters(self) -> str:
+        """Return the column of what is independent: DBMSs, or the runs of one."""
+        return "dbms" if self.dbms > 1 else "run"
+
+    @property
+    def by_dbms(self) -> str | None:
+        """Return the column that tells DBMSs apart; None where all that thrashed are of one."""
         return "dbms" if len(self.thrashed["dbms"].unique()) > 1 else None
+
+    @property
+    def of(self) -> str:
+        """Return of what the samples are, in words."""
+        runs = words.count(self.retained["run"].nunique(), "run")
+        dbms = words.count(self.dbms, "DBMS", "DBMSs")
+        return f"{len(self.retained):,} samples of {runs} and {dbms}"
 
     def need_thrashed(self) -> None:
         """Refuse a group of which too few thrashed.
@@ -83,10 +96,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The groups of an experiment, or why there are none."""
+    """The groups of an experiment, or why there are none.
+
+    Attributes
+    ----------
+    left_out
+        Batchsets that were retained, but are neither reads alone nor updates alone.
+
+    """
 
     number: int
     groups: Sequence[Group] = ()
+    left_out: int = 0
     problem: str = ""
 
 
@@ -108,7 +129,8 @@ def experiment(results: Results, number: int) -> Experiment:
     except SampleError as error:
         return Experiment(number, problem=str(error))
     groups = [Group(name, samples[samples["mode"] == name]) for name in GROUPS]
-    return Experiment(number, [group for group in groups if len(group.retained)])
+    left_out = len(results.latest_points(number)) - len(samples)
+    return Experiment(number, [group for group in groups if len(group.retained)], left_out)
 
 
 def attempt(what: str, make: Callable[[], Sequence[Part]]) -> list[Part]:

@@ -1,5 +1,11 @@
-"""How much of the effect of processors and of primary keys goes through ATPT (Section 9.3.3)."""
+"""How much of the effect of processors and of primary keys goes through ATPT (Section 9.3.3).
 
+The experiment's other factors are held constant: they are causes of ATPT and of the thrashing
+point, and what is measured in between would otherwise carry their effect, too. Whether what goes
+through ATPT depends on ROSE or PK is the study's moderated mediation (Section 7.2.2).
+"""
+
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -10,69 +16,126 @@ from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
 from tidegate_analysis.report.causal._group import Experiment, Group, attempt
 
 _TREATMENTS: Final = ("numProcs", "PK")
+#: What may moderate the mediation of each treatment (Section 7.2.2).
+_MODERATORS: Final[Mapping[str, tuple[str, ...]]] = {"numProcs": ("ROSE", "PK"), "PK": ("ROSE",)}
+#: With fewer runs than this, clusters of them make intervals that are too narrow.
+FEWEST_RUNS: Final = 10
 _CAUTION: Final = (
-    "What goes through ATPT is causal only if nothing unobserved moves both ATPT and the thrashing "
-    "point. The experiment set processors and keys, but not ATPT, so it cannot assure that. ρ is "
+    "What goes through ATPT is causal only if nothing but the factors moves both ATPT and the "
+    "thrashing point. The experiment set the factors, but not ATPT, so it cannot assure that. ρ is "
     "how strongly the errors of both would have to correlate for nothing to go through ATPT: the "
     "nearer to 0, the less it takes."
 )
+_ERRORS: Final = (
+    "95 % intervals, quasi-Bayesian, 1,000 draws (Imai, Keele, Tingley 2010). Samples that "
+    "thrashed; the other factors that vary, SF and ROSE among them, and where there are several "
+    "the DBMS are held constant. Runs are clusters where there are "
+    f"{FEWEST_RUNS} or more; else samples of one DBMS are taken as independent of each other, "
+    "which makes intervals too narrow."
+)
+
+_Row = tuple[str, ...]
+#: A row, and what to keep in mind when reading it.
+_Found = tuple[_Row, tuple[str, ...]]
 
 
 def mechanisms(experiment: Experiment) -> Section:
     """Return what goes through ATPT, and what around it, for each group and factor."""
-    parts: list[Part] = []
-    rows: list[tuple[str, ...]] = []
+    through: list[_Row] = []
+    moderated: list[_Row] = []
+    cautions: dict[str, list[str]] = {}
+    problems: list[Part] = []
 
-    def add(group: Group, treatment: str, path: str) -> list[Part]:
-        rows.append(_row(group, treatment, path))
+    def add(rows: list[_Row], path: str, make: Callable[[], _Found]) -> list[Part]:
+        row, said = make()
+        rows.append((path, *row))
+        for caution in said:
+            cautions.setdefault(caution, []).append(path)
         return []
 
     for group in experiment.groups:
         for treatment in _TREATMENTS:
             path = f"{group.name}s: {treatment} → ATPT → TP"
+            make = partial(_through, group, treatment)
             what = f"how much goes through ATPT ({path})"
-            parts += attempt(what, partial(add, group, treatment, path))
-    if rows:
-        parts = [_table(rows), Paragraph(_CAUTION), *parts]
-    return Section("mediation", "What goes through ATPT", parts)
+            problems += attempt(what, partial(add, through, path, make))
+            for by in _MODERATORS[treatment]:
+                make = partial(_moderated, group, treatment, by)
+                what = f"whether what goes through ATPT depends on {by} ({path})"
+                problems += attempt(what, partial(add, moderated, path, make))
+    parts: list[Part] = []
+    if through:
+        parts += [_table(through), Paragraph(_CAUTION)]
+    if moderated:
+        parts.append(_moderation_table(moderated))
+    parts += [Paragraph(f"{words.enumeration(of)}: {said}") for said, of in cautions.items()]
+    return Section("mediation", "What goes through ATPT", [*parts, *problems])
 
 
-def mechanism(group: Group, treatment: str) -> mediation.Mechanism:
+def mechanism(group: Group, treatment: str, by: str = "") -> mediation.Mechanism:
     """Return the mechanism of a factor, over the whole range of it, within DBMSs.
 
     Raises
     ------
     SampleError
-        Too few thrashed, or the factor is the same in all that did.
+        Too few thrashed, or the factor or the moderator is the same in all that did.
 
     """
     group.need_thrashed()
+    for name in filter(None, (treatment, by)):
+        if len(group.thrashed[name].unique()) < 2:
+            raise SampleError(f"`{name}` is the same in all samples that thrashed", "vary it")
     values = group.thrashed[treatment]
-    if len(values.unique()) < 2:
-        raise SampleError(f"`{treatment}` is the same in all samples that thrashed", "vary it")
-    others = [name for name in group.varied(_TREATMENTS) if name != treatment]
+    others = [name for name in group.varied() if name not in (treatment, by)]
     return mediation.Mechanism(
         treatment,
         "ATPT",
         "TP",
         control=float(values.min()),
         treated=float(values.max()),
-        covariates=[*others, *([group.clusters] if group.clusters else [])],
+        covariates=[*others, *([group.by_dbms] if group.by_dbms else [])],
+        moderators={by: "both"} if by else {},
     )
 
 
-def _row(group: Group, treatment: str, path: str) -> tuple[str, ...]:
+def clusters(group: Group) -> str | None:
+    """Return the column of the runs, where there are enough of them."""
+    return "run" if group.thrashed["run"].nunique() >= FEWEST_RUNS else None
+
+
+def _through(group: Group, treatment: str) -> _Found:
     asked = mechanism(group, treatment)
-    found = mediation.mediate(group.thrashed, asked)
+    found = mediation.mediate(group.thrashed, asked, clusters=clusters(group))
     rho = mediation.sensitivity(group.thrashed, asked).rho_treated
-    return (
-        path,
-        f"{words.number(asked.control)} to {words.number(asked.treated)}",
-        f"{found.samples:,}",
+    row = (
+        *_contrast(group, asked),
         *(_said(effect) for effect in (found.acme, found.ade, found.total)),
         _share(found),
         words.number(rho, 2),
     )
+    return row, found.cautions
+
+
+def _moderated(group: Group, treatment: str, by: str) -> _Found:
+    asked = mechanism(group, treatment, by)
+    values = group.thrashed[by]
+    low, high = float(values.min()), float(values.max())
+    found = mediation.moderation(
+        group.thrashed, asked, {by: high}, {by: low}, clusters=clusters(group)
+    )
+    row = (
+        *_contrast(group, asked),
+        f"{by} {words.value(low)} and {words.value(high)}",
+        *(_said(effect) for effect in (found.second.acme, found.first.acme, found.acme)),
+        words.p_value(found.acme.p),
+    )
+    return row, found.first.cautions
+
+
+def _contrast(group: Group, asked: mediation.Mechanism) -> _Row:
+    runs = words.count(group.thrashed["run"].nunique(), "run")
+    contrast = f"{words.number(asked.control)} to {words.number(asked.treated)}"
+    return contrast, f"{len(group.thrashed):,} of {runs}"
 
 
 def _said(effect: mediation.Effect) -> str:
@@ -89,7 +152,7 @@ def _share(found: mediation.Mediation) -> str:
     return words.percent(found.proportion.estimate)
 
 
-def _table(rows: list[tuple[str, ...]]) -> Table:
+def _table(rows: list[_Row]) -> Table:
     header = ("mechanism", "from, to", "n", "through ATPT (ACME), MPL", "around it (ADE), MPL",
               "total, MPL", "share through", "ρ where ACME is 0")  # fmt: skip
     return Table(
@@ -97,6 +160,19 @@ def _table(rows: list[tuple[str, ...]]) -> Table:
         "Causal mediation: the effect on the thrashing point of changing a factor over its range",
         header,
         rows,
-        "95 % intervals, quasi-Bayesian, 1,000 draws (Imai, Keele, Tingley 2010). Samples that "
-        "thrashed; the other factor and, where there are several, the DBMS are held constant.",
+        _ERRORS,
+    )
+
+
+def _moderation_table(rows: list[_Row]) -> Table:
+    header = ("mechanism", "from, to", "n", "moderator at", "ACME at the first, MPL",
+              "at the second, MPL", "second less first", "p")  # fmt: skip
+    return Table(
+        "causal-moderation",
+        "Moderated mediation: whether what goes through ATPT depends on ROSE or PK",
+        header,
+        rows,
+        "The moderator may change the effects of the factor and of ATPT. p-values are not adjusted "
+        "for there being several. The study found none that was significant (Section 7.2.2). "
+        "Otherwise as the table above.",
     )

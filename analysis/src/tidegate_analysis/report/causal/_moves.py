@@ -1,10 +1,12 @@
 """What moves the thrashing point, in sentences; and of which samples they are.
 
-A sentence is a claim only where the censored regression, which has all samples, shows the effect,
-and the path model of the samples that thrashed does not contradict its direction.
+A sentence is a claim only where the censored regression, which has all samples, shows the effect
+with samples of one DBMS (of one run, where there is one DBMS) depending on each other, and the path
+model of the samples that thrashed does not contradict its direction.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import pandas as pd
@@ -13,24 +15,36 @@ from tidegate_analysis import estimate
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import Claim, settled
-from tidegate_analysis.report._parts import Advice, Paragraph, Part, Section, Sentence, Table
+from tidegate_analysis.report._parts import (
+    Advice,
+    Claim,
+    Paragraph,
+    Part,
+    Section,
+    Sentence,
+    Table,
+)
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._censored import CAUSES, change, compared
-from tidegate_analysis.report.causal._group import Experiment, Group, attempt
+from tidegate_analysis.report.causal._censored import compared, effect, unit
+from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
 
 RULES: Final = (
     "A factor is said to move the thrashing point where the censored regression over all retained "
-    "samples shows it: p below 0.05 after Holm's adjustment for the number of sentences here, with "
-    "DBMSs as clusters where there are several.",
+    "samples, on all factors that vary, shows it: p below 0.05 after Holm's adjustment for the "
+    "number of sentences with a p-value about this experiment, those under Advice included.",
+    "DBMSs are clusters where samples are of several, and runs where they are of one: what befell "
+    "one of them befell all its samples. Where one cluster alone decides an effect, nothing is "
+    "claimed.",
     "Where the refined path model, estimated on the samples that thrashed, has a total effect in "
     "the other direction, nothing is claimed.",
-    "Few DBMSs say little of other DBMSs: with G of them intervals have G − 1 degrees of freedom, "
-    "and with one it is that one alone that a sentence is about.",
+    "Few clusters say little of others: with G of them intervals have G − 1 degrees of freedom, "
+    "and with one DBMS it is that one alone that a sentence is about.",
 )
-_SAID: Final = {
-    "numProcs": ("processors", "a further processor"),
-    "PK": ("primary keys", "a primary key"),
+_ABOUT: Final = {
+    "numProcs": "processors",
+    "PK": "primary keys",
+    "SF": "size of transactions",
+    "ROSE": "range of rows",
 }
 
 
@@ -39,13 +53,12 @@ def what_moves(experiment: Experiment) -> Section:
     title = "What moves the thrashing point"
     if experiment.problem:
         return Section("causal", title, missing=experiment.problem)
-    claims = [
-        claim
+    sentences = [
+        sentence
         for group in experiment.groups
-        for factor in CAUSES
-        if (claim := _claim(group, factor)) is not None
+        for factor in FACTORS
+        if (sentence := _claim(group, factor)) is not None
     ]
-    sentences = settled(claims)
     parts: list[Part] = [_samples(experiment), *map(Paragraph, _cautions(experiment))]
     if sentences:
         parts.append(Advice(sentences, RULES))
@@ -66,6 +79,10 @@ def _samples(experiment: Experiment) -> Table:
         )
         for group in experiment.groups
     ]
+    left_out = ""
+    if experiment.left_out:
+        batchsets = words.count(experiment.left_out, "batchset")
+        left_out = f" {batchsets} of other mixes than reads or updates alone are in neither group."
     header = ("group", "samples retained", "thrashed", "never", "DBMSs", "runs", "factors that "
               "vary")  # fmt: skip
     return Table(
@@ -73,7 +90,8 @@ def _samples(experiment: Experiment) -> Table:
         "The samples of the models: batchset instances that the analysis protocol retained",
         header,
         rows,
-        "Path models, mediation and assumption checks are of those that thrashed, as in the study.",
+        "Path models, mediation and assumption checks are of those that thrashed, as in the study."
+        + left_out,
     )
 
 
@@ -92,8 +110,9 @@ def _cautions(experiment: Experiment) -> list[str]:
     names = sorted({str(n) for group in experiment.groups for n in group.retained["dbms"]})
     if len(names) == 1:
         return [
-            f"All samples are of one DBMS, {names[0]}: nothing here says what holds for others, "
-            "and its samples are taken as independent of each other."
+            f"All samples are of one DBMS, {names[0]}: nothing here says what holds for others. "
+            "Claims take its runs as independent of each other; path models, as the study's, take "
+            "its samples so."
         ]
     return [
         f"The samples are of {len(names)} DBMSs, and those of one are not independent of each "
@@ -102,34 +121,32 @@ def _cautions(experiment: Experiment) -> list[str]:
     ]
 
 
-def _claim(group: Group, factor: str) -> Claim | None:
+def _claim(group: Group, factor: str) -> Sentence | Claim | None:
     """Return a sentence about a factor; None where the experiment does not vary it."""
     if len(group.retained[factor].unique()) < 2:
         return None
-    about, _ = _SAID[factor]
     try:
-        found = compared(group, group.varied(CAUSES))
+        found = compared(group, group.varied())
         path = _total(group, factor)
     except AnalysisError as error:
-        return Claim(None, _cannot(group, factor, str(error)))
+        return _cannot(group, factor, str(error))
     row = next((row for row in records(found.table) if row["term"] == factor), None)
     if row is None:
-        why = f"all samples that thrashed are alike in {about}"
-        return Claim(None, _cannot(group, factor, why))
-    clusters = "clusters" if found.clusters else "not taken as clusters"
-    return Claim(
-        float(row["censored_p"]),
-        lambda p: _sentence(group, factor, row | {"dbms": clusters}, path, p),
-    )
+        return _cannot(group, factor, "all samples that thrashed are alike in it")
+    if found.clusters is None:
+        what = "DBMS" if group.clusters == "dbms" else "run"
+        why = f"samples of one {what} depend on each other, and {found.problem}"
+        return _cannot(group, factor, why)
+    return Claim(float(row["censored_p"]), partial(_sentence, group, factor, row, path))
 
 
-def _cannot(group: Group, factor: str, why: str) -> Callable[[float], Sentence]:
-    about, _ = _SAID[factor]
-    text = f"{group.name}s: this sample cannot show whether {about} move the thrashing point: {why}"
-    sentence = Sentence(
-        about, words.sentence(text.rstrip(".") + "."), "not shown", "causal-samples"
+def _cannot(group: Group, factor: str, why: str) -> Sentence:
+    about = _ABOUT[factor]
+    text = (
+        f"{group.name}s: this sample cannot show that {factor} ({about}) moves the thrashing "
+        f"point: {why}"
     )
-    return lambda _: sentence
+    return Sentence(about, text.rstrip(".") + ".", "not shown", "causal-samples")
 
 
 def _total(group: Group, factor: str) -> pd.Series | None:
@@ -142,33 +159,32 @@ def _total(group: Group, factor: str) -> pd.Series | None:
 def _sentence(
     group: Group, factor: str, row: Mapping[str, Any], path: pd.Series | None, p: float
 ) -> Sentence:
-    about, each = _SAID[factor]
-    effect = change(row["censored"], row["censored_low"], row["censored_high"])
+    about, (_, each) = _ABOUT[factor], unit(group, factor)
+    change = effect(group, row, "censored")
     is_up = bool(row["censored"] > 0)
+    clusters = "DBMSs" if group.clusters == "dbms" else "runs"
     behind = {
-        "total effect on TP, censored regression": f"{effect}, adjusted p {words.p_value(p)}",
-        "samples": f"{len(group.retained):,}, of which {len(group.thrashed):,} thrashed",
-        "DBMSs": f"{group.dbms}, {row['dbms']}",
+        "total effect on TP, censored regression": f"{change}, adjusted p {words.p_value(p)}",
+        "samples": f"{group.of}; {len(group.thrashed):,} thrashed",
+        "clusters": f"{clusters}, {group.retained[group.clusters].nunique()}",
     }
     in_mpl, agrees = "", True
     if path is not None:
         agrees = bool((path["effect"] > 0) == is_up)
         said = (
             f"{words.number(path['effect'])} MPL (95 % interval "
-            f"{words.between(path['low'], path['high'])})"
+            f"{words.between(path['low'], path['high'])}) for each unit of {factor}"
         )
         behind["total effect, refined model, samples that thrashed"] = said
         in_mpl = f" In the refined model of those that thrashed its total effect is {said}."
     anchor = f"causal-censored-total-{group.name}"
-    interval = f"total effect of {each} "
-    interval += effect.replace("(", "(95 % interval ")
-    basis = f"{len(group.retained):,} samples of {words.count(group.dbms, 'DBMS', 'DBMSs')}"
+    interval = f"total effect {change.replace('(', '(95 % interval ')}"
     if p < inference.ALPHA and agrees:
         goes = "up" if is_up else "down"
-        text = f"{group.name}s: {each} moves the thrashing point {goes}: {interval}, {basis}."
-        return Sentence(about, words.sentence(text + in_mpl), "shown", anchor, behind)
-    why = f"{interval}, adjusted p {words.p_value(p)}, {basis}."
+        text = f"{group.name}s: {each} moves the thrashing point {goes}: {interval}, {group.of}."
+        return Sentence(about, text + in_mpl, "shown", anchor, behind)
+    why = f"{interval}, adjusted p {words.p_value(p)}, {group.of}."
     if p < inference.ALPHA:
         why += " The refined model of those that thrashed has it in the other direction."
-    text = f"{group.name}s: this sample cannot show that {about} move the thrashing point: {why}"
-    return Sentence(about, words.sentence(text + in_mpl), "not shown", anchor, behind)
+    text = f"{group.name}s: this sample cannot show that {each} moves the thrashing point: {why}"
+    return Sentence(about, text + in_mpl, "not shown", anchor, behind)

@@ -119,8 +119,9 @@ def _coefficients(group: Group) -> Table:
     header = ("", "path", "expected", "ours (95 % interval)", "p", "p, DBMSs as clusters",
               "supported", "published")  # fmt: skip
     note = (
-        "Standardised coefficients by least squares, as in the study. p takes samples as "
-        "independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
+        "Standardised coefficients by least squares, as in the study, whose model it is: SF and "
+        "ROSE, which the study found not to be significant, are not held constant. p takes samples "
+        "as independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
         f"on each other. {said}"
     ).strip()
     name = f"causal-paths-{group.name}"
@@ -129,7 +130,7 @@ def _coefficients(group: Group) -> Table:
 
 def _robust(group: Group) -> tuple[dict[tuple[str, str], str], str]:
     """Return p-values with DBMSs as clusters, by path, and what to keep in mind or why not."""
-    if group.clusters is None:
+    if group.by_dbms is None:
         return {}, "All samples that thrashed are of one DBMS, so nothing is known of others."
     try:
         fit = estimate.fit(group.refined, group.thrashed, errors="wild")
