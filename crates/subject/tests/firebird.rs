@@ -77,6 +77,7 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
     assert_eq!(value("PageBuffers"), Some("321"));
     assert_eq!(value("ForcedWrites"), Some("1"));
     assert_eq!(value("DefaultDbCachePages"), Some("321"));
+    assert_eq!(value("isolation"), Some("snapshot"));
     server.level().unwrap();
 
     let mut broken = server.connect().unwrap();
@@ -306,23 +307,43 @@ fn a_circle_is_a_conflict_for_one_of_two() {
     assert_eq!((done, results.contains(&conflict)), (1, true), "{results:?}");
 }
 
+/// Ends the connections of others until nobody is left; whether there were any.
+fn end_others(server: &Firebird) -> bool {
+    let mut were_there = false;
+    while server.end_others().unwrap() > 0 {
+        were_there = true;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    were_there
+}
+
 #[test]
-fn a_statement_that_waits_can_be_interrupted() {
+fn others_are_ended_while_they_wait_and_undone() {
     let Some(server) = start(Options::default()) else { return };
     let [mut first, mut second] = pair(&server);
     run(&mut first, ADD, &[1.into()]).unwrap();
-    let interrupt = second.interrupt_handle().unwrap();
-    let waiting = std::thread::spawn(move || {
-        let result = run(&mut second, ADD, &[1.into()]);
-        second.rollback().unwrap();
-        (result, run(&mut second, "SELECT COUNT(*) FROM t", &[]).unwrap().rows.int(0, 0))
-    });
-    // Until the statement is under way, an interrupt finds nothing to stop.
-    while !waiting.is_finished() {
-        interrupt.interrupt().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert_eq!(waiting.join().unwrap(), (Err(Failure::Stopped), Some(2)));
+    let waiting = std::thread::spawn(move || run(&mut second, ADD, &[1.into()]));
+    assert!(end_others(&server));
+    let waited = waiting.join().unwrap();
+    assert!(matches!(waited, Err(Failure::Lost(_) | Failure::Stopped)), "{waited:?}");
+    assert!(matches!(first.commit(), Err(Failure::Lost(_))));
+    // The keeper is still there: nobody else is.
+    assert!(!end_others(&server));
+    let mut connection = server.connect().unwrap();
+    let sum = run(&mut connection, "SELECT SUM(b) FROM t", &[]).unwrap().rows.int(0, 0);
+    assert_eq!(sum, Some(0));
+}
+
+#[test]
+fn a_server_is_stopped_whoever_is_connected() {
+    let Some(server) = start(Options::default()) else { return };
+    let (traces, connector) = (Traces::of(&server), server.connector());
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    server.stop().unwrap();
+    traces.assert_gone();
+    assert!(matches!(straggler.commit(), Err(Failure::Lost(_))));
+    assert!(matches!(connector.connect(), Err(Failure::Lost(_))));
 }
 
 #[test]

@@ -103,3 +103,17 @@ fn a_straggler_is_interrupted() {
     }
     assert_eq!(running.join().unwrap(), Err(Failure::Stopped));
 }
+
+#[test]
+fn a_database_that_is_gone_is_not_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("named.sqlite");
+    let sqlite = Sqlite::at(path.clone(), Options::default()).unwrap();
+    let connector = sqlite.connector();
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    sqlite.stop().unwrap();
+    assert!(connector.connect().is_err());
+    drop(straggler);
+    assert!(!path.exists());
+}

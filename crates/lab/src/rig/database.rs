@@ -131,10 +131,10 @@ pub struct DatabaseDescription {
 
 /// A database of our own; it is gone, with the server where that is ours, when this is dropped.
 pub(crate) enum Database {
-    Postgres(Postgres, Settings),
-    MariaDb(MariaDb, Settings),
-    Sqlite(Arc<Sqlite>),
-    Firebird(Arc<Firebird>),
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+    Sqlite(Sqlite),
+    Firebird(Box<Firebird>),
     Embedded(Embedded, embedded::Options),
     /// A database of our own on a server that somebody else runs.
     Existing(Existing),
@@ -150,19 +150,19 @@ impl Database {
     }
 
     pub(crate) fn postgres(settings: Settings) -> Result<Self, RigError> {
-        Ok(Database::Postgres(Postgres::start(settings.postgres()?)?, settings))
+        Ok(Database::Postgres(Postgres::start(settings.postgres()?)?))
     }
 
     pub(crate) fn mariadb(settings: Settings) -> Result<Self, RigError> {
-        Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?, settings))
+        Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?))
     }
 
     pub(crate) fn sqlite(settings: &Settings) -> Result<Self, RigError> {
-        Ok(Database::Sqlite(Arc::new(Sqlite::start(settings.sqlite()?)?)))
+        Ok(Database::Sqlite(Sqlite::start(settings.sqlite()?)?))
     }
 
     pub(crate) fn firebird(settings: &Settings) -> Result<Self, RigError> {
-        Ok(Database::Firebird(Arc::new(Firebird::start(settings.firebird()?)?)))
+        Ok(Database::Firebird(Box::new(Firebird::start(settings.firebird()?)?)))
     }
 
     pub(crate) fn embedded(settings: &Settings) -> Result<Self, RigError> {
@@ -209,12 +209,12 @@ impl Database {
             }
         }
         match self {
-            Database::Postgres(server, _) => {
+            Database::Postgres(server) => {
                 server.connect()?.query("CHECKPOINT")?;
                 Ok(())
             }
             Database::Existing(existing) => existing.level(),
-            Database::MariaDb(server, _) => Ok(server.level()?),
+            Database::MariaDb(server) => Ok(server.level()?),
             Database::Sqlite(file) => Ok(file.level()?),
             Database::Firebird(server) => Ok(server.level()?),
             Database::Embedded(store, _) => Ok(store.level()?),
@@ -225,12 +225,12 @@ impl Database {
     /// next run finds nobody.
     pub(crate) fn settle(&self) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server, _) => {
+            Database::Postgres(server) => {
                 let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
                 end_others(|| Ok(server.connect()?.query(others)?.len()))
             }
-            Database::MariaDb(server, _) => {
+            Database::MariaDb(server) => {
                 end_others(|| {
                     let mut client = server.connect()?;
                     let others = "SELECT id FROM information_schema.processlist \
@@ -245,16 +245,17 @@ impl Database {
                 })
             }
             Database::Existing(existing) => end_others(|| existing.end_others()),
+            Database::Firebird(server) => end_others(|| Ok(server.end_others()?)),
             // Their clients were interrupted, or answered, before the load ended.
-            Database::Sqlite(_) | Database::Firebird(_) | Database::Embedded(..) => Ok(()),
+            Database::Sqlite(_) | Database::Embedded(..) => Ok(()),
         }
     }
 
     /// A connection for others than the clients.
     pub(crate) fn connect(&self) -> Result<Box<dyn Transactional>, RigError> {
         Ok(match self {
-            Database::Postgres(server, _) => Box::new(server.connect()?),
-            Database::MariaDb(server, _) => Box::new(server.connect()?),
+            Database::Postgres(server) => Box::new(server.connect()?),
+            Database::MariaDb(server) => Box::new(server.connect()?),
             Database::Sqlite(file) => Box::new(file.connect()?),
             Database::Firebird(server) => Box::new(server.connect()?),
             Database::Embedded(store, _) => Box::new(store.connect()),
@@ -265,7 +266,7 @@ impl Database {
     /// A client of PostgreSQL, where it is one.
     fn postgres_client(&self) -> Option<Result<BlockingClient, ClientError>> {
         match self {
-            Database::Postgres(server, _) => Some(server.connect()),
+            Database::Postgres(server) => Some(server.connect()),
             Database::Existing(existing) => existing.postgres(),
             _ => None,
         }
@@ -275,8 +276,8 @@ impl Database {
     /// server somebody else's.
     pub(crate) fn process_id(&self) -> Option<u32> {
         match self {
-            Database::Postgres(server, _) => Some(server.process_id()),
-            Database::MariaDb(server, _) => Some(server.process_id()),
+            Database::Postgres(server) => Some(server.process_id()),
+            Database::MariaDb(server) => Some(server.process_id()),
             Database::Firebird(server) => Some(server.process_id()),
             Database::Sqlite(_) | Database::Embedded(..) | Database::Existing(_) => None,
         }
@@ -297,8 +298,8 @@ impl Database {
     /// Its version.
     pub(crate) fn version(&self) -> Result<String, RigError> {
         Ok(match self {
-            Database::Postgres(server, _) => server.version()?,
-            Database::MariaDb(server, _) => server.version()?,
+            Database::Postgres(server) => server.version()?,
+            Database::MariaDb(server) => server.version()?,
             Database::Sqlite(_) => Sqlite::version().to_owned(),
             Database::Firebird(server) => server.version()?,
             Database::Embedded(store, _) => store.version(),
@@ -309,18 +310,8 @@ impl Database {
     /// Its settings that are not its defaults, as in force.
     pub(crate) fn settings(&self) -> Result<Vec<(String, String)>, RigError> {
         Ok(match self {
-            Database::Postgres(server, settings) => {
-                let options = settings.postgres()?;
-                let names: Vec<&str> =
-                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
-                server.settings(&names)?
-            }
-            Database::MariaDb(server, settings) => {
-                let options = settings.mariadb()?;
-                let names: Vec<&str> =
-                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
-                server.settings(&names)?
-            }
+            Database::Postgres(server) => server.settings()?,
+            Database::MariaDb(server) => server.settings()?,
             Database::Sqlite(file) => file.settings()?,
             Database::Firebird(server) => server.settings()?,
             Database::Embedded(store, _) => store.settings(),
@@ -339,13 +330,10 @@ impl Database {
 
     pub(crate) fn stop(self) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server, _) => Ok(server.stop()?),
-            Database::MariaDb(server, _) => Ok(server.stop()?),
-            // A client's thread that still holds it stops it when it ends.
-            Database::Sqlite(file) => Ok(Arc::into_inner(file).map_or(Ok(()), Sqlite::stop)?),
-            Database::Firebird(server) => {
-                Ok(Arc::into_inner(server).map_or(Ok(()), Firebird::stop)?)
-            }
+            Database::Postgres(server) => Ok(server.stop()?),
+            Database::MariaDb(server) => Ok(server.stop()?),
+            Database::Sqlite(file) => Ok(file.stop()?),
+            Database::Firebird(server) => Ok(server.stop()?),
             Database::Embedded(store, _) => Ok(store.stop()?),
             Database::Existing(existing) => Ok(existing.leave()?),
         }
