@@ -89,15 +89,15 @@ pub struct Tpcw {
     mix: Mix,
     thinks: bool,
     /// The counters of the clients that are there; they end with them, so that a later run looks at
-    /// the tables again, which may have been loaded anew.
-    keys: Mutex<Weak<Keys>>,
+    /// the tables again, which may have been loaded anew. Shops on the same tables share them.
+    keys: Arc<Mutex<Weak<Keys>>>,
 }
 
 impl Tpcw {
     /// A shop of a size, with customers who do not think.
     #[must_use]
     pub fn new(scale: Scale, mix: Mix) -> Self {
-        Tpcw { scale, mix, thinks: false, keys: Mutex::new(Weak::new()) }
+        Tpcw { scale, mix, thinks: false, keys: Arc::default() }
     }
 
     /// The same, whose customers think between pages: negative exponentially, 7 s in the mean and
@@ -105,6 +105,13 @@ impl Tpcw {
     #[must_use]
     pub fn with_think_time(self) -> Self {
         Tpcw { thinks: true, ..self }
+    }
+
+    /// The same shop with customers of another mix, who come while those of this one are still
+    /// there: all of them take their numbers from the same counters.
+    #[must_use]
+    pub fn with_mix(&self, mix: Mix) -> Self {
+        Tpcw { scale: self.scale, mix, thinks: self.thinks, keys: Arc::clone(&self.keys) }
     }
 
     fn keys(&self) -> Arc<Keys> {
@@ -160,6 +167,9 @@ mod tests {
         let counters = Arc::as_ptr(&shop.keys());
         let second = shop.client(1, 2, 1);
         assert_eq!(Arc::as_ptr(&shop.keys()), counters);
+        let ordering = shop.with_mix(Mix::Ordering);
+        assert_eq!(ordering.name(), "tpcw-ordering");
+        assert_eq!(Arc::as_ptr(&ordering.keys()), counters);
         drop(first);
         assert_eq!(Arc::as_ptr(&shop.keys()), counters);
         drop(second);
