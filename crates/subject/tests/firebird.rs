@@ -109,13 +109,16 @@ fn a_server_restarts_on_its_port_with_its_tables() {
 fn a_panic_stops_the_server_and_removes_its_directory() {
     let (sender, receiver) = mpsc::channel();
     let panicked = std::thread::spawn(move || {
-        let Some(server) = start(Options::default()) else { return };
+        let Some(server) = start(Options::default()) else {
+            sender.send(None).unwrap();
+            return;
+        };
         let _connection = server.connect().unwrap();
-        sender.send(Traces::of(&server)).unwrap();
+        sender.send(Some(Traces::of(&server))).unwrap();
         panic!("on purpose");
     })
     .join();
-    if let Ok(traces) = receiver.recv() {
+    if let Some(traces) = receiver.recv().unwrap() {
         assert!(panicked.is_err());
         traces.assert_gone();
     }

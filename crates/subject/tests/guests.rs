@@ -74,6 +74,31 @@ fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
     assert_eq!(databases().unwrap(), before);
 }
 
+/// A marked database with nobody in it would be dropped by whoever comes.
+#[test]
+fn on_postgresql_whoever_sees_the_mark_sees_that_somebody_is_there() {
+    let Some(server) = postgresql() else { return };
+    let url: client::Url = server.url().parse().unwrap();
+    let mark = tidegate_subject::guest::MARK;
+    let unattended = format!(
+        "SELECT 1 FROM pg_database d WHERE datname = '{NAME}' \
+         AND shobj_description(oid, 'pg_database') = '{mark}' AND NOT EXISTS \
+         (SELECT 1 FROM pg_stat_activity a WHERE a.datname = d.datname \
+          AND application_name = 'tidegate lab')"
+    );
+    let mut looker = server.connect().unwrap();
+    for _ in 0..5 {
+        let making = std::thread::spawn({
+            let url = url.clone();
+            move || postgres::Guest::make(&url, None).unwrap()
+        });
+        while !making.is_finished() {
+            assert!(looker.query(&unattended).unwrap().is_empty(), "nobody is in it");
+        }
+        making.join().unwrap().leave().unwrap();
+    }
+}
+
 #[test]
 fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let Some(server) = postgresql() else { return };

@@ -88,13 +88,16 @@ fn a_server_serves_restarts_and_leaves_nothing() {
 fn a_panic_stops_the_server_and_removes_its_directory() {
     let (sender, receiver) = mpsc::channel();
     let panicked = thread::spawn(move || {
-        let Some(server) = server(&[]) else { return };
+        let Some(server) = server(&[]) else {
+            sender.send(None).unwrap();
+            return;
+        };
         let _client = server.connect().unwrap();
-        sender.send(Traces::of(&server)).unwrap();
+        sender.send(Some(Traces::of(&server))).unwrap();
         panic!("on purpose");
     })
     .join();
-    if let Ok(traces) = receiver.recv() {
+    if let Some(traces) = receiver.recv().unwrap() {
         assert!(panicked.is_err());
         traces.assert_gone();
     }

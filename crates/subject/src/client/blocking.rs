@@ -61,6 +61,12 @@ impl BlockingClient {
     /// # Errors
     /// The URL, the way to the server, or the server refuses; see [`ClientError`].
     pub fn connect(url: &str) -> Result<Self, ClientError> {
+        Self::connect_as(url, "tidegate")
+    }
+
+    /// As [`BlockingClient::connect`], under the name of an application, by which others know the
+    /// session from its beginning.
+    pub(crate) fn connect_as(url: &str, application: &str) -> Result<Self, ClientError> {
         let url: Url = url.parse()?;
         let stream = match (url.socket_path(), &url.host) {
             (Some(path), _) => Stream::unix(&path),
@@ -71,7 +77,7 @@ impl BlockingClient {
             stream.map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
         stream.set_timeout(Some(CONNECT_TIMEOUT))?;
         let mut out = Vec::new();
-        let connection = Connection::start(&url, "tidegate", &mut out);
+        let connection = Connection::start(&url, application, &mut out);
         let mut client = BlockingClient {
             stream,
             connection,
