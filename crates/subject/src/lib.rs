@@ -27,3 +27,4 @@ pub mod processors;
 pub mod settings;
 pub mod sqlite;
 mod stream;
+mod url;
