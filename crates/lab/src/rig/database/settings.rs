@@ -149,12 +149,7 @@ impl Settings {
     }
 
     pub(crate) fn embedded(&self) -> Result<embedded::Options, SettingError> {
-        let isolation = match self.isolation()? {
-            None | Some(Isolation::Serializable) => embedded::Isolation::Serializable,
-            Some(Isolation::RepeatableRead) => embedded::Isolation::RepeatableRead,
-            Some(Isolation::ReadCommitted) => embedded::Isolation::ReadCommitted,
-            Some(Isolation::ReadUncommitted) => embedded::Isolation::ReadUncommitted,
-        };
+        let isolation = self.isolation()?.unwrap_or(Isolation::Serializable);
         // Small next to the usual tables, so that pages compete for it.
         let mut buffer_bytes = 8 << 20;
         for (name, value) in &self.named {
@@ -209,10 +204,7 @@ mod tests {
         assert_eq!(options.page_bytes, 8192);
         let own = settings(&[("buffer_bytes", "1048576")], Some("read-committed"));
         let options = own.embedded().unwrap();
-        assert_eq!(
-            (options.buffer_bytes, options.isolation),
-            (1 << 20, embedded::Isolation::ReadCommitted)
-        );
+        assert_eq!((options.buffer_bytes, options.isolation), (1 << 20, Isolation::ReadCommitted));
     }
 
     #[test]
