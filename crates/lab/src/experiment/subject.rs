@@ -177,20 +177,20 @@ fn start(spec: &SubjectSpec, processors: Option<u32>) -> Result<Running, RigErro
     }
     let database = match &spec.place {
         Some(place) => Database::at(place, &settings)?,
-        None => processors.during(|| database(spec.kind, settings))??,
+        None => processors.during(|| database(spec.kind, &settings))??,
     };
     Ok(Running { kind: spec.kind, database, processors })
 }
 
-fn database(kind: SubjectKind, settings: Settings) -> Result<Database, RigError> {
+fn database(kind: SubjectKind, settings: &Settings) -> Result<Database, RigError> {
     match kind {
         SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate => {
             Database::postgres(settings)
         }
         SubjectKind::Mariadb => Database::mariadb(settings),
-        SubjectKind::Sqlite => Database::sqlite(&settings),
-        SubjectKind::Firebird => Database::firebird(&settings),
-        SubjectKind::Embedded => Database::embedded(&settings),
+        SubjectKind::Sqlite => Database::sqlite(settings),
+        SubjectKind::Firebird => Database::firebird(settings),
+        SubjectKind::Embedded => Database::embedded(settings),
         SubjectKind::Simulated => Err(RigError::NoDatabase("simulated")),
     }
 }

@@ -144,16 +144,16 @@ impl Database {
     /// Starts an empty one with the settings of the demonstration and the benchmark.
     pub(crate) fn start(kind: DatabaseKind) -> Result<Self, RigError> {
         match kind {
-            DatabaseKind::Postgres => Self::postgres(Settings::default()),
+            DatabaseKind::Postgres => Self::postgres(&Settings::default()),
             DatabaseKind::Embedded => Self::embedded(&Settings::default()),
         }
     }
 
-    pub(crate) fn postgres(settings: Settings) -> Result<Self, RigError> {
+    pub(crate) fn postgres(settings: &Settings) -> Result<Self, RigError> {
         Ok(Database::Postgres(Postgres::start(settings.postgres()?)?))
     }
 
-    pub(crate) fn mariadb(settings: Settings) -> Result<Self, RigError> {
+    pub(crate) fn mariadb(settings: &Settings) -> Result<Self, RigError> {
         Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?))
     }
 
