@@ -164,7 +164,7 @@ pub struct Firebird {
     directory: TempDir,
     installation: Installation,
     options: Options,
-    target: Target,
+    target: Arc<Target>,
 }
 
 impl Firebird {
@@ -185,6 +185,7 @@ impl Firebird {
         let directory = installation.prepare(&options)?;
         let (process, target) = installation.start(directory.path(), &options)?;
         let keeper = keep(&target)?;
+        let target = Arc::new(target);
         Ok(Firebird { keeper, process, directory, installation, options, target })
     }
 
@@ -218,7 +219,13 @@ impl Firebird {
     /// they are lost and there are no new ones.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(self.target.clone())
+        Arc::clone(&self.target) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.target) - 1
     }
 
     /// Ends the connections of others, also in the middle of a statement; how many there were. They
@@ -271,7 +278,7 @@ impl Firebird {
             self.port(),
             Purpose::Use,
         )?;
-        (self.process, self.target) = (process, target);
+        (self.process, self.target) = (process, Arc::new(target));
         self.keeper = keep(&self.target)?;
         Ok(())
     }

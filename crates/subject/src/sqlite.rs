@@ -125,11 +125,11 @@ pub enum SqliteError {
 #[derive(Debug)]
 pub struct Sqlite {
     place: Place,
-    opener: Opener,
+    opener: Arc<Opener>,
 }
 
 /// Opens connections to a database that is there.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Opener {
     path: PathBuf,
     options: Options,
@@ -202,7 +202,7 @@ impl Sqlite {
             Place::Directory(directory) => directory.path().join(DATABASE),
             Place::File(Files(path)) => path.clone(),
         };
-        let opener = Opener { path, options };
+        let opener = Arc::new(Opener { path, options });
         // The page size is fixed by the first page that is written, the journal mode kept there,
         // and the mark written before there is a log that could keep it.
         let mode = match opener.options.journal_mode {
@@ -240,7 +240,13 @@ impl Sqlite {
     /// removed, there are no new ones, and those that are open work on files without a name.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(self.opener.clone())
+        Arc::clone(&self.opener) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.opener) - 1
     }
 
     /// The version of SQLite, such as `3.50.4`.

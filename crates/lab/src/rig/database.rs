@@ -245,9 +245,13 @@ impl Database {
                 })
             }
             Database::Existing(existing) => end_others(|| existing.end_others()),
-            Database::Firebird(server) => end_others(|| Ok(server.end_others()?)),
-            // Their clients were interrupted, or answered, before the load ended.
-            Database::Sqlite(_) | Database::Embedded(..) => Ok(()),
+            Database::Firebird(server) => {
+                end_others(|| Ok(server.end_others()? + server.connectors()))
+            }
+            // Threads cannot be sent away, but were interrupted, and end by themselves.
+            Database::Sqlite(file) => end_others(|| Ok(file.connectors())),
+            // A call was answered or given up when its load ended.
+            Database::Embedded(..) => Ok(()),
         }
     }
 
@@ -372,7 +376,26 @@ fn distinct(workloads: &[Arc<dyn Workload>]) -> Vec<&Arc<dyn Workload>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+
+    #[test]
+    fn a_run_on_a_file_waits_for_threads_of_the_run_before() {
+        let database = Database::sqlite(&Settings::default()).unwrap();
+        let Database::Sqlite(file) = &database else { panic!("there is no file") };
+        let (client, has_ended) = (file.connector(), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&has_ended);
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(2 * SETTLE_PAUSE);
+            ended.store(true, Ordering::SeqCst);
+            drop(client);
+        });
+        database.settle().unwrap();
+        assert!(has_ended.load(Ordering::SeqCst));
+        thread.join().unwrap();
+        database.stop().unwrap();
+    }
 
     #[test]
     fn postgresql_is_taken_where_it_is() {

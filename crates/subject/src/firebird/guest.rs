@@ -29,7 +29,7 @@ pub struct Guest {
     /// Keeps the page cache, which ends with the last connection.
     keeper: Option<Keeper>,
     url: Url,
-    target: Target,
+    target: Arc<Target>,
 }
 
 impl Guest {
@@ -59,7 +59,7 @@ impl Guest {
         let mark = Statement::written(format!("COMMENT ON DATABASE IS '{MARK}'"));
         let mut keeper = Keeper::new(keeper).map_err(|failure| refused(url, failure))?;
         let marked = keeper.connection_mut().run(&mark, &[], Wants::Count).map(drop);
-        let guest = Guest { keeper: Some(keeper), url: url.clone(), target };
+        let guest = Guest { keeper: Some(keeper), url: url.clone(), target: Arc::new(target) };
         marked.map_err(|failure| refused(url, failure))?;
         Ok(guest)
     }
@@ -89,7 +89,13 @@ impl Guest {
     /// they are lost and there are no new ones.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(self.target.clone())
+        Arc::clone(&self.target) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.target) - 1
     }
 
     /// Ends the connections of others to the database, also in the middle of a statement; how many
