@@ -1,9 +1,9 @@
 //! Names of servers' settings: one spelling for each, and those that are not the caller's to make.
 //!
 //! A server takes a name in more than one spelling. PostgreSQL passes over the difference between
-//! capital and small letters and, on its command line, between `-` and `_`; MariaDB over the latter,
-//! takes any beginning of a name that no other has, and prefixes such as `loose-`. So a setting is
-//! looked at by its [`plain_name`], and one of MariaDB's also without its prefixes.
+//! capital and small letters and, on its command line, between `-` and `_`. MariaDB passes over the
+//! latter, takes any beginning of a name that no other has, and prefixes such as `loose-`. So a
+//! setting is looked at by its [`plain_name`], and one of MariaDB's also without its prefixes.
 //!
 //! Reserved is what would take a private server out of its directory, or let others than this
 //! machine in: where its data and its other files are, and where it listens. Lines copied from the

@@ -115,7 +115,8 @@ impl Guest {
         version(&mut self.connect()?)
     }
 
-    /// What the database says of itself, and what transactions see of each other. A server's settings are not for clients to ask.
+    /// What the database says of itself, and what transactions see of each other. A server's
+    /// settings are not for clients to ask.
     ///
     /// # Errors
     /// The server is down or refuses.

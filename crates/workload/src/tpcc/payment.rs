@@ -11,7 +11,8 @@
 //! locked already. MariaDB at REPEATABLE READ, its default, reads without a lock as of the
 //! transaction's first such read, here that of the warehouse, while a read with a lock gives the
 //! row as it is now. A payment at another warehouse that was committed in between would be missing
-//! in the past that is written back (clause 3.4 wants it there). Elsewhere the lock changes nothing.
+//! in the past that is written back, which the isolation of clause 3.4 forbids. Elsewhere the lock
+//! changes nothing.
 
 use std::sync::Arc;
 
