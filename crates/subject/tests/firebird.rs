@@ -6,6 +6,7 @@
 mod tiny;
 
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -79,6 +80,11 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
     assert_eq!(value("DefaultDbCachePages"), Some("321"));
     assert_eq!(value("isolation"), Some("snapshot"));
     server.level().unwrap();
+    // It may not write into the log of the machine's own server, which is its user's alone.
+    if let Ok(log) = std::fs::metadata("/var/log/firebird") {
+        let process = std::fs::metadata(format!("/proc/{}", server.process_id())).unwrap();
+        assert_ne!(process.uid(), log.uid());
+    }
 
     let mut broken = server.connect().unwrap();
     server.stop().unwrap();

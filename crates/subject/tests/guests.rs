@@ -267,6 +267,31 @@ fn firebird_lets_us_in_by_every_method_and_encryption() {
 }
 
 #[test]
+fn on_firebird_a_guest_leaves_whoever_is_in_its_database() {
+    let Some(server) = firebird("Srp", "Required") else { return };
+    let url = firebird_url(&server, "it's secret");
+    let guest = firebird::Guest::make(&url, firebird::Isolation::default()).unwrap();
+    let connector = guest.connector();
+    let mut ended = connector.connect().unwrap();
+    ended.begin().unwrap();
+    let mut other = server.connect().unwrap();
+    while guest.end_others().unwrap() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(matches!(ended.commit(), Err(Failure::Lost(_))));
+    // Those in another database of the server are not ours to end.
+    other.begin().unwrap();
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    assert_eq!(guest.connectors(), 1);
+    guest.leave().unwrap();
+    assert!(!Path::new(&url.path).exists());
+    assert!(matches!(straggler.commit(), Err(Failure::Lost(_))));
+    assert!(connector.connect().is_err());
+    other.commit().unwrap();
+}
+
+#[test]
 fn on_firebird_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let Some(server) = firebird("Srp", "Required") else { return };
     let isolation = firebird::Isolation::ReadCommitted;
