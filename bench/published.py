@@ -158,7 +158,8 @@ def curve_tables(results, experiment, done):
         lowest = levels.index[levels["tps"] >= 0.95 * best].min()
         point = points[(points["run"] == run) & (points["batchset"] == batchset)]
         yield f"*{run_name(first(batches))}* (run {run}, batchset {batchset})"
-        yield table(["MPL", "tps", "lowest–highest", "mean, ms", "p95, ms", "clients / tps, ms"], body)
+        head = ["MPL", "tps", "lowest–highest", "mean, ms", "p95, ms", "clients / tps, ms"]
+        yield table(head, body)
         yield (
             f"Best {number(best, 4)} tps. Within 10 % of it at {', '.join(map(str, near))}; the "
             f"lowest within 5 % is {lowest}. {thrashing_point(point)}"

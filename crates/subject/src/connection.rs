@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
-use tidegate_workload::workload::{Condition, Depth, Transaction, Workload};
+use tidegate_workload::workload::{Condition, Depth, Transaction, Unfit, Workload};
 use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Session, Statement, Table, Value, Wants, finish,
 };
@@ -109,6 +109,9 @@ pub fn run<C: Transactional + ?Sized>(
 /// Why a workload's tables are not there.
 #[derive(Debug, Error)]
 pub enum LoadError {
+    /// The database cannot run the workload; nothing was made.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// The database failed.
     #[error("cannot load table {table}: {source}")]
     Table {
@@ -141,6 +144,7 @@ pub fn load<C: Transactional + ?Sized>(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), LoadError> {
+    workload.validate(connection.dialect())?;
     let mut loaded = 0;
     for (place, table) in workload.tables().iter().enumerate() {
         let failed = |source| LoadError::Table { table: table.name, source };
@@ -217,8 +221,56 @@ pub fn check<C: Transactional + ?Sized>(
     workload: &dyn Workload,
     depth: Depth,
 ) -> Result<Vec<Condition>, Failure> {
-    connection.begin()?;
+    connection.begin_reading()?;
     let conditions = finish(workload.check(Session::immediate(connection), depth));
     connection.rollback()?;
     conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_workload::Reply;
+    use tidegate_workload::thrash::{Options, Placement, Share, Thrash};
+
+    use super::*;
+
+    /// A Firebird on which nothing is to be done.
+    struct Untouched;
+
+    impl Connection for Untouched {
+        fn run(&mut self, _: &Statement, _: &[Value<'_>], _: Wants) -> Result<Reply, Failure> {
+            Err(Failure::Lost("nothing was to be sent".to_owned()))
+        }
+    }
+
+    impl Transactional for Untouched {
+        fn begin(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn commit(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn rollback(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn dialect(&self) -> Dialect {
+            Dialect::Firebird
+        }
+    }
+
+    #[test]
+    fn a_workload_that_cannot_run_is_refused_before_a_table_is_made() {
+        let options = Options {
+            rows: 1_000_000,
+            sf: Share::STUDY_SF_UPDATE[3],
+            placement: Placement::Discrete,
+            ..Options::read()
+        };
+        let workload = Thrash::new(options).unwrap();
+        let loaded = load(&mut Untouched, &workload, &AtomicBool::new(false), &mut |_| {});
+        assert!(matches!(loaded, Err(LoadError::Unfit(_))), "{loaded:?}");
+    }
 }

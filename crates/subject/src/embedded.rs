@@ -38,9 +38,10 @@ use tidegate_workload::{Ending, Table};
 
 pub use probe::{Probe, TreeState};
 pub use tidegate_engine::lock::LockStatistics;
-pub use tidegate_engine::{CallError, Isolation, SplitPolicy};
+pub use tidegate_engine::{CallError, SplitPolicy};
 
 use crate::connection::LoadError;
+pub use crate::isolation::Isolation;
 pub use requests::RequestError;
 use requests::{GivenUp, Waiting};
 use sql::{Catalog, SqlError, StoreConnection};
@@ -132,7 +133,7 @@ impl Embedded {
     /// A connection for others than the clients, past the server.
     #[must_use]
     pub fn connect(&self) -> StoreConnection {
-        let options = TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() };
+        let options = transactions(self.options);
         StoreConnection::new(Arc::clone(&self.store), Arc::clone(&self.catalog), options)
     }
 
@@ -165,7 +166,7 @@ impl Embedded {
         let (given_up, waiting) = (GivenUp::default(), Waiting::default());
         let run = requests::procedure(Arc::clone(&self.catalog), waiting.clone(), given_up.clone());
         let options = ServerOptions {
-            transactions: TxnOptions { isolation: self.options.isolation, ..TxnOptions::default() },
+            transactions: transactions(self.options),
             // A client runs a transaction again until it is done or not wanted any more.
             retries_max: u32::MAX,
             seed,
@@ -196,12 +197,7 @@ impl Embedded {
     /// What it was made with, in words.
     #[must_use]
     pub fn settings(&self) -> Vec<(String, String)> {
-        let isolation = match self.options.isolation {
-            Isolation::ReadUncommitted => "read uncommitted",
-            Isolation::ReadCommitted => "read committed",
-            Isolation::RepeatableRead => "repeatable read",
-            Isolation::Serializable => "serializable",
-        };
+        let isolation = self.options.isolation.to_string().to_lowercase();
         let io = match self.io {
             IoMode::Direct => "direct",
             IoMode::Buffered => "buffered",
@@ -209,7 +205,7 @@ impl Embedded {
         let buffer = format!("{} KiB", self.options.buffer_bytes / 1024);
         [
             ("buffer", buffer.as_str()),
-            ("isolation", isolation),
+            ("isolation", isolation.as_str()),
             ("durability", "synced"),
             ("io", io),
         ]
@@ -227,6 +223,17 @@ impl Embedded {
         let path = directory.path().to_owned();
         directory.close().map_err(|source| EmbeddedError::Directory { path, source })
     }
+}
+
+/// How the engine is to run transactions.
+fn transactions(options: Options) -> TxnOptions {
+    let isolation = match options.isolation {
+        Isolation::ReadUncommitted => tidegate_engine::Isolation::ReadUncommitted,
+        Isolation::ReadCommitted => tidegate_engine::Isolation::ReadCommitted,
+        Isolation::RepeatableRead => tidegate_engine::Isolation::RepeatableRead,
+        Isolation::Serializable => tidegate_engine::Isolation::Serializable,
+    };
+    TxnOptions { isolation, ..TxnOptions::default() }
 }
 
 /// The directory with direct I/O, or without where the file system has none.

@@ -31,6 +31,7 @@ mod connection;
 mod description;
 mod guest;
 mod installation;
+mod keeper;
 mod srp;
 mod status;
 mod url;
@@ -38,18 +39,20 @@ mod wire;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
-use crate::connection::{Connector, Transactional};
+use crate::connection::Connector;
 use crate::process::{Process, ProcessError};
-pub use connection::{FirebirdConnection, Interrupt, Isolation};
+pub use connection::{FirebirdConnection, Isolation};
 use connection::{Purpose, Target};
 pub use guest::Guest;
 use installation::Installation;
+use keeper::Keeper;
 pub use url::{Url, UrlError};
 
 /// The name of the database's file.
@@ -156,12 +159,12 @@ pub enum FirebirdError {
 #[derive(Debug)]
 pub struct Firebird {
     // Dropped in this order: a connection, the server, its directory.
-    keeper: FirebirdConnection,
+    keeper: Keeper,
     process: Process,
     directory: TempDir,
     installation: Installation,
     options: Options,
-    target: Target,
+    target: Arc<Target>,
 }
 
 impl Firebird {
@@ -181,8 +184,8 @@ impl Firebird {
         let installation = Installation::find()?;
         let directory = installation.prepare(&options)?;
         let (process, target) = installation.start(directory.path(), &options)?;
-        let keeper =
-            FirebirdConnection::open(&target, Purpose::Use).map_err(FirebirdError::Database)?;
+        let keeper = keep(&target)?;
+        let target = Arc::new(target);
         Ok(Firebird { keeper, process, directory, installation, options, target })
     }
 
@@ -212,6 +215,28 @@ impl Firebird {
         FirebirdConnection::open(&self.target, Purpose::Use)
     }
 
+    /// What makes connections on other threads. It does not keep the server: once that is stopped,
+    /// they are lost and there are no new ones.
+    #[must_use]
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        Arc::clone(&self.target) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.target) - 1
+    }
+
+    /// Ends the connections of others, also in the middle of a statement; how many there were. They
+    /// may take a moment to be gone.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn end_others(&self) -> Result<usize, Failure> {
+        self.keeper.end_others(&self.target)
+    }
+
     /// The server's version, such as `3.0.11`.
     ///
     /// # Errors
@@ -221,12 +246,13 @@ impl Firebird {
     }
 
     /// What the database says of itself (bytes in a page, pages in the buffer, whether a commit
-    /// waits for the disk, the sweep interval), then the settings it was started with.
+    /// waits for the disk, the sweep interval) and what transactions see of each other, then the
+    /// settings it was started with.
     ///
     /// # Errors
     /// The server is down or refuses.
     pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
-        let mut settings = of_database(&mut self.connect()?)?;
+        let mut settings = of_database(&mut self.connect()?, self.options.isolation)?;
         settings.extend(self.options.settings.iter().cloned());
         Ok(settings)
     }
@@ -252,9 +278,8 @@ impl Firebird {
             self.port(),
             Purpose::Use,
         )?;
-        (self.process, self.target) = (process, target);
-        self.keeper = FirebirdConnection::open(&self.target, Purpose::Use)
-            .map_err(FirebirdError::Database)?;
+        (self.process, self.target) = (process, Arc::new(target));
+        self.keeper = keep(&self.target)?;
         Ok(())
     }
 
@@ -271,6 +296,12 @@ impl Firebird {
     }
 }
 
+/// A connection that stays.
+fn keep(target: &Target) -> Result<Keeper, FirebirdError> {
+    let keeper = FirebirdConnection::open(target, Purpose::Use).and_then(Keeper::new);
+    keeper.map_err(FirebirdError::Database)
+}
+
 /// The server's version.
 fn version(connection: &mut FirebirdConnection) -> Result<String, Failure> {
     const SQL: &str = "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database";
@@ -279,8 +310,12 @@ fn version(connection: &mut FirebirdConnection) -> Result<String, Failure> {
     version.ok_or(Failure::Unexpected("the server's version"))
 }
 
-/// What a database says of itself.
-fn of_database(connection: &mut FirebirdConnection) -> Result<Vec<(String, String)>, Failure> {
+/// What a database says of itself, and the isolation of our transactions, which is not a setting of
+/// the database's but of each transaction.
+fn of_database(
+    connection: &mut FirebirdConnection,
+    isolation: Isolation,
+) -> Result<Vec<(String, String)>, Failure> {
     const NAMES: [&str; 4] = ["PageSize", "PageBuffers", "ForcedWrites", "SweepInterval"];
     const SQL: &str = "SELECT mon$page_size, mon$page_buffers, mon$forced_writes, \
                        mon$sweep_interval FROM mon$database";
@@ -290,11 +325,6 @@ fn of_database(connection: &mut FirebirdConnection) -> Result<Vec<(String, Strin
         let value = value.ok_or(Failure::Unexpected("the monitoring table's row"))?;
         Ok(((*name).to_owned(), value.to_string()))
     };
-    NAMES.iter().enumerate().map(value).collect()
-}
-
-impl Connector for Firebird {
-    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
-        Ok(Box::new(Firebird::connect(self)?))
-    }
+    let isolation = Ok(("isolation".to_owned(), isolation.name().to_owned()));
+    NAMES.iter().enumerate().map(value).chain([isolation]).collect()
 }

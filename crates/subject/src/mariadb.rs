@@ -3,7 +3,8 @@
 //! # Mechanism
 //! A directory is made, `mariadb-install-db` fills it, and `mariadbd` runs on it, on a free port of
 //! 127.0.0.1 and on a socket in the directory. The system's configuration is not read, and nothing
-//! outside the directory is touched. When we are root the directory belongs to the first of the
+//! outside the directory is touched: settings that say where files are and where the server listens
+//! are [refused](crate::settings). When we are root the directory belongs to the first of the
 //! users `mysql` and `nobody` that exists, and the server becomes that user once it has raised its
 //! limit of open files, for which it may need to be root.
 //!
@@ -43,6 +44,7 @@ use tidegate_workload::{Value, render_value};
 use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::process::{Process, ProcessError};
+use crate::settings::{Reserved, plain_name, refuse_on_mariadb};
 use binaries::Program;
 pub use guest::Guest;
 use installation::Installation;
@@ -53,6 +55,9 @@ pub const USER: &str = "root";
 
 /// The database that every server started here has, empty.
 pub const DATABASE: &str = "tidegate";
+
+/// The variable that holds the level of transactions that do not ask for one.
+const ISOLATION: &str = "tx_isolation";
 
 /// How long a server may take to accept connections, crash recovery included.
 const START_BOUND: Duration = Duration::from_secs(60);
@@ -74,6 +79,16 @@ pub struct Options {
     pub isolation: Option<Isolation>,
 }
 
+impl Options {
+    /// Looks whether the settings are the caller's to make, without starting anything.
+    ///
+    /// # Errors
+    /// One of them is not.
+    pub fn validate(&self) -> Result<(), Reserved> {
+        refuse_on_mariadb(&self.settings)
+    }
+}
+
 /// Why a server could not be started, looked into or stopped.
 #[derive(Debug, Error)]
 pub enum MariaDbError {
@@ -89,6 +104,9 @@ pub enum MariaDbError {
          run as another user, or create one: useradd --system mysql"
     )]
     NoAccount,
+    /// A setting is not for the caller to make.
+    #[error(transparent)]
+    Setting(#[from] Reserved),
     /// The data directory could not be made or read.
     #[error("cannot prepare {path}: {source}", path = .path.display())]
     Directory {
@@ -171,6 +189,7 @@ impl MariaDb {
     /// # Errors
     /// See [`MariaDbError`].
     pub fn start(options: Options) -> Result<Self, MariaDbError> {
+        options.validate()?;
         let installation = Installation::find()?;
         let directory = installation.make_directory()?;
         installation.install(directory.path())?;
@@ -248,11 +267,31 @@ impl MariaDb {
         self.connect()?.value("SELECT VERSION()")
     }
 
+    /// The values in force of the settings it was started with, those of the module's table and the
+    /// caller's, and the isolation level of transactions that do not ask for one. What the server
+    /// takes when it starts and does not tell, such as `debug_no_sync`, has the value given.
+    ///
+    /// # Errors
+    /// The server is down.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, MariaDbError> {
+        let mut client = self.connect()?;
+        let mut settings = installation::named(&self.options);
+        settings.push((ISOLATION.to_owned(), String::new()));
+        for (name, value) in &mut settings {
+            match setting(&mut client, name) {
+                Ok((_, in_force)) => *value = in_force,
+                Err(MariaDbError::NoSetting(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(settings)
+    }
+
     /// The values in force of the settings named, in that order.
     ///
     /// # Errors
     /// The server is down, or does not know one of them.
-    pub fn settings(&self, names: &[&str]) -> Result<Vec<(String, String)>, MariaDbError> {
+    pub fn in_force(&self, names: &[&str]) -> Result<Vec<(String, String)>, MariaDbError> {
         let mut client = self.connect()?;
         names.iter().map(|name| setting(&mut client, name)).collect()
     }
@@ -294,11 +333,13 @@ impl MariaDb {
 
 /// The value in force of one setting.
 fn setting(client: &mut BlockingClient, name: &str) -> Result<(String, String), MariaDbError> {
+    // The server takes a name with dashes, and tells it with underscores.
+    let name = plain_name(name);
     let mut sql = b"SHOW GLOBAL VARIABLES WHERE Variable_name = ".to_vec();
-    render_value(&Value::from(name), &mut sql);
+    render_value(&Value::from(name.as_str()), &mut sql);
     let rows = client.query(&String::from_utf8_lossy(&sql))?;
     match rows.into_iter().next().and_then(|row| row.into_iter().nth(1)) {
-        Some(value) => Ok((name.to_owned(), value.unwrap_or_default())),
-        None => Err(MariaDbError::NoSetting(name.to_owned())),
+        Some(value) => Ok((name, value.unwrap_or_default())),
+        None => Err(MariaDbError::NoSetting(name)),
     }
 }

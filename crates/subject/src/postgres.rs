@@ -2,7 +2,8 @@
 //!
 //! The server listens on a free port of 127.0.0.1 and on a socket in its directory. It refuses to
 //! run as root, so when we are root it runs as the first of the users `postgres` and `nobody` that
-//! exists, and the directory is theirs. Nothing outside the directory is touched.
+//! exists, and the directory is theirs. Nothing outside the directory is touched: settings that say
+//! where files are and where the server listens are [refused](crate::settings).
 //!
 //! A free port is found by binding port 0 and letting go of it; should another program take it in
 //! between, the start is tried again with another one.
@@ -24,6 +25,7 @@ use thiserror::Error;
 
 use crate::client::{BlockingClient, ClientError, Host, Url};
 use crate::process::{Process, ProcessError};
+use crate::settings::{Reserved, plain_name, refuse_on_postgres};
 pub use guest::Guest;
 use installation::Installation;
 
@@ -38,6 +40,9 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// PostgreSQL's fast shutdown, then its immediate one.
 const STOP_SIGNALS: &[Signal] = &[Signal::INT, Signal::QUIT];
+
+/// The setting that holds the level of transactions that do not ask for one.
+const ISOLATION: &str = "default_transaction_isolation";
 
 /// How clients of the server prove who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +82,16 @@ pub struct Options {
     pub authentication: Authentication,
 }
 
+impl Options {
+    /// Looks whether the settings are the caller's to make, without starting anything.
+    ///
+    /// # Errors
+    /// One of them is not.
+    pub fn validate(&self) -> Result<(), Reserved> {
+        refuse_on_postgres(&self.settings)
+    }
+}
+
 /// Why a server could not be started or stopped.
 #[derive(Debug, Error)]
 pub enum PostgresError {
@@ -92,6 +107,9 @@ pub enum PostgresError {
          run as another user, or create one: useradd --system postgres"
     )]
     NoAccount,
+    /// A setting is not for the caller to make.
+    #[error(transparent)]
+    Setting(#[from] Reserved),
     /// The data directory could not be made or read.
     #[error("cannot prepare {path}: {source}", path = .path.display())]
     Directory {
@@ -150,6 +168,7 @@ impl Postgres {
     /// # Errors
     /// See [`PostgresError`].
     pub fn start(options: Options) -> Result<Self, PostgresError> {
+        options.validate()?;
         let installation = Installation::find()?;
         let directory = installation.make_directory()?;
         installation.initdb(directory.path(), &options)?;
@@ -203,11 +222,24 @@ impl Postgres {
         self.connect()?.value("SHOW server_version")
     }
 
+    /// The values in force of the settings it was started with, and the isolation level of
+    /// transactions that do not ask for one.
+    ///
+    /// # Errors
+    /// The server is down.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, ClientError> {
+        let own = self.options.settings.iter().map(|(name, _)| plain_name(name));
+        let mut names: Vec<String> = own.filter(|name| name != ISOLATION).collect();
+        names.push(ISOLATION.to_owned());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.in_force(&names)
+    }
+
     /// The values in force of the settings named, in that order.
     ///
     /// # Errors
     /// The server is down, or does not know one of them.
-    pub fn settings(&self, names: &[&str]) -> Result<Vec<(String, String)>, ClientError> {
+    pub fn in_force(&self, names: &[&str]) -> Result<Vec<(String, String)>, ClientError> {
         let mut client = self.connect()?;
         names
             .iter()

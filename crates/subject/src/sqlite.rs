@@ -16,10 +16,11 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{ErrorCode, InterruptHandle, ToSql};
+use rusqlite::{ErrorCode, InterruptHandle, OpenFlags, ToSql};
 use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{
@@ -124,6 +125,13 @@ pub enum SqliteError {
 #[derive(Debug)]
 pub struct Sqlite {
     place: Place,
+    opener: Arc<Opener>,
+}
+
+/// Opens connections to a database that is there.
+#[derive(Debug)]
+struct Opener {
+    path: PathBuf,
     options: Options,
 }
 
@@ -190,20 +198,25 @@ impl Sqlite {
         if !options.page_bytes.is_power_of_two() || !(512..=65_536).contains(&options.page_bytes) {
             return Err(SqliteError::PageBytes(options.page_bytes));
         }
-        let sqlite = Sqlite { place, options };
+        let path = match &place {
+            Place::Directory(directory) => directory.path().join(DATABASE),
+            Place::File(Files(path)) => path.clone(),
+        };
+        let opener = Arc::new(Opener { path, options });
         // The page size is fixed by the first page that is written, the journal mode kept there,
         // and the mark written before there is a log that could keep it.
-        let mode = match sqlite.options.journal_mode {
+        let mode = match opener.options.journal_mode {
             JournalMode::Wal => "WAL",
             JournalMode::Delete => "DELETE",
         };
-        let page_bytes = sqlite.options.page_bytes;
+        let page_bytes = opener.options.page_bytes;
         let make = format!(
             "PRAGMA page_size = {page_bytes}; PRAGMA application_id = {MARK}; \
                      PRAGMA journal_mode = {mode}; VACUUM;"
         );
-        sqlite.connect()?.batch(&make)?;
-        Ok(sqlite)
+        let options = &opener.options;
+        SqliteConnection::open(&opener.path, options.busy_timeout)?.batch(&make)?;
+        Ok(Sqlite { place, opener })
     }
 
     /// The directory that holds the database.
@@ -215,29 +228,25 @@ impl Sqlite {
         }
     }
 
-    fn path(&self) -> PathBuf {
-        match &self.place {
-            Place::Directory(directory) => directory.path().join(DATABASE),
-            Place::File(Files(path)) => path.clone(),
-        }
-    }
-
     /// A connection with the settings of all.
     ///
     /// # Errors
     /// What SQLite says.
     pub fn connect(&self) -> Result<SqliteConnection, Failure> {
-        let connection = SqliteConnection::open(&self.path(), self.options.busy_timeout)?;
-        let synchronous = match self.options.synchronous {
-            Synchronous::Off => "OFF",
-            Synchronous::Normal => "NORMAL",
-            Synchronous::Full => "FULL",
-        };
-        // A negative size is in KiB, a positive one in pages.
-        let kib = self.options.cache_bytes.div_ceil(1_024);
-        connection
-            .batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{kib};"))?;
-        Ok(connection)
+        self.opener.open()
+    }
+
+    /// What makes connections on other threads. It does not keep the database: once that is
+    /// removed, there are no new ones, and those that are open work on files without a name.
+    #[must_use]
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        Arc::clone(&self.opener) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.opener) - 1
     }
 
     /// The version of SQLite, such as `3.50.4`.
@@ -318,9 +327,27 @@ impl fmt::Debug for Interrupt {
     }
 }
 
-impl Connector for Sqlite {
+impl Opener {
+    /// A connection with the settings of all. A database that is gone is not made again.
+    fn open(&self) -> Result<SqliteConnection, Failure> {
+        let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
+        let connection = SqliteConnection::open_with(&self.path, self.options.busy_timeout, flags)?;
+        let synchronous = match self.options.synchronous {
+            Synchronous::Off => "OFF",
+            Synchronous::Normal => "NORMAL",
+            Synchronous::Full => "FULL",
+        };
+        // A negative size is in KiB, a positive one in pages.
+        let kib = self.options.cache_bytes.div_ceil(1_024);
+        connection
+            .batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{kib};"))?;
+        Ok(connection)
+    }
+}
+
+impl Connector for Opener {
     fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
-        Ok(Box::new(Sqlite::connect(self)?))
+        Ok(Box::new(self.open()?))
     }
 }
 
@@ -336,7 +363,11 @@ impl SqliteConnection {
     /// # Errors
     /// What SQLite says.
     pub fn open(path: &Path, patience: Duration) -> Result<Self, Failure> {
-        let connection = rusqlite::Connection::open(path).map_err(failure)?;
+        Self::open_with(path, patience, OpenFlags::default())
+    }
+
+    fn open_with(path: &Path, patience: Duration, flags: OpenFlags) -> Result<Self, Failure> {
+        let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
         connection.busy_timeout(patience).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(PREPARED);
         Ok(SqliteConnection { connection })

@@ -6,6 +6,7 @@
 mod tiny;
 
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -77,7 +78,13 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
     assert_eq!(value("PageBuffers"), Some("321"));
     assert_eq!(value("ForcedWrites"), Some("1"));
     assert_eq!(value("DefaultDbCachePages"), Some("321"));
+    assert_eq!(value("isolation"), Some("snapshot"));
     server.level().unwrap();
+    // It may not write into the log of the machine's own server, which is its user's alone.
+    if let Ok(log) = std::fs::metadata("/var/log/firebird") {
+        let process = std::fs::metadata(format!("/proc/{}", server.process_id())).unwrap();
+        assert_ne!(process.uid(), log.uid());
+    }
 
     let mut broken = server.connect().unwrap();
     server.stop().unwrap();
@@ -108,13 +115,16 @@ fn a_server_restarts_on_its_port_with_its_tables() {
 fn a_panic_stops_the_server_and_removes_its_directory() {
     let (sender, receiver) = mpsc::channel();
     let panicked = std::thread::spawn(move || {
-        let Some(server) = start(Options::default()) else { return };
+        let Some(server) = start(Options::default()) else {
+            sender.send(None).unwrap();
+            return;
+        };
         let _connection = server.connect().unwrap();
-        sender.send(Traces::of(&server)).unwrap();
+        sender.send(Some(Traces::of(&server))).unwrap();
         panic!("on purpose");
     })
     .join();
-    if let Ok(traces) = receiver.recv() {
+    if let Some(traces) = receiver.recv().unwrap() {
         assert!(panicked.is_err());
         traces.assert_gone();
     }
@@ -306,23 +316,50 @@ fn a_circle_is_a_conflict_for_one_of_two() {
     assert_eq!((done, results.contains(&conflict)), (1, true), "{results:?}");
 }
 
+/// Ends the connections of others until nobody is left; whether there were any.
+fn end_others(server: &Firebird) -> bool {
+    let mut were_there = false;
+    while server.end_others().unwrap() > 0 {
+        were_there = true;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    were_there
+}
+
 #[test]
-fn a_statement_that_waits_can_be_interrupted() {
+fn others_are_ended_while_they_wait_and_undone() {
     let Some(server) = start(Options::default()) else { return };
     let [mut first, mut second] = pair(&server);
     run(&mut first, ADD, &[1.into()]).unwrap();
-    let interrupt = second.interrupt_handle().unwrap();
+    let (tell, are_ended) = mpsc::channel();
     let waiting = std::thread::spawn(move || {
-        let result = run(&mut second, ADD, &[1.into()]);
-        second.rollback().unwrap();
-        (result, run(&mut second, "SELECT COUNT(*) FROM t", &[]).unwrap().rows.int(0, 0))
+        // The one it waits for may be ended, and let it go on, a moment before it is itself.
+        let _ = run(&mut second, ADD, &[1.into()]);
+        are_ended.recv().unwrap();
+        second.commit()
     });
-    // Until the statement is under way, an interrupt finds nothing to stop.
-    while !waiting.is_finished() {
-        interrupt.interrupt().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert_eq!(waiting.join().unwrap(), (Err(Failure::Stopped), Some(2)));
+    assert!(end_others(&server));
+    tell.send(()).unwrap();
+    let waited = waiting.join().unwrap();
+    assert!(matches!(waited, Err(Failure::Lost(_))), "{waited:?}");
+    assert!(matches!(first.commit(), Err(Failure::Lost(_))));
+    // The keeper is still there: nobody else is.
+    assert!(!end_others(&server));
+    let mut connection = server.connect().unwrap();
+    let sum = run(&mut connection, "SELECT SUM(b) FROM t", &[]).unwrap().rows.int(0, 0);
+    assert_eq!(sum, Some(0));
+}
+
+#[test]
+fn a_server_is_stopped_whoever_is_connected() {
+    let Some(server) = start(Options::default()) else { return };
+    let (traces, connector) = (Traces::of(&server), server.connector());
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    server.stop().unwrap();
+    traces.assert_gone();
+    assert!(matches!(straggler.commit(), Err(Failure::Lost(_))));
+    assert!(matches!(connector.connect(), Err(Failure::Lost(_))));
 }
 
 #[test]

@@ -74,6 +74,31 @@ fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
     assert_eq!(databases().unwrap(), before);
 }
 
+/// A marked database with nobody in it would be dropped by whoever comes.
+#[test]
+fn on_postgresql_whoever_sees_the_mark_sees_that_somebody_is_there() {
+    let Some(server) = postgresql() else { return };
+    let url: client::Url = server.url().parse().unwrap();
+    let mark = tidegate_subject::guest::MARK;
+    let unattended = format!(
+        "SELECT 1 FROM pg_database d WHERE datname = '{NAME}' \
+         AND shobj_description(oid, 'pg_database') = '{mark}' AND NOT EXISTS \
+         (SELECT 1 FROM pg_stat_activity a WHERE a.datname = d.datname \
+          AND application_name = 'tidegate lab')"
+    );
+    let mut looker = server.connect().unwrap();
+    for _ in 0..5 {
+        let making = std::thread::spawn({
+            let url = url.clone();
+            move || postgres::Guest::make(&url, None).unwrap()
+        });
+        while !making.is_finished() {
+            assert!(looker.query(&unattended).unwrap().is_empty(), "nobody is in it");
+        }
+        making.join().unwrap().leave().unwrap();
+    }
+}
+
 #[test]
 fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let Some(server) = postgresql() else { return };
@@ -239,6 +264,31 @@ fn firebird_lets_us_in_by_every_method_and_encryption() {
         assert!(!Path::new(&url.path).exists());
         server.stop().unwrap();
     }
+}
+
+#[test]
+fn on_firebird_a_guest_leaves_whoever_is_in_its_database() {
+    let Some(server) = firebird("Srp", "Required") else { return };
+    let url = firebird_url(&server, "it's secret");
+    let guest = firebird::Guest::make(&url, firebird::Isolation::default()).unwrap();
+    let connector = guest.connector();
+    let mut ended = connector.connect().unwrap();
+    ended.begin().unwrap();
+    let mut other = server.connect().unwrap();
+    while guest.end_others().unwrap() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(matches!(ended.commit(), Err(Failure::Lost(_))));
+    // Those in another database of the server are not ours to end.
+    other.begin().unwrap();
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    assert_eq!(guest.connectors(), 1);
+    guest.leave().unwrap();
+    assert!(!Path::new(&url.path).exists());
+    assert!(matches!(straggler.commit(), Err(Failure::Lost(_))));
+    assert!(connector.connect().is_err());
+    other.commit().unwrap();
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Traces {
 
 #[test]
 fn a_server_serves_restarts_and_leaves_nothing() {
-    let Some(mut server) = server(&[("innodb_buffer_pool_size", "64M")]) else { return };
+    let Some(mut server) = server(&[("innodb-buffer-pool-size", "64M")]) else { return };
     let before = Traces::of(&server);
     for url in [server.url(), server.socket_url()] {
         let mut client = BlockingClient::connect(&url).unwrap();
@@ -57,11 +57,15 @@ fn a_server_serves_restarts_and_leaves_nothing() {
         assert_eq!(rows, [[text("1"), None, text("two")], [text("3"), text(""), None]], "{url}");
     }
     let names = ["innodb_buffer_pool_size", "tx_isolation", "port", "back_log"];
-    let settings = server.settings(&names).unwrap();
+    let settings = server.in_force(&names).unwrap();
     let port = server.port().to_string();
     let values: Vec<&str> = settings.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!(values, ["67108864", "READ-COMMITTED", &port, "1100"]);
-    let error = server.settings(&["no'such"]).unwrap_err();
+    let settings = server.settings().unwrap();
+    let value = |name: &str| settings.iter().find(|(of, _)| of == name).unwrap().1.as_str();
+    assert_eq!(value("innodb_buffer_pool_size"), "67108864");
+    assert_eq!((value("tx_isolation"), value("max_connections")), ("READ-COMMITTED", "1100"));
+    let error = server.in_force(&["no'such"]).unwrap_err();
     assert!(matches!(error, MariaDbError::NoSetting(_)), "{error}");
     assert!(server.version().unwrap().contains("MariaDB"));
 
@@ -84,13 +88,16 @@ fn a_server_serves_restarts_and_leaves_nothing() {
 fn a_panic_stops_the_server_and_removes_its_directory() {
     let (sender, receiver) = mpsc::channel();
     let panicked = thread::spawn(move || {
-        let Some(server) = server(&[]) else { return };
+        let Some(server) = server(&[]) else {
+            sender.send(None).unwrap();
+            return;
+        };
         let _client = server.connect().unwrap();
-        sender.send(Traces::of(&server)).unwrap();
+        sender.send(Some(Traces::of(&server))).unwrap();
         panic!("on purpose");
     })
     .join();
-    if let Ok(traces) = receiver.recv() {
+    if let Some(traces) = receiver.recv().unwrap() {
         assert!(panicked.is_err());
         traces.assert_gone();
     }
@@ -104,6 +111,10 @@ fn what_keeps_a_server_from_starting_is_said() {
     };
     if !is_installed() {
         return;
+    }
+    for name in ["datadir", "loose-data", "bind-address"] {
+        let error = start(name, "elsewhere");
+        assert!(matches!(error, MariaDbError::Setting(_)), "{error}");
     }
     let error = start("no_such_setting", "1");
     assert!(matches!(error, MariaDbError::Ended(_)), "{error}");

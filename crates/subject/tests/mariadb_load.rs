@@ -166,7 +166,7 @@ fn work(server: &MariaDb, mut teller: Box<dyn Client>) -> (u32, u32) {
 fn the_leftovers_of_a_run_are_brought_to_their_end() {
     let Some(server) = server(&[]) else { return };
     let mut client = server.connect().unwrap();
-    let settings = || server.settings(&["innodb_io_capacity", "innodb_max_dirty_pages_pct"]);
+    let settings = || server.in_force(&["innodb_io_capacity", "innodb_max_dirty_pages_pct"]);
     let before = settings().unwrap();
     client.query("CREATE TABLE t (a int PRIMARY KEY, b varchar(200))").unwrap();
     client.query("INSERT INTO t SELECT seq, repeat('x', 150) FROM seq_1_to_20000").unwrap();

@@ -43,9 +43,12 @@ fn a_server_serves_restarts_and_leaves_nothing() {
         let text = |column: &str| Some(column.to_owned());
         assert_eq!(rows, [[text("1"), None], [text("two"), text("3")]]);
     }
-    let settings = server.settings(&["fsync", "port"]).unwrap();
+    let settings = server.in_force(&["fsync", "port"]).unwrap();
     assert_eq!(settings[0].1, "off");
     assert_eq!(settings[1].1, server.port().to_string());
+    let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expected = [own("fsync", "off"), own("default_transaction_isolation", "read committed")];
+    assert_eq!(server.settings().unwrap(), expected);
     assert!(server.version().unwrap().starts_with(char::is_numeric));
 
     let mut broken = server.connect().unwrap();
@@ -105,6 +108,16 @@ fn a_bad_setting_is_reported_with_the_servers_own_words() {
     let error = Postgres::start(options).unwrap_err();
     assert!(matches!(error, PostgresError::Ended(_)), "{error}");
     assert!(error.to_string().contains("no_such_setting"), "{error}");
+}
+
+#[test]
+fn a_setting_that_moves_the_server_is_refused() {
+    for name in ["data_directory", "Data-Directory", "port", "listen_addresses"] {
+        let mut options = options(Authentication::Trust);
+        options.settings.push((name.into(), "1".into()));
+        let error = Postgres::start(options).unwrap_err();
+        assert!(matches!(error, PostgresError::Setting(_)), "{error}");
+    }
 }
 
 #[test]

@@ -88,6 +88,18 @@ fn who_waits_too_long_for_its_turn_has_a_conflict() {
 }
 
 #[test]
+fn a_check_waits_for_no_writer() {
+    let sqlite = start(Duration::from_millis(20));
+    let mut setup = sqlite.connect().unwrap();
+    connection::load(&mut setup, &Tiny, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let mut straggler = sqlite.connect().unwrap();
+    straggler.begin().unwrap();
+    let conditions = connection::check(&mut setup, &Tiny, Depth::Full).unwrap();
+    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+    straggler.commit().unwrap();
+}
+
+#[test]
 fn a_straggler_is_interrupted() {
     const ENDLESS: Statement = Statement::new(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n",
@@ -102,4 +114,18 @@ fn a_straggler_is_interrupted() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.join().unwrap(), Err(Failure::Stopped));
+}
+
+#[test]
+fn a_database_that_is_gone_is_not_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("named.sqlite");
+    let sqlite = Sqlite::at(path.clone(), Options::default()).unwrap();
+    let connector = sqlite.connector();
+    let mut straggler = connector.connect().unwrap();
+    straggler.begin().unwrap();
+    sqlite.stop().unwrap();
+    assert!(connector.connect().is_err());
+    drop(straggler);
+    assert!(!path.exists());
 }

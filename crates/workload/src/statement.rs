@@ -9,6 +9,10 @@
 //! | `.. FOR UPDATE` at the end | the same | left out: one writer at a time | `.. WITH LOCK` |
 //! | `.. LIMIT 20` at the end, before it | the same | the same | `.. ROWS 20` |
 //!
+//! MariaDB at REPEATABLE READ, its default, reads without `FOR UPDATE` as of the transaction's
+//! first such read, also a row that the transaction has locked. What is read to be written back is
+//! read with it.
+//!
 //! MariaDB must run with `NO_BACKSLASH_ESCAPES` in its `sql_mode`, so that text is quoted alike.
 //!
 //! Limits: a `?` is a value wherever it stands, also in quotes, so a text with one must be a value.

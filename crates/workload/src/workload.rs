@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::{Dialect, Procedure, Running, Session, Table, Value};
 
 /// A benchmark's tables and what its clients do with them.
@@ -13,6 +15,15 @@ pub trait Workload: fmt::Debug + Send + Sync {
 
     /// The kinds of its transactions; never empty.
     fn kinds(&self) -> &'static [Kind];
+
+    /// Looks whether a database of this dialect can run it, which needs no database.
+    ///
+    /// # Errors
+    /// It cannot, and why.
+    fn validate(&self, dialect: Dialect) -> Result<(), Unfit> {
+        let _ = dialect;
+        Ok(())
+    }
 
     /// Its tables.
     fn tables(&self) -> Vec<Table>;
@@ -35,6 +46,11 @@ pub trait Workload: fmt::Debug + Send + Sync {
     /// Nobody may change them meanwhile.
     fn check<'d>(&self, session: Session<'d>, depth: Depth) -> Running<'d, Vec<Condition>>;
 }
+
+/// A workload that a kind of database cannot run, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Unfit(pub String);
 
 /// A kind of transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

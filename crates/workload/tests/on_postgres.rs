@@ -5,77 +5,24 @@
 
 use std::sync::atomic::AtomicBool;
 
-use tidegate_subject::client::{BlockingClient, ClientError};
-use tidegate_subject::connection::{Transactional, check, load, run};
+use tidegate_subject::client::BlockingClient;
+use tidegate_subject::connection::{check, load, run};
 use tidegate_subject::postgres::{Authentication, Options as ServerOptions, Postgres};
 use tidegate_workload::ds2::{self, Ds2, Scale, Search};
 use tidegate_workload::thrash::{Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::workload::{Depth, Workload};
-use tidegate_workload::{
-    Conflict, Connection, Dialect, Ending, Failure, Reply, Rows, Statement, Value, Wants,
-};
+use tidegate_workload::{Ending, Failure};
 
 const SEED: u64 = 1_999;
 
 const CLIENTS: usize = 8;
 
-/// Gives the server text with the values in it, and counts changed rows by having them returned.
-struct Client {
-    client: BlockingClient,
-    begin: &'static str,
-}
-
-impl Connection for Client {
-    fn run(
-        &mut self,
-        statement: &Statement,
-        values: &[Value<'_>],
-        _: Wants,
-    ) -> Result<Reply, Failure> {
-        let mut sql = Vec::new();
-        statement.render(Dialect::Postgres, values, &mut sql);
-        let mut sql = String::from_utf8(sql).unwrap();
-        if ["INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb)) {
-            sql.push_str(" RETURNING 1");
-        }
-        let found = self.client.query(&sql).map_err(failure)?;
-        let mut rows = Rows::new(found.first().map_or(0, Vec::len));
-        for cell in found.iter().flatten() {
-            match cell {
-                Some(text) => rows.push_text(text.as_bytes()),
-                None => rows.push(&Value::Null),
-            }
-        }
-        Ok(Reply { count: found.len() as u64, rows })
-    }
-}
-
-impl Transactional for Client {
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.client.query(self.begin).map(drop).map_err(failure)
-    }
-
-    fn commit(&mut self) -> Result<(), Failure> {
-        self.client.query("COMMIT").map(drop).map_err(failure)
-    }
-
-    fn rollback(&mut self) -> Result<(), Failure> {
-        self.client.query("ROLLBACK").map(drop).map_err(failure)
-    }
-
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failure(error: ClientError) -> Failure {
-    let ClientError::Server(refusal) = &error else { return Failure::Lost(error.to_string()) };
-    match refusal.code.as_str() {
-        "40P01" => Failure::Conflict(Conflict::Deadlock),
-        "40001" => Failure::Conflict(Conflict::Serialization),
-        code => Failure::Refused { code: code.to_owned(), message: error.to_string() },
-    }
+/// Connects, for transactions of an isolation level.
+fn connect(server: &Postgres, level: &str) -> BlockingClient {
+    let mut client = server.connect().unwrap();
+    let set = format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}");
+    client.query(&set).unwrap();
+    client
 }
 
 /// Runs transactions of several clients at once, each again until it has no conflict, and returns
@@ -83,10 +30,10 @@ fn failure(error: ClientError) -> Failure {
 fn work(
     server: &Postgres,
     workload: &dyn Workload,
-    begin: &'static str,
+    level: &'static str,
     count: usize,
 ) -> (Vec<u32>, u32) {
-    let connect = || Client { client: server.connect().unwrap(), begin };
+    let connect = || connect(server, level);
     let mut connection = connect();
     load(&mut connection, workload, &AtomicBool::new(false), &mut |_| ()).unwrap();
     let mut committed = vec![0; workload.kinds().len()];
@@ -121,7 +68,7 @@ fn work(
         }
     }
     for table in workload.tables() {
-        connection.client.query(&table.drop()).unwrap();
+        connection.query(&table.drop()).unwrap();
     }
     (committed, conflicts)
 }
@@ -135,12 +82,10 @@ fn server() -> Postgres {
 fn the_store_loses_no_update() {
     println!("seed {SEED}");
     let server = server();
-    for (begin, search) in
-        [("BEGIN", Search::Prefix), ("BEGIN ISOLATION LEVEL REPEATABLE READ", Search::Word)]
-    {
+    for (level, search) in [("READ COMMITTED", Search::Prefix), ("REPEATABLE READ", Search::Word)] {
         let store = Ds2::new(ds2::Options { search, ..ds2::Options::new(Scale::TINY) }).unwrap();
-        let (committed, conflicts) = work(&server, &store, begin, 500);
-        println!("{begin}: {committed:?} committed, {conflicts} conflicts");
+        let (committed, conflicts) = work(&server, &store, level, 500);
+        println!("{level}: {committed:?} committed, {conflicts} conflicts");
         // Eight clients with a hundred purchases each.
         assert!(committed[5] > 600, "{committed:?}");
     }
@@ -161,7 +106,7 @@ fn the_study_keeps_its_rows() {
                 mix: Mix { reads: 3, updates: 3, changes: 3, joins: 1 },
             })
             .unwrap();
-            let (committed, conflicts) = work(&server, &study, "BEGIN", 200);
+            let (committed, conflicts) = work(&server, &study, "READ COMMITTED", 200);
             println!("{placement:?} {primary_key}: {committed:?}, {conflicts} conflicts");
             assert_eq!(committed.iter().sum::<u32>(), 1_600);
         }

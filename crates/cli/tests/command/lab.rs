@@ -1,6 +1,7 @@
 //! `tidegate lab` on a simulated subject: killed, interrupted, without space, without its store.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_lab::experiment::{Choice, Laboratory, read};
 use tidegate_subject::connection::Transactional;
+use tidegate_subject::firebird::Firebird;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Draw, Statement, Wants};
@@ -239,6 +241,35 @@ fn what_is_left_is_said_and_is_an_exit_code() {
         let left = "error: 2 of 4 executions done; `tidegate lab resume 1` tries the rest";
         assert!(error.contains(left), "{error}");
     }
+}
+
+/// Whoever is in the middle of a transaction: the server and its directory go with the program.
+#[test]
+fn ctrl_c_stops_a_firebird_with_clients_at_work() {
+    if let Err(error) = Firebird::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let file = FILE
+        .replace("simulated", "firebird")
+        .replace("processors = [1, 2]\n", "")
+        .replace("from = 100, to = 400, step = 100", "from = 8, to = 8, step = 1")
+        .replace("\"5000s\"", "\"600s\"");
+    let bench = Bench::new(&file);
+    // The server runs as another user, who must get to its directory.
+    fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    drop(bench.done(&["list"]));
+    let mut connection = bench.open();
+    let child = bench.run();
+    wait_for(&mut *connection, OPEN);
+    // Nothing outside tells when the clients are at work, which they are soon.
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&child, Signal::INT);
+    stopped_resumably(&child.wait_with_output().unwrap());
+    let entries = fs::read_dir(bench.directory.path()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = names.filter(|name| name.starts_with("tidegate-")).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// It failed, and says how to go on.

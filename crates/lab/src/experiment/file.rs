@@ -514,6 +514,15 @@ mpl = { from = 100, to = 1000, step = 100 }
     }
 
     #[test]
+    fn a_list_that_a_database_does_not_take_is_refused() {
+        let list = "kind = \"thrash\"\nreads = 1\nplacement = \"discrete\"\nsf = 1\nrows = 500000";
+        let text = QUICK.replace("kind = \"tpcb\"\nscale = 10", list);
+        assert!(of(&text, None).is_ok());
+        let error = of(&text.replace("\"embedded\"", "\"firebird\""), None).unwrap_err();
+        assert!(error.contains("line 8: firebird: "), "{error}");
+    }
+
+    #[test]
     fn an_existing_server_has_a_place_and_keeps_its_settings() {
         let server = QUICK.replace("\"embedded\"", "\"postgres\"").replace(
             "[workload]",

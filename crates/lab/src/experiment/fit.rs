@@ -1,11 +1,13 @@
 //! Whether what an experiment asks for can be had of its databases, before any of them is started.
 //!
 //! Its scenario writes out every treatment, and each is held against each database: who can hold a
-//! limit, whose memory can be changed while it runs, how many clients find room. How many processors
-//! there are is asked apart, because a file can be read on another machine than it is run on.
+//! limit, whose memory can be changed while it runs, how many clients find room, how long a list of
+//! rows it takes. How many processors there are is asked apart, because a file can be read on
+//! another machine than it is run on.
 
 use tidegate_subject::processors::Processors;
 
+use super::scenarios::Recipe;
 use super::treatment::{Admission, Exchange, Treatment};
 use super::{Experiment, SubjectKind, SubjectSpec};
 use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
@@ -18,6 +20,7 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
     for subject in &experiment.subjects {
         for recipe in &recipes {
             refuse_treatment(subject, &recipe.treatment)?;
+            refuse_workloads(subject, recipe)?;
             let mpls = experiment.mpls.iter();
             mpls.copied().try_for_each(|mpl| refuse_level(subject, &recipe.treatment, mpl))?;
         }
@@ -42,6 +45,15 @@ fn refuse_treatment(subject: &SubjectSpec, treatment: &Treatment) -> Result<(), 
             "`buffer`, `factors.buffers`, `factors.then_buffer`, `factors.split` are for the \
              embedded engine; give {kind} its memory by `subject.{kind}.settings`"
         ));
+    }
+    Ok(())
+}
+
+fn refuse_workloads(subject: &SubjectSpec, recipe: &Recipe) -> Result<(), String> {
+    let Some(dialect) = subject.kind.dialect() else { return Ok(()) };
+    for spec in recipe.treatment.workloads(&recipe.workload) {
+        let workload = spec.build().map_err(|error| error.to_string())?;
+        workload.validate(dialect).map_err(|unfit| format!("{}: {unfit}", subject.kind))?;
     }
     Ok(())
 }

@@ -57,6 +57,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tidegate_workload::Dialect;
 
 use crate::rig::{Place, PlaceError};
 
@@ -210,6 +211,20 @@ impl SubjectKind {
             SubjectKind::Firebird => "firebird",
             SubjectKind::Embedded => "embedded",
             SubjectKind::Simulated => "simulated",
+        }
+    }
+}
+
+impl SubjectKind {
+    /// What its statements are written in; nothing where there are none.
+    fn dialect(self) -> Option<Dialect> {
+        match self {
+            SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate => Some(Dialect::Postgres),
+            SubjectKind::Mariadb => Some(Dialect::MariaDb),
+            SubjectKind::Sqlite => Some(Dialect::Sqlite),
+            SubjectKind::Firebird => Some(Dialect::Firebird),
+            SubjectKind::Embedded => Some(Dialect::Embedded),
+            SubjectKind::Simulated => None,
         }
     }
 }

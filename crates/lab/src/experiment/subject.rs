@@ -8,7 +8,6 @@
 //! say: 0 stands for them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_subject::connection::check;
@@ -16,12 +15,12 @@ use tidegate_subject::firebird::Firebird;
 use tidegate_subject::mariadb::MariaDb;
 use tidegate_subject::postgres::Postgres;
 use tidegate_subject::processors::{Held, Processors};
-use tidegate_workload::workload::{Condition, Depth, Workload};
+use tidegate_workload::workload::{Condition, Depth};
 
 use super::conduct::{Way, conduct, failed};
 use super::executor::Assignment;
 use super::witness::Witness;
-use super::workload::WorkloadSpec;
+use super::workload::{WorkloadError, WorkloadSpec};
 use super::{ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, SubjectSpec};
 use crate::load::Progress;
 use crate::rig::{Database, Place, RigError, Settings};
@@ -81,7 +80,7 @@ impl Executor for RealSubject {
         workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError> {
-        let workloads: Vec<_> = workloads.iter().map(build).collect::<Result<_, _>>()?;
+        let workloads = WorkloadSpec::build_in_turn(workloads).map_err(|error| unbuilt(&error))?;
         self.running()?.database.load(&workloads, cancel).map_err(failed)
     }
 
@@ -92,7 +91,7 @@ impl Executor for RealSubject {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
         let specs = assignment.treatment.workloads(assignment.workload);
-        let workloads: Vec<_> = specs.iter().map(build).collect::<Result<_, _>>()?;
+        let workloads = WorkloadSpec::build_in_turn(&specs).map_err(|error| unbuilt(&error))?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
         running.database.level(&workloads).map_err(failed)?;
@@ -113,7 +112,7 @@ impl Executor for RealSubject {
     }
 
     fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
-        let workload = build(workload)?;
+        let workload = workload.build().map_err(|error| unbuilt(&error))?;
         let mut connection = self.running()?.database.connect().map_err(failed)?;
         check(&mut *connection, &*workload, Depth::Quick)
             .map_err(|failure| ExecutionError::Failed(failure.to_string()))
@@ -140,20 +139,20 @@ fn start(spec: &SubjectSpec, processors: Option<u32>) -> Result<Running, RigErro
     let held = is_ours.then(|| processors.hold_ourselves()).transpose()?;
     let database = match &spec.place {
         Some(place) => Database::at(place, &settings)?,
-        None => processors.during(|| database(spec.kind, settings))??,
+        None => processors.during(|| database(spec.kind, &settings))??,
     };
     Ok(Running { kind: spec.kind, database, processors, held })
 }
 
-fn database(kind: SubjectKind, settings: Settings) -> Result<Database, RigError> {
+fn database(kind: SubjectKind, settings: &Settings) -> Result<Database, RigError> {
     match kind {
         SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate => {
             Database::postgres(settings)
         }
         SubjectKind::Mariadb => Database::mariadb(settings),
-        SubjectKind::Sqlite => Database::sqlite(&settings),
-        SubjectKind::Firebird => Database::firebird(&settings),
-        SubjectKind::Embedded => Database::embedded(&settings),
+        SubjectKind::Sqlite => Database::sqlite(settings),
+        SubjectKind::Firebird => Database::firebird(settings),
+        SubjectKind::Embedded => Database::embedded(settings),
         SubjectKind::Simulated => Err(RigError::NoDatabase("simulated")),
     }
 }
@@ -248,6 +247,6 @@ impl SubjectSpec {
     }
 }
 
-fn build(spec: &WorkloadSpec) -> Result<Arc<dyn Workload>, ExecutionError> {
-    spec.build().map_err(|error| ExecutionError::Failed(error.to_string()))
+fn unbuilt(error: &WorkloadError) -> ExecutionError {
+    ExecutionError::Failed(error.to_string())
 }

@@ -1,8 +1,9 @@
-//! Who else is on the machine, and whether a database keeps to its processors, while it is measured.
+//! Who else is on the machine, and whether a database keeps to its processors, while it is
+//! measured.
 //!
-//! There are two looks: as soon as the clients are let go, when all their server processes are there,
-//! and when the load is over. The first is taken on a thread of its own and ends within the warm-up,
-//! unless that is very short, so that it takes no time from what is measured.
+//! There are two looks: as soon as the clients are let go, when all their server processes are
+//! there, and when the load is over. The first is taken on a thread of its own and ends within the
+//! warm-up, unless that is very short, so that it takes no time from what is measured.
 //!
 //! Limit: who comes after the first look and goes before the second is not seen.
 

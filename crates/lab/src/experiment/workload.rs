@@ -176,6 +176,23 @@ impl WorkloadSpec {
         })
     }
 
+    /// Workloads that follow each other on the same tables. Customers of TPC-W whose mix changes are
+    /// in one shop, because the last transactions of the first meet those of the second.
+    ///
+    /// # Errors
+    /// There is one not with its values.
+    pub fn build_in_turn(specs: &[WorkloadSpec]) -> Result<Vec<Arc<dyn Workload>>, WorkloadError> {
+        let Some(WorkloadSpec::Tpcw(spec)) = specs.first() else {
+            return specs.iter().map(WorkloadSpec::build).collect();
+        };
+        let first = spec.build()?;
+        let build = |spec: &WorkloadSpec| match spec {
+            WorkloadSpec::Tpcw(spec) => Ok(Arc::new(spec.build()?.in_the_shop_of(&first)) as _),
+            other => other.build(),
+        };
+        specs.iter().map(build).collect()
+    }
+
     /// What it is, in words.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -131,10 +131,10 @@ pub struct DatabaseDescription {
 
 /// A database of our own; it is gone, with the server where that is ours, when this is dropped.
 pub(crate) enum Database {
-    Postgres(Postgres, Settings),
-    MariaDb(MariaDb, Settings),
-    Sqlite(Arc<Sqlite>),
-    Firebird(Arc<Firebird>),
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+    Sqlite(Sqlite),
+    Firebird(Box<Firebird>),
     Embedded(Embedded, embedded::Options),
     /// A database of our own on a server that somebody else runs.
     Existing(Existing),
@@ -144,25 +144,25 @@ impl Database {
     /// Starts an empty one with the settings of the demonstration and the benchmark.
     pub(crate) fn start(kind: DatabaseKind) -> Result<Self, RigError> {
         match kind {
-            DatabaseKind::Postgres => Self::postgres(Settings::default()),
+            DatabaseKind::Postgres => Self::postgres(&Settings::default()),
             DatabaseKind::Embedded => Self::embedded(&Settings::default()),
         }
     }
 
-    pub(crate) fn postgres(settings: Settings) -> Result<Self, RigError> {
-        Ok(Database::Postgres(Postgres::start(settings.postgres()?)?, settings))
+    pub(crate) fn postgres(settings: &Settings) -> Result<Self, RigError> {
+        Ok(Database::Postgres(Postgres::start(settings.postgres()?)?))
     }
 
-    pub(crate) fn mariadb(settings: Settings) -> Result<Self, RigError> {
-        Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?, settings))
+    pub(crate) fn mariadb(settings: &Settings) -> Result<Self, RigError> {
+        Ok(Database::MariaDb(MariaDb::start(settings.mariadb()?)?))
     }
 
     pub(crate) fn sqlite(settings: &Settings) -> Result<Self, RigError> {
-        Ok(Database::Sqlite(Arc::new(Sqlite::start(settings.sqlite()?)?)))
+        Ok(Database::Sqlite(Sqlite::start(settings.sqlite()?)?))
     }
 
     pub(crate) fn firebird(settings: &Settings) -> Result<Self, RigError> {
-        Ok(Database::Firebird(Arc::new(Firebird::start(settings.firebird()?)?)))
+        Ok(Database::Firebird(Box::new(Firebird::start(settings.firebird()?)?)))
     }
 
     pub(crate) fn embedded(settings: &Settings) -> Result<Self, RigError> {
@@ -209,12 +209,12 @@ impl Database {
             }
         }
         match self {
-            Database::Postgres(server, _) => {
+            Database::Postgres(server) => {
                 server.connect()?.query("CHECKPOINT")?;
                 Ok(())
             }
             Database::Existing(existing) => existing.level(),
-            Database::MariaDb(server, _) => Ok(server.level()?),
+            Database::MariaDb(server) => Ok(server.level()?),
             Database::Sqlite(file) => Ok(file.level()?),
             Database::Firebird(server) => Ok(server.level()?),
             Database::Embedded(store, _) => Ok(store.level()?),
@@ -225,12 +225,12 @@ impl Database {
     /// next run finds nobody.
     pub(crate) fn settle(&self) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server, _) => {
+            Database::Postgres(server) => {
                 let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
                 end_others(|| Ok(server.connect()?.query(others)?.len()))
             }
-            Database::MariaDb(server, _) => {
+            Database::MariaDb(server) => {
                 end_others(|| {
                     let mut client = server.connect()?;
                     let others = "SELECT id FROM information_schema.processlist \
@@ -245,8 +245,11 @@ impl Database {
                 })
             }
             Database::Existing(existing) => end_others(|| existing.end_others()),
-            Database::Sqlite(file) => end_others(|| Ok(others(file))),
-            Database::Firebird(server) => end_others(|| Ok(others(server))),
+            Database::Firebird(server) => {
+                end_others(|| Ok(server.end_others()? + server.connectors()))
+            }
+            // Threads cannot be sent away, but were interrupted, and end by themselves.
+            Database::Sqlite(file) => end_others(|| Ok(file.connectors())),
             // A call was answered or given up when its load ended.
             Database::Embedded(..) => Ok(()),
         }
@@ -255,8 +258,8 @@ impl Database {
     /// A connection for others than the clients.
     pub(crate) fn connect(&self) -> Result<Box<dyn Transactional>, RigError> {
         Ok(match self {
-            Database::Postgres(server, _) => Box::new(server.connect()?),
-            Database::MariaDb(server, _) => Box::new(server.connect()?),
+            Database::Postgres(server) => Box::new(server.connect()?),
+            Database::MariaDb(server) => Box::new(server.connect()?),
             Database::Sqlite(file) => Box::new(file.connect()?),
             Database::Firebird(server) => Box::new(server.connect()?),
             Database::Embedded(store, _) => Box::new(store.connect()),
@@ -267,7 +270,7 @@ impl Database {
     /// A client of PostgreSQL, where it is one.
     fn postgres_client(&self) -> Option<Result<BlockingClient, ClientError>> {
         match self {
-            Database::Postgres(server, _) => Some(server.connect()),
+            Database::Postgres(server) => Some(server.connect()),
             Database::Existing(existing) => existing.postgres(),
             _ => None,
         }
@@ -277,8 +280,8 @@ impl Database {
     /// server somebody else's.
     pub(crate) fn process_id(&self) -> Option<u32> {
         match self {
-            Database::Postgres(server, _) => Some(server.process_id()),
-            Database::MariaDb(server, _) => Some(server.process_id()),
+            Database::Postgres(server) => Some(server.process_id()),
+            Database::MariaDb(server) => Some(server.process_id()),
             Database::Firebird(server) => Some(server.process_id()),
             Database::Sqlite(_) | Database::Embedded(..) | Database::Existing(_) => None,
         }
@@ -299,8 +302,8 @@ impl Database {
     /// Its version.
     pub(crate) fn version(&self) -> Result<String, RigError> {
         Ok(match self {
-            Database::Postgres(server, _) => server.version()?,
-            Database::MariaDb(server, _) => server.version()?,
+            Database::Postgres(server) => server.version()?,
+            Database::MariaDb(server) => server.version()?,
             Database::Sqlite(_) => Sqlite::version().to_owned(),
             Database::Firebird(server) => server.version()?,
             Database::Embedded(store, _) => store.version(),
@@ -311,18 +314,8 @@ impl Database {
     /// Its settings that are not its defaults, as in force.
     pub(crate) fn settings(&self) -> Result<Vec<(String, String)>, RigError> {
         Ok(match self {
-            Database::Postgres(server, settings) => {
-                let options = settings.postgres()?;
-                let names: Vec<&str> =
-                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
-                server.settings(&names)?
-            }
-            Database::MariaDb(server, settings) => {
-                let options = settings.mariadb()?;
-                let names: Vec<&str> =
-                    options.settings.iter().map(|(name, _)| name.as_str()).collect();
-                server.settings(&names)?
-            }
+            Database::Postgres(server) => server.settings()?,
+            Database::MariaDb(server) => server.settings()?,
             Database::Sqlite(file) => file.settings()?,
             Database::Firebird(server) => server.settings()?,
             Database::Embedded(store, _) => store.settings(),
@@ -341,13 +334,10 @@ impl Database {
 
     pub(crate) fn stop(self) -> Result<(), RigError> {
         match self {
-            Database::Postgres(server, _) => Ok(server.stop()?),
-            Database::MariaDb(server, _) => Ok(server.stop()?),
-            // A client's thread that still holds it stops it when it ends.
-            Database::Sqlite(file) => Ok(Arc::into_inner(file).map_or(Ok(()), Sqlite::stop)?),
-            Database::Firebird(server) => {
-                Ok(Arc::into_inner(server).map_or(Ok(()), Firebird::stop)?)
-            }
+            Database::Postgres(server) => Ok(server.stop()?),
+            Database::MariaDb(server) => Ok(server.stop()?),
+            Database::Sqlite(file) => Ok(file.stop()?),
+            Database::Firebird(server) => Ok(server.stop()?),
             Database::Embedded(store, _) => Ok(store.stop()?),
             Database::Existing(existing) => Ok(existing.leave()?),
         }
@@ -364,12 +354,6 @@ fn end_others(mut end: impl FnMut() -> Result<usize, RigError>) -> Result<(), Ri
         std::thread::sleep(SETTLE_PAUSE);
     }
     Ok(())
-}
-
-/// Threads of clients that have not ended: each holds what makes connections. They cannot be sent
-/// away, but end by themselves.
-fn others<T>(connector: &Arc<T>) -> usize {
-    Arc::strong_count(connector) - 1
 }
 
 /// How long clients that were sent away may take to be gone.
@@ -398,12 +382,10 @@ mod tests {
 
     #[test]
     fn a_run_on_a_file_waits_for_threads_of_the_run_before() {
-        let Ok(Database::Sqlite(file)) = Database::sqlite(&Settings::default()) else {
-            panic!("there is no file");
-        };
-        let (client, has_ended) = (Arc::clone(&file), Arc::new(AtomicBool::new(false)));
+        let database = Database::sqlite(&Settings::default()).unwrap();
+        let Database::Sqlite(file) = &database else { panic!("there is no file") };
+        let (client, has_ended) = (file.connector(), Arc::new(AtomicBool::new(false)));
         let ended = Arc::clone(&has_ended);
-        let database = Database::Sqlite(file);
         let thread = std::thread::spawn(move || {
             std::thread::sleep(2 * SETTLE_PAUSE);
             ended.store(true, Ordering::SeqCst);

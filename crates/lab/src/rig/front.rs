@@ -61,10 +61,10 @@ impl Database {
     pub(crate) fn direct(&self, clients: usize) -> Result<Front<'_>, RigError> {
         let started = Instant::now();
         let way = match self {
-            Database::Postgres(server, _) => Way::Straight(server.url()),
-            Database::MariaDb(server, _) => Way::Straight(server.url()),
-            Database::Sqlite(file) => Way::Threads(Arc::clone(file) as _),
-            Database::Firebird(server) => Way::Threads(Arc::clone(server) as _),
+            Database::Postgres(server) => Way::Straight(server.url()),
+            Database::MariaDb(server) => Way::Straight(server.url()),
+            Database::Sqlite(file) => Way::Threads(file.connector()),
+            Database::Firebird(server) => Way::Threads(server.connector()),
             Database::Embedded(store, _) => {
                 let clients = Mpl::at_least_one(u32::try_from(clients).unwrap_or(u32::MAX));
                 let control = Algorithm::Fixed(clients);
@@ -80,9 +80,9 @@ impl Database {
     pub(crate) fn front(&self, options: FrontOptions<'_>) -> Result<Front<'_>, RigError> {
         let started = Instant::now();
         let way = match self {
-            Database::Postgres(server, _) => proxy(&server.url().parse()?, options)?,
+            Database::Postgres(server) => proxy(&server.url().parse()?, options)?,
             Database::Existing(Existing::Postgres(guest)) => proxy(guest.url(), options)?,
-            Database::MariaDb(..) | Database::Existing(Existing::MariaDb(_)) => {
+            Database::MariaDb(_) | Database::Existing(Existing::MariaDb(_)) => {
                 return Err(RigError::NoGate("mariadb"));
             }
             Database::Sqlite(_) => return Err(RigError::NoGate("sqlite")),

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use tidegate_wire::frontend;
+use tidegate_wire::{Malformed, frontend};
 
 use super::{
     Connection, Event, Host, ProtocolError, ServerError, TransactionStatus, Url, UrlError, data_row,
@@ -34,8 +34,8 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the server broke: {0}")]
     Io(#[from] io::Error),
-    /// The server ended the connection without a word.
-    #[error("the server closed the connection")]
+    /// The server ended the connection without a word, or an earlier query broke it.
+    #[error("the connection to the server is closed")]
     Closed,
     /// The server refused the login or the query.
     #[error("the server says: {0}")]
@@ -49,6 +49,8 @@ pub enum ClientError {
 pub struct BlockingClient {
     stream: Stream,
     connection: Connection,
+    /// Whether what comes next is the answer to what is sent next.
+    is_usable: bool,
     out: Vec<u8>,
     buffer: Box<[u8]>,
 }
@@ -59,6 +61,12 @@ impl BlockingClient {
     /// # Errors
     /// The URL, the way to the server, or the server refuses; see [`ClientError`].
     pub fn connect(url: &str) -> Result<Self, ClientError> {
+        Self::connect_as(url, "tidegate")
+    }
+
+    /// As [`BlockingClient::connect`], under the name of an application, by which others know the
+    /// session from its beginning.
+    pub(crate) fn connect_as(url: &str, application: &str) -> Result<Self, ClientError> {
         let url: Url = url.parse()?;
         let stream = match (url.socket_path(), &url.host) {
             (Some(path), _) => Stream::unix(&path),
@@ -69,10 +77,11 @@ impl BlockingClient {
             stream.map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
         stream.set_timeout(Some(CONNECT_TIMEOUT))?;
         let mut out = Vec::new();
-        let connection = Connection::start(&url, "tidegate", &mut out);
+        let connection = Connection::start(&url, application, &mut out);
         let mut client = BlockingClient {
             stream,
             connection,
+            is_usable: true,
             out,
             buffer: vec![0; READ_LEN].into_boxed_slice(),
         };
@@ -86,7 +95,8 @@ impl BlockingClient {
         whereabouts(&self.stream)
     }
 
-    /// Gives up on an answer that takes longer than `timeout`; `None` waits for ever, the default.
+    /// Gives up on an answer that takes longer than `timeout`, and so on the connection; `None`
+    /// waits for ever, the default.
     ///
     /// # Errors
     /// The timeout is zero.
@@ -139,22 +149,36 @@ impl BlockingClient {
         &mut self,
         mut on_event: impl FnMut(Event<'_>),
     ) -> Result<TransactionStatus, ClientError> {
+        if !std::mem::take(&mut self.is_usable) {
+            self.out.clear();
+            return Err(ClientError::Closed);
+        }
         let mut error = None;
         let mut ready = None;
+        let mut is_cut_short = false;
         while ready.is_none() {
             self.stream.write_all(&self.out)?;
             self.out.clear();
-            let count = self.stream.read(&mut self.buffer)?;
+            let count = match self.stream.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(error.map_or(ClientError::Closed, ClientError::Server));
             }
             let bytes = &self.buffer[..count];
             self.connection.receive(bytes, &mut self.out, |event, _| match event {
+                Event::Row(payload) if !is_whole(payload) => is_cut_short = true,
                 Event::Row(_) | Event::Complete(_) => on_event(event),
                 Event::Error(payload) => error = Some(ServerError::read(payload)),
                 Event::Ready(status) => ready = Some(status),
             })?;
+            if is_cut_short {
+                let malformed = Malformed { message: "DataRow", field: "column" };
+                return Err(ProtocolError::from(malformed).into());
+            }
         }
+        self.is_usable = true;
         match error {
             Some(error) => Err(ClientError::Server(error)),
             None => Ok(ready.unwrap_or(TransactionStatus::Idle)),
@@ -169,8 +193,86 @@ impl Drop for BlockingClient {
     }
 }
 
+/// Whether a row has as many columns as it says.
+fn is_whole(payload: &[u8]) -> bool {
+    let said = payload.first_chunk().map(|count| usize::from(u16::from_be_bytes(*count)));
+    data_row(payload).is_ok_and(|columns| Some(columns.count()) == said)
+}
+
 fn row(payload: &[u8]) -> Row {
     let text = |column: &[u8]| String::from_utf8_lossy(column).into_owned();
     data_row(payload)
         .map_or_else(|_| Row::new(), |columns| columns.map(|column| column.map(text)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use tidegate_wire::authentication::encode_ok;
+    use tidegate_wire::backend::encode_ready_for_query;
+
+    use super::*;
+
+    /// A row of so many columns that has only the first, and the end of its query.
+    fn answer(columns: u8) -> Vec<u8> {
+        let mut bytes = vec![b'D', 0, 0, 0, 11, 0, columns, 0, 0, 0, 1, b'x'];
+        encode_ready_for_query(&mut bytes, TransactionStatus::Idle);
+        bytes
+    }
+
+    /// A server for one client, which answers its first query when told to.
+    fn serve(listener: &TcpListener, answer: &[u8], is_time: &mpsc::Receiver<()>) -> TcpStream {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut buffer = [0; 1_024];
+        assert!(socket.read(&mut buffer).unwrap() > 0);
+        let mut login = Vec::new();
+        encode_ok(&mut login);
+        encode_ready_for_query(&mut login, TransactionStatus::Idle);
+        socket.write_all(&login).unwrap();
+        assert!(socket.read(&mut buffer).unwrap() > 0);
+        is_time.recv().unwrap();
+        socket.write_all(answer).unwrap();
+        socket
+    }
+
+    /// What the first query comes to, and the second after it, with an answer that comes in time or
+    /// too late.
+    fn two_queries(answer: Vec<u8>, is_late: bool) -> [Result<Vec<Row>, ClientError>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, is_time) = mpsc::channel();
+        let server = thread::spawn(move || serve(&listener, &answer, &is_time));
+        let mut client = BlockingClient::connect(&format!("postgres://a@127.0.0.1:{port}/d"));
+        let client = client.as_mut().unwrap();
+        if is_late {
+            client.set_timeout(Some(Duration::from_millis(50))).unwrap();
+        } else {
+            tell.send(()).unwrap();
+        }
+        let first = client.query("SELECT 1");
+        if is_late {
+            tell.send(()).unwrap();
+        }
+        let _socket = server.join().unwrap();
+        client.set_timeout(Some(CONNECT_TIMEOUT)).unwrap();
+        [first, client.query("SELECT 2")]
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_that_of_the_next_query() {
+        let [first, second] = two_queries(answer(1), true);
+        assert!(matches!(first, Err(ClientError::Io(_))), "{first:?}");
+        assert!(matches!(second, Err(ClientError::Closed)), "{second:?}");
+    }
+
+    #[test]
+    fn a_row_that_is_cut_short_is_an_error() {
+        let [first, second] = two_queries(answer(2), false);
+        assert!(matches!(first, Err(ClientError::Protocol(_))), "{first:?}");
+        assert!(matches!(second, Err(ClientError::Closed)), "{second:?}");
+    }
 }

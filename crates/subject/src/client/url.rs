@@ -7,6 +7,8 @@ use std::str::FromStr;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
+use crate::url::{Authority, decode};
+
 const PORT: u16 = 5432;
 
 /// Where a server listens.
@@ -83,17 +85,10 @@ impl FromStr for Url {
             .ok_or(UrlError("it does not begin with postgres://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, place) = authority.rsplit_once('@').ok_or(UrlError("there is no user"))?;
-        let (user, password) = match login.split_once(':') {
-            Some((user, password)) => (decode(user)?, Some(decode(password)?)),
-            None => (decode(login)?, None),
-        };
-        if user.is_empty() {
-            return Err(UrlError("there is no user"));
-        }
-        let (host, port) = host_and_port(place)?;
+        let Authority { user, password, host, port } =
+            Authority::read(authority, PORT).map_err(UrlError)?;
         let host = socket_directory(query)?.unwrap_or(host);
-        let database = match decode(database)? {
+        let database = match decode(database).map_err(UrlError)? {
             name if name.is_empty() => user.clone(),
             name => name,
         };
@@ -101,26 +96,12 @@ impl FromStr for Url {
     }
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16), UrlError> {
-    let (host, port) = match place.rsplit_once(':') {
-        // The colons of a bare IPv6 address stand inside brackets.
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (place, None),
-    };
-    let port = match port {
-        Some(port) => port.parse().map_err(|_| UrlError("the port is not one"))?,
-        None => PORT,
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok((decode(host)?, port))
-}
-
 /// The value of `host` in the URL's query.
 fn socket_directory(query: &str) -> Result<Option<String>, UrlError> {
     let mut directory = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("host", value)) => directory = Some(decode(value)?),
+            Some(("host", value)) => directory = Some(decode(value).map_err(UrlError)?),
             _ => return Err(UrlError("host is the only parameter understood")),
         }
     }
@@ -133,33 +114,6 @@ fn host_kind(host: String) -> Result<Host, UrlError> {
         Some('/') => Ok(Host::Unix(PathBuf::from(host))),
         Some(_) => Ok(Host::Tcp(host)),
     }
-}
-
-fn decode(text: &str) -> Result<String, UrlError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte == b'%' {
-            let (digits, tail) =
-                rest.split_at_checked(2).ok_or(UrlError("a percent sign stands alone"))?;
-            rest = tail;
-            bytes.push(hexadecimal(digits)?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| UrlError("it is not UTF-8 once decoded"))
-}
-
-fn hexadecimal(digits: &[u8]) -> Result<u8, UrlError> {
-    digits.iter().try_fold(0, |value, &digit| {
-        let digit = char::from(digit)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-            .ok_or(UrlError("a percent sign is not followed by two hex digits"))?;
-        Ok(value * 16 + digit)
-    })
 }
 
 impl fmt::Display for Url {
@@ -220,6 +174,7 @@ mod tests {
             ("postgres://a%4x@h/d", "hex digits"),
             ("postgres://a%@h/d", "alone"),
             ("postgres://a%ff@h/d", "UTF-8"),
+            ("postgres://a%00b@h/d", "zero"),
             ("postgres://a@h/d?sslmode=require", "only parameter"),
         ] {
             let error = text.parse::<Url>().unwrap_err().to_string();

@@ -21,7 +21,7 @@ use super::srp::{Arc4, Client, Method, SECRET_LEN};
 use super::wire::{
     self, Accepted, Answers, Batch, CIPHER, Identity, LATEST, Release, Requests, WireError, push,
 };
-use crate::connection::Transactional;
+use crate::connection::{Connector, Transactional};
 use crate::detection::{Whereabouts, tcp_whereabouts};
 
 /// Statements that a connection keeps prepared; with one more it lets go of all.
@@ -76,6 +76,15 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::Snapshot => "snapshot",
+            Isolation::ReadCommitted => "read-committed",
+        }
+    }
+
     /// The transaction parameter block: version 3, write, wait, and the isolation.
     fn block(self) -> &'static [u8] {
         match self {
@@ -92,6 +101,12 @@ pub(super) struct Target {
     pub(super) database: String,
     pub(super) isolation: Isolation,
     pub(super) login: Login,
+}
+
+impl Connector for Target {
+    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
+        Ok(Box::new(FirebirdConnection::open(self, Purpose::Use)?))
+    }
 }
 
 /// What a login does with the database.
@@ -126,30 +141,6 @@ struct Prepared {
     description: Arc<Description>,
 }
 
-/// Stops what a connection is doing, from another thread.
-///
-/// It asks through a connection of its own: the server does not look at what a connection sends
-/// while that waits for a lock and more of its requests are under way.
-#[derive(Clone, Debug)]
-pub struct Interrupt {
-    target: Target,
-    attachment: i64,
-}
-
-impl Interrupt {
-    /// Makes the statement that is running fail with [`Failure::Stopped`], also while it waits for
-    /// a lock; nothing happens when none is. Its transaction remains and has to be rolled back.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn interrupt(&self) -> Result<(), Failure> {
-        const SQL: &str =
-            "DELETE FROM mon$statements WHERE mon$state = 1 AND mon$attachment_id = ?";
-        let mut connection = FirebirdConnection::open(&self.target, Purpose::Use)?;
-        connection.run(&Statement::new(SQL), &[self.attachment.into()], Wants::Count).map(drop)
-    }
-}
-
 /// What comes from the server, deciphered where there is a cipher.
 #[derive(Debug)]
 struct Incoming {
@@ -181,7 +172,7 @@ impl FirebirdConnection {
             })
             .map_err(|error| lost(&error))?;
         let mut connection = FirebirdConnection {
-            answers: Answers(BufReader::new(Incoming { socket: socket.0, cipher: None })),
+            answers: Answers::new(BufReader::new(Incoming { socket: socket.0, cipher: None })),
             socket: socket.1,
             cipher: None,
             requests: Requests::default(),
@@ -266,7 +257,7 @@ impl FirebirdConnection {
         self.requests.encipher();
         self.send()?;
         self.cipher = Some(Arc4::new(key));
-        self.answers.0.get_mut().cipher = Some(Arc4::new(key));
+        self.answers.from.get_mut().cipher = Some(Arc4::new(key));
         self.answers.response().map(drop)
     }
 
@@ -284,25 +275,18 @@ impl FirebirdConnection {
         Ok(())
     }
 
-    /// A handle that stops what this connection is doing.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn interrupt_handle(&mut self) -> Result<Interrupt, Failure> {
-        const SQL: &str = "SELECT current_connection FROM rdb$database";
-        let reply = self.run(&Statement::new(SQL), &[], Wants::Rows)?;
-        let attachment =
-            reply.rows.int(0, 0).ok_or(Failure::Unexpected("a connection's number"))?;
-        Ok(Interrupt { target: self.target.clone(), attachment })
-    }
-
-    /// Sends the requests made, and reads the answers before theirs.
+    /// Sends the requests made, and reads the answers before theirs. A connection that broke takes
+    /// no more of them.
     fn send(&mut self) -> Result<(), WireError> {
         let mut bytes = self.requests.take();
+        self.answers.can_go_on()?;
         if let Some(cipher) = &mut self.cipher {
             cipher.apply(&mut bytes);
         }
-        self.socket.write_all(&bytes)?;
+        if let Err(error) = self.socket.write_all(&bytes) {
+            self.answers.give_up();
+            return Err(error.into());
+        }
         for _ in 0..std::mem::take(&mut self.skipped) {
             match self.answers.response() {
                 Ok(_) | Err(WireError::Server(_)) => {}

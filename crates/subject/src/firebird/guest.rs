@@ -1,13 +1,15 @@
 //! A database of our own on a Firebird server that somebody else runs; see [`crate::guest`].
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
 use super::connection::{FirebirdConnection, Isolation, Login, Purpose, Secret, Target};
+use super::keeper::Keeper;
 use super::{Url, of_database, version};
-use crate::connection::{Connector, Transactional};
+use crate::connection::Connector;
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK};
 
@@ -25,9 +27,9 @@ const NEEDED: &str = "the user may need CREATE DATABASE, and the server's own us
 #[derive(Debug)]
 pub struct Guest {
     /// Keeps the page cache, which ends with the last connection.
-    keeper: Option<FirebirdConnection>,
+    keeper: Option<Keeper>,
     url: Url,
-    target: Target,
+    target: Arc<Target>,
 }
 
 impl Guest {
@@ -45,7 +47,7 @@ impl Guest {
             isolation,
             login: Login { user: url.user.clone(), secret },
         };
-        let mut keeper = match create(&target) {
+        let keeper = match create(&target) {
             Ok(keeper) => keeper,
             Err(Failure::Lost(reason)) => return Err(login(reason)),
             Err(failure) if is_login(&failure) => return Err(login(reason(&failure, url))),
@@ -55,8 +57,9 @@ impl Guest {
             }
         };
         let mark = Statement::written(format!("COMMENT ON DATABASE IS '{MARK}'"));
-        let marked = keeper.run(&mark, &[], Wants::Count).map(drop);
-        let guest = Guest { keeper: Some(keeper), url: url.clone(), target };
+        let mut keeper = Keeper::new(keeper).map_err(|failure| refused(url, failure))?;
+        let marked = keeper.connection_mut().run(&mark, &[], Wants::Count).map(drop);
+        let guest = Guest { keeper: Some(keeper), url: url.clone(), target: Arc::new(target) };
         marked.map_err(|failure| refused(url, failure))?;
         Ok(guest)
     }
@@ -70,7 +73,8 @@ impl Guest {
     /// Where the server is.
     #[must_use]
     pub fn whereabouts(&self) -> Whereabouts {
-        self.keeper.as_ref().map(FirebirdConnection::whereabouts).unwrap_or_default()
+        let keeper = self.keeper.as_ref().map(Keeper::connection);
+        keeper.map(FirebirdConnection::whereabouts).unwrap_or_default()
     }
 
     /// A connection to the database.
@@ -81,6 +85,28 @@ impl Guest {
         FirebirdConnection::open(&self.target, Purpose::Use)
     }
 
+    /// What makes connections on other threads. It does not keep the database: once that is gone,
+    /// they are lost and there are no new ones.
+    #[must_use]
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        Arc::clone(&self.target) as _
+    }
+
+    /// How many still hold what makes connections: threads of clients that have not ended.
+    #[must_use]
+    pub fn connectors(&self) -> usize {
+        Arc::strong_count(&self.target) - 1
+    }
+
+    /// Ends the connections of others to the database, also in the middle of a statement; how many
+    /// there were. They may take a moment to be gone.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    pub fn end_others(&self) -> Result<usize, Failure> {
+        self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.end_others(&self.target))
+    }
+
     /// The server's version.
     ///
     /// # Errors
@@ -89,12 +115,13 @@ impl Guest {
         version(&mut self.connect()?)
     }
 
-    /// What the database says of itself. A server's settings are not for clients to ask.
+    /// What the database says of itself, and what transactions see of each other. A server's
+    /// settings are not for clients to ask.
     ///
     /// # Errors
     /// The server is down or refuses.
     pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
-        of_database(&mut self.connect()?)
+        of_database(&mut self.connect()?, self.target.isolation)
     }
 
     /// Removes the versions of rows that nobody can see any more. Nobody should be at work
@@ -106,16 +133,19 @@ impl Guest {
         FirebirdConnection::open(&self.target, Purpose::Sweep).map(drop)
     }
 
-    /// Drops the database.
+    /// Drops the database; whoever is still in it loses the connection.
     ///
     /// # Errors
-    /// The server is down, or somebody is still in the database.
+    /// The server is down, or others come again and again.
     pub fn leave(mut self) -> Result<(), GuestError> {
         self.remove()
     }
 
     fn remove(&mut self) -> Result<(), GuestError> {
-        let Some(mut keeper) = self.keeper.take() else { return Ok(()) };
+        // A database that somebody is in is not dropped.
+        let _ = self.end_others();
+        let Some(keeper) = self.keeper.take() else { return Ok(()) };
+        let mut keeper = keeper.into_connection();
         // The keeper may be lost, and the server have started anew.
         let removed = drop_database(&mut keeper).or_else(|_| drop_database(&mut self.connect()?));
         removed.map_err(|failure| refused(&self.url, failure))
@@ -126,12 +156,6 @@ impl Drop for Guest {
     fn drop(&mut self) {
         // Nobody is left to hear of a failure.
         let _ = self.remove();
-    }
-}
-
-impl Connector for Guest {
-    fn connect(&self) -> Result<Box<dyn Transactional>, Failure> {
-        Ok(Box::new(Guest::connect(self)?))
     }
 }
 

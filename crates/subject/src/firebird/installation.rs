@@ -27,8 +27,9 @@ use crate::process::Process;
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
 
-/// Users tried in this order when we are root, which a server need not be.
-const ACCOUNTS: &[&str] = &["firebird", "nobody"];
+/// Users tried in this order when we are root, which a server need not be. The package's own user
+/// may write into the machine's own log and lock directory, and is none of them.
+const ACCOUNTS: &[&str] = &["postgres", "nobody"];
 
 /// Where Debian's packages of Firebird 3 put what servers share, below a directory per
 /// architecture, and the script that makes a security database.

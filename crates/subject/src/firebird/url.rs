@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
+
+use crate::url::{Authority, decode};
 
 const PORT: u16 = 3050;
 
@@ -13,7 +15,7 @@ const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b
 
 /// Where to connect, as whom, and to which file of the server's machine.
 ///
-/// User, password and path may be percent-encoded. Displayed without the password.
+/// User, password, host and path may be percent-encoded. Displayed without the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     /// Who logs in.
@@ -41,31 +43,16 @@ impl FromStr for Url {
             .strip_prefix("firebird://")
             .ok_or(UrlError("it does not begin with firebird://"))?;
         let (authority, path) = rest.split_once('/').ok_or(UrlError("there is no file"))?;
-        let (login, place) = authority.rsplit_once('@').ok_or(UrlError("there is no user"))?;
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let (host, port) = match place.rsplit_once(':') {
-            // The colons of a bare IPv6 address stand inside brackets.
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| UrlError("the port is not one"))?)
-            }
-            _ => (place, PORT),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        for (part, missing) in
-            [(user, "there is no user"), (&host, "there is no host"), (path, "there is no file")]
-        {
+        let Authority { user, password, host, port } =
+            Authority::read(authority, PORT).map_err(UrlError)?;
+        for (part, missing) in [(host.as_str(), "there is no host"), (path, "there is no file")] {
             if part.is_empty() {
                 return Err(UrlError(missing));
             }
         }
-        let path = format!("/{}", decode(path)?);
-        Ok(Url { user: decode(user)?, password: decode(password)?, host, port, path })
+        let path = format!("/{}", decode(path).map_err(UrlError)?);
+        Ok(Url { user, password: password.unwrap_or_default(), host, port, path })
     }
-}
-
-fn decode(text: &str) -> Result<String, UrlError> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(String::from).map_err(|_| UrlError("it is not UTF-8 once decoded"))
 }
 
 impl Url {
@@ -126,6 +113,7 @@ mod tests {
             ("firebird://h/f", "no user"),
             ("firebird://a@/f", "no host"),
             ("firebird://a@h:x/f", "port"),
+            ("firebird://a@[::1/f", "bracket"),
         ] {
             let error = text.parse::<Url>().unwrap_err().to_string();
             let (reason, _) = error.split_once(';').unwrap();

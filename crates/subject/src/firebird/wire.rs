@@ -426,14 +426,48 @@ pub(super) enum Batch {
     Last,
 }
 
-/// Reads answers.
+/// Reads answers. Where one cannot be read, nobody knows where the next begins, and no other is.
 #[derive(Debug)]
-pub(super) struct Answers<R>(pub(super) R);
+pub(super) struct Answers<R> {
+    pub(super) from: R,
+    is_broken: bool,
+}
+
+impl<R> Answers<R> {
+    pub(super) fn new(from: R) -> Self {
+        Answers { from, is_broken: false }
+    }
+
+    /// Looks whether answers can still be read.
+    pub(super) fn can_go_on(&self) -> Result<(), WireError> {
+        if self.is_broken {
+            let reason = "the connection broke at an earlier request";
+            return Err(io::Error::new(io::ErrorKind::NotConnected, reason).into());
+        }
+        Ok(())
+    }
+
+    /// No answer will come: a request could not be sent.
+    pub(super) fn give_up(&mut self) {
+        self.is_broken = true;
+    }
+}
 
 impl<R: Read> Answers<R> {
+    /// Reads an answer, if those before it could be read.
+    fn next<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
+    ) -> Result<T, WireError> {
+        self.can_go_on()?;
+        let answer = read(self);
+        self.is_broken = matches!(answer, Err(WireError::Io(_) | WireError::Protocol(_)));
+        answer
+    }
+
     fn word(&mut self) -> io::Result<u32> {
         let mut word = [0; 4];
-        self.0.read_exact(&mut word)?;
+        self.from.read_exact(&mut word)?;
         Ok(u32::from_be_bytes(word))
     }
 
@@ -444,7 +478,7 @@ impl<R: Read> Answers<R> {
         }
         let mut bytes = Vec::new();
         let padded = u64::from(length.next_multiple_of(4));
-        if self.0.by_ref().take(padded).read_to_end(&mut bytes)? as u64 != padded {
+        if self.from.by_ref().take(padded).read_to_end(&mut bytes)? as u64 != padded {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
@@ -462,6 +496,10 @@ impl<R: Read> Answers<R> {
 
     /// The answer to a connect request.
     pub(super) fn accepted(&mut self) -> Result<Accepted, WireError> {
+        self.next(Self::read_accepted)
+    }
+
+    fn read_accepted(&mut self) -> Result<Accepted, WireError> {
         let is_open = match self.operation()? {
             operation::ACCEPT_DATA => false,
             operation::CONDITIONAL_ACCEPT => true,
@@ -483,6 +521,10 @@ impl<R: Read> Answers<R> {
 
     /// The answer to what went on with a login: the challenge, or what ends it.
     pub(super) fn went_on(&mut self) -> Result<Login, WireError> {
+        self.next(Self::read_went_on)
+    }
+
+    fn read_went_on(&mut self) -> Result<Login, WireError> {
         match self.operation()? {
             operation::CONTINUE => {
                 let (data, method) = (self.bytes()?, self.bytes()?);
@@ -496,6 +538,10 @@ impl<R: Read> Answers<R> {
 
     /// An ordinary answer.
     pub(super) fn response(&mut self) -> Result<Response, WireError> {
+        self.next(Self::read_response)
+    }
+
+    fn read_response(&mut self) -> Result<Response, WireError> {
         match self.operation()? {
             operation::RESPONSE => self.rest_of_response(),
             _ => Err(WireError::Protocol("an answer of another kind than expected")),
@@ -546,6 +592,14 @@ impl<R: Read> Answers<R> {
         columns: &[Column],
         each: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<Batch, WireError> {
+        self.next(|answers| answers.read_rows(columns, each))
+    }
+
+    fn read_rows(
+        &mut self,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Value<'_>]),
+    ) -> Result<Batch, WireError> {
         const DONE: u32 = 100;
         loop {
             match self.operation()? {
@@ -570,6 +624,14 @@ impl<R: Read> Answers<R> {
         columns: &[Column],
         each: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<(), WireError> {
+        self.next(|answers| answers.read_returned(columns, each))
+    }
+
+    fn read_returned(
+        &mut self,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Value<'_>]),
+    ) -> Result<(), WireError> {
         match self.operation()? {
             operation::RESPONSE => return self.rest_of_response().map(drop),
             operation::SQL_RESPONSE => {}
@@ -582,12 +644,12 @@ impl<R: Read> Answers<R> {
                 each(&row);
             }
         }
-        self.response().map(drop)
+        self.read_response().map(drop)
     }
 
     fn row(&mut self, columns: &[Column]) -> Result<Vec<Value<'static>>, WireError> {
         let mut null = vec![0; columns.len().div_ceil(8).next_multiple_of(4)];
-        self.0.read_exact(&mut null)?;
+        self.from.read_exact(&mut null)?;
         let mut row = Vec::with_capacity(columns.len());
         for (place, column) in columns.iter().enumerate() {
             let bits = null.get(place / 8).copied().unwrap_or_default();
@@ -595,7 +657,7 @@ impl<R: Read> Answers<R> {
                 _ if bits >> (place % 8) & 1 == 1 => Value::Null,
                 Column::Int => {
                     let mut number = [0; 8];
-                    self.0.read_exact(&mut number)?;
+                    self.from.read_exact(&mut number)?;
                     Value::Int(i64::from_be_bytes(number))
                 }
                 Column::Text(_) => match String::from_utf8(self.bytes()?) {
@@ -638,11 +700,11 @@ mod tests {
             let bytes = [row.as_slice(), &row, &end].concat();
             let mut rows = Vec::new();
             let mut each = |row: &[Value<'_>]| rows.push(format!("{row:?}"));
-            let batch = Answers(bytes.as_slice()).rows(&columns, &mut each).unwrap();
+            let batch = Answers::new(bytes.as_slice()).rows(&columns, &mut each).unwrap();
             assert_eq!((batch, rows.len()), (expected, 2));
             assert_eq!(rows[0], "[Int(7), Text(\"abc\"), Null]");
             for cut in 0..bytes.len() {
-                assert!(Answers(&bytes[..cut]).rows(&columns, &mut |_| {}).is_err(), "{cut}");
+                assert!(Answers::new(&bytes[..cut]).rows(&columns, &mut |_| {}).is_err(), "{cut}");
             }
         }
     }
@@ -651,8 +713,27 @@ mod tests {
     fn a_length_that_lies_is_an_error_and_no_allocation() {
         for length in [8, LONGEST, LONGEST + 1, u32::MAX] {
             let bytes = words(&[operation::RESPONSE, 1, 0, 0, length, 0]);
-            assert!(Answers(bytes.as_slice()).response().is_err(), "{length}");
+            assert!(Answers::new(bytes.as_slice()).response().is_err(), "{length}");
         }
+    }
+
+    #[test]
+    fn after_an_answer_that_makes_no_sense_no_other_is_read() {
+        let good = words(&[operation::RESPONSE, 1, 0, 0, 0, 0]);
+        // 99 is no item of a status vector.
+        let bad = words(&[operation::RESPONSE, 1, 0, 0, 0, 99]);
+        let bytes = [good.as_slice(), &bad, &good].concat();
+        let mut answers = Answers::new(bytes.as_slice());
+        assert!(answers.response().is_ok());
+        assert!(matches!(answers.response(), Err(WireError::Protocol(_))));
+        assert!(matches!(answers.response(), Err(WireError::Io(_))));
+        assert!(answers.can_go_on().is_err());
+        // A refusal is an answer like any other.
+        let refused = words(&[operation::RESPONSE, 1, 0, 0, 0, 1, 335_544_569, 0]);
+        let bytes = [refused, good].concat();
+        let mut answers = Answers::new(bytes.as_slice());
+        assert!(matches!(answers.response(), Err(WireError::Server(_))));
+        assert!(answers.response().is_ok());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::postgres::free_port;
 use crate::process::Process;
+use crate::settings::plain_name;
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
@@ -170,11 +171,25 @@ fn settings(options: &Options) -> Vec<String> {
     all.map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
+/// All settings but the isolation, each once, with the value that counts.
+pub(super) fn named(options: &Options) -> Vec<(String, String)> {
+    let mut named: Vec<(String, String)> = Vec::new();
+    let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in SETTINGS.into_iter().chain(own) {
+        let name = plain_name(name);
+        match named.iter_mut().find(|(of, _)| *of == name) {
+            Some((_, earlier)) => value.clone_into(earlier),
+            None => named.push((name, value.to_owned())),
+        }
+    }
+    named
+}
+
 /// How many connections a server is asked to take.
 pub(super) fn max_connections(options: &Options) -> u64 {
     let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let all = SETTINGS.into_iter().chain(own);
-    let is_asked = |name: &str| name.replace('-', "_") == MAX_CONNECTIONS;
+    let is_asked = |name: &str| plain_name(name) == MAX_CONNECTIONS;
     let last = all.rev().find(|(name, _)| is_asked(name));
     last.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
@@ -241,6 +256,10 @@ mod tests {
         assert_eq!(max_connections(&options), 1100);
         options.settings.push(own("max-connections", "7"));
         assert_eq!(max_connections(&options), 7);
+        let named = named(&options);
+        assert_eq!(named.len(), SETTINGS.len() + 1);
+        assert_eq!(named[0], own(MAX_CONNECTIONS, "7"));
+        assert_eq!(named[8], own("innodb_buffer_pool_size", "64M"));
     }
 
     #[test]

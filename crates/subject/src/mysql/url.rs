@@ -5,10 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 use crate::isolation::Isolation;
+use crate::url::{Authority, decode};
 
 const PORT: u16 = 3306;
 
@@ -86,38 +87,18 @@ impl FromStr for Url {
             .ok_or(UrlError("it does not begin with mysql://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, place) = authority.rsplit_once('@').ok_or(UrlError("there is no user"))?;
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        if user.is_empty() {
-            return Err(UrlError("there is no user"));
-        }
-        let (host, port) = host_and_port(place)?;
+        let Authority { user, password, host, port } =
+            Authority::read(authority, PORT).map_err(UrlError)?;
         let (socket, isolation) = parameters(query)?;
         let host = match socket {
             Some(path) => Host::Unix(path.into()),
             None if host.is_empty() => return Err(UrlError("there is no host")),
             None => Host::Tcp(host),
         };
-        Ok(Url {
-            user: decode(user)?,
-            password: decode(password)?,
-            host,
-            port,
-            database: decode(database)?,
-            isolation,
-        })
+        let database = decode(database).map_err(UrlError)?;
+        let password = password.unwrap_or_default();
+        Ok(Url { user, password, host, port, database, isolation })
     }
-}
-
-fn host_and_port(place: &str) -> Result<(String, u16), UrlError> {
-    let (host, port) = match place.rsplit_once(':') {
-        // The colons of a bare IPv6 address stand inside brackets.
-        Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| UrlError("the port is not one"))?)
-        }
-        _ => (place, PORT),
-    };
-    Ok((decode(host.trim_start_matches('[').trim_end_matches(']'))?, port))
 }
 
 /// The values of `socket` and `isolation` in the URL's query.
@@ -125,7 +106,9 @@ fn parameters(query: &str) -> Result<(Option<String>, Option<Isolation>), UrlErr
     let (mut socket, mut isolation) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("socket", path)) if !path.is_empty() => socket = Some(decode(path)?),
+            Some(("socket", path)) if !path.is_empty() => {
+                socket = Some(decode(path).map_err(UrlError)?);
+            }
             Some(("isolation", name)) => {
                 let level = Isolation::named(name).ok_or(UrlError("there is no such isolation"))?;
                 isolation = Some(level);
@@ -134,15 +117,6 @@ fn parameters(query: &str) -> Result<(Option<String>, Option<Isolation>), UrlErr
         }
     }
     Ok((socket, isolation))
-}
-
-fn decode(text: &str) -> Result<String, UrlError> {
-    match percent_decode_str(text).decode_utf8() {
-        // A zero would end the text early on its way to the server.
-        Ok(text) if !text.contains('\0') => Ok(text.into_owned()),
-        Ok(_) => Err(UrlError("it has a zero byte once decoded")),
-        Err(_) => Err(UrlError("it is not UTF-8 once decoded")),
-    }
 }
 
 impl fmt::Display for Url {

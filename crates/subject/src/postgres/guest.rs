@@ -1,4 +1,9 @@
 //! A database of our own on a PostgreSQL server that somebody else runs; see [`crate::guest`].
+//!
+//! That a database is in use is shown by a session in it, its resident. A marked database without
+//! one was left behind, and whoever comes next drops it. So the resident is there before the mark
+//! is; and while one guest looks for what was left behind and makes its own, those that log in to
+//! the same database of the server wait for an advisory lock.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +14,9 @@ use crate::isolation::Isolation;
 
 /// The name by which the guest's own session is known, which stays for as long as the guest does.
 const RESIDENT: &str = "tidegate lab";
+
+/// The key of the advisory lock: `Tidegate` in ASCII.
+const LOCK: i64 = 0x5469_6465_6761_7465;
 
 /// How long sessions of a guest that was killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,7 +80,10 @@ impl Guest {
             reason: reason(error, server),
         };
         let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
+        // Until the session ends, with this function.
+        lock(&mut client, server)?;
         make_room(&mut client, server)?;
+        create(&mut client, isolation).map_err(|error| refused(server, error))?;
         let url = Url { database: NAME.to_owned(), ..server.clone() };
         let mut guest = Guest {
             resident: None,
@@ -81,10 +92,11 @@ impl Guest {
             whereabouts: client.whereabouts(),
             is_gone: false,
         };
-        mark(&mut client, isolation).map_err(|error| refused(server, error))?;
         let asked = |reason: ClientError| GuestError::asked(server, reason);
-        let mut resident = guest.connect().map_err(asked)?;
-        resident.query(&format!("SET application_name = '{RESIDENT}'")).map_err(asked)?;
+        let resident = BlockingClient::connect_as(&guest.url.with_password(), RESIDENT);
+        let mut resident = resident.map_err(asked)?;
+        let mark = format!("COMMENT ON DATABASE {NAME} IS '{MARK}'");
+        resident.query(&mark).map_err(asked)?;
         // A server that does not know it has no such limit.
         let _ = resident.query("SET idle_session_timeout = 0");
         guest.resident = Some(resident);
@@ -193,6 +205,19 @@ impl std::fmt::Debug for Guest {
     }
 }
 
+/// Waits until no other guest is being made.
+fn lock(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
+    let deadline = Instant::now() + PATIENCE;
+    let lock = format!("SELECT pg_try_advisory_lock({LOCK})");
+    while client.value(&lock).map_err(|error| GuestError::asked(server, error))? != "t" {
+        if Instant::now() >= deadline {
+            return Err(GuestError::in_use(server, NAME));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
 /// Sees to it that there is no database of our name: drops one that an earlier guest left behind.
 fn make_room(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
     let found = format!(
@@ -237,12 +262,11 @@ fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestE
     }
 }
 
-/// Makes the database with the same locale as a private server's, and its mark.
-fn mark(client: &mut BlockingClient, isolation: Option<Isolation>) -> Result<(), ClientError> {
+/// Makes the database with the same locale as a private server's.
+fn create(client: &mut BlockingClient, isolation: Option<Isolation>) -> Result<(), ClientError> {
     client.query(&format!(
         "CREATE DATABASE {NAME} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
     ))?;
-    client.query(&format!("COMMENT ON DATABASE {NAME} IS '{MARK}'"))?;
     if let Some(level) = isolation {
         let level = level.to_string().to_lowercase();
         client.query(&format!(

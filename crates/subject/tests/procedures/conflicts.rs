@@ -31,11 +31,40 @@ fn assert_kept(server: &Server, workload: &Tpcc) {
     assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:#?}");
 }
 
-fn clients_at_once_keep_all_conditions(server: Option<Server>, seed: u64) {
+/// Gives all customers bad credit and an empty past, so that each payment leaves a note.
+fn forget_the_past(server: &Server) {
+    let mut connection = server.connect().unwrap();
+    connection.begin().unwrap();
+    execute(&mut *connection, "UPDATE customer SET c_credit = 'BC', c_data = ''");
+    connection.commit().unwrap();
+}
+
+/// Each payment since then has its note of six numbers in a customer's past, as long as all of them
+/// fit.
+fn assert_noted(server: &Server) {
+    let paid = "SELECT c_payment_cnt, c_data FROM customer WHERE c_payment_cnt > 1";
+    let mut connection = server.connect().unwrap();
+    let rows = connection.run(&Statement::new(paid), &[], Wants::Rows).unwrap().rows;
+    let mut notes = 0;
+    for row in 0..rows.len() {
+        // All customers start with one payment.
+        let payments = rows.int(row, 0).unwrap() - 1;
+        let past = rows.text(row, 1).unwrap();
+        if past.len() < 480 {
+            let numbers = i64::try_from(past.split_whitespace().count()).unwrap();
+            assert_eq!(numbers, payments * 6, "{payments} payments are noted as `{past}`");
+            notes += payments;
+        }
+    }
+    assert!(notes > 0);
+}
+
+fn clients_at_once_keep_all_conditions(server: Option<Server>, form: Form, seed: u64) {
     let Some(server) = server else { return };
-    println!("seed {seed}");
-    let workload = tpcc(ITEMS, Form::Procedures);
+    println!("{form:?}, seed {seed}");
+    let workload = tpcc(ITEMS, form);
     server.fill(&workload);
+    forget_the_past(&server);
     let work = |number| {
         let mut terminal = workload.client(number, CLIENTS, seed);
         let mut connection = server.connect().unwrap();
@@ -50,6 +79,7 @@ fn clients_at_once_keep_all_conditions(server: Option<Server>, seed: u64) {
     });
     println!("{conflicts} conflicts");
     assert_kept(&server, &workload);
+    assert_noted(&server);
     let sold = server.number("SELECT SUM(ol_quantity) FROM order_line WHERE ol_o_id > 30");
     assert!(sold > 0);
     assert_eq!(server.number("SELECT SUM(s_ytd) FROM stock"), sold);
@@ -57,17 +87,23 @@ fn clients_at_once_keep_all_conditions(server: Option<Server>, seed: u64) {
 
 #[test]
 fn clients_at_once_keep_all_conditions_on_postgres() {
-    clients_at_once_keep_all_conditions(Server::postgres(), 61);
+    clients_at_once_keep_all_conditions(Server::postgres(), Form::Procedures, 61);
 }
 
 #[test]
 fn clients_at_once_keep_all_conditions_on_mariadb() {
-    clients_at_once_keep_all_conditions(Server::mariadb(), 62);
+    clients_at_once_keep_all_conditions(Server::mariadb(), Form::Procedures, 62);
+}
+
+/// At its own level, REPEATABLE READ.
+#[test]
+fn clients_at_once_keep_all_conditions_by_statements_on_mariadb() {
+    clients_at_once_keep_all_conditions(Server::mariadb(), Form::Statements, 64);
 }
 
 #[test]
 fn clients_at_once_keep_all_conditions_on_firebird() {
-    clients_at_once_keep_all_conditions(Server::firebird(), 63);
+    clients_at_once_keep_all_conditions(Server::firebird(), Form::Procedures, 63);
 }
 
 /// The first payment of a terminal.
@@ -155,6 +191,27 @@ fn meanwhile(
         act();
         call.join().unwrap()
     })
+}
+
+/// A payment that waits for its customer notes itself before what the one it waits for has noted.
+#[test]
+fn a_payment_keeps_the_note_it_has_waited_for_on_mariadb() {
+    const NOTED: &str = "UPDATE customer SET c_credit = 'BC', c_data = 'of another warehouse'";
+    let Some(server) = Server::mariadb() else { return };
+    for form in [Form::Statements, Form::Procedures] {
+        let workload = tpcc(ITEMS, form);
+        server.fill(&workload);
+        let mut connection = server.connect().unwrap();
+        let mut other = lock_customers(&server);
+        let ending = meanwhile(&server, &mut *connection, &workload, || {
+            execute(&mut *other, NOTED);
+            other.commit().unwrap();
+        });
+        assert_eq!(ending, Ok(Ending::Commit));
+        let noted = |like| format!("SELECT COUNT(*) FROM customer WHERE c_data LIKE '{like}'");
+        assert_eq!(server.number(noted("% of another warehouse")), 1, "{form:?}");
+        assert_eq!(server.number(noted("of another warehouse")), 600 - 1, "{form:?}");
+    }
 }
 
 /// Of two in a circle the one that has changed fewer rows gives way: the payment.

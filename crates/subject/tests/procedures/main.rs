@@ -94,9 +94,9 @@ impl Server {
         load(&mut *connection, workload, &AtomicBool::new(false), &mut |_| {}).unwrap();
     }
 
-    fn number(&self, sql: &'static str) -> i64 {
+    fn number(&self, sql: impl Into<String>) -> i64 {
         let mut connection = self.connect().unwrap();
-        let reply = connection.run(&Statement::new(sql), &[], Wants::Rows).unwrap();
+        let reply = connection.run(&Statement::written(sql.into()), &[], Wants::Rows).unwrap();
         reply.rows.int(0, 0).unwrap()
     }
 }

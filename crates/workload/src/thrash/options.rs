@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+use crate::Dialect;
+use crate::workload::Unfit;
+
 /// The most rows of a table, so that there is room above them for the rows that clients insert.
 pub const ROWS_MAX: u32 = i32::MAX.cast_unsigned() - CLIENTS_MAX;
 
@@ -12,7 +15,7 @@ pub const CLIENTS_MAX: u32 = 1 << 20;
 /// PostgreSQL and MariaDB take twice as many.
 pub const LIST_MAX: u32 = 32_766;
 
-/// The longest list that Firebird takes before its version 5.
+/// The longest list that Firebird takes before its version 5, and here on any.
 pub const LIST_MAX_FIREBIRD: u32 = 1_500;
 
 /// A share of a table's rows, in millionths, so that one row of a million can be said.
@@ -172,6 +175,18 @@ impl Options {
         self.rose.of(self.rows)
     }
 
+    /// Looks whether a database of this dialect takes lists as long as a transaction's.
+    pub(super) fn validate_on(&self, dialect: Dialect) -> Result<(), Unfit> {
+        let longest = if dialect == Dialect::Firebird { LIST_MAX_FIREBIRD } else { LIST_MAX };
+        let touched = self.touched();
+        if self.placement != Placement::Discrete || touched <= longest {
+            return Ok(());
+        }
+        Err(Unfit(format!(
+            "thrash: {touched} discrete rows a transaction; {dialect:?} takes {longest}: lower SF"
+        )))
+    }
+
     /// Looks whether there are such transactions.
     pub(super) fn validate(&self) -> Result<(), Impossible> {
         if !(1..=ROWS_MAX).contains(&self.rows) {
@@ -244,6 +259,25 @@ mod tests {
         assert_eq!(percents(&Share::STUDY_ROSE), [25.0, 50.0, 75.0, 100.0]);
         assert_eq!((Options::read().touched(), Options::read().region()), (30, 30_000));
         assert_eq!((Options::update().touched(), Options::update().region()), (75, 7_500));
+    }
+
+    #[test]
+    fn firebird_takes_short_lists_alone() {
+        let discrete = |rows| Options {
+            rows,
+            sf: Share::STUDY_SF_UPDATE[3],
+            placement: Placement::Discrete,
+            ..Options::read()
+        };
+        let refused = discrete(150_100).validate_on(Dialect::Firebird).unwrap_err().to_string();
+        assert!(refused.contains("1501 discrete rows") && refused.contains("1500"), "{refused}");
+        assert_eq!(discrete(150_000).validate_on(Dialect::Firebird), Ok(()));
+        for dialect in [Dialect::Postgres, Dialect::MariaDb, Dialect::Sqlite, Dialect::Embedded] {
+            assert_eq!(discrete(150_100).validate_on(dialect), Ok(()));
+        }
+        // A range is two numbers, however long it is.
+        let range = Options { placement: Placement::Random, ..discrete(150_100) };
+        assert_eq!(range.validate_on(Dialect::Firebird), Ok(()));
     }
 
     #[test]

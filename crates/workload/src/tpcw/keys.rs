@@ -11,9 +11,13 @@
 //! ranges, or with every n-th number for each of n clients, that window empties as some clients
 //! sell more than others, and the heaviest query of the benchmark gets lighter the longer it runs.
 //!
+//! Two shops on the same tables, one of which takes over from the other while that is still at
+//! work, share the counters too: the second is made [from the first](super::Tpcw::with_mix).
+//!
 //! # Limits
-//! Clients of two processes on the same tables take the same numbers, and the database refuses the
-//! second. A transaction that is undone leaves a gap; run again, it takes new numbers.
+//! Clients of two processes, or of two shops that know nothing of each other, take the same numbers
+//! on the same tables, and the database refuses the second. A transaction that is undone leaves a
+//! gap; run again, it takes new numbers.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -89,15 +89,15 @@ pub struct Tpcw {
     mix: Mix,
     thinks: bool,
     /// The counters of the clients that are there; they end with them, so that a later run looks at
-    /// the tables again, which may have been loaded anew.
-    keys: Mutex<Weak<Keys>>,
+    /// the tables again, which may have been loaded anew. Shops on the same tables share them.
+    keys: Arc<Mutex<Weak<Keys>>>,
 }
 
 impl Tpcw {
     /// A shop of a size, with customers who do not think.
     #[must_use]
     pub fn new(scale: Scale, mix: Mix) -> Self {
-        Tpcw { scale, mix, thinks: false, keys: Mutex::new(Weak::new()) }
+        Tpcw { scale, mix, thinks: false, keys: Arc::default() }
     }
 
     /// The same, whose customers think between pages: negative exponentially, 7 s in the mean and
@@ -105,6 +105,13 @@ impl Tpcw {
     #[must_use]
     pub fn with_think_time(self) -> Self {
         Tpcw { thinks: true, ..self }
+    }
+
+    /// Customers who come to the shop of others while those are still there: all of them take their
+    /// numbers from the same counters. Both are of the same scale.
+    #[must_use]
+    pub fn in_the_shop_of(self, others: &Tpcw) -> Self {
+        Tpcw { keys: Arc::clone(&others.keys), ..self }
     }
 
     fn keys(&self) -> Arc<Keys> {
@@ -160,6 +167,10 @@ mod tests {
         let counters = Arc::as_ptr(&shop.keys());
         let second = shop.client(1, 2, 1);
         assert_eq!(Arc::as_ptr(&shop.keys()), counters);
+        let scale = Scale::new(1_000, 1).unwrap();
+        let ordering = Tpcw::new(scale, Mix::Ordering).in_the_shop_of(&shop);
+        assert_eq!(ordering.name(), "tpcw-ordering");
+        assert_eq!(Arc::as_ptr(&ordering.keys()), counters);
         drop(first);
         assert_eq!(Arc::as_ptr(&shop.keys()), counters);
         drop(second);

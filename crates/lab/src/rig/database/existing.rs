@@ -8,13 +8,13 @@ use tidegate_subject::guest::GuestError;
 use tidegate_subject::sqlite::Sqlite;
 use tidegate_subject::{client, firebird, mariadb, postgres};
 
-use super::{Database, Place, RigError, Settings, others};
+use super::{Database, Place, RigError, Settings};
 
 /// A guest on a server; its database is dropped with it.
 pub(crate) enum Existing {
     Postgres(postgres::Guest),
     MariaDb(mariadb::Guest),
-    Firebird(Arc<firebird::Guest>),
+    Firebird(Box<firebird::Guest>),
 }
 
 impl Database {
@@ -29,11 +29,11 @@ impl Database {
             }
             Place::Firebird(url) => {
                 let isolation = settings.firebird()?.isolation;
-                Existing::Firebird(Arc::new(firebird::Guest::make(&url, isolation)?))
+                Existing::Firebird(Box::new(firebird::Guest::make(&url, isolation)?))
             }
             Place::Sqlite(path) => {
                 let file = Sqlite::at(path, settings.sqlite()?)?;
-                return Ok(Database::Sqlite(Arc::new(file)));
+                return Ok(Database::Sqlite(file));
             }
         }))
     }
@@ -63,7 +63,7 @@ impl Existing {
         match self {
             Existing::Postgres(guest) => Ok(guest.end_others()?),
             Existing::MariaDb(guest) => Ok(guest.end_others()?),
-            Existing::Firebird(guest) => Ok(others(guest)),
+            Existing::Firebird(guest) => Ok(guest.end_others()? + guest.connectors()),
         }
     }
 
@@ -102,7 +102,7 @@ impl Existing {
         match self {
             Existing::Postgres(guest) => Ok(guest.url().with_password()),
             Existing::MariaDb(guest) => Ok(guest.url().with_password()),
-            Existing::Firebird(guest) => Err(Arc::clone(guest) as _),
+            Existing::Firebird(guest) => Err(guest.connector()),
         }
     }
 
@@ -116,10 +116,7 @@ impl Existing {
         match self {
             Existing::Postgres(guest) => guest.leave(),
             Existing::MariaDb(guest) => guest.leave(),
-            // A client's thread that still holds it drops it when it ends.
-            Existing::Firebird(guest) => {
-                Arc::into_inner(guest).map_or(Ok(()), firebird::Guest::leave)
-            }
+            Existing::Firebird(guest) => guest.leave(),
         }
     }
 }

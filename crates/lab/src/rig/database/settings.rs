@@ -2,15 +2,20 @@
 //!
 //! | database | names |
 //! | --- | --- |
-//! | PostgreSQL, MariaDB, Firebird | their own, given to the server as they are |
+//! | PostgreSQL, MariaDB, Firebird | their own |
 //! | SQLite | `journal_mode`, `synchronous`, `cache_bytes`, `page_bytes`, `busy_timeout_ms` |
 //! | the embedded engine | `buffer_bytes` |
+//!
+//! A name of PostgreSQL's or MariaDB's may have capital letters, and dashes for underscores, as in
+//! their configuration files. What would move a private server's files or address is
+//! [refused](tidegate_subject::settings).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thiserror::Error;
 use tidegate_subject::isolation::Isolation;
+use tidegate_subject::settings::{Reserved, plain_name};
 use tidegate_subject::{embedded, firebird, mariadb, postgres, sqlite};
 
 /// Connections that a server has room for: 1,000 clients, its own reserve, us.
@@ -38,6 +43,9 @@ pub enum SettingError {
         /// What there is.
         known: &'static str,
     },
+    /// Not for the caller to make.
+    #[error(transparent)]
+    Reserved(#[from] Reserved),
     /// No such value.
     #[error("`{value}` is no {name}; give {wanted}")]
     Value {
@@ -51,11 +59,11 @@ pub enum SettingError {
 }
 
 impl Settings {
-    /// The names and values, with these where nothing else is said.
+    /// The names, each in one spelling, and values, with these where nothing else is said.
     fn over(&self, defaults: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut named: BTreeMap<String, String> =
             defaults.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        named.extend(self.named.clone());
+        named.extend(self.named.iter().map(|(name, value)| (plain_name(name), value.clone())));
         named.into_iter().collect()
     }
 
@@ -79,12 +87,16 @@ impl Settings {
             let value = isolation.to_string().to_lowercase();
             settings.push(("default_transaction_isolation".to_owned(), value));
         }
-        Ok(postgres::Options { settings, ..postgres::Options::default() })
+        let options = postgres::Options { settings, ..postgres::Options::default() };
+        options.validate()?;
+        Ok(options)
     }
 
     pub(crate) fn mariadb(&self) -> Result<mariadb::Options, SettingError> {
         let settings = self.over(&[("innodb_buffer_pool_size", "256M")]);
-        Ok(mariadb::Options { settings, isolation: self.isolation()? })
+        let options = mariadb::Options { settings, isolation: self.isolation()? };
+        options.validate()?;
+        Ok(options)
     }
 
     pub(crate) fn firebird(&self) -> Result<firebird::Options, SettingError> {
@@ -93,7 +105,7 @@ impl Settings {
             Some("read-committed") => firebird::Isolation::ReadCommitted,
             Some(_) => return Err(self.no_isolation("snapshot or read-committed")),
         };
-        let settings = self.over(&[]);
+        let settings = self.named.clone().into_iter().collect();
         Ok(firebird::Options { settings, isolation, ..firebird::Options::default() })
     }
 
@@ -137,12 +149,7 @@ impl Settings {
     }
 
     pub(crate) fn embedded(&self) -> Result<embedded::Options, SettingError> {
-        let isolation = match self.isolation()? {
-            None | Some(Isolation::Serializable) => embedded::Isolation::Serializable,
-            Some(Isolation::RepeatableRead) => embedded::Isolation::RepeatableRead,
-            Some(Isolation::ReadCommitted) => embedded::Isolation::ReadCommitted,
-            Some(Isolation::ReadUncommitted) => embedded::Isolation::ReadUncommitted,
-        };
+        let isolation = self.isolation()?.unwrap_or(Isolation::Serializable);
         // Small next to the usual tables, so that pages compete for it.
         let mut buffer_bytes = 8 << 20;
         for (name, value) in &self.named {
@@ -188,16 +195,16 @@ mod tests {
                 ("default_transaction_isolation", "repeatable read"),
             ]
         );
+        let own = settings(&[("innodb-buffer-pool-size", "1G")], None);
+        let expected = [("innodb_buffer_pool_size".to_owned(), "1G".to_owned())];
+        assert_eq!(own.mariadb().unwrap().settings, expected);
         let own = settings(&[("journal_mode", "delete"), ("page_bytes", "8192")], None);
         let options = own.sqlite().unwrap();
         assert_eq!(options.journal_mode, sqlite::JournalMode::Delete);
         assert_eq!(options.page_bytes, 8192);
         let own = settings(&[("buffer_bytes", "1048576")], Some("read-committed"));
         let options = own.embedded().unwrap();
-        assert_eq!(
-            (options.buffer_bytes, options.isolation),
-            (1 << 20, embedded::Isolation::ReadCommitted)
-        );
+        assert_eq!((options.buffer_bytes, options.isolation), (1 << 20, Isolation::ReadCommitted));
     }
 
     #[test]
@@ -207,6 +214,7 @@ mod tests {
         let embedded: Check = |settings| settings.embedded().map(drop);
         let firebird: Check = |settings| settings.firebird().map(drop);
         let mariadb: Check = |settings| settings.mariadb().map(drop);
+        let postgres: Check = |settings| settings.postgres().map(drop);
         for (check, named, isolation, expected) in [
             (sqlite, ("cache", "1"), None, "no setting `cache`"),
             (sqlite, ("page_bytes", "5000"), None, "a power of two"),
@@ -214,6 +222,8 @@ mod tests {
             (sqlite, ("synchronous", "off"), Some("read-committed"), "the only one"),
             (embedded, ("pages", "1"), None, "no setting `pages`"),
             (firebird, ("a", "b"), Some("serializable"), "snapshot or read-committed"),
+            (mariadb, ("datadir", "d"), None, "`datadir` cannot be set"),
+            (postgres, ("Data-Directory", "d"), None, "cannot be set"),
             (mariadb, ("a", "b"), Some("chaos"), "`chaos` is no isolation"),
         ] {
             let error = check(&settings(&[named], isolation)).unwrap_err().to_string();

@@ -74,11 +74,16 @@ const RESERVED: [&str; 38] = [
 /// How deep expressions may be nested, so that no text can exhaust the stack.
 const DEPTH_MAX: usize = 64;
 
+/// How many operators a statement may have, for the same reason: each of a long sum holds the sum
+/// before it.
+const OPERATORS_MAX: usize = 1_000;
+
 type Parse<T> = Result<T, SqlError>;
 
 /// The statement in a text.
 pub(super) fn parse(sql: &str) -> Parse<Parsed> {
-    let mut parser = Parser { tokens: tokens(sql)?, next: 0, parameters: 0, depth: 0 };
+    let mut parser =
+        Parser { tokens: tokens(sql)?, next: 0, parameters: 0, depth: 0, operators: 0 };
     let statement = parser.statement()?;
     parser.accept(";");
     match parser.token() {
@@ -93,6 +98,8 @@ struct Parser {
     /// Places for values so far.
     parameters: usize,
     depth: usize,
+    /// Operators so far.
+    operators: usize,
 }
 
 impl Parser {
@@ -274,17 +281,31 @@ impl Parser {
             } else {
                 return Ok(sum);
             };
-            sum = Expression::Arithmetic(Box::new(sum), operator, Box::new(self.product()?));
+            let right = self.product()?;
+            sum = self.arithmetic(sum, operator, right)?;
         }
     }
 
     fn product(&mut self) -> Parse<Expression<Name>> {
         let mut product = self.primary()?;
         while self.accept("*") {
-            let right = Box::new(self.primary()?);
-            product = Expression::Arithmetic(Box::new(product), Operator::Multiply, right);
+            let right = self.primary()?;
+            product = self.arithmetic(product, Operator::Multiply, right)?;
         }
         Ok(product)
+    }
+
+    fn arithmetic(
+        &mut self,
+        left: Expression<Name>,
+        operator: Operator,
+        right: Expression<Name>,
+    ) -> Parse<Expression<Name>> {
+        self.operators += 1;
+        if self.operators > OPERATORS_MAX {
+            return self.refuse("a statement of fewer operators");
+        }
+        Ok(Expression::Arithmetic(Box::new(left), operator, Box::new(right)))
     }
 
     fn primary(&mut self) -> Parse<Expression<Name>> {
@@ -542,5 +563,11 @@ mod tests {
         assert!(matches!(parse(&deep), Err(SqlError::NotSupported { at: 73, .. })));
         let deep = format!("SELECT {}a FROM t", "- ".repeat(100_000));
         assert!(matches!(parse(&deep), Err(SqlError::NotSupported { .. })));
+        for operator in ["+", "-", "*"] {
+            let sum = |count| format!("SELECT a{} FROM t", format!("{operator}1").repeat(count));
+            assert!(parse(&sum(OPERATORS_MAX)).is_ok());
+            let long = parse(&sum(300_000));
+            assert!(matches!(long, Err(SqlError::NotSupported { .. })));
+        }
     }
 }

@@ -134,7 +134,8 @@ BEGIN
     IF (ROW_COUNT = 0) THEN EXCEPTION tpcc_missing;
     IF (c_credit = 'BC') THEN
     BEGIN
-        SELECT c_data FROM customer WHERE c_w_id = :of_w AND c_d_id = :of_d AND c_id = :c
+        SELECT c_data FROM customer
+        WHERE c_w_id = :of_w AND c_d_id = :of_d AND c_id = :c WITH LOCK
         INTO past;
         past = LEFT(c || ' ' || of_d || ' ' || of_w || ' ' || d || ' ' || w || ' ' || amount
             || ' ' || past, 500);

@@ -131,7 +131,8 @@ BEGIN
     INTO of_customer FROM customer
     WHERE c_w_id = of_w AND c_d_id = of_d AND c_id = c FOR UPDATE;
     IF of_customer.c_credit = 'BC' THEN
-        SELECT c_data INTO past FROM customer WHERE c_w_id = of_w AND c_d_id = of_d AND c_id = c;
+        SELECT c_data INTO past FROM customer
+        WHERE c_w_id = of_w AND c_d_id = of_d AND c_id = c FOR UPDATE;
         SET past = LEFT(CONCAT_WS(' ', c, of_d, of_w, d, w, amount, past), 500);
         UPDATE customer SET c_balance = c_balance - amount, c_ytd_payment = c_ytd_payment + amount,
             c_payment_cnt = c_payment_cnt + 1, c_data = past
