@@ -181,7 +181,7 @@ impl WorkloadSpec {
     ///
     /// # Errors
     /// There is one not with its values.
-    pub fn build_in_turn(specs: &[WorkloadSpec]) -> Result<Vec<Arc<dyn Workload>>, WorkloadError> {
+    pub fn build_in_turn(specs: &[Self]) -> Result<Vec<Arc<dyn Workload>>, WorkloadError> {
         let Some(WorkloadSpec::Tpcw(spec)) = specs.first() else {
             return specs.iter().map(WorkloadSpec::build).collect();
         };
