@@ -176,8 +176,8 @@ impl WorkloadSpec {
         })
     }
 
-    /// Workloads that follow each other on the same tables. Customers of TPC-W whose mix changes are
-    /// in one shop, because the last transactions of the first meet those of the second.
+    /// Workloads that follow each other on the same tables. Customers of TPC-W whose mix changes
+    /// are in one shop, because the last transactions of the first meet those of the second.
     ///
     /// # Errors
     /// There is one not with its values.
