@@ -10,6 +10,7 @@ idle machine only. Everything started here is stopped here, by its process id, a
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -53,6 +54,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3, help="of two pairs each")
     parser.add_argument("--scale", type=int, default=10, help="of pgbench's tables")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--apart", action="store_true",
+                        help="the server on one processor, the client on another")
     parser.add_argument("--tidegate", type=pathlib.Path, help="the program [default: built last]")
     parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the report to this file")
@@ -61,6 +64,8 @@ def arguments():
         parser.error("clients, seconds, rounds and scale must be at least 1")
     if max(options.clients) > servers.POSTGRES_SETTINGS["max_connections"] - 20:
         parser.error("more clients than the server takes")
+    if options.apart and len(os.sched_getaffinity(0)) < 2:
+        parser.error("--apart needs two processors")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
     options.tidegate = options.tidegate or ROOT / target / "release" / "tidegate"
     if not os.access(options.tidegate, os.X_OK):
@@ -141,6 +146,18 @@ def plan(options):
                 yield workload, clients, number // 2, subject
 
 
+@contextlib.contextmanager
+def database(directory, options):
+    """The server. When it is to be apart, it has the first processor, and clients the last."""
+    processors = sorted(os.sched_getaffinity(0))
+    if options.apart:
+        os.sched_setaffinity(0, processors[:1])
+    with servers.postgres(directory, options.scale) as server:
+        if options.apart:
+            os.sched_setaffinity(0, processors[-1:])
+        yield server
+
+
 def measure_all(options, known):
     """All runs, with progress on standard error; written down as they come."""
     todo, runs, began = list(plan(options)), [], time.monotonic()
@@ -148,7 +165,7 @@ def measure_all(options, known):
     with tempfile.TemporaryDirectory(prefix="tidegate-client-") as directory:
         # PostgreSQL may be another user.
         os.chmod(directory, 0o755)
-        with servers.postgres(directory, options.scale) as server:
+        with database(directory, options) as server:
             for number, (workload, clients, pair, subject) in enumerate(todo, 1):
                 run = {"workload": workload, "clients": clients, "pair": pair,
                        "subject": subject, "load_before": os.getloadavg()[0]}
@@ -258,7 +275,8 @@ def facts(options):
         "load average before": f"{os.getloadavg()[0]:.1f}",
         "server": f"{version('postgres')}, {settings}, else defaults; "
                   f"pgbench tables, scale {options.scale}",
-        "clients": f"{version('pgbench')}; {version(options.tidegate)}{commit()}",
+        "clients": f"{version('pgbench')}; {version(options.tidegate)}{commit()}"
+                   f"{', on a processor of their own' if options.apart else ''}",
         "times": f"{options.seconds} s a run, {2 * options.rounds} pairs",
     }
 
