@@ -107,14 +107,18 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     known.ok_or_else(|| "expected closed, constant:RATE, poisson:RATE or trace:FILE".to_owned())
 }
 
+/// The latest moment of a trace: a year after its start.
+const TRACE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// Arrivals at the moments that a file has.
 fn trace(path: &str) -> Result<Arrivals, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut times = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let seconds = line.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let time = seconds.filter(|time| times.last().is_none_or(|last| last <= time));
-        let reason = "is no number of seconds, or below the one before it";
+        let is_next = |time: &Duration| times.last().is_none_or(|last| last <= time);
+        let time = seconds.filter(|time| *time <= TRACE_MAX && is_next(time));
+        let reason = "is no number of seconds, below the one before it, or more than a year";
         times.push(time.ok_or_else(|| format!("{path}: line {number}: `{line}` {reason}"))?);
     }
     Ok(Arrivals::Trace(times.into()))
@@ -155,6 +159,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
 fn log_progress(progress: &Progress) {
     let stage = match progress.stage {
         Stage::Connecting => "connecting",
+        Stage::Ready => "all connected",
         Stage::Warmup => "warming up",
         Stage::Measuring => "measuring",
         Stage::Draining => "draining",

@@ -434,7 +434,7 @@ impl Bench<'_> {
 fn describe(plan: &Plan, progress: &Progress) -> String {
     let Progress { connected, tps, .. } = progress;
     match progress.stage {
-        Stage::Connecting => format!("{plan}: {connected} connected"),
+        Stage::Connecting | Stage::Ready => format!("{plan}: {connected} connected"),
         Stage::Warmup => format!("{plan}: {tps:.0} tps, not counted yet"),
         Stage::Measuring => format!("{plan}: {tps:.0} tps"),
         Stage::Draining => format!("{plan}: {connected} still in a transaction"),

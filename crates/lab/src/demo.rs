@@ -337,7 +337,9 @@ fn run_s(clients: usize, times: Times) -> f64 {
 fn describe(clients: usize, side: Side, progress: &Progress) -> String {
     let Progress { connected, tps, .. } = progress;
     match progress.stage {
-        Stage::Connecting => format!("{clients} clients {side}: {connected} connected"),
+        Stage::Connecting | Stage::Ready => {
+            format!("{clients} clients {side}: {connected} connected")
+        }
         Stage::Warmup => format!("{clients} clients {side}: {tps:.0} tps, not counted yet"),
         Stage::Measuring => format!("{clients} clients {side}: {tps:.0} tps"),
         Stage::Draining => format!("{clients} clients {side}: {connected} still in a transaction"),

@@ -30,8 +30,11 @@
 //! A client whose connection breaks is lost; the load goes on with the others or fails, as its
 //! options say.
 //!
-//! Limits: one thread, so at most one core's worth of transactions. A client's thread that panics
-//! counts as a straggler.
+//! Clients of a library that blocks, as those of SQLite and Firebird do, have a thread each, which
+//! runs what it is given; what comes next and what is counted stays on the one thread.
+//!
+//! Limits: that one thread, so at most one core's worth of transactions on sockets. A client's
+//! thread that panics counts as a straggler.
 
 mod calls;
 mod classes;
@@ -176,6 +179,8 @@ pub struct Progress {
 pub enum Stage {
     /// Logging in, or waiting for those who do.
     Connecting,
+    /// All are connected and nobody has begun; told once. The clients begin when that was heard.
+    Ready,
     /// Running, not counted yet.
     Warmup,
     /// Running and counted.
@@ -348,18 +353,6 @@ pub enum LoadError {
         clients: usize,
         /// What the first of them was told.
         reason: String,
-    },
-    /// Clients in our process did not end, and would spoil what is measured next.
-    #[error(
-        "{clients} clients were still at work {} s after the end, which is too long: a lock or a \
-         statement holds them; give the database a shorter lock timeout",
-        .bound.as_secs()
-    )]
-    Lingering {
-        /// How many.
-        clients: usize,
-        /// How long they had.
-        bound: Duration,
     },
     /// Every connection broke, so nothing is left to measure.
     #[error("all {0} connections broke during the run; is the server still up?")]

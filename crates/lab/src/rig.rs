@@ -67,7 +67,7 @@ impl Times {
     /// How far into its run a load is, in seconds.
     pub(crate) fn seconds_into(self, progress: &Progress) -> f64 {
         let elapsed = match progress.stage {
-            Stage::Connecting => Duration::ZERO,
+            Stage::Connecting | Stage::Ready => Duration::ZERO,
             Stage::Warmup => progress.elapsed,
             Stage::Measuring => self.warmup + progress.elapsed,
             Stage::Draining => self.total(),

@@ -66,7 +66,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     std::fs::write(&trace, "0\n0.5\n0.2\n").unwrap();
     let trace = format!("trace:{}", trace.path().display());
     let error = refused(&["load", "--url", "postgres://a@h", "--arrivals", &trace]);
-    assert!(error.contains("line 3: `0.2` is no number of seconds, or below"), "{error}");
+    assert!(error.contains("line 3: `0.2` is no number of seconds, below"), "{error}");
     assert!(refused(&["load", "--url", "mssql://h"]).contains("bad connection URL"));
     assert!(refused(&["load", "--url", "postgres://a@h", "--scale", "0"]).contains("--scale"));
     assert!(refused(&[]).contains("Usage: tidegate"));

@@ -54,22 +54,6 @@ pub(super) fn conduct(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Seen, ExecutionError> {
-    let seen = attempt(database, workloads, assignment, way, witness, cancel, progress);
-    let Err(ExecutionError::Failed(reason)) = seen else { return seen };
-    // The next attempt is not to meet the clients of one that broke off.
-    let settled = database.settle().map_err(|error| format!("{reason}; and then: {error}"));
-    Err(ExecutionError::Failed(settled.map_or_else(|more| more, |()| reason)))
-}
-
-fn attempt(
-    database: &Database,
-    workloads: &[Arc<dyn Workload>],
-    assignment: &Assignment<'_>,
-    way: &Way<'_>,
-    witness: &Witness,
-    cancel: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Seen, ExecutionError> {
     let probe = probe(database, assignment.treatment)?;
     let journal = journal(assignment.treatment, way);
     let front = front(database, assignment, way, journal.clone()).map_err(failed)?;

@@ -26,7 +26,7 @@
 //! The file is read twice: once for the scenario's name, then with that scenario's keys, so that
 //! an error names its line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -257,6 +257,20 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
 /// # Errors
 /// See [`FileError`].
 pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, FileError> {
+    let experiment = parse_begun(path, text, choice)?;
+    refuse_unfit(&experiment).map_err(|complaint| FileError::Values {
+        path: path.to_owned(),
+        reason: with_line(text, choice.preset.as_deref(), &complaint),
+    })?;
+    Ok(experiment)
+}
+
+/// The same of an experiment that was begun: what of it can be had is measured, or was.
+pub(super) fn parse_begun(
+    path: &Path,
+    text: &str,
+    choice: &Choice,
+) -> Result<Experiment, FileError> {
     let path = || path.to_owned();
     read_text(text, choice).map_err(|problem| match problem {
         Problem::Form(reason) => FileError::Form { path: path(), reason },
@@ -356,7 +370,6 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     if kinds.is_empty() {
         return Err("`subjects` is empty; name at least one".to_owned());
     }
-    refuse_twice(&kinds)?;
     let subjects: Vec<SubjectSpec> =
         kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
     subjects.iter().try_for_each(SubjectSpec::validate)?;
@@ -369,7 +382,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         buffer: keys.buffer,
         mpls,
     };
-    let experiment = Experiment {
+    Ok(Experiment {
         name: keys.name.ok_or_else(|| missing("name"))?,
         scenario: keys.factors.unwrap_or_default().scenario(&common)?,
         seed: keys.seed.unwrap_or(1),
@@ -387,22 +400,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         transactions: keys.transactions.unwrap_or(false),
         text: String::new(),
         preset: None,
-    };
-    refuse_unfit(&experiment)?;
-    Ok(experiment)
-}
-
-/// Refuses a database that is named twice, because there is one table of settings and one place
-/// for each. The simulated one has neither.
-fn refuse_twice(kinds: &[SubjectKind]) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
-    let twice = kinds.iter().filter(|&&kind| kind != SubjectKind::Simulated);
-    match twice.copied().find(|&kind| !seen.insert(kind)) {
-        None => Ok(()),
-        Some(kind) => Err(format!(
-            "`subjects` names {kind} twice; an experiment has one of a kind, so make it two"
-        )),
-    }
+    })
 }
 
 fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> SubjectSpec {

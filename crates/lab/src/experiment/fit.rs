@@ -5,6 +5,8 @@
 //! rows it takes. How many processors there are is asked apart, because a file can be read on
 //! another machine than it is run on.
 
+use std::collections::BTreeSet;
+
 use tidegate_subject::processors::Processors;
 
 use super::scenarios::Recipe;
@@ -14,6 +16,7 @@ use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
 
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
 pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
+    refuse_twice(experiment)?;
     let keys = experiment.scenario.primary_keys();
     let recipes: Vec<_> =
         keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
@@ -26,6 +29,20 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Refuses a database that is named twice, because there is one table of settings and one place
+/// for each. The simulated one has neither.
+fn refuse_twice(experiment: &Experiment) -> Result<(), String> {
+    let kinds = experiment.subjects.iter().map(|subject| subject.kind);
+    let mut seen = BTreeSet::new();
+    let mut real = kinds.filter(|&kind| kind != SubjectKind::Simulated);
+    match real.find(|&kind| !seen.insert(kind)) {
+        None => Ok(()),
+        Some(kind) => Err(format!(
+            "`subjects` names {kind} twice; an experiment has one of a kind, so make it two"
+        )),
+    }
 }
 
 fn refuse_treatment(subject: &SubjectSpec, treatment: &Treatment) -> Result<(), String> {

@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 use thiserror::Error;
 
+use super::file::parse_begun;
 use super::run::{Outcome, RunError, Runner};
 use super::{
     Choice, ChoiceError, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated,
-    SubjectChoice, SubjectKind, SubjectSpec, figure, parse, show, timeline,
+    SubjectChoice, SubjectKind, SubjectSpec, figure, show, timeline,
 };
 use crate::rig::{Machine, Update};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
@@ -93,11 +94,13 @@ impl Laboratory {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
-    /// Writes down what an experiment plans; its number in the store.
+    /// Writes down what an experiment plans; its number in the store. A store in a file is held
+    /// from here on, so that nothing is planned that another laboratory keeps from being measured.
     ///
     /// # Errors
-    /// The store fails.
+    /// The store fails, or is a file that another laboratory has.
     pub fn begin(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
+        self.store.hold_file()?;
         let plan = Plan::new(experiment);
         self.known.extend(experiment.subjects.iter().map(SubjectSpec::choice));
         Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)
@@ -163,7 +166,7 @@ impl Laboratory {
             subjects.map_err(|error| StoreError::Damaged(format!("experiment {id}: {error}")))?;
         let preset = Some(row.preset).filter(|preset| !preset.is_empty());
         let choice = Choice { preset, subjects: Some(subjects) };
-        let experiment = parse(Path::new(STORED), &row.file, &choice)?;
+        let experiment = parse_begun(Path::new(STORED), &row.file, &choice)?;
         let plan = Plan::new(&experiment);
         self.store.check_plan(id, &experiment, &plan)?;
         Ok((experiment, plan))
@@ -245,7 +248,7 @@ impl Laboratory {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
-        if let Err(LabError::Store(error @ StoreError::Replanned { .. })) = &analysed {
+        if let Err(error @ (LabError::File(_) | LabError::Store(_))) = &analysed {
             let _ = writeln!(text, "not analysed: {error}");
         }
         let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);

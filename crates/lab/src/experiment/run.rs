@@ -16,6 +16,7 @@
 //! made.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -377,7 +378,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Checks the tables of all workloads of a batchset.
+    /// Checks the tables of all workloads of a batchset, those that several share once.
     fn check(
         &mut self,
         course: &mut Course<'_>,
@@ -389,7 +390,12 @@ impl Runner<'_> {
             return Ok(());
         };
         let name = course.run.title();
-        for workload in batchset.treatment.workloads(&batchset.workload) {
+        let mut workloads = batchset.treatment.workloads(&batchset.workload);
+        // Those of a kind on the same tables have the same conditions.
+        workloads.dedup_by(|then, first| {
+            discriminant(then) == discriminant(first) && then.shares_tables_with(first)
+        });
+        for workload in workloads {
             match executor.check(&workload) {
                 Ok(conditions) => {
                     for condition in &conditions {
@@ -493,7 +499,7 @@ impl Clock {
 
 fn seconds_into(experiment: &Experiment, progress: &Progress) -> f64 {
     let elapsed = match progress.stage {
-        Stage::Connecting => Duration::ZERO,
+        Stage::Connecting | Stage::Ready => Duration::ZERO,
         Stage::Warmup => progress.elapsed,
         Stage::Measuring => experiment.warmup + progress.elapsed,
         Stage::Draining => experiment.warmup + experiment.ctl,

@@ -16,6 +16,9 @@ use crate::tap::Report;
 /// One straggler to so many transactions that ended is told: 5 %.
 const STRAGGLERS: i64 = 20;
 
+/// Told where the mean of all is so many times the mean of those that ended.
+const TOO_LOW: f64 = 1.1;
+
 /// One that failed to so many that ended is told: 1 %.
 const ERRORS: i64 = 100;
 
@@ -75,11 +78,13 @@ fn doubts(curve: &Curve, mpl: u32, points: &[Point]) -> Vec<String> {
     let ended = sum(|point| point.transactions);
     let (stragglers, errors) = (sum(|point| point.stragglers), sum(|point| point.errors));
     let mut doubts = Vec::new();
-    if stragglers.saturating_mul(STRAGGLERS) > ended {
-        let all = match curve.batchset.treatment.arrivals {
-            ArrivalSpec::Closed => little_ms(points),
-            ArrivalSpec::Poisson(_) | ArrivalSpec::Constant(_) => None,
-        };
+    let all = match curve.batchset.treatment.arrivals {
+        ArrivalSpec::Closed => little_ms(points),
+        ArrivalSpec::Poisson(_) | ArrivalSpec::Constant(_) => None,
+    };
+    let mean_ms = points.iter().map(|point| point.mean_ms).sum::<f64>() / points.len() as f64;
+    let is_much = all.is_none_or(|ms| ms > TOO_LOW * mean_ms);
+    if is_much && stragglers.saturating_mul(STRAGGLERS) > ended {
         let all = all.map_or_else(String::new, |ms| format!("; clients over tps are {ms:.2} ms"));
         doubts.push(format!(
             "MPL {mpl}: the mean ms is of {ended} transactions that ended, and leaves out \

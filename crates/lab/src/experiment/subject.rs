@@ -94,6 +94,8 @@ impl Executor for RealSubject {
         let workloads = WorkloadSpec::build_in_turn(&specs).map_err(|error| unbuilt(&error))?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
+        // Nobody of an attempt that broke off is to be there.
+        running.database.settle().map_err(failed)?;
         running.database.level(&workloads).map_err(failed)?;
         let is_through_tidegate = running.kind == SubjectKind::PostgresThroughTidegate;
         let way = Way { tidegate: &tidegate, log: &log, is_through_tidegate };

@@ -1,14 +1,11 @@
-//! Who else is on the machine, and whether a database keeps to its processors, while it is
-//! measured.
+//! Who else is on the machine, and whether a database keeps to its processors, when it is measured.
 //!
-//! There are two looks: as soon as the clients are let go, when all their server processes are
-//! there, and when the load is over. The first is taken on a thread of its own and ends within the
-//! warm-up, unless that is very short, so that it takes no time from what is measured.
+//! There are two looks: when all clients are connected and nobody has begun, so that all their
+//! server processes are there and nothing that counts is held up; and when the load is over.
 //!
 //! Limit: who comes after the first look and goes before the second is not seen.
 
 use std::process;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use tidegate_subject::detection::{Whereabouts, foreign_databases};
@@ -93,30 +90,21 @@ impl Witness {
         })
     }
 
-    /// Looks while a load runs and when it is over.
+    /// Looks before the clients of a load begin and when it is over.
     pub(super) fn attend(
         &self,
         progress: &mut dyn FnMut(&Progress),
         run: &mut Run<'_>,
     ) -> Result<(LoadReport, Sight), ExecutionError> {
-        std::thread::scope(|scope| {
-            let (say, begun) = mpsc::channel();
-            // Nothing to see where the clients were never let go.
-            let first = scope.spawn(move || begun.recv().ok().map(|()| self.look()));
-            let load = run(&mut |seen| {
-                if matches!(seen.stage, Stage::Warmup | Stage::Measuring) {
-                    // Only the first word counts.
-                    let _ = say.send(());
-                }
-                progress(seen);
-            });
-            drop(say);
-            let panicked = |_| ExecutionError::Failed("who looked around panicked".to_owned());
-            let first = first.join().map_err(panicked)?;
-            let load = load?;
-            let first = first.transpose().map_err(failed)?.unwrap_or_default();
-            Ok((load, first.and(self.look().map_err(failed)?)))
-        })
+        let mut first = None;
+        let load = run(&mut |seen| {
+            if seen.stage == Stage::Ready {
+                first = Some(self.look());
+            }
+            progress(seen);
+        })?;
+        let first = first.transpose().map_err(failed)?.unwrap_or_default();
+        Ok((load, first.and(self.look().map_err(failed)?)))
     }
 }
 

@@ -10,15 +10,12 @@ use super::records::Recorder;
 use super::tally::IntervalReport;
 use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
 
-/// How long stragglers may take to end before they are left behind, which is no harm on a server:
-/// it is told to end them.
+/// How long stragglers may take to end before they are left behind. Whoever has the database ends
+/// those.
 const DRAIN_BOUND: Duration = Duration::from_secs(15);
 
 /// The longest wait before the cancellation flag is looked at.
 const POLL_MAX: Duration = Duration::from_millis(50);
-
-/// Between two looks at who is still there when everybody has left.
-const LINGER_PAUSE: Duration = Duration::from_millis(2);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -54,17 +51,6 @@ pub(super) trait Crowd {
 
     /// Clients lost after the start.
     fn losses(&self) -> &Losses;
-
-    /// Clients that are at work in our process though they may have left, and would go on in the
-    /// next load.
-    fn lingering(&mut self) -> usize {
-        0
-    }
-
-    /// How long all may take to leave when the time is up.
-    fn drain_bound(&self) -> Duration {
-        DRAIN_BOUND
-    }
 
     /// What the load generator has used of processors: all threads of our process.
     fn cpu(&self) -> Duration {
@@ -153,6 +139,7 @@ impl<'a, C: Crowd> Course<'a, C> {
         while !self.crowd.gather()? {
             self.turn(POLL_MAX)?;
         }
+        self.tell_ready();
         self.enter(Stage::Warmup);
         self.crowd.desk().open(Instant::now());
         self.crowd.start();
@@ -225,6 +212,16 @@ impl<'a, C: Crowd> Course<'a, C> {
             records_waited_ms: u64::try_from(measured.records_waited.as_millis())
                 .unwrap_or(u64::MAX),
         }
+    }
+
+    /// Says that all are connected, and waits for whoever hears it.
+    fn tell_ready(&mut self) {
+        (self.progress)(&Progress {
+            stage: Stage::Ready,
+            elapsed: Duration::ZERO,
+            connected: self.crowd.alive(),
+            tps: 0.0,
+        });
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -321,21 +318,11 @@ impl<'a, C: Crowd> Course<'a, C> {
 
     /// Lets every client end; see the module's chapter on stragglers.
     fn drain(&mut self) -> Result<(), LoadError> {
-        let bound = self.crowd.drain_bound();
-        let deadline = self.pace.stage_began + bound;
-        loop {
-            let (alive, lingering) = (self.crowd.alive(), self.crowd.lingering());
-            if alive == 0 && lingering == 0 {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                return match lingering {
-                    0 => Ok(()),
-                    clients => Err(LoadError::Lingering { clients, bound }),
-                };
-            }
-            self.turn(if alive > 0 { POLL_MAX } else { LINGER_PAUSE })?;
+        let deadline = self.pace.stage_began + DRAIN_BOUND;
+        while self.crowd.alive() > 0 && Instant::now() < deadline {
+            self.turn(POLL_MAX)?;
         }
+        Ok(())
     }
 
     /// Waits once, at most so long, and serves the clients.
@@ -383,7 +370,6 @@ mod tests {
         losses: Losses,
         /// Whether two of them are lost when the clock starts.
         loses: bool,
-        lingering: usize,
         alive: usize,
     }
 
@@ -426,17 +412,9 @@ mod tests {
         fn losses(&self) -> &Losses {
             &self.losses
         }
-
-        fn lingering(&mut self) -> usize {
-            self.lingering
-        }
-
-        fn drain_bound(&self) -> Duration {
-            Duration::from_millis(10)
-        }
     }
 
-    fn run(loses: bool, lingering: usize, needs_all: bool) -> Result<LoadReport, LoadError> {
+    fn run(loses: bool, needs_all: bool) -> Result<LoadReport, LoadError> {
         let options = LoadOptions {
             clients: 5,
             needs_all,
@@ -444,21 +422,15 @@ mod tests {
             ..testing::options(Arc::new(TwoPhases))
         };
         let desk = Desk::new(&options);
-        let crowd = Idle { desk, losses: Losses::default(), loses, lingering, alive: 5 };
+        let crowd = Idle { desk, losses: Losses::default(), loses, alive: 5 };
         Course::new(&options, crowd, &AtomicBool::new(false), &mut |_| {}).run(&[])
     }
 
     #[test]
     fn a_load_that_needs_all_its_clients_fails_with_the_first_reason() {
-        assert!(run(false, 0, true).is_ok());
-        let lost = run(true, 0, true).unwrap_err().to_string();
+        assert!(run(false, true).is_ok());
+        let lost = run(true, true).unwrap_err().to_string();
         assert_eq!(lost, "2 of 5 clients lost their connection before the end: the first reason");
-        assert_eq!(run(true, 0, false).unwrap().connection_losses, 2);
-    }
-
-    #[test]
-    fn clients_that_go_on_in_our_process_are_a_failure() {
-        let left = run(false, 3, false);
-        assert!(matches!(left, Err(LoadError::Lingering { clients: 3, .. })), "{left:?}");
+        assert_eq!(run(true, false).unwrap().connection_losses, 2);
     }
 }

@@ -230,7 +230,7 @@ fn shared(seen: &mut Vec<(&'static str, ByteArray)>, word: &'static str) -> Byte
 
 fn stage(record: &Record) -> &'static str {
     match record.stage {
-        Stage::Connecting | Stage::Warmup => "warm-up",
+        Stage::Connecting | Stage::Ready | Stage::Warmup => "warm-up",
         Stage::Measuring => "measured",
         Stage::Draining => "late",
     }

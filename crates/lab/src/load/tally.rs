@@ -186,7 +186,9 @@ impl Tally {
     /// A transaction has come to its end.
     pub(super) fn ended(&mut self, ended: &Ended<'_>) {
         match self.stage {
-            Stage::Connecting | Stage::Warmup => self.warmup_transactions += 1,
+            Stage::Connecting | Stage::Ready | Stage::Warmup => {
+                self.warmup_transactions += 1;
+            }
             Stage::Measuring => self.measured(ended),
             Stage::Draining => self.late_commits += 1,
         }

@@ -4,14 +4,12 @@
 //!
 //! When the time is up, what a library can interrupt is interrupted, and a transaction that comes
 //! to its next statement ends there. What cannot be ended so, such as a wait for a lock, ends by
-//! itself; the load is over when all threads are, and has failed when they are not within
-//! [`DRAIN_BOUND`]: a transaction left behind would go on in the next measurement, with its locks.
+//! itself, or by whoever has the database: a thread holds the connector until it has ended.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_subject::connection::{self, Connector, Interrupter, Transactional};
@@ -28,9 +26,6 @@ use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 /// A thread's stack, in bytes: what SQLite's deepest parser needs, with room to spare.
 const STACK: usize = 512 * 1024;
 
-/// How long threads may take to end when the time is up: they may wait for a lock for some of it.
-const DRAIN_BOUND: Duration = Duration::from_secs(60);
-
 /// Words from threads taken from the channel before others have their turn.
 const WORDS: usize = 256;
 
@@ -39,8 +34,6 @@ pub(super) struct Threads {
     connector: Arc<dyn Connector>,
     /// Those whose threads have been started.
     clients: Vec<Client>,
-    /// Those that have not been seen to end.
-    handles: Vec<JoinHandle<()>>,
     /// No statement is to begin any more.
     is_over: Arc<AtomicBool>,
     /// For threads that are started.
@@ -84,7 +77,6 @@ impl Threads {
             desk: Desk::new(options),
             connector: Arc::clone(connector),
             clients: Vec::with_capacity(options.clients),
-            handles: Vec::with_capacity(options.clients),
             is_over: Arc::default(),
             say,
             words,
@@ -104,7 +96,7 @@ impl Threads {
         let (connector, say) = (Arc::clone(&self.connector), self.say.clone());
         let is_over = Arc::clone(&self.is_over);
         let (give, transactions) = mpsc::channel();
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name(format!("client-{number}"))
             .stack_size(STACK)
             .spawn(move || {
@@ -112,7 +104,6 @@ impl Threads {
                 serve(&*connector, &transactions, is_over, say);
             })
             .map_err(|source| LoadError::Thread { clients: self.clients_wanted, source })?;
-        self.handles.push(thread);
         let transactions = Some(give);
         self.clients.push(Client { transactions, interrupter: None, task: None, is_again: false });
         Ok(())
@@ -265,15 +256,6 @@ impl Crowd for Threads {
 
     fn losses(&self) -> &Losses {
         &self.losses
-    }
-
-    fn lingering(&mut self) -> usize {
-        self.handles.retain(|thread| !thread.is_finished());
-        self.handles.len()
-    }
-
-    fn drain_bound(&self) -> Duration {
-        DRAIN_BOUND
     }
 
     fn connects_at_once(&self) -> Option<usize> {
@@ -477,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_held_lingers_and_then_ends_at_its_next_statement() {
+    fn a_thread_that_is_held_ends_at_its_next_statement() {
         let held = Held::default();
         let mut crowd = crowd(&options(&held));
         until(&mut crowd, |crowd| crowd.gather().unwrap());
@@ -486,9 +468,9 @@ mod tests {
         let begun = held.0.1.wait_while(held.0.0.lock().unwrap(), |now| now.statements == 0);
         drop(begun.unwrap());
         crowd.enter(Stage::Draining);
-        assert_eq!((crowd.alive(), crowd.lingering()), (1, 1));
+        assert_eq!(crowd.alive(), 1);
         held.set(false);
-        until(&mut crowd, |crowd| crowd.alive() == 0 && crowd.lingering() == 0);
+        until(&mut crowd, |crowd| crowd.alive() == 0);
         let holding = held.0.0.lock().unwrap();
         assert_eq!((holding.statements, holding.commits), (1, 0));
     }

@@ -134,8 +134,22 @@ impl Store {
         self.hold_host_as(WORKER)
     }
 
+    /// Holds a store in a file, as [`Store::hold_host`] does; nothing of one on PostgreSQL.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when another laboratory has the file.
+    pub fn hold_file(&mut self) -> Result<(), StoreError> {
+        let name = self.session(LABORATORY);
+        self.lock.as_mut().map_or(Ok(()), |lock| lock.hold(&name))
+    }
+
+    /// How what is held says whose it is.
+    fn session(&self, what: &str) -> String {
+        format!("{what}{}, process {}", self.host, std::process::id())
+    }
+
     fn hold_host_as(&mut self, what: &str) -> Result<(), StoreError> {
-        let name = format!("{what}{}, process {}", self.host, std::process::id());
+        let name = self.session(what);
         if let Some(lock) = &mut self.lock {
             return lock.hold(&name);
         }

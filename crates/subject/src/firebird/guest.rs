@@ -47,8 +47,8 @@ impl Guest {
             isolation,
             login: Login { user: url.user.clone(), secret },
         };
-        let keeper = match create(&target) {
-            Ok(keeper) => keeper,
+        let mut there = match create(&target) {
+            Ok(there) => there,
             Err(Failure::Lost(reason)) => return Err(login(reason)),
             Err(failure) if is_login(&failure) => return Err(login(reason(&failure, url))),
             Err(failure) => {
@@ -57,11 +57,13 @@ impl Guest {
             }
         };
         let mark = Statement::written(format!("COMMENT ON DATABASE IS '{MARK}'"));
-        let mut keeper = Keeper::new(keeper).map_err(|failure| refused(url, failure))?;
-        let marked = keeper.connection_mut().run(&mark, &[], Wants::Count).map(drop);
-        let guest = Guest { keeper: Some(keeper), url: url.clone(), target: Arc::new(target) };
-        marked.map_err(|failure| refused(url, failure))?;
-        Ok(guest)
+        if let Err(failure) = there.run(&mark, &[], Wants::Count) {
+            // Without the mark it would be somebody else's to all who come later.
+            let _ = drop_database(&mut there);
+            return Err(refused(url, failure));
+        }
+        let keeper = Keeper::new(there).map_err(|failure| refused(url, failure))?;
+        Ok(Guest { keeper: Some(keeper), url: url.clone(), target: Arc::new(target) })
     }
 
     /// Where the database is.

@@ -42,10 +42,6 @@ impl Keeper {
         &self.connection
     }
 
-    pub(super) fn connection_mut(&mut self) -> &mut FirebirdConnection {
-        &mut self.connection
-    }
-
     pub(super) fn into_connection(self) -> FirebirdConnection {
         self.connection
     }
