@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
 mod existing;
+mod kills;
 mod lab;
 mod replay;
 mod report;
