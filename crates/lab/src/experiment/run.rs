@@ -390,7 +390,7 @@ impl Runner<'_> {
         };
         let name = course.run.title();
         for workload in batchset.treatment.workloads(&batchset.workload) {
-            match executor.check(&workload) {
+            match executor.check(&workload, self.experiment.check) {
                 Ok(conditions) => {
                     for condition in &conditions {
                         if let Some(violation) = &condition.violation {
