@@ -5,6 +5,7 @@
 mod existing;
 mod kills;
 mod lab;
+mod orphans;
 mod replay;
 mod report;
 mod serving;
