@@ -2,9 +2,9 @@
 //!
 //! # Mechanism
 //! A process may ask Linux for a signal when its parent ends. Nothing of ours runs in a child
-//! before its program, so `setpriv` asks: it runs first, and becomes the program by `exec`, with the
-//! same process id. The request outlasts `exec`, but no change of the user, so a server becomes the
-//! user that it runs as before.
+//! before its program, so `setpriv` asks: it runs first, and becomes the program by `exec`, with
+//! the same process id. The request outlasts `exec`, but no change of the user, so a server becomes
+//! the user that it runs as before.
 //!
 //! To Linux the parent is the thread that started the child. So one thread, which ends with us,
 //! starts all children, for whichever thread wants one, on the processors which that one has.
