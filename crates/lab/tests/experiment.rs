@@ -19,7 +19,7 @@ use tidegate_lab::tap::{Rule, analyse};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::workload::Condition;
+use tidegate_workload::workload::{Condition, Depth};
 use tidegate_workload::{Statement, Wants};
 
 const FILE: &str = r#"
@@ -166,8 +166,12 @@ impl Executor for Troubled {
         Ok(measured)
     }
 
-    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
-        self.0.check(workload)
+    fn check(
+        &mut self,
+        workload: &WorkloadSpec,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, ExecutionError> {
+        self.0.check(workload, depth)
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {

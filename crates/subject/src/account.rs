@@ -10,7 +10,6 @@ use std::process::Command;
 /// A user and its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    name: String,
     uid: u32,
     gid: u32,
 }
@@ -30,11 +29,6 @@ impl Account {
         account.map(Some).ok_or(NoAccount)
     }
 
-    /// Its name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Makes `path` the account's own.
     pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.uid), Some(self.gid))
@@ -51,7 +45,7 @@ fn find(passwd: &str, name: &str) -> Option<Account> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut ids = line.split(':').skip(2).map(str::parse);
     let (uid, gid) = (ids.next()?.ok()?, ids.next()?.ok()?);
-    (uid != 0).then(|| Account { name: name.to_owned(), uid, gid })
+    (uid != 0).then_some(Account { uid, gid })
 }
 
 #[cfg(test)]
@@ -62,7 +56,7 @@ mod tests {
     fn only_a_whole_unprivileged_entry_counts() {
         let passwd = "root:x:0:0::/:/bin/sh\npostgresql:x:7:8::/:\npostgres:x:101:104:PG:/:\n\
                       toor:x:0:0::/:\nbroken:x:";
-        let expected = Account { name: "postgres".into(), uid: 101, gid: 104 };
+        let expected = Account { uid: 101, gid: 104 };
         assert_eq!(find(passwd, "postgres"), Some(expected));
         for name in ["post", "toor", "broken", "x", ""] {
             assert_eq!(find(passwd, name), None, "{name}");

@@ -5,8 +5,8 @@
 //! 127.0.0.1 and on a socket in the directory. The system's configuration is not read, and nothing
 //! outside the directory is touched: settings that say where files are and where the server listens
 //! are [refused](crate::settings). When we are root the directory belongs to the first of the
-//! users `mysql` and `nobody` that exists, and the server becomes that user once it has raised its
-//! limit of open files, for which it may need to be root.
+//! users `mysql` and `nobody` that exists, as whom the server runs; the limit up to which it may
+//! open files is raised before, for which we may need to be root.
 //!
 //! Everything is MariaDB's default but for the [settings](Options::settings) given and these:
 //!
@@ -25,8 +25,9 @@
 //! between, the start is tried again with another one.
 //!
 //! # Limits
-//! When we are killed outright (SIGKILL) nobody is left to stop the server. Whoever may connect to
-//! 127.0.0.1 on this machine may log in as [`USER`] while it runs: it has no password.
+//! When we are killed outright (SIGKILL) the system [tells the server](crate::process), but nobody
+//! is left to remove the directory. Whoever may connect to 127.0.0.1 on this machine may log in as
+//! [`USER`] while it runs: it has no password.
 
 mod binaries;
 mod guest;

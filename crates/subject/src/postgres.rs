@@ -8,7 +8,8 @@
 //! A free port is found by binding port 0 and letting go of it; should another program take it in
 //! between, the start is tried again with another one.
 //!
-//! Limits: when we are killed outright (SIGKILL) nobody is left to stop the server.
+//! Limits: when we are killed outright (SIGKILL) the system [tells the server](crate::process), but
+//! nobody is left to remove the directory.
 
 mod binaries;
 mod guest;

@@ -1,7 +1,10 @@
 //! A child process that never outlives its handle.
 //!
 //! The child gets a process group of its own, so that Ctrl-C in a terminal reaches only us and we
-//! decide in which order things stop.
+//! decide in which order things stop. Where we are killed outright no handle is dropped; a child by
+//! [`outlived_by_none`] is told so by the system.
+
+mod starter;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -11,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
+
+pub use starter::outlived_by_none;
 
 /// Pause between two looks at a child or its port.
 const POLL: Duration = Duration::from_millis(10);
@@ -70,10 +75,9 @@ impl Process {
     ///
     /// # Errors
     /// The program cannot be executed.
-    pub fn start(name: &str, command: &mut Command) -> Result<Self, ProcessError> {
-        let child = command
-            .process_group(0)
-            .spawn()
+    pub fn start(name: &str, mut command: Command) -> Result<Self, ProcessError> {
+        command.process_group(0);
+        let child = starter::spawn(command)
             .map_err(|source| ProcessError::Start { name: name.to_owned(), source })?;
         Ok(Process { name: name.to_owned(), child, stop_signals: &[Signal::TERM] })
     }
@@ -215,7 +219,7 @@ mod tests {
     fn a_child_that_ignores_its_stop_signal_is_killed() {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM; while :; do sleep 0.05; done"]);
-        let mut process = Process::start("stubborn", &mut command).unwrap();
+        let mut process = Process::start("stubborn", command).unwrap();
         let status = process.end(Duration::from_millis(50)).unwrap();
         assert!(!status.success());
         assert!(process.exit_status().unwrap().is_some());
@@ -224,20 +228,22 @@ mod tests {
     #[test]
     fn a_child_that_ends_early_is_told_from_one_that_is_slow() {
         let closed = SocketAddr::from(([127, 0, 0, 1], 1));
-        let mut ended = Process::start("false", &mut Command::new("false")).unwrap();
+        let mut ended = Process::start("false", Command::new("false")).unwrap();
         let bound = Duration::from_secs(5);
         let error = ended.wait_for_port(closed, bound).unwrap_err();
         assert!(matches!(error, ProcessError::Ended { .. }), "{error}");
 
-        let mut slow = Process::start("sleep", Command::new("sleep").arg("60")).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let mut slow = Process::start("sleep", command).unwrap();
         let error = slow.wait_for_port(closed, Duration::from_millis(30)).unwrap_err();
         assert!(matches!(error, ProcessError::NotReady { .. }), "{error}");
     }
 
     #[test]
     fn a_missing_program_is_named() {
-        let mut command = Command::new("/nonexistent/tidegate");
-        let error = Process::start("the proxy", &mut command).unwrap_err();
+        let command = Command::new("/nonexistent/tidegate");
+        let error = Process::start("the proxy", command).unwrap_err();
         assert!(error.to_string().starts_with("cannot start the proxy"));
     }
 }

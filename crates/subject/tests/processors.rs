@@ -18,7 +18,7 @@ const ALONE: &str = "TIDEGATE_TEST_ALONE";
 fn family() -> Process {
     let mut command = Command::new("sh");
     command.args(["-c", "sh -c 'sleep 60 & wait' & wait"]);
-    Process::start("family", &mut command).unwrap()
+    Process::start("family", command).unwrap()
 }
 
 /// The same, stopped from the youngest to the oldest.
@@ -145,7 +145,7 @@ fn a_database_that_is_not_ours_is_seen_with_what_it_uses() {
     symlink("/bin/sh", &program).unwrap();
     let mut command = Command::new(&program);
     command.args(["-c", "while :; do :; done"]);
-    let process = Process::start("a busy database", &mut command).unwrap();
+    let process = Process::start("a busy database", command).unwrap();
     let found = foreign_databases(&[], Duration::from_millis(500));
     let ours: Vec<_> = found.iter().filter(|of| of.process_id == process.id()).collect();
     assert_eq!(ours.len(), 1, "{found:?}");

@@ -1,14 +1,17 @@
 //! `tidegate lab` on servers that somebody else runs, and on subjects that are not to be had.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use tidegate_subject::client;
 use tidegate_subject::firebird::{self, Firebird};
 use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
 use tidegate_subject::postgres::{self, Authentication, Postgres};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Connection, Statement, Wants};
 
-use crate::support::{text, tidegate};
+use crate::support::{PATIENCE, text, tidegate};
 
 /// A run of two executions.
 const FILE: &str = r#"
@@ -37,6 +40,8 @@ struct Ended {
 
 fn lab(file: &str, arguments: &[&str]) -> Ended {
     let directory = tempfile::tempdir().unwrap();
+    // Where we are root, servers run as another user, who must get to their directories.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(directory.path().join("e.toml"), file).unwrap();
     let output = tidegate(&["--log-level", "off", "lab", "run", "e.toml"])
         .args(arguments)
@@ -155,6 +160,48 @@ fn what_is_not_to_be_had_is_refused_by_its_line_before_anything_is_there() {
         lab(&file, &["--subject", given]).was_refused("");
     }
     lab(&file.replace("url =", "urll ="), &[]).was_refused("line 14");
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_before_anything_is_there() {
+    let postgres = Postgres::find().map(drop).map_err(|error| error.to_string());
+    let mariadb = MariaDb::find().map(drop).map_err(|error| error.to_string());
+    let firebird = Firebird::find().map(drop).map_err(|error| error.to_string());
+    for (found, subject, settings, expected) in [
+        (&postgres, "postgres", "no_such = \"1\"", "unrecognized configuration parameter"),
+        (&postgres, "postgres", "shared_buffers = \"lots\"", "\"lots\""),
+        (&mariadb, "mariadb", "no_such = \"1\"", "no_such"),
+        (&firebird, "firebird", "NoSuch = \"1\"", "NoSuch"),
+    ] {
+        if let Err(error) = found {
+            println!("skipped: {error}");
+            continue;
+        }
+        let file = at(subject, "").replace("url = \"\"", &format!("settings = {{ {settings} }}"));
+        // The command line names the subject, but the settings are the file's.
+        for arguments in [&[][..], &["--subject", subject]] {
+            let ended = lab(&file, arguments);
+            ended.was_refused(&format!("e.toml: line 14: `subject.{subject}.settings`: "));
+            ended.was_refused(expected);
+        }
+    }
+}
+
+#[test]
+fn tables_are_checked_as_deeply_as_the_file_says() {
+    for (line, expected) in [("", 4), ("check = \"full\"\n", 6)] {
+        let file = at("sqlite", "")
+            .replace("url = \"\"\n", "")
+            .replace("kind = \"tpcb\"", "kind = \"thrash\"\nrows = 300\nsf = 1\nreads = 1")
+            .replace("ctl =", &format!("{line}ctl ="));
+        let ended = lab(&file, &[]);
+        ended.was_done("s3cret");
+        let store = ended.directory.path().join("results.db");
+        let mut store = SqliteConnection::open(&store, PATIENCE).unwrap();
+        let count = Statement::new("SELECT COUNT(*) FROM consistency");
+        let reply = store.run(&count, &[], Wants::Rows).unwrap();
+        assert_eq!(reply.rows.int(0, 0), Some(expected));
+    }
 }
 
 #[test]

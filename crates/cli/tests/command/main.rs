@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
 mod existing;
+mod kills;
 mod lab;
+mod orphans;
 mod replay;
 mod report;
 mod serving;

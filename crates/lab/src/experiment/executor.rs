@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use thiserror::Error;
-use tidegate_workload::workload::Condition;
+use tidegate_workload::workload::{Condition, Depth};
 
 use super::RunPlan;
 use super::treatment::Treatment;
@@ -118,7 +118,11 @@ pub trait Executor {
     ///
     /// # Errors
     /// See [`ExecutionError`].
-    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError>;
+    fn check(
+        &mut self,
+        workload: &WorkloadSpec,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, ExecutionError>;
 
     /// Stops the subject.
     ///

@@ -33,12 +33,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
+use tidegate_workload::workload::Depth;
 
 use super::fit::{refuse_processors, refuse_unfit};
 use super::line::with_line;
 use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
-use super::values::{Bytes, Levels, Period};
+use super::values::{Bytes, Check, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, SubjectChoice, SubjectKind, SubjectSpec};
 use crate::rig::{Place, PlaceError};
@@ -136,6 +137,7 @@ struct Keys<F> {
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
     transactions: Option<bool>,
+    check: Option<Check>,
     workload: Option<WorkloadSpec>,
     factors: Option<F>,
     subject: BTreeMap<SubjectKind, SubjectKeys>,
@@ -162,6 +164,7 @@ impl<F> Default for Keys<F> {
             repetitions: None,
             order: None,
             transactions: None,
+            check: None,
             workload: None,
             factors: None,
             subject: BTreeMap::new(),
@@ -225,6 +228,7 @@ impl<F: Factors> Keys<F> {
             repetitions: preset.repetitions.or(self.repetitions),
             order: preset.order.or(self.order),
             transactions: preset.transactions.or(self.transactions),
+            check: preset.check.or(self.check),
             workload: preset.workload.or(self.workload),
             factors: preset.factors.or(self.factors),
             subject,
@@ -280,8 +284,9 @@ pub(super) fn parse_begun(
 }
 
 /// Looks whether every subject of an experiment is to be had here: its programs are installed, or
-/// its server lets us make a database, and there are as many processors. Nothing of that is left
-/// behind. `choice` is what the experiment was read with.
+/// its server lets us make a database; it starts with the settings that the file gives it; there
+/// are as many processors. Nothing of that is left behind. `choice` is what the experiment was read
+/// with.
 ///
 /// # Errors
 /// One is not, by its line; see [`FileError::Values`].
@@ -297,7 +302,10 @@ pub fn look_for_subjects(
     };
     refuse_processors(experiment).map_err(of_file)?;
     for subject in &experiment.subjects {
-        let Err(reason) = subject.look() else { continue };
+        let Err(reason) = subject.look() else {
+            subject.try_settings().map_err(of_file)?;
+            continue;
+        };
         let kind = subject.kind;
         let is_chosen =
             |one: &SubjectChoice, has_place| one.kind == kind && one.place.is_some() == has_place;
@@ -398,6 +406,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
         transactions: keys.transactions.unwrap_or(false),
+        check: keys.check.map_or(Depth::Quick, Depth::from),
         text: String::new(),
         preset: None,
     })
@@ -426,6 +435,7 @@ scale = 10
 
 [preset.long]
 ctl = "2min"
+check = "full"
 mpl = { from = 100, to = 1000, step = 100 }
 "#;
 
@@ -438,7 +448,9 @@ mpl = { from = 100, to = 1000, step = 100 }
     fn a_preset_replaces_what_it_names() {
         let quick = of(QUICK, None).unwrap();
         assert_eq!((quick.mpls, quick.ctl), (vec![1, 4], Duration::from_secs(3)));
+        assert_eq!(quick.check, Depth::Quick);
         let long = of(QUICK, Some("long")).unwrap();
+        assert_eq!(long.check, Depth::Full);
         assert_eq!((long.mpls.len(), long.ctl), (10, Duration::from_secs(120)));
         assert_eq!((long.name, long.preset.as_deref()), ("quick".to_owned(), Some("long")));
         let error = of(QUICK, Some("short")).unwrap_err();
@@ -498,9 +510,27 @@ mpl = { from = 100, to = 1000, step = 100 }
             (
                 "[workload]",
                 "[subject.embedded]\nsettings = { pages = \"1\" }\n[workload]",
-                "no setting",
+                "line 9: `subject.embedded.settings`: the embedded engine has no setting",
+            ),
+            (
+                "[workload]",
+                "[subject.embedded]\nisolation = \"chaos\"\n[workload]",
+                "line 9: `subject.embedded.isolation`: `chaos` is no isolation",
+            ),
+            (
+                "kind = \"tpcb\"\nscale = 10",
+                "kind = \"tpcc\"\nmix = \"odd\"",
+                "line 8: workload tpcc: no mix is called `odd`",
+            ),
+            ("[workload]", "check = \"deep\"\n[workload]", "line 8"),
+            (
+                "subjects = [\"embedded\"]\nmpl = [4, 1, 4]",
+                "subjects = [\"mariadb\"]\nmpl = [4, 91]\n\
+                 subject.mariadb.settings = { Max-Connections = \"90\" }",
+                "line 5: `mpl`: 91 is above the `max_connections`",
             ),
             ("ctl = \"2min\"", "ctl = \"2min\"\nspeed = 3", "line 14"),
+            ("\"full\"", "\"deep\"", "line 14"),
             ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "line 12"),
         ] {
             let text = QUICK.replace(from, to);

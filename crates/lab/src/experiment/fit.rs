@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 
 use tidegate_subject::processors::Processors;
+use tidegate_subject::settings::plain_name;
+use tidegate_workload::Dialect;
 
 use super::scenarios::Recipe;
 use super::treatment::{Admission, Exchange, Treatment};
@@ -91,6 +93,7 @@ fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Resul
     if treatment.admission != Admission::Clients && mpl > LIMIT_MAX {
         return Err(format!("`mpl`: {mpl} is above the highest limit, {LIMIT_MAX}"));
     }
+    refuse_connections(subject, mpl)?;
     let clients = treatment.clients(mpl);
     let is_private_server = subject.place.is_none()
         && matches!(kind, SubjectKind::Postgres | SubjectKind::Mariadb | SubjectKind::Firebird);
@@ -104,6 +107,23 @@ fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Resul
         return Err(format!("`{key}`: {clients} clients are more than the {room} of {kind}"));
     }
     Ok(())
+}
+
+/// Refuses a level above the connections that the file lets a private server take.
+fn refuse_connections(subject: &SubjectSpec, mpl: u32) -> Result<(), String> {
+    let kind = subject.kind;
+    if !matches!(kind.dialect(), Some(Dialect::Postgres | Dialect::MariaDb)) {
+        return Ok(());
+    }
+    let mut settings = subject.settings.iter();
+    let given = settings.rfind(|(name, _)| plain_name(name) == "max_connections");
+    // A value that is no number is for the server to refuse.
+    match given.and_then(|(_, value)| value.trim().parse::<u32>().ok()) {
+        Some(room) if mpl > room => Err(format!(
+            "`mpl`: {mpl} is above the `max_connections` of {room} in `subject.{kind}.settings`"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses an experiment that wants more processors than there are here.

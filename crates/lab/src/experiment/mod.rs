@@ -58,6 +58,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_workload::Dialect;
+use tidegate_workload::workload::Depth;
 
 use crate::rig::{Place, PlaceError};
 
@@ -104,6 +105,8 @@ pub struct Experiment {
     pub order: Order,
     /// Whether each transaction is recorded, in files beside the store.
     pub transactions: bool,
+    /// How much of the tables is checked after the executions of a batchset.
+    pub check: Depth,
     /// The file's text, word for word but for passwords in URLs.
     pub text: String,
     /// The preset that was chosen.

@@ -396,7 +396,7 @@ impl Runner<'_> {
             discriminant(then) == discriminant(first) && then.shares_tables_with(first)
         });
         for workload in workloads {
-            match executor.check(&workload) {
+            match executor.check(&workload, self.experiment.check) {
                 Ok(conditions) => {
                     for condition in &conditions {
                         if let Some(violation) = &condition.violation {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
 use tidegate_control::{Bounds, Mpl, Resources, Setting};
 use tidegate_workload::Draw;
-use tidegate_workload::workload::Condition;
+use tidegate_workload::workload::{Condition, Depth};
 
 use self::study::Collapse;
 use super::executor::Assignment;
@@ -96,7 +96,7 @@ impl Executor for Simulated {
         })
     }
 
-    fn check(&mut self, _: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
+    fn check(&mut self, _: &WorkloadSpec, _: Depth) -> Result<Vec<Condition>, ExecutionError> {
         Ok(vec![Condition { name: "simulated", violation: None }])
     }
 

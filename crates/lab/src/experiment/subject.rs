@@ -113,10 +113,14 @@ impl Executor for RealSubject {
         })
     }
 
-    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
+    fn check(
+        &mut self,
+        workload: &WorkloadSpec,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, ExecutionError> {
         let workload = workload.build().map_err(|error| unbuilt(&error))?;
         let mut connection = self.running()?.database.connect().map_err(failed)?;
-        check(&mut *connection, &*workload, Depth::Quick)
+        check(&mut *connection, &*workload, depth)
             .map_err(|failure| ExecutionError::Failed(failure.to_string()))
     }
 
@@ -197,6 +201,19 @@ impl SubjectSpec {
         found.map_err(|error| error.to_string())
     }
 
+    /// Starts a private database once with the settings that the file gives it, and stops it: it
+    /// alone can tell whether they can be. Without any there is nothing to find out.
+    pub(super) fn try_settings(&self) -> Result<(), String> {
+        let is_private = self.place.is_none() && self.kind != SubjectKind::Simulated;
+        if self.settings.is_empty() || !is_private {
+            return Ok(());
+        }
+        let tried = database(self.kind, &self.settings()).and_then(Database::stop);
+        tried.map_err(|error| {
+            format!("`subject.{}.settings`: it does not start with them: {error}", self.kind)
+        })
+    }
+
     /// Looks whether the place and the settings are the database's, without starting it.
     pub(super) fn validate(&self) -> Result<(), String> {
         self.validate_place()?;
@@ -211,7 +228,7 @@ impl SubjectSpec {
             SubjectKind::Embedded => settings.embedded().map(drop),
             SubjectKind::Simulated => Ok(()),
         };
-        checked.map_err(|error| format!("subject {}: {error}", self.kind))
+        checked.map_err(|error| format!("`subject.{}.{}`: {error}", self.kind, error.key()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_control::Algorithm;
+use tidegate_workload::workload::Depth;
 
 /// A number of levels, one by one or as a series.
 #[derive(Clone, Debug, Deserialize)]
@@ -53,6 +54,23 @@ impl Levels {
         numbers.sort_unstable();
         numbers.dedup();
         numbers
+    }
+}
+
+/// How much of the tables is checked after the executions of a batchset.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Check {
+    Quick,
+    Full,
+}
+
+impl From<Check> for Depth {
+    fn from(check: Check) -> Depth {
+        match check {
+            Check::Quick => Depth::Quick,
+            Check::Full => Depth::Full,
+        }
     }
 }
 

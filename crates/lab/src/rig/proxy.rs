@@ -4,12 +4,12 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use tidegate_subject::client::{Host, Url};
 use tidegate_subject::postgres::free_port;
-use tidegate_subject::process::{Process, ProcessError};
+use tidegate_subject::process::{Process, ProcessError, outlived_by_none};
 
 use super::RigError;
 use crate::load::HIGH_APPLICATION;
@@ -46,7 +46,7 @@ impl Proxy {
         let log_file = OpenOptions::new().create(true).append(true).open(&log);
         let log_file = log_file.map_err(RigError::file(&log))?;
         let listen = free_address().map_err(RigError::file(&log))?;
-        let mut command = Command::new(tidegate);
+        let mut command = outlived_by_none(tidegate, "TERM");
         command
             .args(["proxy", "--listen", &listen.to_string()])
             .args(arguments)
@@ -62,7 +62,7 @@ impl Proxy {
             super::empty_file(&journal)?;
             command.arg("--journal").arg(journal);
         }
-        let process = Process::start("the proxy", &mut command).and_then(|mut process| {
+        let process = Process::start("the proxy", command).and_then(|mut process| {
             process.wait_for_port(listen, START_BOUND)?;
             Ok(process)
         });

@@ -22,7 +22,7 @@ use super::connection::{FirebirdConnection, Login, Purpose, Target};
 use super::{Authentication, DATABASE, FirebirdError, Options, START_BOUND};
 use crate::account::Account;
 use crate::postgres::free_port;
-use crate::process::Process;
+use crate::process::{Process, outlived_by_none};
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
@@ -176,9 +176,10 @@ impl Installation {
         Err(FirebirdError::Security(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach.
+    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
+    /// which ends when we are gone.
     fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = outlived_by_none(program, "TERM");
         command
             .current_dir(directory)
             .env("FIREBIRD", directory.join("root"))
@@ -232,7 +233,7 @@ impl Installation {
             .map_err(|source| FirebirdError::Directory { path: path.clone(), source })?;
         let mut command = self.command(&self.server, directory);
         command.stdout(out).stderr(err);
-        let mut process = Process::start("Firebird", &mut command)?;
+        let mut process = Process::start("Firebird", command)?;
         let target = Target {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             database: directory.join(DATABASE).display().to_string(),

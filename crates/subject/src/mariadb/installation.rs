@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use super::binaries::{Binaries, Program};
@@ -14,7 +15,7 @@ use crate::account::Account;
 use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::postgres::free_port;
-use crate::process::Process;
+use crate::process::{Process, outlived_by_none};
 use crate::settings::plain_name;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -25,13 +26,14 @@ const LOG_TAIL_LINES: usize = 12;
 const ACCOUNTS: &[&str] = &["mysql", "nobody"];
 
 const MAX_CONNECTIONS: &str = "max_connections";
+const OPEN_FILES: &str = "open_files_limit";
 
 /// What every server is started with; a setting of the caller's comes later and wins.
 const SETTINGS: [(&str, &str); 8] = [
     (MAX_CONNECTIONS, "1100"),
     ("back_log", "1100"),
     ("table_open_cache", "4000"),
-    ("open_files_limit", "10000"),
+    (OPEN_FILES, "10000"),
     ("character_set_server", "utf8mb4"),
     ("collation_server", "utf8mb4_bin"),
     ("innodb_buffer_pool_dump_at_shutdown", "OFF"),
@@ -73,9 +75,10 @@ impl Installation {
         Ok(directory)
     }
 
-    /// A command in the server's directory, out of Ctrl-C's reach, that reads no configuration.
+    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
+    /// that reads no configuration, and ends when we are gone.
     fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = outlived_by_none(program, "TERM");
         command
             .current_dir(directory)
             .stdin(Stdio::null())
@@ -86,6 +89,9 @@ impl Installation {
             .arg("--skip-name-resolve");
         if let Some(base) = self.binaries.base() {
             command.arg(format!("--basedir={}", base.display()));
+        }
+        if let Some(account) = &self.account {
+            account.run_as(&mut command);
         }
         command
     }
@@ -100,9 +106,6 @@ impl Installation {
             "--debug-no-sync",
             "--innodb-log-file-size=8M",
         ]);
-        if let Some(account) = &self.account {
-            account.run_as(&mut command);
-        }
         let output =
             command.output().map_err(|source| MariaDbError::Install(source.to_string()))?;
         if output.status.success() {
@@ -152,10 +155,10 @@ impl Installation {
             .args(settings(options))
             .stdout(out)
             .stderr(err);
-        if let Some(account) = &self.account {
-            command.arg(format!("--user={}", account.name()));
+        if self.account.is_some() {
+            allow_files(files(options));
         }
-        let mut process = Process::start("MariaDB", &mut command)?;
+        let mut process = Process::start("MariaDB", command)?;
         wait_until_ready(&mut process, &url(port, ""), &log_path)?;
         Ok(process)
     }
@@ -187,11 +190,29 @@ pub(super) fn named(options: &Options) -> Vec<(String, String)> {
 
 /// How many connections a server is asked to take.
 pub(super) fn max_connections(options: &Options) -> u64 {
+    number(options, MAX_CONNECTIONS)
+}
+
+/// How many files a server wants to open: five for a connection, or more where it is told so.
+fn files(options: &Options) -> u64 {
+    number(options, OPEN_FILES).max(max_connections(options).saturating_mul(5))
+}
+
+/// A setting's value that counts, 0 where it is no number.
+fn number(options: &Options, wanted: &str) -> u64 {
     let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let all = SETTINGS.into_iter().chain(own);
-    let is_asked = |name: &str| plain_name(name) == MAX_CONNECTIONS;
-    let last = all.rev().find(|(name, _)| is_asked(name));
+    let last = all.rev().find(|(name, _)| plain_name(name) == wanted);
     last.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+/// Raises the hard limit of open files, up to which a server raises its own. Root may, which we are
+/// and the server is not. Where even we may not, the server has too few, which it is asked later.
+fn allow_files(files: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < files) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { maximum: Some(files), ..limit });
+    }
 }
 
 /// The superuser's URL.

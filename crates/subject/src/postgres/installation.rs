@@ -13,7 +13,7 @@ use super::binaries::Binaries;
 use super::{Options, PostgresError, START_BOUND, STOP_SIGNALS, USER, free_port, url};
 use crate::account::Account;
 use crate::client::{BlockingClient, ClientError, ServerError};
-use crate::process::Process;
+use crate::process::{Process, outlived_by_none};
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
@@ -57,9 +57,10 @@ impl Installation {
         Ok(directory)
     }
 
-    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach.
+    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach. It
+    /// ends, a server by its fast shutdown, when we are gone.
     fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = outlived_by_none(program, "INT");
         command.current_dir(directory).stdin(Stdio::null()).process_group(0);
         if let Some(account) = &self.account {
             account.run_as(&mut command);
@@ -141,7 +142,7 @@ impl Installation {
         for (name, value) in &options.settings {
             command.args(["-c", &format!("{name}={value}")]);
         }
-        let mut process = Process::start("PostgreSQL", &mut command)?.stopped_by(STOP_SIGNALS);
+        let mut process = Process::start("PostgreSQL", command)?.stopped_by(STOP_SIGNALS);
         wait_until_ready(&mut process, &url(options, port), &log_path)?;
         Ok(process)
     }

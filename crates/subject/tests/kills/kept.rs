@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use tidegate_subject::connection::{Connector, Transactional, check};
-use tidegate_workload::tpcc::{NEW_ORDER, PAYMENT};
+use tidegate_workload::tpcc::{NEW_ORDER, PAYMENT, Scale, Tpcc};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{Statement, Wants};
 
@@ -12,6 +12,11 @@ use super::crowd::Count;
 
 /// Orders, and payments, that TPC-C starts with: one of each customer.
 const STARTED_WITH: u64 = 2 * 10 * 60;
+
+/// Two warehouses with 200 items and ten times 60 customers each.
+pub(super) fn tpcc() -> Tpcc {
+    Tpcc::new(Scale::new(2).unwrap().reduced(200, 60).unwrap())
+}
 
 /// All conditions of the workload hold.
 pub(super) fn assert_consistent(connector: &dyn Connector, workload: &dyn Workload) {

@@ -28,15 +28,10 @@ mod servers;
 
 use std::io::Write;
 
-use tidegate_workload::tpcc::{Scale, Tpcc};
+use kept::tpcc;
 
 /// Clients at once.
 const CLIENTS: usize = 4;
-
-/// Two warehouses with 200 items and ten times 60 customers each.
-fn tpcc() -> Tpcc {
-    Tpcc::new(Scale::new(2).unwrap().reduced(200, 60).unwrap())
-}
 
 /// Says on standard error, which the test runner does not keep to itself, what is left out.
 fn skipped(reason: &dyn std::fmt::Display) {

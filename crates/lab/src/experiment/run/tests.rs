@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use tidegate_workload::workload::Condition;
+use tidegate_workload::workload::{Condition, Depth};
 
 use super::*;
 use crate::experiment::workload::WorkloadSpec;
@@ -104,9 +104,14 @@ impl Executor for Scripted {
         self.simulated.execute(assignment, cancel, progress)
     }
 
-    fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<Condition>, ExecutionError> {
-        self.say("check", workload);
-        self.simulated.check(workload)
+    fn check(
+        &mut self,
+        workload: &WorkloadSpec,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, ExecutionError> {
+        let what = if depth == Depth::Full { "check fully" } else { "check" };
+        self.say(what, workload);
+        self.simulated.check(workload, depth)
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
@@ -206,4 +211,7 @@ fn the_tables_of_both_workloads_of_a_switch_are_checked() {
     let (outcome, said) = bench.run();
     assert_eq!(outcome.done, 1);
     assert_eq!(said[2..4], ["check point-select, scale 1", "check tpcb, scale 1"]);
+    let file = SWITCH.replace("clients = 20", "clients = 20\ncheck = \"full\"");
+    let (_, said) = Bench::new(&file, Script::default()).run();
+    assert_eq!(said[2..4], ["check fully point-select, scale 1", "check fully tpcb, scale 1"]);
 }

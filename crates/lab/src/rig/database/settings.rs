@@ -21,6 +21,9 @@ use tidegate_subject::{embedded, firebird, mariadb, postgres, sqlite};
 /// Connections that a server has room for: 1,000 clients, its own reserve, us.
 const CONNECTIONS: &str = "1100";
 
+/// What the level of isolation is called in messages, and the key that it has.
+const ISOLATION: &str = "isolation";
+
 /// What a database is to be started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -58,6 +61,18 @@ pub enum SettingError {
     },
 }
 
+impl SettingError {
+    /// Where it is said: the isolation has a key of its own beside the settings.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            SettingError::Value { name, .. } if name == ISOLATION => ISOLATION,
+            SettingError::Name { .. } | SettingError::Reserved(_) | SettingError::Value { .. } => {
+                "settings"
+            }
+        }
+    }
+}
+
 impl Settings {
     /// The names, each in one spelling, and values, with these where nothing else is said.
     fn over(&self, defaults: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -77,7 +92,7 @@ impl Settings {
 
     fn no_isolation(&self, wanted: &'static str) -> SettingError {
         let value = self.isolation.clone().unwrap_or_default();
-        SettingError::Value { name: "isolation".to_owned(), value, wanted }
+        SettingError::Value { name: ISOLATION.to_owned(), value, wanted }
     }
 
     pub(crate) fn postgres(&self) -> Result<postgres::Options, SettingError> {
