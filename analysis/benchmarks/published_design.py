@@ -239,9 +239,11 @@ def main() -> None:
     about.add_argument("--small", action="store_true", help="the file's default: only to try this")
     about.add_argument("--keep", type=Path, help="a new directory for the store and the report")
     asked = about.parse_args()
+    if asked.keep and asked.keep.exists():
+        about.error(f"{asked.keep} is there already: name a directory that is not")
     with tempfile.TemporaryDirectory() as folder:
         directory = asked.keep or Path(folder)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=not asked.keep)
         store = directory / "published.db"
         if asked.store:
             shutil.copyfile(asked.store, store)

@@ -96,6 +96,26 @@ def test_the_gain_is_what_r_makes_of_its_description(known: Mapping[str, Any]) -
     assert found.chosen == pytest.approx(known["chosen"], abs=0.02)
 
 
+def test_a_coverage_is_kept_and_fails_out_of_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "coverage.json"
+    monkeypatch.setenv("TIDEGATE_COVERAGE", str(file))
+    covers = Coverage("test_some.py::test_one")
+    covers({"right": 0.94}, 1_000)
+    covers({"right": 0.99, "few": 0.88}, 100)
+    with pytest.raises(AssertionError, match="wrong"):
+        covers({"wrong": 0.92}, 1_000)
+    with pytest.raises(AssertionError, match="say why"):
+        covers({"right": 0.92}, 1_000, 0.9)
+    covers({"known": 0.91}, 1_000, 0.9, why="few clusters")
+    kept = {row["what"]: (row["sets"], row["coverage"]) for row in json.loads(file.read_text())}
+    # What fewer data sets found takes the place of nothing.
+    assert kept == {
+        "right": (1_000, 0.94), "few": (100, 0.88), "wrong": (1_000, 0.92), "known": (1_000, 0.91)
+    }  # fmt: skip
+
+
 # --- own coverage ---------------------------------------------------------------------------------
 
 SETS = 1_000
