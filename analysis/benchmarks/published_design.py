@@ -119,8 +119,8 @@ def _design(connection: sqlite3.Connection) -> examples.Design:
 def _plant(connection: sqlite3.Connection) -> None:
     """Give runs the names of DBMSs, and executions what the other store has of them."""
     # A store lets nobody change its results; this one is of nobody's results.
-    guards = connection.execute("SELECT name, sql FROM main.sqlite_master WHERE type = 'trigger'")
-    guards = guards.fetchall()
+    of_triggers = "SELECT name, sql FROM main.sqlite_master WHERE type = 'trigger'"
+    guards = connection.execute(of_triggers).fetchall()
     for name, _ in guards:
         connection.execute(f"DROP TRIGGER main.{name}")
     connection.execute("UPDATE experiment SET subjects = ?", (",".join(NAMES),))

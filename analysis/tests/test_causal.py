@@ -262,7 +262,8 @@ def test_a_factor_that_a_model_wrongly_leaves_out_contradicts_it() -> None:
         frame = planted(3)
         tp = 900 - 60 * frame["numProcs"] + slope * frame["SF"] + rng.normal(0, 60, len(frame))
         frame = frame.assign(TP=tp, low=tp, high=tp + 1, thrashed=True)
-        rows = {row[0]: row for row in table(made(OfSamples(frame)), "structural-update").rows}
+        paths = makers()[NAMES.index("paths")](OfSamples(frame), 1)  # type: ignore[arg-type]
+        rows = {row[0]: row for row in table([paths], "structural-update").rows}
         said[name] = rows["refined, update: PK, SF and ROSE act on nothing"]
     assert "do not contradict" in said["nothing"][-1]
     assert said["SF"][2] == "below 0.001"
@@ -276,7 +277,9 @@ def test_a_bend_is_found_and_a_straight_line_stands() -> None:
     log_tp = 5.4 + 0.9 * procs - 0.2 * procs**2 + rng.normal(0, 0.1, len(frame))
     seen = censored.seen(np.exp(log_tp.to_numpy()), np.arange(20.0, 1001, 20))
     bent = frame.assign(**{name: seen[name] for name in seen.columns})
-    rows = {row[0].split(" ")[0]: row for row in table(made(OfSamples(bent)), "bends-update").rows}
+    section = makers()[NAMES.index("censored")](OfSamples(bent), 1)  # type: ignore[arg-type]
+    bends = table([section], "bends-update")
+    rows = {row[0].split(" ")[0]: row for row in bends.rows}
     assert list(rows) == ["numProcs", "ROSE", "ATPT"]
     # The vertex is at 2.25 processors, the halves meet at 2.5.
     assert rows["numProcs"][0] == "numProcs 2.50"
@@ -286,8 +289,7 @@ def test_a_bend_is_found_and_a_straight_line_stands() -> None:
     assert lower and abs(float(lower.group()) - 35) < 8
     assert upper and abs(float(upper.group().replace("−", "-")) + 45) < 8
     assert rows["ROSE"][-1].startswith("no bend is seen")
-    note = table(made(OfSamples(bent)), "bends-update").note
-    assert "the two values of PK and SF everything is straight" in note
+    assert "the two values of PK and SF everything is straight" in bends.note
 
 
 def test_what_is_too_few_for_a_test_is_refused_in_its_row() -> None:
