@@ -237,6 +237,74 @@ def test_a_factor_between_another_and_the_thrashing_point_is_held_constant() -> 
     assert float(low.replace("−", "-")) < 0 < float(high)
 
 
+def test_models_are_tested_for_what_they_leave_out(
+    chapter: list[Section], results: Results
+) -> None:
+    samples = results.samples(1)
+    thrashed = samples[(samples["mode"] == "read") & samples["thrashed"]]
+    alone, beside, initial = table(chapter, "structural-read").rows
+    assert alone[1] == "0 (0)" and alone[2:6] == ("–",) * 4
+    assert alone[-1] == "leaves no path out, so nothing can be tested"
+    fit = estimate.fit(model.study("refined, read"), thrashed)
+    found = estimate.structural(fit, beside=["SF", "ROSE"])
+    assert beside[0] == "refined, read: SF and ROSE act on nothing"
+    assert beside[1:4] == (
+        f"{words.number(found.chi2)} (4)", words.p_value(found.p), words.number(found.cfi)
+    )  # fmt: skip
+    assert ("do not contradict" in beside[-1]) == (found.p >= 0.05)
+    assert initial[0].startswith("initial, read") and "(2)" in initial[1]
+
+
+def test_a_factor_that_a_model_wrongly_leaves_out_contradicts_it() -> None:
+    said = {}
+    for name, slope in (("nothing", 0.0), ("SF", -400.0)):
+        rng = np.random.default_rng(8)
+        frame = planted(3)
+        tp = 900 - 60 * frame["numProcs"] + slope * frame["SF"] + rng.normal(0, 60, len(frame))
+        frame = frame.assign(TP=tp, low=tp, high=tp + 1, thrashed=True)
+        paths = makers()[NAMES.index("paths")](OfSamples(frame), 1)  # type: ignore[arg-type]
+        rows = {row[0]: row for row in table([paths], "structural-update").rows}
+        said[name] = rows["refined, update: PK, SF and ROSE act on nothing"]
+    assert "do not contradict" in said["nothing"][-1]
+    assert said["SF"][2] == "below 0.001"
+    assert "something it leaves out is there, and by the indices" in said["SF"][-1]
+
+
+def test_a_bend_is_found_and_a_straight_line_stands() -> None:
+    rng = np.random.default_rng(3)
+    frame = planted(5)
+    procs = frame["numProcs"]
+    log_tp = 5.4 + 0.9 * procs - 0.2 * procs**2 + rng.normal(0, 0.1, len(frame))
+    seen = censored.seen(np.exp(log_tp.to_numpy()), np.arange(20.0, 1001, 20))
+    bent = frame.assign(**{name: seen[name] for name in seen.columns})
+    section = makers()[NAMES.index("censored")](OfSamples(bent), 1)  # type: ignore[arg-type]
+    bends = table([section], "bends-update")
+    rows = {row[0].split(" ")[0]: row for row in bends.rows}
+    assert list(rows) == ["numProcs", "ROSE", "ATPT"]
+    # The vertex is at 2.25 processors, the halves meet at 2.5.
+    assert rows["numProcs"][0] == "numProcs 2.50"
+    assert "its effect turns within its range" in rows["numProcs"][-1]
+    lower, upper = (re.match(r"[−\d.]+", text) for text in rows["numProcs"][1:3])
+    # exp(0.9 · 1.5 − 0.2 · (2.5² − 1)) − 1 and exp(0.9 · 1.5 − 0.2 · (4² − 2.5²)) − 1.
+    assert lower and abs(float(lower.group()) - 35) < 8
+    assert upper and abs(float(upper.group().replace("−", "-")) + 45) < 8
+    assert rows["ROSE"][-1].startswith("no bend is seen")
+    assert "the two values of PK and SF everything is straight" in bends.note
+
+
+def test_what_is_too_few_for_a_test_is_refused_in_its_row() -> None:
+    few = planted(1)[lambda t: t["thrashed"]].head(25)
+    sections = made(OfSamples(few))
+    rows = table(sections, "structural-update").rows
+    assert any("not tested: " in row[-1] for row in rows)
+    for row in table(sections, "bends-update").rows:
+        assert row[1:4] == ("–",) * 3
+        assert re.search(r"not tested: \d coefficients need \d+ samples that thrashed", row[-1])
+    two = planted(3).assign(ATPT=lambda t: 1.0 + t["PK"])
+    alike = made(OfSamples(two[two["numProcs"] < 4].assign(ROSE=25.0)))
+    assert any("through two points everything is straight" in text for text in cannot(alike))
+
+
 def test_correlated_errors_have_their_correction_beside_them() -> None:
     frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
     drift = 80 * np.sin(np.arange(len(frame)) / 6)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from conftest import FULL_SIZE
+from conftest import FULL_SIZE, Coverage
 from scipy import stats
 
 from tidegate_analysis.errors import ModelError, SampleError
@@ -118,10 +118,12 @@ class TestAgainstR:
             se = row["se"] / np.sqrt(180 / 176)
             assert se == pytest.approx(known[name]["se"], rel=1e-6)
 
-    @pytest.mark.parametrize("key", ["sem_over", "sem_initial"])
+    @pytest.mark.parametrize("key", ["sem_over", "sem_initial", "sem_beside"])
     def test_lavaans_fit_indices(self, samples, golden, key) -> None:
-        model = over_identified() if key == "sem_over" else study("initial, read")
-        found, known = structural(fit(model, samples)), golden[key]
+        models = {"sem_over": over_identified(), "sem_initial": study("initial, read")}
+        model = models.get(key, study("refined, read"))
+        beside = ("SF", "ROSE") if key == "sem_beside" else ()
+        found, known = structural(fit(model, samples), beside=beside), golden[key]
         assert (found.df, found.baseline_df) == (known["df"], known["baseline.df"])
         close(
             [found.chi2, found.p, found.baseline_chi2, found.cfi, found.srmr],
@@ -130,7 +132,8 @@ class TestAgainstR:
         )
         rmsea = [found.rmsea, found.rmsea_low, found.rmsea_high]
         expected = [known[k] for k in ("rmsea", "rmsea.ci.lower", "rmsea.ci.upper")]
-        np.testing.assert_allclose(rmsea, expected, atol=1e-6)
+        # R's search for the interval's ends stops early, which shows where one is near 0.
+        np.testing.assert_allclose(rmsea, expected, atol=5e-6)
         # lavaan saw ATPT / 500 and TP / 200.
         shift = 180 * (np.log(500) + np.log(200))
         assert found.log_likelihood + shift == pytest.approx(known["logl"], abs=1e-5)
@@ -232,15 +235,14 @@ class TestPlantedTruth:
     @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
     @pytest.mark.parametrize(("name", "n"), [("refined, read", 148), ("refined, update", 334)])
     def test_every_sign_and_effect_is_found_and_covered(
-        self, name: str, n: int, full: bool
+        self, covers: Coverage, name: str, n: int, full: bool
     ) -> None:
         # 2,000 and not 1,000: the smallest true coverage here is 0.943 (indirect effects by the
         # delta method, n = 148), and one of 1,000 data sets would leave the bounds by chance.
         count = 2000 if full else 80
         paths, traced = hits(name, n, range(20_000, 20_000 + count))
         both = pd.concat([paths, traced])
-        low, high = (0.93, 0.97) if full else binomial(0.945, count)
-        assert both["covered"].between(low, high).all(), both
+        covers({f"{name}, n = {n}: {of}": share for of, share in both["covered"].items()}, count)
         weak = both.index.str.contains("ATPT -> TP|indirect") & (n == 334)
         assert (both.loc[~weak, "found"] > 0.85).all(), both
         # Honest: at n = 334 a path of -0.13 is missed one time in three. Theory: its standard
@@ -262,31 +264,37 @@ class TestGroups:
     """Samples of one DBMS resemble each other: who notices?"""
 
     @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
-    def test_cluster_errors_cover_where_classical_ones_do_not(self, full: bool) -> None:
+    def test_cluster_errors_cover_where_classical_ones_do_not(
+        self, covers: Coverage, full: bool
+    ) -> None:
         count = 1000 if full else 80
         model = study("refined, read")
         options: dict[str, dict[str, str]] = {
             "classical": {}, "cluster": {"errors": "cluster"}, "fixed": {"effect": "fixed"},
             "random": {"effect": "random"}, "wild": {"errors": "wild"},
         }  # fmt: skip
+        few_draw_it = count if full else count // 4  # thousands of draws for each data set
         covered: dict[str, list[bool]] = {name: [] for name in options}
         for seed in range(count):
             data = simulate(model, 148, seed=seed, dbms_share=0.3, units={})
             for name, chosen in options.items():
-                if name == "wild" and seed >= count // 4:
+                if name == "wild" and seed >= few_draw_it:
                     continue
                 found = regress(data, "TP", X, **chosen)  # type: ignore[arg-type]
                 covered[name].append(bool(found.low[2] < -0.28 < found.high[2]))
-        share = {name: float(np.mean(values)) for name, values in covered.items()}
-        assert share["classical"] < 0.85
-        assert share["cluster"] > share["classical"] + 0.05
-        for name in ("fixed", "random"):
-            assert binomial(0.95, count)[0] <= share[name]
-        assert binomial(0.93, count)[0] <= share["cluster"]
-        assert binomial(0.94, count // 4)[0] <= share["wild"]
+        share = {f"5 DBMSs, {name}": float(np.mean(of)) for name, of in covered.items()}
+        why = "samples of one DBMS are taken as independent, which they are not: it is to fail"
+        covers({"5 DBMSs, classical": share.pop("5 DBMSs, classical")}, count, 0, 0.85, why)
+        covers({"5 DBMSs, wild": share.pop("5 DBMSs, wild")}, few_draw_it)
+        few = "of few clusters the sandwich is known to be small: for them there is `wild`"
+        low = 0.92 if full else None
+        covers({"5 DBMSs, cluster": share.pop("5 DBMSs, cluster")}, count, low, why=few)
+        covers(share, count)
 
     @FULL_SIZE
-    def test_slopes_that_differ_need_cluster_errors_and_no_intercepts_help(self) -> None:
+    def test_slopes_that_differ_need_cluster_errors_and_no_intercepts_help(
+        self, covers: Coverage
+    ) -> None:
         model = study("refined, read")
         covered: dict[str, list[bool]] = {"classical": [], "fixed": [], "cluster": []}
         for seed in range(1000):
@@ -298,9 +306,11 @@ class TestGroups:
             ):
                 found = regress(data, "TP", X, **chosen)  # type: ignore[arg-type]
                 covered[name].append(bool(found.low[2] < -0.28 < found.high[2]))
-        share = {name: float(np.mean(values)) for name, values in covered.items()}
-        assert share["classical"] < 0.91 and share["fixed"] < 0.91
-        assert 0.92 < share["cluster"] < 0.97
+        share = {f"20 DBMSs, slopes, {name}": float(np.mean(of)) for name, of in covered.items()}
+        cluster = {"20 DBMSs, slopes, cluster": share.pop("20 DBMSs, slopes, cluster")}
+        why = "slopes are taken to be those of all DBMSs, which they are not: it is to fail"
+        covers(share, 1000, 0, 0.91, why)
+        covers(cluster, 1000)
 
     def test_few_clusters_come_with_a_caution(self, samples: pd.DataFrame) -> None:
         found = regress(samples, "TP", X, errors="cluster")
@@ -455,6 +465,22 @@ class TestStructural:
         low, high = binomial(0.05, 120)
         assert low <= (p < 0.05).mean() <= high
         assert stats.kstest(p, "uniform").pvalue > 1e-4
+
+    def test_what_is_beside_a_model_is_tested_as_by_regressions(
+        self, samples: pd.DataFrame
+    ) -> None:
+        """chi² is the likelihood ratio of both equations with and without what was left out."""
+        found = structural(fit(study("refined, read"), samples), beside=["SF", "ROSE"])
+        ratio = sum(
+            np.log(
+                regress(samples, outcome, terms).rss
+                / regress(samples, outcome, [*terms, "SF", "ROSE"]).rss
+            )
+            for outcome, terms in (("ATPT", ["numProcs", "PK"]), ("TP", ["numProcs", "PK", "ATPT"]))
+        )
+        assert (found.df, found.chi2) == (4, pytest.approx(len(samples) * ratio))
+        with pytest.raises(ModelError, match="has `PK` itself"):
+            structural(fit(study("refined, read"), samples), beside=["PK"])
 
     def test_what_no_equation_sees_is_refused_here(self, samples: pd.DataFrame) -> None:
         model = Model(

@@ -126,27 +126,35 @@ def coverage(mpls, repetitions, truth, sets):
     return hits / sets, band / sets
 
 
-def test_intervals_and_bands_cover():
+def named(name, hits, band, mpls):
+    """Shares by what they are of."""
+    places = [*("λ", "σ", "κ", "peak"), *(f"band at MPL {mpl:g}" for mpl in mpls)]
+    return {f"{name}: {of}": x for of, x in zip(places, [*hits, *band], strict=True)}
+
+
+def test_intervals_and_bands_cover(covers):
     hits, band = coverage(DOUBLING, 3, (100, 0.05, 0.0005), 150)
-    assert (hits >= 0.90).all()
-    assert (band >= 0.90).all()
+    covers(named("law, 3 repetitions", hits, band, DOUBLING), 150)
     assert band.mean() < 0.99
 
 
 @FULL_SIZE
 @pytest.mark.parametrize(
-    ("mpls", "repetitions", "truth"),
+    ("name", "mpls", "repetitions", "truth"),
     [
-        (DOUBLING, 3, (100, 0.05, 0.0005)),
-        (DOUBLING, 1, (100, 0.05, 0.0005)),
-        (HUNDREDS, 3, (20, 0.02, 5e-6)),
-        (DOUBLING, 3, (100, 0.05, 0.0)),  # at a bound an interval is one-sided: up to 0.975
+        ("law, 3 repetitions", DOUBLING, 3, (100, 0.05, 0.0005)),
+        ("law, 1 repetition", DOUBLING, 1, (100, 0.05, 0.0005)),
+        ("law, hundreds", HUNDREDS, 3, (20, 0.02, 5e-6)),
+        ("law without κ", DOUBLING, 3, (100, 0.05, 0.0)),
     ],
 )
-def test_intervals_and_bands_cover_at_full_size(mpls, repetitions, truth):
+def test_intervals_and_bands_cover_at_full_size(covers, name, mpls, repetitions, truth):
     hits, band = coverage(mpls, repetitions, truth, 1000)
-    assert ((hits >= 0.93) & (hits <= (0.985 if truth[2] == 0 else 0.97))).all(), hits
-    assert ((band >= 0.93) & (band <= 0.97)).all(), band
+    why, high = "", None
+    if truth[2] == 0:
+        high = 0.985
+        why = "κ is at its bound, where intervals are one-sided: 97.5 %, and the noise of 1,000"
+    covers(named(name, hits, band, mpls), 1000, high=high, why=why)
 
 
 def bootstrap_coverage(sets, draws, kind):
@@ -162,19 +170,14 @@ def bootstrap_coverage(sets, draws, kind):
 
 
 @pytest.mark.parametrize("kind", ["residual", "pairs"])
-def test_bootstrap_covers(kind):
-    hits, band = bootstrap_coverage(20, 200, kind)
-    assert (np.array(hits) >= 0.7).all()
-    assert 0.8 <= np.mean(band) <= 1
-
-
-@FULL_SIZE
-@pytest.mark.parametrize(("kind", "least"), [("residual", 0.93), ("pairs", 0.88)])
-def test_bootstrap_covers_at_full_size(kind, least):
-    hits, band = bootstrap_coverage(1000, 400, kind)  # pairs: five repetitions lose a tenth
-    assert (np.array(hits) >= least).all(), hits
-    assert (np.array(band) >= least).all(), band
-    assert (np.array(hits) <= 0.97).all(), hits
+@pytest.mark.parametrize(("sets", "draws"), [(20, 200), pytest.param(1000, 400, marks=FULL_SIZE)])
+def test_bootstrap_covers(covers, kind, sets, draws):
+    hits, band = bootstrap_coverage(sets, draws, kind)
+    why, low = "", None
+    if kind == "pairs" and sets == 1000:
+        low = 0.88
+        why = "of five repetitions drawn with replacement the variance is a fifth too small"
+    covers(named(f"law, bootstrap of {kind}", hits, band, DOUBLING), sets, low, why=why)
 
 
 # --- what the data cannot say ---------------------------------------------------------------------
@@ -290,22 +293,23 @@ def gain_coverage(mean, repetitions, sets, draws):
     return hits / sets, logs / sets
 
 
-def test_the_gain_is_free_of_the_winners_curse():
+def test_the_gain_is_free_of_the_winners_curse(covers):
     covered, (truth, ratio_, naive) = gain_coverage(FLAT, 3, 100, 300)
     assert truth == 0
     assert naive > 0.03  # 5 % of noise, best of ten means of three
     assert abs(ratio_) < 0.015
-    assert covered >= 0.88
+    covers({"gain, flat, 3 repetitions": covered}, 100)
 
 
 @FULL_SIZE
-@pytest.mark.parametrize("mean", [FLAT, HUMP, PEAK])
+@pytest.mark.parametrize(("name", "mean"), [("flat", FLAT), ("hump", HUMP), ("peak", PEAK)])
 @pytest.mark.parametrize("repetitions", [3, 5])
-def test_the_gain_covers_at_full_size(mean, repetitions):
+def test_the_gain_covers_at_full_size(covers, name, mean, repetitions):
     covered, (truth, ratio_, naive) = gain_coverage(mean, repetitions, 1000, 1000)
     assert abs(ratio_ - truth) < 0.005
     assert naive - truth > 0.012
-    assert 0.93 <= covered <= 0.98, covered  # meant to err on the wide side
+    why = "it bounds what an owner is promised, and is made to err on the wide side"
+    covers({f"gain, {name}, {repetitions} repetitions": covered}, 1000, high=0.98, why=why)
 
 
 def test_the_gain_of_a_sharp_peak():

@@ -19,11 +19,13 @@ The indices are lavaan's, with n and not n-1 (Hu and Bentler 1999 for what is us
 - SRMR, the root mean square of the residual correlations; below 0.08 is usual.
 
 Limits: the study's refined models have a path between every pair that is not exogenous. They are
-just identified: df = 0, every index perfect, and *nothing is tested*. Products with moderators are
-taken as further exogenous variables, so they must be of exogenous ones. Normal theory: the p of
-chi² assumes normal errors and independent samples.
+just identified: df = 0, every index perfect, and *nothing is tested*. They can be tested `beside`
+the variables that they left out, which by them act on nothing. Products with moderators are taken
+as further exogenous variables, so they must be of exogenous ones. Normal theory: the p of chi²
+assumes normal errors and independent samples.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +57,8 @@ class Structural:
         See the module; the interval of RMSEA has 90 %.
     log_likelihood, aic, bic
         Of all variables, given the exogenous ones.
+    parameters
+        How many were estimated: coefficients, and an error of each equation.
     names, observed, implied
         Variables, and their covariances (divided by n).
 
@@ -73,6 +77,7 @@ class Structural:
     log_likelihood: float
     aic: float
     bic: float
+    parameters: int
     names: tuple[str, ...]
     observed: Array
     implied: Array
@@ -87,14 +92,23 @@ class Structural:
         )
 
 
-def structural(fit: PathFit) -> Structural:
+def structural(fit: PathFit, *, beside: Sequence[str] = ()) -> Structural:
     """Return how well the covariances that a fitted model implies agree with those observed.
+
+    Parameters
+    ----------
+    fit
+        A fitted model.
+    beside
+        Columns of its samples that are taken as further exogenous variables, without a path: that
+        they act on nothing is tested, too.
 
     Raises
     ------
     ModelError
         A moderated path or its moderator is endogenous, or the fit has effects of groups, about
-        which the covariance matrix of all samples says nothing.
+        which the covariance matrix of all samples says nothing; or the model has a variable of
+        `beside` itself.
 
     """
     model = fit.model
@@ -103,8 +117,12 @@ def structural(fit: PathFit) -> Structural:
             f"model `{model.name}` is fitted with effects of groups",
             "fit it without an effect for its covariance structure",
         )
+    if known := [v.name for v in model.variables if v.name in beside]:
+        raise ModelError(
+            f"model `{model.name}` has `{known[0]}` itself", "name variables that it leaves out"
+        )
     products = dict.fromkeys(t for v in model.endogenous for t in model.terms(v) if TIMES in t)
-    exogenous = (*model.exogenous, *products)
+    exogenous = (*model.exogenous, *products, *dict.fromkeys(beside))
     if inside := [f for t in exogenous for f in factors([t]) if f in model.endogenous]:
         raise ModelError(
             f"model `{model.name}` has a product with the endogenous variable `{inside[0]}`",
@@ -164,6 +182,7 @@ def _indices(
         log_likelihood=log_likelihood,
         aic=-2 * log_likelihood + 2 * parameters,
         bic=-2 * log_likelihood + np.log(n) * parameters,
+        parameters=parameters,
         names=names,
         observed=S,
         implied=implied,

@@ -11,11 +11,19 @@ from matplotlib.axes import Axes
 
 from tidegate_analysis import censored
 from tidegate_analysis.errors import SampleError
+from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
+from tidegate_analysis.report.causal._group import (
+    FACTORS,
+    FEWEST_PER_COEFFICIENT,
+    Experiment,
+    Group,
+    attempt,
+)
+from tidegate_analysis.tables import holm
 
 #: What a unit of a factor is called, where it is one.
 _UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
@@ -54,6 +62,10 @@ def never_thrashed(experiment: Experiment) -> Section:
         parts += attempt(
             f"what moves the thrashing point of {group.name}s, those that never thrashed included",
             partial(_regressions, group),
+        )
+        parts += attempt(
+            f"whether effects on the thrashing point of {group.name}s are straight",
+            partial(_bends, group),
         )
         parts += attempt(
             f"what decides whether {group.name}s thrash at all", partial(_logistic, group)
@@ -154,6 +166,121 @@ def change(value: float, low: float, high: float) -> str:
     """Return a coefficient of log TP as the change of TP that it is."""
     texts = [words.percent(float(np.expm1(min(x, 50.0)))) for x in (value, low, high)]
     return f"{texts[0]} ({texts[1]} to {texts[2]})"
+
+
+def _bends(group: Group) -> list[Part]:
+    """Return whether each variable has the same effect in both halves of its range."""
+    group.need_thrashed()
+    factors = group.varied()
+    asked = dict.fromkeys(factors, factors) | {"ATPT": [*factors, "ATPT"]}
+    found: dict[str, _Bend | str] = {}
+    for name, on in asked.items():
+        if group.retained[name].nunique() > 2:
+            try:
+                found[name] = _bent(group, name, on)
+            except SampleError as error:
+                found[name] = error.problem
+    if not found:
+        raise SampleError(
+            f"{words.enumeration(list(asked))} have two values at most, and through two points "
+            "everything is straight",
+            "measure at three values or more",
+        )
+    tested = [bend for bend in found.values() if isinstance(bend, _Bend)]
+    adjusted = iter(holm([bend.p for bend in tested]).tolist())
+    rows = [
+        bend.row(next(adjusted))
+        if isinstance(bend, _Bend)
+        else (name, "–", "–", "–", f"not tested: {bend}")
+        for name, bend in found.items()
+    ]
+    header = ("halves meet at", "lower half: TP", "upper half: TP", "p of the bend", "what it says")
+    note = (
+        "Censored regressions as above, one for each row, with the square of one variable added: "
+        "factors without ATPT, ATPT at equal factors. Change of TP over each half of what lies "
+        "between the 5th and the 95th percentile, 95 % intervals; p is adjusted for the rows of "
+        "this table (Holm). A square is the simplest bend: it has no corner and no step. "
+    )
+    if two := [name for name in asked if name not in found]:
+        note += f"Through the two values of {words.enumeration(two)} everything is straight. "
+    if apart := [bend.problem for bend in tested if bend.problem]:
+        note += f"Samples are taken as independent, which they are not: {apart[0]}."
+    caption = f"Whether effects on the thrashing point of {group.name}s are straight"
+    return [Table(f"causal-bends-{group.name}", caption, header, rows, note.strip())]
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """The changes of log TP over both halves of a variable's range, with their intervals.
+
+    Attributes
+    ----------
+    middle
+        Where the halves meet.
+    p
+        Of both halves being alike.
+    problem
+        Why samples were taken as independent, where they were.
+
+    """
+
+    name: str
+    middle: float
+    lower: tuple[float, float, float]
+    upper: tuple[float, float, float]
+    p: float
+    problem: str
+
+    def row(self, p: float) -> tuple[str, ...]:
+        """Return the row of the table, with the adjusted p."""
+        if p >= inference.ALPHA:
+            says = "no bend is seen: the straight line stands, as far as these samples can tell"
+        elif self.lower[0] * self.upper[0] < 0:
+            says = "bends: its effect turns within its range, and no one number stands for it"
+        else:
+            more = "lower" if abs(self.lower[0]) > abs(self.upper[0]) else "upper"
+            says = f"bends: it counts for more in the {more} half of its range"
+        if self.problem:
+            says = f"as if samples were independent: {says}"
+        where = f"{self.name} {words.number(self.middle)}"
+        return (where, change(*self.lower), change(*self.upper), words.p_value(p), says)
+
+
+def _bent(group: Group, name: str, on: list[str]) -> _Bend:
+    """Return the bend of one variable, by clusters where the samples allow it."""
+    coefficients = len(on) + 2
+    if len(group.thrashed) < FEWEST_PER_COEFFICIENT * coefficients:
+        raise SampleError(
+            f"{coefficients} coefficients need {FEWEST_PER_COEFFICIENT * coefficients} samples "
+            f"that thrashed, and here are {len(group.thrashed)}",
+            "measure more batchsets",
+        )
+    asked = partial(censored.regress, group.retained, on, nonlinear={name: "quadratic"})
+    problem = ""
+    try:
+        fit = asked(cluster=group.clusters)
+        tested = fit.nonlinearity()
+    except SampleError as error:
+        problem = error.problem
+        fit = asked()
+        tested = fit.nonlinearity()
+    low, high = np.quantile(group.retained[name], [0.05, 0.95]).tolist()
+    middle = (low + high) / 2
+    return _Bend(
+        name,
+        middle,
+        _moved(fit, name, low, middle),
+        _moved(fit, name, middle, high),
+        float(tested["p"].iloc[0]),
+        problem,
+    )
+
+
+def _moved(
+    fit: censored.Regression, name: str, start: float, end: float
+) -> tuple[float, float, float]:
+    found = fit.effect(name, at=[end], reference=start).iloc[0]
+    return float(found["change"]), float(found["low"]), float(found["high"])
 
 
 def _survival(experiment: Experiment) -> list[Part]:

@@ -24,6 +24,9 @@ GROUPS: Final = ("read", "update")
 FACTORS: Final = ("numProcs", "PK", "SF", "ROSE")
 #: Fewer samples that thrashed than this show nothing of what moves them.
 FEWEST_THRASHED: Final = 5
+#: Samples for each coefficient, below which paths are not chosen, models not tested and bends not
+#: sought (Harrell 2015, Section 4.4, asks for 10 to 20).
+FEWEST_PER_COEFFICIENT: Final = 10
 #: The scenario whose batchsets these are.
 SCENARIO: Final = "thrash"
 
