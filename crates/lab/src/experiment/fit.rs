@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use tidegate_subject::processors::Processors;
 use tidegate_subject::settings::plain_name;
-use tidegate_workload::Dialect;
 
 use super::scenarios::Recipe;
 use super::treatment::{Admission, Exchange, Treatment};
@@ -89,37 +88,35 @@ fn has_gate(kind: SubjectKind) -> bool {
 }
 
 fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Result<(), String> {
-    let kind = subject.kind;
     if treatment.admission != Admission::Clients && mpl > LIMIT_MAX {
         return Err(format!("`mpl`: {mpl} is above the highest limit, {LIMIT_MAX}"));
     }
-    refuse_connections(subject, mpl)?;
-    let clients = treatment.clients(mpl);
-    let is_private_server = subject.place.is_none()
-        && matches!(kind, SubjectKind::Postgres | SubjectKind::Mariadb | SubjectKind::Firebird);
-    let room = if is_private_server || kind == SubjectKind::PostgresThroughTidegate {
-        u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX)
-    } else {
-        u32::MAX
-    };
-    if clients > room {
-        let key = if treatment.admission == Admission::Clients { "mpl" } else { "clients" };
-        return Err(format!("`{key}`: {clients} clients are more than the {room} of {kind}"));
-    }
-    Ok(())
+    refuse_connections(subject, mpl)
 }
 
-/// Refuses a level above the connections that the file lets a private server take.
+/// Refuses a level above the connections that a private server takes: as many as the file lets it,
+/// or as the laboratory does.
 fn refuse_connections(subject: &SubjectSpec, mpl: u32) -> Result<(), String> {
     let kind = subject.kind;
-    if !matches!(kind.dialect(), Some(Dialect::Postgres | Dialect::MariaDb)) {
+    if subject.place.is_some() || !matches!(kind, SubjectKind::Postgres | SubjectKind::Mariadb) {
         return Ok(());
     }
     let mut settings = subject.settings.iter();
     let given = settings.rfind(|(name, _)| plain_name(name) == "max_connections");
+    let Some((_, value)) = given else {
+        let room = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
+        return if mpl <= room {
+            Ok(())
+        } else {
+            Err(format!(
+                "`mpl`: {mpl} clients are more than the {room} that {kind} is started for; give \
+                 it `max_connections` in `subject.{kind}.settings`"
+            ))
+        };
+    };
     // A value that is no number is for the server to refuse.
-    match given.and_then(|(_, value)| value.trim().parse::<u32>().ok()) {
-        Some(room) if mpl > room => Err(format!(
+    match value.trim().parse::<u32>() {
+        Ok(room) if mpl > room => Err(format!(
             "`mpl`: {mpl} is above the `max_connections` of {room} in `subject.{kind}.settings`"
         )),
         _ => Ok(()),
