@@ -20,9 +20,9 @@ from scipy import stats
 
 #: Fewer repetitions of a level than this say nothing of noise.
 FEWEST_REPETITIONS: Final = 3
-#: Fewer pairs of batchsets than this say nothing of a factor.
+#: Fewer pairs of batchsets than this say nothing of a limit for all of them.
 FEWEST_PAIRS: Final = 6
-#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a ratio.
+#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a factor.
 FEWEST_FREE: Final = 2
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
@@ -40,6 +40,11 @@ class Ratio:
     high: float
     p: float
     n: int
+
+
+def is_shown(p: float) -> bool:
+    """Return whether a p-value shows something; one that is not a number shows nothing."""
+    return p < ALPHA
 
 
 def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
@@ -144,7 +149,8 @@ def permuted(
     """
     table = np.asarray(values, dtype=float)[np.newaxis]
     mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)
-    as_large = statistic(mixed) >= statistic(table)[0] - 1e-12
+    # A statistic that is not a number is no evidence.
+    as_large = ~(statistic(mixed) < statistic(table)[0] - 1e-12)
     return float((1 + as_large.sum()) / (1 + draws))
 
 
