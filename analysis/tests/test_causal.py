@@ -224,6 +224,29 @@ def test_few_runs_show_nothing_of_what_is_the_same_in_a_run(
     assert found[-1].numbers["degrees of freedom"] == f"{runs - 1}"
 
 
+def test_a_factor_is_claimed_where_no_path_model_can_be_estimated() -> None:
+    """Reads with one number of processors, which the refined model has."""
+    frame = planted(5)
+    frame = frame[frame["numProcs"] == 2].reset_index(drop=True).assign(mode="read")
+    noise = np.random.default_rng(1).normal(0, 0.2, len(frame))
+    seen = censored.seen(np.exp(6 + 0.6 * frame["PK"] + noise), np.arange(100.0, 1001, 100))
+    frame[seen.columns] = seen
+    sections = made(OfSamples(frame))
+    keys, *others = sentences(sections)
+    assert keys.about == "primary keys" and keys.kind == "shown"
+    assert keys.numbers["total effect, refined model, samples that thrashed"] == (
+        "cannot be estimated"
+    )
+    assert {sentence.kind for sentence in others} == {"not shown"}
+    assert any("the refined model of reads" in text for text in cannot(sections))
+
+
+def test_two_dbms_are_too_few_for_any_claim() -> None:
+    for sentence in sentences(made(OfSamples(planted(2)))):
+        assert sentence.kind == "not shown"
+        assert "2 DBMSs leave 1 degree of freedom to tell an effect by" in sentence.text
+
+
 def test_what_all_that_thrashed_are_alike_in_is_seen_elsewhere() -> None:
     frame = planted(3)
     never = {"TP": np.inf, "low": 1000.0, "high": np.inf, "thrashed": False}
@@ -311,7 +334,7 @@ def test_correlated_errors_have_their_correction_beside_them() -> None:
     assert [row[0] for row in within][:3] == ["ATPT: d0", "ATPT: d1", "ATPT: d2"]
 
 
-def test_in_noise_claims_are_rare() -> None:
+def test_smoke_in_noise_claims_are_rare() -> None:
     wrong, samples = 0, 40
     for seed in range(samples):
         frame = planted(5, seed)

@@ -462,6 +462,22 @@ def test_noise_of_blocks_is_shown_as_often_as_promised(levels: int) -> None:
     assert abs(wrong / samples - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / samples)
 
 
+@pytest.mark.parametrize(("blocks", "levels"), [(8, 2), (20, 2), (10, 4)])
+def test_noise_of_blocks_moves_thrashing_points_no_more_often_than_promised(
+    blocks: int, levels: int
+) -> None:
+    """Mean ranks of runs, some of them alike, in the numbers of blocks that files have."""
+    rng = np.random.default_rng(12)
+    samples, wrong = 300, 0
+    slope = np.log2(np.arange(1, levels + 1))
+    slope -= slope.mean()
+    for _ in range(samples):
+        ranks = rng.integers(0, 5, (blocks, levels)).astype(float)
+        p = inference.permuted(ranks, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)), draws=499)
+        wrong += inference.is_shown(p)
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
 def test_runs_are_the_values_of_shorter_transactions() -> None:
     """The effect of SF hangs on keys: four runs say two things, and their batchsets no more."""
     made = design({"sf": 4.0})

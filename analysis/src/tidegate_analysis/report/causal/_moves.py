@@ -152,7 +152,7 @@ def _claim(group: Group, factor: str, found: Compared | AnalysisError) -> Senten
         return _cannot(group, factor, why)
     row = next(row for row in records(found.table) if row["term"] == factor)
     if not row["degrees"] >= inference.FEWEST_FREE:
-        n = words.count(group.retained[group.clusters].nunique(), what)
+        n = words.count(group.retained[group.clusters].nunique(), what, f"{what}s")
         free = words.count(int(np.nan_to_num(row["degrees"])), "degree")
         fewest = inference.FEWEST_FREE
         why = f"{n} leave {free} of freedom to tell an effect by, fewer than {fewest}"
@@ -204,6 +204,8 @@ def _sentence(group: Group, factor: str, row: Mapping[str, Any], p: float) -> Se
         "degrees of freedom": words.number(row["degrees"]),
     }
     in_mpl, agrees, path = "", True, _total(group, factor)
+    if path is None and factor in group.refined.exogenous:
+        behind["total effect, refined model, samples that thrashed"] = "cannot be estimated"
     if path is not None:
         agrees = bool((path["effect"] > 0) == is_up)
         said = (
