@@ -309,18 +309,6 @@ def test_a_factor_between_another_and_the_thrashing_point_is_held_constant() -> 
     assert float(low.replace("−", "-")) < 0 < float(high)
 
 
-def test_a_correction_that_is_missing_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settles_not(_: object) -> None:
-        raise SampleError("ρ has not settled", "look for a trend")
-
-    monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)
-    frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
-    drift = 80 * np.sin(np.arange(len(frame)) / 6)
-    sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
-    note = table(sections, "assumptions-update").note
-    assert "Of ATPT there is no Cochrane–Orcutt estimate: ρ has not settled." in note
-
-
 def test_correlated_errors_have_their_correction_beside_them() -> None:
     frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
     drift = 80 * np.sin(np.arange(len(frame)) / 6)
@@ -332,6 +320,18 @@ def test_correlated_errors_have_their_correction_beside_them() -> None:
     assert before < 1.5 < after
     within = table(sections, "independence-update").rows
     assert [row[0] for row in within][:3] == ["ATPT: d0", "ATPT: d1", "ATPT: d2"]
+
+
+def test_a_correction_that_is_missing_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settles_not(_: object) -> None:
+        raise SampleError("ρ has not settled", "look for a trend")
+
+    monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)
+    frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
+    drift = 80 * np.sin(np.arange(len(frame)) / 6)
+    sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
+    note = table(sections, "assumptions-update").note
+    assert "Of ATPT there is no Cochrane–Orcutt estimate: ρ has not settled." in note
 
 
 def test_smoke_in_noise_claims_are_rare() -> None:
