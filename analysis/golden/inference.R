@@ -53,10 +53,6 @@ blocks <- lapply(list(list(4, c(0, 1)), list(3, c(0, 0.25, 1)), list(2, c(0, 0.5
     ratio(coef(fit)[["x"]], confint(fit)["x", ], summary(fit)$coefficients["x", 4]))
 })
 
-sign <- lapply(list(c(0, 6), c(5, 1), c(9, 3), c(7, 7), c(40, 22)), function(of) {
-  list(rises = of[1], falls = of[2], p = binom.test(of[1], sum(of))$p.value)
-})
-
 wilson <- lapply(list(c(0, 10), c(1, 12), c(5, 10), c(30, 40), c(482, 1339), c(28, 28)),
   function(of) {
     interval <- suppressWarnings(prop.test(of[1], of[2], correct = FALSE)$conf.int)
@@ -138,6 +134,6 @@ gain <- lapply(list(
        chosen = mean(found$t[, 2] == which.max(own)))
 })
 
-write_json(list(welch = welch, paired = paired, blocks = blocks, sign = sign, wilson = wilson,
+write_json(list(welch = welch, paired = paired, blocks = blocks, wilson = wilson,
                 permuted = permuted, curves = curves, gain = gain),
            "inference.json", digits = NA, auto_unbox = TRUE, pretty = 1)

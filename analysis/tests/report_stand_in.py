@@ -109,7 +109,8 @@ def execution(number: int, tps: float, **changes: Any) -> dict[str, Any]:
         "memory_mib": 8192.0, "kernel": "6.1", "tidegate": "0.1.0", "build": "abc",
         "seconds": 2.0, "clients": 100.0, "transactions": 2 * tps, "tps": tps,
         "mean_ms": 4.0, "p50_ms": 3.0, "p95_ms": 9.0, "p99_ms": 20.0, "max_ms": 50.0,
-        "overdue": 0.0, "connection_losses": 0.0, "client_core_share": 0.2, "other_executors": 0.0,
+        "stragglers": 0.0, "overdue": 0.0, "connection_losses": 0.0, "client_core_share": 0.2,
+        "other_executors": 0.0,
     }  # fmt: skip
     row |= {key: value for key, value in changes.items() if key not in ("values", "treatment")}
     values |= changes.get("values", {})
@@ -153,41 +154,40 @@ def design(
     *,
     noise: float = 0.02,
     subjects: tuple[str, ...] = ("embedded",),
-    copies: int = 1,
+    processors: tuple[int, ...] = (1, 2),
     of_run: float = 0.0,
     seed: int = 2,
 ) -> StandIn:
-    """Return a thrash experiment: 2 processors × keys × 4 SFs × 4 ROSEs, four MPLs.
+    """Return a thrash experiment: processors × keys × 4 SFs × 4 ROSEs, four MPLs.
 
-    Each factor multiplies throughput by its effect: `numProcs`, `PK`, `sf`. It is run so often
-    under another isolation, as `copies` says; each run has noise of its own by `of_run`.
+    Each factor multiplies throughput by its effect: `numProcs` with each doubling, `PK`, `sf`. Each
+    run has noise of its own by `of_run`. Points are in proportion to processors.
     """
     rng = np.random.default_rng(seed)
     rows, points, run, place = [], [], 0, 0
     for subject in subjects:
-        for copy, processors in product(range(copies), (1, 2)):
-            for key in (1, 0):
-                run += 1
-                befell = np.exp(of_run * rng.standard_normal())
-                for batchset in range(1, 17):
-                    sf, rose = (0.25, 0.5, 0.75, 1.0)[(batchset - 1) // 4], 25 * (batchset % 4 + 1)
-                    times = effect.get("numProcs", 1.0) ** (processors - 1)
-                    times *= effect.get("PK", 1.0) ** key * effect.get("sf", 1.0) ** (sf < 1)
-                    for mpl, shape in {50: 0.8, 100: 1.0, 200: 0.5, 400: 0.3}.items():
-                        place += 1
-                        tps = 500 * befell * shape * times * np.exp(noise * rng.standard_normal())
-                        rows.append(
-                            execution(
-                                place, tps, run=run, batchset=batchset, mpl=mpl, subject=subject,
-                                processors_planned=processors, processors=float(processors),
-                                primary_key=key, workload="thrash", isolation=f"level {copy}",
-                                values={"kind": "thrash", "updates": 1, "reads": 0, "sf": sf,
-                                        "rose": rose},
-                            )
-                        )  # fmt: skip
-                    low = 100 * processors
-                    points.append((1, run, batchset, len(points), 1, "tap v1", "equation-1 v1", low,
-                                   low, 2 * low, "[]"))  # fmt: skip
+        for given, key in product(processors, (1, 0)):
+            run += 1
+            befell = np.exp(of_run * rng.standard_normal())
+            for batchset in range(1, 17):
+                sf, rose = (0.25, 0.5, 0.75, 1.0)[(batchset - 1) // 4], 25 * (batchset % 4 + 1)
+                times = effect.get("numProcs", 1.0) ** np.log2(given)
+                times *= effect.get("PK", 1.0) ** key * effect.get("sf", 1.0) ** (sf < 1)
+                for mpl, shape in {50: 0.8, 100: 1.0, 200: 0.5, 400: 0.3}.items():
+                    place += 1
+                    tps = 500 * befell * shape * times * np.exp(noise * rng.standard_normal())
+                    rows.append(
+                        execution(
+                            place, tps, run=run, batchset=batchset, mpl=mpl, subject=subject,
+                            processors_planned=given, processors=float(given), primary_key=key,
+                            workload="thrash",
+                            values={"kind": "thrash", "updates": 1, "reads": 0, "sf": sf,
+                                    "rose": rose},
+                        )
+                    )  # fmt: skip
+                low = 100 * given
+                points.append((1, run, batchset, len(points), 1, "tap v1", "equation-1 v1", low,
+                               low, 2 * low, "[]"))  # fmt: skip
     made = StandIn(about("thrash", repetitions=1), pd.DataFrame(rows))
     made.frames["points"] = pd.DataFrame(points, columns=COLUMNS["points"])
     return made

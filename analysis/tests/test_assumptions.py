@@ -11,6 +11,7 @@ from conftest import FULL_SIZE, Coverage
 from scipy import stats
 
 from tidegate_analysis import assumptions
+from tidegate_analysis.assumptions import _checks
 from tidegate_analysis.assumptions._checks import _within
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
@@ -238,6 +239,18 @@ def test_checks_say_everything_in_one_table_and_in_words() -> None:
     assert "Durbin–Watson 1.46" in str(checks)
     assert checks.failed == tuple(each for each in checks if each.verdict == "fails")
     assert checks.inflation["root"].max() == checks["largest √VIF"].statistic
+
+
+def test_a_correction_that_cannot_be_computed_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert assumptions.check(SAMPLES, "TP", names=VARIABLES, groups="dbms").uncorrected == ""
+
+    def settles_not(_: assumptions.Regression) -> assumptions.CochraneOrcutt:
+        raise SampleError("ρ has not settled", "look for a trend")
+
+    monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)
+    checks = assumptions.check(SAMPLES, "TP", names=VARIABLES, groups="dbms")
+    assert checks.correction is None and checks.uncorrected == "ρ has not settled"
+    assert "no Cochrane–Orcutt estimate: ρ has not settled" in str(checks)
 
 
 def test_a_text_enters_as_indicators_and_a_group_is_no_variable() -> None:

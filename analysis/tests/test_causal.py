@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from tidegate_analysis import censored, estimate, examples, load, mediation, model, report
+from tidegate_analysis.assumptions import _checks
+from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _throughput
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._claims import settled
@@ -206,7 +208,77 @@ def test_what_one_dbms_alone_decides_is_not_claimed() -> None:
     assert "Samples are taken as independent, which they are not" in note
 
 
-def test_noise_that_runs_of_one_dbms_have_in_common_is_no_effect() -> None:
+@pytest.mark.parametrize(("processors", "keys"), [((1, 2), (0, 1)), ((1, 2, 4), (0,))])
+def test_few_runs_show_nothing_of_what_is_the_same_in_a_run(
+    processors: tuple[int, ...], keys: tuple[int, ...]
+) -> None:
+    """Four runs of two factors, or three of one, leave one degree of freedom."""
+    frame = planted(1)
+    frame = frame[frame["numProcs"].isin(processors) & frame["PK"].isin(keys)]
+    found = sentences(made(OfSamples(frame)))
+    runs = len(processors) * len(keys)
+    for sentence in found[: len(keys)]:
+        assert sentence.kind == "not shown"
+        assert f"{runs} runs leave 1 degree of freedom to tell an effect by" in sentence.text
+    # SF and ROSE vary within runs.
+    assert found[-1].numbers["degrees of freedom"] == f"{runs - 1}"
+
+
+def test_a_factor_is_claimed_where_no_path_model_can_be_estimated() -> None:
+    """Reads with one number of processors, which the refined model has."""
+    frame = planted(5)
+    frame = frame[frame["numProcs"] == 2].reset_index(drop=True).assign(mode="read")
+    noise = np.random.default_rng(1).normal(0, 0.2, len(frame))
+    seen = censored.seen(np.exp(6 + 0.6 * frame["PK"] + noise), np.arange(100.0, 1001, 100))
+    frame[seen.columns] = seen
+    sections = made(OfSamples(frame))
+    keys, *others = sentences(sections)
+    assert keys.about == "primary keys" and keys.kind == "shown"
+    assert keys.numbers["total effect, refined model, samples that thrashed"] == (
+        "cannot be estimated"
+    )
+    assert {sentence.kind for sentence in others} == {"not shown"}
+    assert any("the refined model of reads" in text for text in cannot(sections))
+
+
+def test_two_dbms_are_too_few_for_any_claim() -> None:
+    for sentence in sentences(made(OfSamples(planted(2)))):
+        assert sentence.kind == "not shown"
+        assert "2 DBMSs leave 1 degree of freedom to tell an effect by" in sentence.text
+
+
+def test_what_all_that_thrashed_are_alike_in_is_seen_elsewhere() -> None:
+    frame = planted(3)
+    never = {"TP": np.inf, "low": 1000.0, "high": np.inf, "thrashed": False}
+    for name, value in never.items():
+        frame[name] = frame[name].where(frame["PK"] == 0, value)
+    sections = made(OfSamples(frame))
+    _, keys, *_ = sentences(sections)
+    n = int(frame["thrashed"].sum())
+    assert "all samples that thrashed have PK 0. Whether they thrash at all differs" in keys.text
+    assert f"{n} of 72 with that value do, and none of 72 with another" in keys.text
+    assert keys.kind == "not shown" and keys.anchor == "causal-logistic-update"
+    assert "PK" in [row[0] for row in table(sections, "logistic-update").rows]
+
+
+def test_processors_that_were_not_seen_are_in_no_model() -> None:
+    frame = planted(4)
+    frame["numProcs"] = frame["numProcs"].astype(float).where(frame["dbms"] != "d1")
+    sections = made(OfSamples(frame))
+    processors, *others = sentences(sections)
+    assert processors.kind == "not shown"
+    assert "moves the thrashing point: the processors of d1 were not seen" in processors.text
+    assert [s.numbers["clusters"] for s in others] == ["DBMSs, 4"] * 3
+    assert "numProcs" not in str(table(sections, "samples").rows)
+    said = cannot(sections)
+    assert sum("the processors of d1 were not seen" in text for text in said) >= 5
+    assert [row[0] for row in table(sections, "logistic-update").rows] == ["PK", "SF", "ROSE"]
+    first = table(sections, "mediation").rows[0]
+    assert first[0] == "updates: PK → ATPT → TP"
+
+
+def test_smoke_noise_that_runs_of_one_dbms_have_in_common_is_hardly_ever_an_effect() -> None:
+    """The whole way; the rates are tested in test_censored.py, of what it is made of."""
     wrong, samples = 0, 40
     for seed in range(samples):
         frame = planted(1, seed)
@@ -318,7 +390,19 @@ def test_correlated_errors_have_their_correction_beside_them() -> None:
     assert [row[0] for row in within][:3] == ["ATPT: d0", "ATPT: d1", "ATPT: d2"]
 
 
-def test_in_noise_claims_are_rare() -> None:
+def test_a_correction_that_is_missing_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settles_not(_: object) -> None:
+        raise SampleError("ρ has not settled", "look for a trend")
+
+    monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)
+    frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
+    drift = 80 * np.sin(np.arange(len(frame)) / 6)
+    sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
+    note = table(sections, "assumptions-update").note
+    assert "Of ATPT there is no Cochrane–Orcutt estimate: ρ has not settled." in note
+
+
+def test_smoke_in_noise_claims_are_rare() -> None:
     wrong, samples = 0, 40
     for seed in range(samples):
         frame = planted(5, seed)

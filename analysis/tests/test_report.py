@@ -29,6 +29,7 @@ from scipy import stats
 from tidegate_analysis import report, scalability
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
 from tidegate_analysis.published import experiments as published
+from tidegate_analysis.report import _factors
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._advice import advice
@@ -38,6 +39,8 @@ from tidegate_analysis.report._law import law
 from tidegate_analysis.report._levels import _group_gain, held
 from tidegate_analysis.report._protocol import tap, troubles
 from tidegate_analysis.report._published import MEASURES, published_figures
+from tidegate_analysis.report._throughput import throughput
+from tidegate_analysis.report._time import groups
 from tidegate_analysis.report._treatments import _best_setting
 from tidegate_analysis.report._view import View
 
@@ -423,14 +426,14 @@ def ratio_in(sentence: report.Sentence) -> float:
 def test_a_planted_effect_is_found_and_others_are_not(
     factor: str, about: str, planted: float
 ) -> None:
-    found = sentences(design({factor: planted}, copies=3))
+    found = sentences(design({factor: planted}, processors=(1, 2, 4, 8)))
     shown = [s for s in found if s.kind == "shown" and "times the best throughput" in s.text]
     assert {s.about for s in shown if "too little" not in s.text} == {about}
     (sentence,) = (s for s in shown if s.about == about)
-    assert ratio_in(sentence) == pytest.approx(planted, rel=0.02)
-    # Three copies and two values of each factor.
-    assert sentence.numbers["runs"] == "12" and "12 runs" in sentence.text
-    assert sentence.numbers["batchsets at each level"] == "96"
+    doublings, batchsets = (3, 32) if factor == "numProcs" else (1, 64)
+    assert ratio_in(sentence) == pytest.approx(planted**doublings, rel=0.02)
+    assert sentence.numbers["runs"] == "8" and "8 runs" in sentence.text
+    assert sentence.numbers["batchsets at each level"] == f"{batchsets} of {batchsets}"
 
 
 @pytest.mark.parametrize(("times", "rows"), [(1.4, 0.35), (4.0, 1.0), (8.0, 2.0)])
@@ -445,10 +448,55 @@ def test_shorter_transactions_are_compared_at_equal_work(times: float, rows: flo
         assert ratio_in(sentence) == pytest.approx(rows, rel=0.02)
 
 
-def test_noise_that_runs_have_in_common_is_no_effect() -> None:
+@pytest.mark.parametrize("levels", [2, 4])
+def test_noise_of_blocks_is_shown_as_often_as_promised(levels: int) -> None:
+    """What is asked of runs that differ in keys, in processors, or of SFs within runs."""
+    rng = np.random.default_rng(8)
+    samples, wrong = 2_000, 0
+    place = np.log2(np.arange(1, levels + 1)) / np.log2(levels)
+    for _ in range(samples):
+        logs = 2 * rng.standard_normal((4, 1)) + rng.standard_normal((4, levels))
+        found = inference.of_blocks(logs, place)
+        assert found is not None
+        wrong += inference.is_shown(found.p)
+    assert abs(wrong / samples - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / samples)
+
+
+@pytest.mark.parametrize(("blocks", "levels"), [(8, 2), (20, 2), (10, 4)])
+def test_noise_of_blocks_moves_thrashing_points_no_more_often_than_promised(
+    blocks: int, levels: int
+) -> None:
+    """Mean ranks of runs, some of them alike, in the numbers of blocks that files have."""
+    rng = np.random.default_rng(12)
+    samples, wrong = 300, 0
+    slope = np.log2(np.arange(1, levels + 1))
+    slope -= slope.mean()
+    for _ in range(samples):
+        ranks = rng.integers(0, 5, (blocks, levels)).astype(float)
+        p = inference.permuted(ranks, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)), draws=499)
+        wrong += inference.is_shown(p)
+    assert wrong <= samples * 0.05 + 3 * np.sqrt(samples * 0.05 * 0.95)
+
+
+def test_runs_are_the_values_of_shorter_transactions() -> None:
+    """The effect of SF hangs on keys: four runs say two things, and their batchsets no more."""
+    made = design({"sf": 4.0})
+    is_short = made.table["workload_values"].map(lambda text: json.loads(text)["sf"] == 0.25)
+    made.table.loc[is_short & (made.table["primary_key"] == 0), "tps"] *= 3
+    (ratio,) = [
+        s for s in sentences(made)
+        if s.about == "shorter transactions" and "rows a second" in s.text
+    ]  # fmt: skip
+    # Logarithms of 1, 1, 3 and 3: by 16 pairs of batchsets t is 4.
+    assert ratio.kind == "not shown" and "4 runs" in ratio.text
+    assert ratio.numbers["runs"] == "4" and "n = 4" in ratio.numbers["ratio"]
+
+
+def test_smoke_noise_that_runs_have_in_common_is_hardly_ever_an_effect() -> None:
+    """The whole way; the rates are tested above, of what it is made of."""
     wrong, samples = 0, 40
     for seed in range(samples):
-        made = design({}, copies=2, of_run=0.2, seed=seed)
+        made = design({}, processors=(1, 2, 4, 8), of_run=0.2, seed=seed)
         found = [s for s in sentences(made) if "best throughput" in s.text]
         assert {s.about for s in found} == {"processors", "primary keys"}
         wrong += any(s.kind == "shown" for s in found)
@@ -464,23 +512,90 @@ def test_too_few_runs_show_nothing() -> None:
     assert "the ratio in them is 1.5" in found[0].text
 
 
+def of_points(made: StandIn, about: str) -> report.Sentence:
+    """Return the sentence about a factor and the thrashing points of all DBMSs."""
+    found = [s for s in sentences(made) if "the thrashing point" in s.text and s.about == about]
+    (sentence,) = found
+    return sentence
+
+
 def test_thrashing_points_that_move_with_processors_are_said_to() -> None:
-    found = [s for s in sentences(design({}, copies=4)) if "thrashing point" in s.text]
-    (processors,) = [s for s in found if s.about == "processors"]
-    assert "raises the thrashing point" in processors.text
-    assert "it rises in 128, falls in 0 and stays in 0 of 128 pairs" in processors.text
+    """Four DBMSs, two numbers of processors, keys: as small as an experiment file is."""
+    made = design({}, subjects=("a", "b", "c", "d"))
+    processors = of_points(made, "processors")
+    assert (
+        "4 DBMSs together, update: 2 processors instead of 1 processor raises the thrashing "
+        in (processors.text)
+    )
+    assert "it rises in 128, falls in 0 and stays in 0 of 128 batchsets" in processors.text
     assert processors.numbers["runs"] == "16"
-    (keys,) = [s for s in found if s.about == "primary keys"]
-    assert keys.kind == "not shown"
-    few = [s for s in sentences(design({})) if "thrashing point" in s.text]
-    (processors,) = [s for s in few if s.about == "processors"]
-    assert processors.kind == "not shown" and "rises in 32" in processors.text
-    assert "4 runs are too few for a test" in processors.text
+    keys = of_points(made, "primary keys")
+    assert keys.kind == "not shown" and "stays in 128 of 128" in keys.text
+    shorter = of_points(made, "shorter transactions")
+    assert shorter.kind == "not shown" and shorter.numbers["runs"] == "16"
+    few = of_points(design({}), "processors")
+    assert few.kind == "not shown" and "rises in 32" in few.text
+    assert few.text.startswith("Embedded, update: ") and "4 runs are too few for a test" in few.text
 
 
-def thrashing_in(shares: Mapping[str, float], copies: int, seed: int = 1) -> StandIn:
+def test_keys_and_sf_that_move_thrashing_points_are_said_to() -> None:
+    made = design({}, subjects=("a", "b", "c", "d"))
+    points = made.frames["points"]
+    of_run = made.table.drop_duplicates("run").set_index("run")["primary_key"]
+    keyed = points["run"].map(of_run).eq(1)
+    points.loc[keyed, ["low", "high"]] //= 2
+    assert "lowers the thrashing point: it rises in 0, falls in 128" in (
+        of_points(made, "primary keys").text
+    )
+    # SF is 0.25 in the first four batchsets of a run, and 1 in the last.
+    shortest = points["batchset"] <= 4
+    points.loc[shortest, ["low", "high"]] *= 2
+    shorter = of_points(made, "shorter transactions").text
+    assert "raises the thrashing point: it rises in 64, falls in 0" in shorter
+    assert "16 runs" in shorter
+
+
+def test_few_runs_that_fall_and_many_batchsets_that_rise_are_no_direction() -> None:
+    """Ten runs without exception against five in which twelve batchsets of twenty rise."""
+    rows = [
+        (f"{run}", value, batchset, low + value * way)
+        for run in range(15)
+        for batchset in range(1 if run < 10 else 20)
+        for way in [-100 if run < 10 or batchset < 8 else 100]
+        for low in [500]
+        for value in (0, 1)
+    ]
+    table = pd.DataFrame(rows, columns=["subject", "PK", "batchset", "TP"])
+    table = table.assign(isolation="", settings="", numProcs="1", mode="update")
+    keys = [name for name in table if name not in ("PK", "TP")]
+    factor = next(one for one in _factors._FACTORS if one.name == "PK")
+    compared = _factors._Compared(factor, table, keys, np.array([0.0, 1.0]))
+    claim = _factors._points(compared)
+    assert isinstance(claim, report.Claim) and claim.p < 0.05
+    said = claim.said(claim.p)
+    assert said.kind == "not shown" and "rises in 60, falls in 50" in said.text
+    assert "the numbers of these moves and their sizes disagree" in said.text
+
+
+def test_no_number_is_no_evidence() -> None:
+    nothing = float("nan")
+    assert not inference.is_shown(nothing) and not inference.is_shown(0.05)
+    assert inference.permuted([[0.1, 0.2]] * 9, lambda t: np.full(len(t), nothing), draws=99) == 1
+    own = {"isolation": "", "settings": "", "numProcs": "1", "mode": "read"}
+    keys = ["subject", *own]
+    table = pd.DataFrame({"subject": list("aabbccddeeff"), "PK": [0.0, 1.0] * 6, **own})
+    table["TP"] = 100 + table["PK"]
+    factor = next(one for one in _factors._FACTORS if one.name == "PK")
+    claim = _factors._points(_factors._Compared(factor, table, keys, np.array([0.0, 1.0])))
+    assert isinstance(claim, report.Claim)
+    assert claim.said(0.04).kind == "shown" and claim.said(nothing).kind == "not shown"
+
+
+def thrashing_in(
+    shares: Mapping[str, float], processors: tuple[int, ...] = (1, 2, 4, 8), seed: int = 1
+) -> StandIn:
     """Return a design whose subjects thrash in so large a share of their batchsets."""
-    made = design({}, subjects=tuple(shares), copies=copies)
+    made = design({}, subjects=tuple(shares), processors=processors)
     points = made.frames["points"]
     subjects = made.table.drop_duplicates("run").set_index("run")["subject"]
     chance = points["run"].map(subjects).map(shares)
@@ -490,7 +605,10 @@ def thrashing_in(shares: Mapping[str, float], copies: int, seed: int = 1) -> Sta
 
 
 def test_dbmss_that_thrash_unequally_are_said_to() -> None:
-    made = thrashing_in({"a": 0.9, "b": 0.4, "c": 0.45}, copies=2)
+    made = thrashing_in({"a": 0.9, "b": 0.4, "c": 0.45})
+    # Each has its own settings.
+    made.table.loc[made.table["subject"] == "b", "settings_planned"] = '{"buffers": "256MB"}'
+    made.table.loc[made.table["subject"] == "c", "isolation"] = "serializable"
     difference = sentences(made)[-1]
     assert difference.kind == "shown"
     assert "over 128 batchsets of 8 runs that all have" in difference.text
@@ -550,14 +668,14 @@ def test_a_limit_for_many_batchsets_has_no_winners_curse() -> None:
         index = pd.MultiIndex.from_product([range(3), range(4)], names=["run", "batchset"])
         table = pd.DataFrame(np.exp(0.05 * rng.standard_normal((12, 8))), index=index)
         best = np.log(table).mean().to_numpy().argmax()
-        gain = _group_gain("", table, float(best), 7.0, {})
+        gain = _group_gain("", table, float(best), 7.0, {}, those="all 12 batchsets")
         said = gain.said(gain.p) if isinstance(gain, report.Claim) else gain
         wrong += said.kind == "shown"
         luck.append(float(np.log(table).mean().max() - np.log(table[7]).mean()))
     assert wrong <= samples * 0.025 + 3 * np.sqrt(samples * 0.025 * 0.975)
     assert np.mean(luck) > 0.01
     table[3] *= 1.3
-    gain = _group_gain("", table, 3.0, 7.0, {})
+    gain = _group_gain("", table, 3.0, 7.0, {}, those="all 12 batchsets")
     assert isinstance(gain, report.Claim)
     said = gain.said(gain.p)
     assert said.kind == "shown" and "one limit for all 12 batchsets, 3 here" in said.text
@@ -643,6 +761,33 @@ def test_executions_that_the_protocol_dropped_are_in_nothing(tmp_path: Path) -> 
     everything = dropping(curve(HILL), made.table["execution"].tolist())
     _, page = written(everything, tmp_path / "all")
     assert "the analysis protocol dropped all that were" in "".join(page.data)
+
+
+def test_what_collapsed_and_was_dropped_is_counted(tmp_path: Path) -> None:
+    """Half of the batchsets lose their last level to the protocol: what is left are the others."""
+    made = design({})
+    rows = made.table
+    lost = rows[(rows["mpl"] == 400) & (rows["batchset"] % 2 == 1)]
+    dropping(made, lost["execution"].tolist())
+    view = View(made, 1)
+    assert view.summary["loss"].isna().sum() == 32
+    assert view.summary["loss"].dropna().between(0.6, 0.8).all()
+    assert groups(view)[0].label in set(view.summary.loc[view.summary["loss"].isna(), "label"])
+    set_to = about_of(made, "which MPL to set")
+    assert "over 32 of 64 batchsets (the others lack a level), set MPL 100" in set_to.text
+    gain = about_of(made, "what Tidegate would gain")
+    assert "one limit for 32 of 64 batchsets" in gain.text
+    assert gain.numbers["batchsets with all levels"] == "32 of 64"
+    section = throughput(view)
+    drawn = figure(section, "throughput")
+    assert "the fewest, 32 of 64 batchsets, of embedded at MPL 400" in drawn.caption
+    assert "half of the 32 of 64 batchsets at MPL 400 keep" in drawn.alt
+    glance = figure(section, "glance")
+    assert "32 of 32 batchsets with the last level lose more than half" in glance.alt
+    assert "white is not measured or dropped" in glance.caption
+    said = "".join(part.text for part in section.parts if isinstance(part, report.Paragraph))
+    assert "32 batchsets of unknown loss there count as losing more" in said
+    assert "the fewest" not in figure(throughput(View(design({}), 1)), "throughput").caption
 
 
 def test_violated_conditions_and_a_busy_load_generator_are_warnings() -> None:

@@ -197,21 +197,6 @@ def test_groups_are_of_one_kind_of_transaction(
     assert mode(mix) == expected
 
 
-def test_other_mixes_are_in_neither_group(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
-    path = examples.write_store(tmp_path / "mixed.db", design)
-    whole = load(path).samples(1)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for batchset, weight in ((1, "changes"), (2, "joins"), (20, "reads")):
-            connection.execute(
-                f"UPDATE batchset SET spec = json_set(spec, '$.{weight}', 1) WHERE id = ?",
-                (batchset,),
-            )
-    results = load(path)
-    assert len(results.samples(1)) == len(whole) - 3
-    assert len(results.latest_points(1)) == len(whole)
-
-
 def test_dropped_executions_are_in_no_curve(store: Path) -> None:
     results = load(store)
     drops = results.latest_drops(1)
@@ -273,7 +258,9 @@ def test_samples_are_of_the_studys_groups_only(tmp_path: Path) -> None:
                 f"UPDATE batchset SET spec = json_set(spec, '$.{weight}', {to}) WHERE id = "
                 f"{batchset}"
             )
-    after = load(path).samples(1)
+    results = load(path)
+    after = results.samples(1)
+    assert len(results.latest_points(1)) == len(before)
     # The first three also do something else now; the fourth reads more.
     expected = before[before["batchset"] > 3].reset_index(drop=True)
     pd.testing.assert_frame_equal(after, expected)
@@ -463,6 +450,11 @@ def test_all_processors_are_those_that_were_seen(store: Path, tmp_path: Path) ->
         connection.execute("UPDATE measurement SET processors = 3")
     assert set(load(path).samples()["numProcs"]) == {3.0}
     assert set(load(path).curves()["processors"]) == {3.0}
+    # At a server that was there before they are not seen, which is kept as 0.
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE measurement SET processors = 0")
+    assert load(path).samples()["numProcs"].isna().all()
+    assert load(path).curves()["processors"].isna().all()
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,18 @@ All three know as much as there are clusters. The sums of scores add up to 0, so
 clusters has rank G - 1 at most, and the jackknife rank G: a single coefficient has an interval
 (by Student's t on G - 1 degrees of freedom), but a test of G coefficients at once has not.
 
+Of a column that is the same in all samples of each cluster, as keys are in a run, only the G
+clusters tell, as in a regression of their means. So the degrees of freedom of its coefficient are
+those of that regression: less than G - 1 by one for each such column (Donald and Lang 2007). Four
+clusters that differ in two columns leave 1, not 3.
+
 References
 ----------
-K.-Y. Liang, S. L. Zeger, Biometrika 73 (1986) 13-22. A. C. Cameron, D. L. Miller, A practitioner's
-guide to cluster-robust inference, Journal of Human Resources 50 (2015) 317-372. J. G. MacKinnon,
-M. Ø. Nielsen, M. D. Webb, Cluster-robust inference: a guide to empirical practice, Journal of
-Econometrics 232 (2023) 272-299.
+K.-Y. Liang, S. L. Zeger, Biometrika 73 (1986) 13-22. S. G. Donald, K. Lang, Inference with
+difference-in-differences and other panel data, Review of Economics and Statistics 89 (2007)
+221-233. A. C. Cameron, D. L. Miller, A practitioner's guide to cluster-robust inference, Journal of
+Human Resources 50 (2015) 317-372. J. G. MacKinnon, M. Ø. Nielsen, M. D. Webb, Cluster-robust
+inference: a guide to empirical practice, Journal of Econometrics 232 (2023) 272-299.
 """
 
 from typing import Final
@@ -56,6 +62,20 @@ def sums(values: Array, codes: Codes) -> Array:
 def cr1(samples: int, columns: int, clusters: int) -> float:
     """Return CR1's correction for a regression on this many columns."""
     return clusters / (clusters - 1) * (samples - 1) / (samples - columns)
+
+
+def degrees(matrix: Array, codes: Codes) -> Array:
+    """Return the degrees of freedom of each coefficient of a regression on these columns.
+
+    Those of a column that varies within clusters, and those of one that does not, see above; NaN
+    where there are none.
+    """
+    first = matrix[np.unique(codes, return_index=True)[1]]
+    is_between = (matrix == first[codes]).all(axis=0)
+    free = np.full(matrix.shape[1], count(codes) - 1.0)
+    free[is_between] -= (is_between & (np.ptp(matrix, axis=0) > 0)).sum()
+    found: Array = np.where(free > 0, free, np.nan)
+    return found
 
 
 def meat(scores: Array, codes: Codes, columns: int | None = None) -> Array:

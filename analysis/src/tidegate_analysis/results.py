@@ -271,11 +271,12 @@ class Results:
 
         `mode` is what the function `mode` says; batchsets of other mixes, or of other workloads
         than the thrashing study's, are left out (`latest_points` has them). `numProcs` is what was
-        planned, or what the DBMS was seen to have where all there are were asked for. `TP` is
-        infinite where throughput never fell, and the MPL below the fall where levels in between are
-        missing; it lies from `low` on and below `high`. `ATPT` is the mean over all transactions of
-        the retained executions; of analyses of schema version 1, which do not keep it, over all
-        that were measured. The column `rule` is the rule's version by which TP was found.
+        planned, or what the DBMS was seen to have where all there are were asked for; it is missing
+        where that could not be seen, as at a server that was there before. `TP` is infinite where
+        throughput never fell, and the MPL below the fall where levels in between are missing; it
+        lies from `low` on and below `high`. `ATPT` is the mean over all transactions of the
+        retained executions; of analyses of schema version 1, which do not keep it, over all that
+        were measured. The column `rule` is the rule's version by which TP was found.
 
         Parameters
         ----------
@@ -307,11 +308,10 @@ class Results:
                 "take one of those",
             )
         thrashed = found["high"].notna()
-        planned = found["processors_planned"]
         table = found[_BATCHSET].assign(
             dbms=found["subject"],
             mode=found["mode"],
-            numProcs=planned.where(planned > 0, found["processors"]),
+            numProcs=_processors(found),
             PK=found["primary_key"],
             SF=found["sf_percent"],
             ROSE=found["rose_percent"],
@@ -330,12 +330,13 @@ class Results:
         """Return throughput and latency against MPL, a row for each batch that was executed.
 
         Executions that the experiment's latest analysis dropped are left out. Columns: experiment,
-        run, batchset, mpl, subject, processors (planned, or seen where all were asked for),
-        primary_key, workload, `n` executions, `tps` their mean, `tps_sd` their standard deviation,
-        `tps_low` and `tps_high` the 95 % confidence interval of the mean by Student's t (NaN, as
-        the deviation, for n = 1), `mean_ms` over all transactions, `p50_ms`, `p95_ms` and `p99_ms`
-        as means over the executions' percentiles, and `TP`: infinite where throughput never fell,
-        NaN where the batchset was not analysed or not retained.
+        run, batchset, mpl, subject, processors (planned, or seen where all were asked for, missing
+        where they could not be seen), primary_key, workload, `n` executions, `tps` their mean,
+        `tps_sd` their standard deviation, `tps_low` and `tps_high` the 95 % confidence interval of
+        the mean by Student's t (NaN, as the deviation, for n = 1), `mean_ms` over all transactions,
+        `p50_ms`, `p95_ms` and `p99_ms` as means over the executions' percentiles, and `TP`:
+        infinite where throughput never fell, NaN where the batchset was not analysed or not
+        retained.
 
         Parameters
         ----------
@@ -349,9 +350,8 @@ class Results:
             executions = self.executions(experiment)
         dropped = executions["execution"].isin(self.latest_drops(experiment)["execution"].dropna())
         done = executions[executions["attempt"].notna() & ~dropped]
-        planned = done["processors_planned"]
         done = done.assign(
-            processors=planned.where(planned > 0, done["processors"]),
+            processors=_processors(done),
             total_ms=done["mean_ms"] * done["transactions"],
         )
         table = done.groupby(_BATCH, as_index=False).agg(
@@ -442,6 +442,12 @@ def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
     sums = of_batchset[["total_ms", "transactions"]].sum()
     found["atpt_measured"] = sums["total_ms"] / sums["transactions"].replace(0, np.nan)
     return found.reset_index()
+
+
+def _processors(table: pd.DataFrame) -> "pd.Series[float]":
+    """Return the processors planned, or else those seen: 0, which is "not seen", is missing."""
+    planned, seen = table["processors_planned"], table["processors"]
+    return planned.where(planned > 0, seen.where(seen > 0)).astype("float64")
 
 
 def _half_width(n: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -43,7 +43,9 @@ SAMPLES: Final[Shape] = {
     "batchset": Column("whole", "number of the batchset in the run", required=False),
     "dbms": Column("text", "the DBMS: samples of one are not independent of each other"),
     "mode": Column("text", "`read` or `update`: the study's two groups"),
-    "numProcs": Column("number", "processors given to the DBMS"),
+    "numProcs": Column(
+        "number", "processors given to the DBMS; missing where not seen", may_be_missing=True
+    ),
     "PK": Column("number", "1 with primary keys, 0 without"),
     "SF": Column("number", "percent of the rows that a transaction touches"),
     "ROSE": Column("number", "percent of the rows that it may touch"),

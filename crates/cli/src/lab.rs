@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
 use tidegate_lab::experiment::{
@@ -173,10 +173,13 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     match arguments.what {
         What::Plan(file) => print(&plan_text(&file.read()?)),
         What::Run(RunArguments { file, workers }) => {
+            // Also what is started to see whether it can be had is stopped before we end.
+            let cancel = interrupt::flag().map_err(Failure::failed)?;
             // With workers, the subjects are theirs to have.
             let experiment = if workers { file.read()? } else { file.read_and_look()? };
-            // From here on an interruption ends with a word on how to go on.
-            let cancel = interrupt::flag().map_err(Failure::failed)?;
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Failure::Failed("interrupted; nothing was recorded".into()));
+            }
             let mut laboratory = open(&place)?;
             let id = laboratory.begin(&experiment).map_err(failed)?;
             conduct(&mut laboratory, (&place, id), workers, &cancel)

@@ -88,6 +88,8 @@ class Checks:
         Of residuals, with the normal curve, and the Q–Q line.
     correction
         The Cochrane–Orcutt estimate where independence fails.
+    uncorrected
+        Why there is none all the same.
 
     """
 
@@ -99,6 +101,7 @@ class Checks:
     histogram: pd.DataFrame = field(repr=False)
     quantiles: pd.DataFrame = field(repr=False)
     correction: CochraneOrcutt | None = field(default=None, repr=False)
+    uncorrected: str = ""
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self.checks)
@@ -130,6 +133,8 @@ class Checks:
                 f"{each.assumption}: {each.verdict} ({each.test} {each.statistic:.3g}{chance})"
                 f"\n    {each.meaning} {each.advice}"
             )
+        if self.uncorrected:
+            lines.append(f"no Cochrane–Orcutt estimate: {self.uncorrected}")
         return "\n".join(lines)
 
 
@@ -186,17 +191,17 @@ def check(
         _outliers(samples),
         *_normality(fit, level),
     )
-    correction = _correction(fit) if independence.verdict == "fails" else None
+    remedy = _correction(fit) if independence.verdict == "fails" else (None, "")
     pictures = (histogram(fit), quantiles(fit))
-    return Checks(checks, fit, by_group, factors, samples, *pictures, correction)
+    return Checks(checks, fit, by_group, factors, samples, *pictures, *remedy)
 
 
-def _correction(fit: Regression) -> CochraneOrcutt | None:
-    """The remedy, where it can be computed."""
+def _correction(fit: Regression) -> tuple[CochraneOrcutt | None, str]:
+    """The remedy, or why it cannot be computed."""
     try:
-        return cochrane_orcutt(fit)
-    except SampleError:
-        return None
+        return cochrane_orcutt(fit), ""
+    except SampleError as error:
+        return None, error.problem
 
 
 def _independence(

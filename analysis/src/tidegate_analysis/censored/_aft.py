@@ -18,7 +18,7 @@ from tidegate_analysis.censored._covariance import (
 )
 from tidegate_analysis.censored._design import Bend, Design, design, full_rank
 from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
-from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
+from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters, of_coefficients
 from tidegate_analysis.censored._samples import (
     Codes,
     Floats,
@@ -89,7 +89,9 @@ class Regression(Linear):
         x = self.design.at(samples)
         value = x @ self.parameters[:-1] + self.sigma * centre
         turn = np.column_stack([x, np.full(len(x), self.sigma * centre)])
-        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", turn, self.covariance, turn))
+        half = self._quantile(self.degrees.min()) * np.sqrt(
+            np.einsum("ij,jk,ik->i", turn, self.covariance, turn)
+        )
         found = np.column_stack([value, value - half, value + half])
         if self.distribution != "gaussian":
             found = np.exp(found)
@@ -161,7 +163,7 @@ def regress(
     errors
         Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
         ``sandwich`` (Liang and Zeger's, times G/(G - 1)). Both with t on clusters - 1 degrees of
-        freedom; see `_clusters`.
+        freedom, or fewer for columns that vary between clusters only; see `_clusters`.
     low, high
         Columns of the interval that holds TP; `high` is inf where no fall was seen.
     level
@@ -206,7 +208,7 @@ def regress(
         design=plan,
         parameters=parameters,
         covariance=scaled.back @ covariance @ scaled.back.T,
-        degrees=np.inf if codes is None else int(codes.max()),
+        degrees=of_coefficients(plan, codes, np.inf),
         level=level,
         n=len(samples),
         thrashed=int(found.thrashed.sum()),
@@ -319,7 +321,7 @@ def naive(
     """Least squares of TP, or its logarithm, over the samples that thrashed: as the study does.
 
     Intervals are those of least squares: t on n - p degrees of freedom, or with clusters the
-    sandwich with t on clusters - 1.
+    sandwich with t as in `regress`.
     """
     checked_level(level)
     values = numbers(samples, tp, infinite=True)
@@ -341,15 +343,14 @@ def naive(
         covariance = bread * (residuals @ residuals / degrees)
     else:
         covariance = sandwich(bread, plan.matrix * residuals[:, None], codes)
-        degrees = int(codes.max())
     return Linear(
         design=plan,
         parameters=estimate,
         covariance=covariance,
-        degrees=degrees,
+        degrees=of_coefficients(plan, codes, degrees),
         level=level,
         n=len(y),
         thrashed=len(y),
-        clusters=None if codes is None else degrees + 1,
+        clusters=None if codes is None else _clusters.count(codes),
         notes=(f"{len(samples) - len(y)} samples that never thrashed are left out",),
     )

@@ -60,7 +60,7 @@ def compare(
         A row for each coefficient: ``term``; ``naive``, ``naive_low``, ``naive_high``, ``naive_p``;
         the same of ``censored``; ``difference`` (naive - censored); ``ratio`` (naive / censored:
         below 1 where the naive effect has shrunk); ``same_sign``; ``naive_n``, ``censored_n``;
-        ``distribution``.
+        ``distribution``; ``degrees`` of freedom of the censored interval and p.
 
     """
     family = _family(scale, distribution)
@@ -95,7 +95,12 @@ def compare(
     table["difference"] = table["naive"] - table["censored"]
     table["ratio"] = table["naive"] / table["censored"]
     table["same_sign"] = np.sign(table["naive"]) == np.sign(table["censored"])
-    return table.assign(naive_n=plain.n, censored_n=full.n, distribution=full.distribution)
+    return table.assign(
+        naive_n=plain.n,
+        censored_n=full.n,
+        distribution=full.distribution,
+        degrees=full.degrees,
+    )
 
 
 def bias(

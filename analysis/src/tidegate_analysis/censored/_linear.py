@@ -9,7 +9,7 @@ from scipy import stats
 
 from tidegate_analysis import _clusters
 from tidegate_analysis.censored._design import Design, Term
-from tidegate_analysis.censored._samples import Floats
+from tidegate_analysis.censored._samples import Codes, Floats
 from tidegate_analysis.errors import SampleError
 
 
@@ -24,7 +24,8 @@ class Linear:
     parameters, covariance
         The coefficients in the order of the design's names; a scale may follow.
     degrees
-        Degrees of freedom of Student's t for intervals and tests: clusters - 1; inf is the normal.
+        Degrees of freedom of Student's t for the interval and test of each coefficient: of
+        clusters, see `_clusters.degrees`; inf is the normal.
     level
         Of the confidence intervals.
     n, thrashed
@@ -39,7 +40,7 @@ class Linear:
     design: Design = field(repr=False)
     parameters: Floats = field(repr=False)
     covariance: Floats = field(repr=False)
-    degrees: float
+    degrees: Floats
     level: float
     n: int
     thrashed: int
@@ -51,7 +52,7 @@ class Linear:
         count = len(self.design.names)
         estimate = self.parameters[:count]
         se = np.sqrt(np.diag(self.covariance)[:count])
-        half = self._quantile() * se
+        half = self._quantile(self.degrees) * se
         with np.errstate(divide="ignore", invalid="ignore"):
             p = 2 * stats.t.sf(np.abs(estimate / se), self.degrees)
         return pd.DataFrame(
@@ -69,10 +70,11 @@ class Linear:
     def nonlinearity(self) -> pd.DataFrame:
         """Wald's test of each bent column: that all its q coefficients but the straight one are 0.
 
-        χ² where there are no clusters (F for least squares). A covariance from G clusters is an
-        estimate on G - 1 degrees of freedom, so there the statistic is Hotelling's, F with q and
-        G - q degrees of freedom (Pustejovsky and Tipton 2018, *Journal of Business & Economic
-        Statistics* 36). Columns: ``column``, ``bend``, ``statistic``, ``degrees`` (q), ``p``.
+        χ² where there are no clusters (F for least squares). A covariance from clusters is an
+        estimate on their degrees of freedom, G - 1 or fewer, so there the statistic is Hotelling's,
+        F with q and so many less q - 1 (Pustejovsky and Tipton 2018, *Journal of Business &
+        Economic Statistics* 36). Columns: ``column``, ``bend``, ``statistic``, ``degrees`` (q),
+        ``p``.
 
         Raises
         ------
@@ -87,20 +89,19 @@ class Linear:
     def _bent(self, term: Term) -> tuple[float, int, float]:
         """The statistic, its degrees of freedom, and p."""
         places = self.design.positions(term.column)[1:]
-        count = len(places)
-        if self.clusters is not None and count >= self.clusters:
+        count, free = len(places), float(self.degrees[places].min())
+        if self.clusters is not None and not count <= free:
             raise SampleError(
                 f"{self.clusters} clusters cannot test the {count} bent columns of `{term.column}` "
                 "at once",
                 "bend it as 'quadratic' or with fewer knots, or estimate without clusters",
             )
         wald = _wald(self.parameters[places], self.covariance[np.ix_(places, places)], term.column)
-        if not np.isfinite(self.degrees):
+        if not np.isfinite(free):
             return wald, count, float(stats.chi2.sf(wald, count))
-        free = self.degrees
         if self.clusters is not None:
-            free = self.degrees - count + 1
-            wald *= free / self.degrees
+            wald *= (free - count + 1) / free
+            free -= count - 1
         return wald / count, count, float(stats.f.sf(wald / count, count, free))
 
     def effect(
@@ -133,13 +134,14 @@ class Linear:
         turn = term.basis(values) - term.basis(np.array([zero]))
         change = turn @ self.parameters[places]
         block = self.covariance[np.ix_(places, places)]
-        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", turn, block, turn))
+        least = self._quantile(self.degrees[places].min())
+        half = least * np.sqrt(np.einsum("ij,jk,ik->i", turn, block, turn))
         return pd.DataFrame(
             {column: values, "change": change, "low": change - half, "high": change + half}
         )
 
-    def _quantile(self) -> float:
-        return float(stats.t.ppf(0.5 + self.level / 2, self.degrees))
+    def _quantile(self, degrees: Floats | float) -> Floats:
+        return np.asarray(stats.t.ppf(0.5 + self.level / 2, degrees))
 
     def _sd(self) -> Floats:
         spread = np.asarray(self.design.matrix.std(axis=0, ddof=1))
@@ -168,11 +170,19 @@ def _wald(values: Floats, covariance: Floats, column: str) -> float:
     return float(scaled @ np.linalg.solve(correlation, scaled))
 
 
+def of_coefficients(plan: Design, codes: Codes | None, independent: float) -> Floats:
+    """The degrees of freedom of each coefficient, by clusters or of independent samples."""
+    if codes is None:
+        return np.full(len(plan.names), float(independent))
+    return _clusters.degrees(plan.matrix, codes)
+
+
 def few_clusters(count: int, errors: str) -> tuple[str, ...]:
     """What to say about intervals from so few clusters."""
     if count >= _clusters.FEW:
         return ()
     return (
         f"standard errors are a {errors} over {count} clusters with t on {count - 1} degrees of "
-        "freedom: with so few, take intervals as approximate",
+        "freedom, fewer for columns that are the same in all samples of a cluster: with so few, "
+        "take intervals as approximate",
     )

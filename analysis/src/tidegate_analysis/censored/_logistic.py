@@ -32,7 +32,7 @@ from tidegate_analysis.censored._covariance import (
     sandwich,
 )
 from tidegate_analysis.censored._design import Bend, Design, design, full_rank
-from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters
+from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters, of_coefficients
 from tidegate_analysis.censored._samples import Codes, Flags, Floats, clusters, numbers
 from tidegate_analysis.errors import SampleError
 
@@ -76,7 +76,9 @@ class Logistic(Linear):
         """The probability of thrashing of such samples: ``probability``, ``low``, ``high``."""
         x = self.design.at(samples)
         value = x @ self.parameters
-        half = self._quantile() * np.sqrt(np.einsum("ij,jk,ik->i", x, self.covariance, x))
+        half = self._quantile(self.degrees.min()) * np.sqrt(
+            np.einsum("ij,jk,ik->i", x, self.covariance, x)
+        )
         found = special.expit(np.column_stack([value, value - half, value + half]))
         return pd.DataFrame(found, columns=["probability", "low", "high"], index=samples.index)
 
@@ -119,8 +121,8 @@ def thrashes(
         ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
         likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
     cluster
-        Column whose values are clusters: intervals by t on clusters - 1 degrees of freedom. With
-        ``firth`` samples are taken as independent all the same, and a note says so.
+        Column whose values are clusters: intervals by t as in `regress`. With ``firth`` samples are
+        taken as independent all the same, and a note says so.
     thrashed
         Column of yes/no.
 
@@ -159,7 +161,7 @@ def thrashes(
         design=plan,
         parameters=parameters,
         covariance=back @ covariance @ back.T,
-        degrees=np.inf if codes is None else int(codes.max()),
+        degrees=of_coefficients(plan, codes, np.inf),
         level=level,
         n=len(samples),
         thrashed=int(y.sum()),

@@ -13,6 +13,7 @@ from typing import Final
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._factors import factors, thrashing
 from tidegate_analysis.report._inference import (
+    FEWEST_FREE,
     FEWEST_PAIRS,
     FEWEST_REPETITIONS,
     FEWEST_SHARES,
@@ -25,13 +26,21 @@ from tidegate_analysis.report._view import NOTHING, View
 
 RULES: Final = (
     f"A level needs {FEWEST_REPETITIONS} repetitions before a sentence is made of a single "
-    f"batchset, a comparison {FEWEST_PAIRS} pairs of batchsets, a share {FEWEST_SHARES} batchsets.",
-    "Processors and keys are properties of runs, and what befell a run befell all its batchsets: a "
-    "run is one value. Ratios are by a line through all numbers of processors, in logarithms, with "
-    "an intercept for each block of runs that differ in nothing else; thrashing points by "
-    "permutation within the blocks, where there are enough runs for it to show anything.",
-    "Shorter transactions do less each, so they are compared by rows a second, in pairs of "
-    "batchsets of one run.",
+    f"batchset, a limit for many {FEWEST_PAIRS} batchsets with all levels, a share {FEWEST_SHARES} "
+    f"batchsets, a ratio of processors, keys or SFs {FEWEST_FREE} degrees of freedom among runs.",
+    "What befell a run befell all its batchsets, so a run is one value: the mean over its "
+    "batchsets. Runs of one DBMS that differ in processors or keys only are a block; SF differs "
+    "within runs, and there each run is a block, with the least SF and the greatest. Ratios are by "
+    "a line through the blocks of one DBMS, in logarithms of processors, with an intercept for "
+    "each block.",
+    "Thrashing points are compared by permutation within the blocks of all DBMSs together, where "
+    "these are enough to show anything: what is said is of their mean, and need not hold for each. "
+    "A batchset's point rises or falls as the slope of its own line does; where most go one way "
+    "and the mean the other, nothing is claimed.",
+    "Shorter transactions do less each, so they are compared by rows a second.",
+    "The best throughput of a batchset is the largest mean of its levels, measured by the "
+    "repetitions that picked it: it is a little too large, and the more so the more levels are "
+    "left.",
     "Where a sentence has a p-value, it is a claim when that is below 0.05. p-values are adjusted "
     "(Holm) for the number of all that belong to this experiment, those about what moves the "
     "thrashing point included; the 95 % intervals beside them are not adjusted for that.",
@@ -46,8 +55,10 @@ RULES: Final = (
     "as its interval; for one limit of many batchsets by the batchsets of all other runs, or by "
     "all others where there is one run, with p and interval widened (Bonferroni) for the number of "
     "levels.",
-    "DBMSs are compared over the batchsets that all of them have, by permutation among the runs "
-    "that differ in the DBMS only.",
+    "A limit for many batchsets is of those that have throughput at every level. The others, as "
+    "far as they collapsed, would gain more.",
+    "DBMSs are compared over the batchsets that all of them have, each with its own isolation and "
+    "settings, by permutation among the runs that differ in the DBMS only.",
     "Ratios are of geometric means. Batchsets of one DBMS are not independent of each other, so an "
     "interval over pairs of them may be too narrow.",
     "What holds here holds for this machine, these versions, settings and workloads.",

@@ -1,21 +1,23 @@
 """What processors, primary keys and shorter transactions do, and which DBMS thrashes.
 
-Processors and keys are properties of runs, and what befell one run befell all its batchsets alike.
-So a run is one value: the mean of log throughput, or of the rank of the thrashing point, over the
-batchsets that all levels of the factor have. Runs that differ in the factor only are a block. The
-ratio is the slope of a line through the blocks, in logarithms of processors, with an intercept for
-each block: for two levels the paired t. Thrashing points are tested by permutation within blocks.
+What befell a run befell all its batchsets alike, so a run is one value: the mean of log throughput,
+or of the rank of the thrashing point, over the batchsets that all levels of the factor have. Runs
+that differ in processors or keys only are a block. SF differs within runs: there a run is a block,
+with a value for the least SF and one for the greatest.
 
-SF differs within runs, so batchsets that differ in nothing else are pairs. A shorter transaction
-does less: what is compared by the paired t is the rows that are touched in a second. Thrashing
-points are compared by the sign test.
+A ratio is of one DBMS: the slope of a line through the blocks, in logarithms of processors, with an
+intercept for each block; for two levels the paired t. A shorter transaction does less, so what is
+compared there is the rows that are touched in a second.
+
+Thrashing points are compared by permutation within the blocks of all DBMSs together. One DBMS has
+few blocks: in no experiment file more than five for keys, too few to show anything.
 
 Shares of batchsets that thrash have Wilson's interval. DBMSs are compared over the batchsets that
-all of them have, run by run, by permutation.
+all of them have, run by run, by permutation; isolation and settings are the DBMS's own there.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,12 +27,13 @@ import pandas as pd
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._claims import ratio_said
-from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_SHARES, NEAR, Ratio
+from tidegate_analysis.report._inference import FEWEST_SHARES, NEAR
 from tidegate_analysis.report._parts import Claim, Sentence
 from tidegate_analysis.report._view import BATCHSET, View
 
-#: What is the same in all batchsets of a run, besides its subject.
-_OF_RUN: Final = ("numProcs", "PK", "isolation", "settings")
+#: What is the same in all batchsets of a run: what is varied, and what a DBMS has of its own.
+_VARIED: Final = ("numProcs", "PK")
+_OWN: Final = ("subject", "isolation", "settings")
 
 
 @dataclass(frozen=True)
@@ -51,27 +54,66 @@ _FACTORS: Final = (
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """Two values of a factor in batchsets of a subject and a kind of workload.
+class _Compared:
+    """Batchsets of one mode at the levels of a factor.
 
     Attributes
     ----------
-    said
-        Which values, in words.
-    throughput
-        What is compared, in words.
-    of
-        The values that the sample has of it, in words.
-    numbers
-        How many batchsets and runs are behind it.
+    rows
+        The batchsets, of one DBMS or of all.
+    keys
+        What they are matched by.
+    levels
+        The values, from the one that others are compared with to the one that is told of.
 
     """
 
-    about: str
-    said: str
-    throughput: str
-    of: str
-    numbers: Mapping[str, str]
+    factor: _Factor
+    rows: pd.DataFrame
+    keys: list[str]
+    levels: np.ndarray
+
+    @property
+    def place(self) -> np.ndarray:
+        """Return where the levels are on the line, from 0 to 1."""
+        x = np.log(self.levels) if self.factor.name == "numProcs" else self.levels
+        place: np.ndarray = (x - x[0]) / (x[-1] - x[0])
+        return place
+
+    @property
+    def slope(self) -> np.ndarray:
+        """Return the weights of values that make a line's slope."""
+        place = self.place
+        weights: np.ndarray = place - place.mean()
+        return weights
+
+    def by_level(self, column: str) -> tuple[pd.DataFrame, int]:
+        """Return a row for each batchset measured at all levels, and of how many there are."""
+        table = self.rows.pivot_table(index=self.keys, columns=self.factor.name, values=column)
+        table = table.reindex(columns=self.levels)
+        return table.dropna(), len(table)
+
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the means of blocks: runs that differ in the factor only, or runs."""
+        of_block = [name for name in (*_OWN, *_VARIED) if name != self.factor.name]
+        return table.groupby(level=of_block).mean()
+
+    def said(self, table: pd.DataFrame) -> str:
+        """Return which values are compared, and in which DBMSs of the table."""
+        found = table if len(table) else self.rows.set_index(self.keys)
+        subjects = found.index.unique("subject")
+        who = subjects[0] if len(subjects) == 1 else f"{len(subjects)} DBMSs together"
+        to, instead_of = (self.factor.unit(self.levels[at]) for at in (-1, 0))
+        return f"{who}, {self.rows['mode'].iloc[0]}: {to} instead of {instead_of}"
+
+    def runs(self, blocks: pd.DataFrame) -> int:
+        """Return how many runs the blocks are made of."""
+        return blocks.size if self.factor.is_of_run else len(blocks)
+
+    def numbers(self, found: int, of: int, blocks: pd.DataFrame) -> dict[str, str]:
+        """Return how many batchsets and runs are behind what is said."""
+        runs = f"{self.runs(blocks):,}"
+        return {"batchsets at each level": f"{found:,} of {of:,}", "runs": runs}
 
 
 def factors(view: View) -> list[Sentence | Claim]:
@@ -79,154 +121,115 @@ def factors(view: View) -> list[Sentence | Claim]:
     if view.is_controlled or not view.has_curves:
         return []
     table = view.summary.drop(columns=["subject", "label"]).merge(view.batchsets, on=BATCHSET)
-    return [
-        sentence
-        for factor in _FACTORS
-        if factor.name in table
-        for names, rows in table[table[factor.name] != "all"].groupby(["subject", "mode"])
-        for sentence in _compared(view, factor, ", ".join(map(str, names)), rows)
-    ]
+    found: list[Sentence | Claim] = []
+    for factor in _FACTORS:
+        if factor.name not in table:
+            continue
+        rows = table[(table[factor.name] != "all") & table[factor.name].notna()]
+        for _, own in rows.groupby(["subject", "mode"]):
+            if compared := _compared(view, factor, own):
+                found.append(_throughput(compared))
+        for _, own in rows[rows["TP"].notna()].groupby("mode"):
+            if compared := _compared(view, factor, own):
+                found.append(_points(compared))
+    return found
 
 
-def _compared(
-    view: View, factor: _Factor, where: str, rows: pd.DataFrame
-) -> list[Sentence | Claim]:
-    rows = rows[rows[factor.name].notna()]
+def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _Compared | None:
+    """Return the batchsets at the factor's levels, where there are two levels."""
     keys = [name for name in view.factors if name != factor.name]
-    same = dict.fromkeys(keys, str) | {factor.name: float}
-    rows = rows.astype(same)
-    if len(rows[factor.name].unique()) < 2:
-        return []
-    return (_of_runs if factor.is_of_run else _of_pairs)(factor, where, rows, keys)
-
-
-def _said(factor: _Factor, where: str, to: float, instead_of: float) -> str:
-    return f"{where}: {factor.unit(to)} instead of {factor.unit(instead_of)}"
-
-
-def _of_runs(
-    factor: _Factor, where: str, rows: pd.DataFrame, keys: list[str]
-) -> list[Sentence | Claim]:
+    rows = rows.astype(dict.fromkeys(keys, str) | {factor.name: float})
     levels = np.sort(rows[factor.name].unique())
-    place = np.log(levels) if factor.name == "numProcs" else levels
-    place = (place - place[0]) / (place[-1] - place[0])
-    slope = place - place.mean()
-
-    def by_level(column: str) -> pd.DataFrame:
-        """Return a row for each batchset that was measured at all levels."""
-        table = rows.pivot_table(index=keys, columns=factor.name, values=column)
-        return table.reindex(columns=levels).dropna()
-
-    def by_run(table: pd.DataFrame) -> pd.DataFrame:
-        return table.groupby(level=[name for name in _OF_RUN if name != factor.name]).mean()
-
-    def comparison(table: pd.DataFrame, runs: pd.DataFrame) -> _Comparison:
-        numbers = {"batchsets at each level": f"{len(table):,}", "runs": f"{runs.size:,}"}
-        said = _said(factor, where, levels[-1], levels[0])
-        of = words.count(runs.size, "run")
-        return _Comparison(factor.about, said, "the best throughput", of, numbers)
-
-    logs = by_level("best_tps").where(lambda tps: tps > 0).dropna().map(np.log)
-    runs = by_run(logs)
-    seen = _geometric((runs.iloc[:, -1] - runs.iloc[:, 0]).map(np.exp))
-    found = [_ratio(comparison(logs, runs), inference.of_blocks(runs, place), seen)]
-    if rows["TP"].notna().any() and len(points := by_level("TP")):
-        runs = by_run(points.rank(axis=1))
-        way = float((runs.to_numpy() @ slope).sum())
-        p_value = None
-        # What both ends of a line could have by chance.
-        if 2 * inference.arrangements(runs) <= inference.ALPHA:
-            p_value = inference.permuted(runs, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
-        first, last = (points.iloc[:, at].to_numpy() for at in (0, -1))
-        moved = (last > first).astype(float) - (last < first)
-        found.append(_point(comparison(points, runs), moved, way, p_value))
-    return found
+    if len(levels) < 2:
+        return None
+    if not factor.is_of_run:
+        # The shortest transactions instead of the longest.
+        levels = levels[[-1, 0]]
+    return _Compared(factor, rows, keys, levels)
 
 
-def _of_pairs(
-    factor: _Factor, where: str, rows: pd.DataFrame, keys: list[str]
-) -> list[Sentence | Claim]:
-    low, high = rows[factor.name].min(), rows[factor.name].max()
-    less, more = (rows[rows[factor.name] == value] for value in (low, high))
-    pairs = less.merge(more, on=keys, suffixes=("_less", "_more"))
-    numbers = {"pairs of batchsets": f"{len(pairs):,}", "runs": f"{pairs['run_less'].nunique():,}"}
-    comparison = _Comparison(
-        factor.about,
-        _said(factor, where, low, high),
-        "the rows a second, transactions a second times SF",
-        _pairs(len(pairs)),
-        numbers,
-    )
-    rows_less, rows_more = low * pairs["best_tps_less"], high * pairs["best_tps_more"]
-    seen = _geometric(rows_less / rows_more)
-    found = [_ratio(comparison, inference.of_pairs(rows_less, rows_more), seen)]
-    known = pairs[pairs["TP_less"].notna() & pairs["TP_more"].notna()]
-    if len(known):
-        rises, falls = (known["TP_less"] > known["TP_more"], known["TP_less"] < known["TP_more"])
-        moved = rises.to_numpy().astype(float) - falls.to_numpy()
-        p_value = inference.sign_test(int(rises.sum()), int(falls.sum()))
-        way, is_enough = float(moved.sum()), len(moved) >= FEWEST_PAIRS
-        of = replace(comparison, of=_pairs(len(known)))
-        found.append(_point(of, moved, way, p_value if is_enough else None))
-    return found
-
-
-def _pairs(n: int) -> str:
-    return words.count(n, "pair of batchsets", "pairs of batchsets")
-
-
-def _geometric(ratios: pd.Series) -> float:
-    return float(np.exp(np.log(ratios[(ratios > 0) & np.isfinite(ratios)]).mean()))
-
-
-def _ratio(of: _Comparison, ratio: Ratio | None, seen: float) -> Sentence | Claim:
-    """Return what a factor does to throughput; without an interval, no more than was seen."""
+def _throughput(compared: _Compared) -> Sentence | Claim:
+    """Return what a factor does to a DBMS; without an interval, no more than was seen."""
+    table, of = compared.by_level("best_tps")
+    table = table.where(table > 0).dropna()
+    what = "the best throughput"
+    if not compared.factor.is_of_run:
+        table = table * compared.levels
+        what = "the rows a second, transactions a second times SF"
+    blocks = compared.by_run(table.map(np.log))
+    compares, runs = compared.said(table), compared.runs(blocks)
+    numbers = compared.numbers(len(table), of, blocks)
+    ratio = inference.of_blocks(blocks, compared.place)
     if ratio is None:
-        text = (
-            f"{of.said}: this sample cannot show what that does to {of.throughput}: {of.of} that "
-            f"differ in nothing else are too few; the ratio in them is {words.number(seen)}."
-        )
-        return Sentence(of.about, text, "not shown", "curves", of.numbers)
+        apart = " that differ in nothing else" if compared.factor.is_of_run else ""
+        few = f"{words.count(runs, 'run')}{apart} are too few"
+        text = f"{compares}: this sample cannot show what that does to {what}: {few}"
+        return Sentence(compared.factor.about, text + _seen(blocks), "not shown", "curves", numbers)
 
     def sentence(p: float) -> Sentence:
-        numbers = {**of.numbers, "ratio": ratio_said(ratio), "p, adjusted": words.p_value(p)}
+        said = ratio_said(replace(ratio, n=runs))
+        behind = {**numbers, "ratio": said, "p, adjusted": words.p_value(p)}
         interval = (
-            f"95 % interval {words.between(ratio.low, ratio.high)}, {of.of}, adjusted p "
-            f"{words.p_value(p)}"
+            f"95 % interval {words.between(ratio.low, ratio.high)}, {words.count(runs, 'run')}, "
+            f"adjusted p {words.p_value(p)}"
         )
-        if p > inference.ALPHA:
+        about = compared.factor.about
+        if not inference.is_shown(p):
             text = (
-                f"{of.said}: this sample cannot show an effect on {of.throughput}; the ratio is "
+                f"{compares}: this sample cannot show an effect on {what}; the ratio is "
                 f"{words.number(ratio.value)} ({interval})."
             )
-            return Sentence(of.about, text, "not shown", "curves", numbers)
-        text = f"{of.said} gives {words.number(ratio.value)} times {of.throughput} ({interval})."
+            return Sentence(about, text, "not shown", "curves", behind)
+        text = f"{compares} gives {words.number(ratio.value)} times {what} ({interval})."
         if abs(ratio.value - 1) < 1 - NEAR:
             text += " That is less than 5 %: too little to act on."
-        return Sentence(of.about, text, "shown", "curves", numbers)
+        return Sentence(about, text, "shown", "curves", behind)
 
     return Claim(ratio.p, sentence)
 
 
-def _point(
-    of: _Comparison, moved: np.ndarray, way: float, p_value: float | None
-) -> Claim | Sentence:
-    """Return where a factor moves thrashing points; without a p-value, no more than was seen."""
-    rises, falls, stays = (int((moved == sign).sum()) for sign in (1, -1, 0))
-    seen = f"it rises in {rises}, falls in {falls} and stays in {stays} of {_pairs(len(moved))}"
-    cannot = f"{of.said}: this sample cannot show where the thrashing point goes: {seen}"
-    if p_value is None:
-        text = f"{cannot}, and {of.of} are too few for a test."
-        return Sentence(of.about, text, "not shown", "tap-points", of.numbers)
+def _seen(blocks: pd.DataFrame) -> str:
+    """Return the ratio between the ends of the blocks, for what it is worth."""
+    if blocks.empty:
+        return "."
+    seen = float(np.exp((blocks.iloc[:, -1] - blocks.iloc[:, 0]).mean()))
+    return f"; the ratio in them is {words.number(seen)}."
+
+
+def _points(compared: _Compared) -> Claim | Sentence:
+    """Return where a factor moves the thrashing points of all DBMSs, and of how many batchsets."""
+    table, of = compared.by_level("TP")
+    ranks = table.rank(axis=1)
+    slope = compared.slope
+    blocks = compared.by_run(ranks)
+    numbers = compared.numbers(len(table), of, blocks)
+    runs = words.count(compared.runs(blocks), "run")
+    each = np.sign((ranks.to_numpy() @ slope).round(9))
+    rises, falls, stays = (int((each == sign).sum()) for sign in (1, -1, 0))
+    seen = (
+        f"it rises in {rises}, falls in {falls} and stays in {stays} of "
+        f"{words.count(len(table), 'batchset')} that have all levels"
+    )
+    about, compares = compared.factor.about, compared.said(table)
+    cannot = f"{compares}: this sample cannot show where the thrashing point goes: {seen}"
+    # What both ends of a line could have by chance.
+    if not inference.is_shown(2 * inference.arrangements(blocks)):
+        text = f"{cannot}, and {runs} are too few for a test."
+        return Sentence(about, text, "not shown", "tap-points", numbers)
+    way = float((blocks.to_numpy() @ slope).sum())
+    p_value = inference.permuted(blocks, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
 
     def sentence(p: float) -> Sentence:
-        numbers = {**of.numbers, "p, adjusted": words.p_value(p)}
-        basis = f"{of.of}, adjusted p {words.p_value(p)}"
-        if p > inference.ALPHA:
-            return Sentence(of.about, f"{cannot} ({basis}).", "not shown", "tap-points", numbers)
+        behind = {**numbers, "p, adjusted": words.p_value(p)}
+        basis = f"{runs}, adjusted p {words.p_value(p)}"
+        if not inference.is_shown(p):
+            return Sentence(about, f"{cannot} ({basis}).", "not shown", "tap-points", behind)
+        if way * (rises - falls) <= 0:
+            text = f"{cannot}; the numbers of these moves and their sizes disagree ({basis})."
+            return Sentence(about, text, "not shown", "tap-points", behind)
         goes = "raises" if way > 0 else "lowers"
-        text = f"{of.said} {goes} the thrashing point: {seen} ({basis})."
-        return Sentence(of.about, text, "shown", "tap-points", numbers)
+        text = f"{compares} {goes} the thrashing point: {seen} ({basis})."
+        return Sentence(about, text, "shown", "tap-points", behind)
 
     return Claim(p_value, sentence)
 
@@ -265,18 +268,18 @@ def _share(subject: str, thrashed: int, of: int) -> Sentence:
 
 def _difference(view: View, known: pd.DataFrame) -> Sentence | Claim:
     """Return whether DBMSs differ, over batchsets that all have, with runs as what varies."""
-    about, keys = "which DBMS thrashes", [name for name in view.factors if name != "subject"]
+    about, keys = "which DBMS thrashes", [name for name in view.factors if name not in _OWN]
     values = view.batchsets[[*BATCHSET, *keys]].astype(dict.fromkeys(keys, str))
     table = known[[*BATCHSET, "subject", "thrashes"]].merge(values, on=BATCHSET)
     common = table.pivot_table(index=keys, columns="subject", values="thrashes").dropna()
-    shares = common.groupby(level=list(_OF_RUN)).mean()
+    shares = common.groupby(level=list(_VARIED)).mean()
     order = list(shares.mean().sort_values(ascending=False, kind="stable").index)
     behind = {
         "batchsets that all have": f"{len(common):,}",
         "runs of each": f"{len(shares):,}",
     } | {str(s): f"{words.number(common[s].sum())} of them" for s in order}
     # Any order of the DBMSs in all runs alike could be by chance.
-    if math.factorial(len(order)) * inference.arrangements(shares) > inference.ALPHA:
+    if not inference.is_shown(math.factorial(len(order)) * inference.arrangements(shares)):
         text = (
             "this sample cannot show that some DBMSs thrash more often than others: "
             f"{words.count(len(shares), 'run')} of each can be compared, too few for a test."
@@ -286,7 +289,7 @@ def _difference(view: View, known: pd.DataFrame) -> Sentence | Claim:
 
     def sentence(p: float) -> Sentence:
         numbers = behind | {"p, adjusted": words.p_value(p)}
-        if p > inference.ALPHA:
+        if not inference.is_shown(p):
             text = (
                 "this sample cannot show that some DBMSs thrash more often than others "
                 f"({basis}, adjusted p {words.p_value(p)})."

@@ -20,9 +20,9 @@ from scipy import stats
 
 #: Fewer repetitions of a level than this say nothing of noise.
 FEWEST_REPETITIONS: Final = 3
-#: Fewer pairs of batchsets than this say nothing of a factor.
+#: Fewer pairs of batchsets than this say nothing of a limit for all of them.
 FEWEST_PAIRS: Final = 6
-#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a ratio.
+#: Fewer degrees of freedom among runs than this, those of three pairs, say nothing of a factor.
 FEWEST_FREE: Final = 2
 #: Fewer batchsets than this give no share of those that thrash.
 FEWEST_SHARES: Final = 10
@@ -40,6 +40,11 @@ class Ratio:
     high: float
     p: float
     n: int
+
+
+def is_shown(p: float) -> bool:
+    """Return whether a p-value shows something; one that is not a number shows nothing."""
+    return p < ALPHA
 
 
 def of_repetitions(a: ArrayLike, b: ArrayLike, comparisons: int = 1) -> Ratio | None:
@@ -110,13 +115,6 @@ def _ratio(difference: float, error: float, freedom: float, n: int, comparisons:
     return Ratio(float(ends[0]), float(ends[1]), float(ends[2]), min(1.0, p * comparisons), n)
 
 
-def sign_test(rises: int, falls: int) -> float:
-    """Return the p-value of rises and falls being equally likely."""
-    if rises + falls == 0:
-        return 1.0
-    return float(stats.binomtest(rises, rises + falls).pvalue)
-
-
 def share(found: int, of: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share."""
     interval = stats.binomtest(found, of).proportion_ci(1 - ALPHA, method="wilson")
@@ -144,7 +142,8 @@ def permuted(
     """
     table = np.asarray(values, dtype=float)[np.newaxis]
     mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)
-    as_large = statistic(mixed) >= statistic(table)[0] - 1e-12
+    # A statistic that is not a number is no evidence.
+    as_large = ~(statistic(mixed) < statistic(table)[0] - 1e-12)
     return float((1 + as_large.sum()) / (1 + draws))
 
 

@@ -178,20 +178,25 @@ def _of_group(view: View, names: tuple[Any, ...], rows: pd.DataFrame) -> list[Se
     subject, mode = (str(name) for name in names)
     label = f"{subject}, {mode}"
     table = rows.pivot_table(index=BATCHSET, columns="mpl", values="tps")
+    planned = view.batchsets["subject"].eq(subject) & view.batchsets["mode"].eq(mode)
+    of = int(planned.sum())
     table = table[(table > 0).all(axis=1)]
     k, last = table.shape[1], float(table.columns[-1]) if table.shape[1] else 0.0
     if len(table) < FEWEST_PAIRS or k < 2:
         text = (
-            f"{label}: this sample cannot show which MPL is best: "
-            f"{words.count(len(table), 'batchset')} with throughput at every level, fewer than "
+            f"{label}: this sample cannot show which MPL is best: {len(table):,} of "
+            f"{words.count(of, 'batchset')} with throughput at every level, fewer than "
             f"{FEWEST_PAIRS}."
         )
         return [Sentence("which MPL to set", text, "not shown", "curves")]
+    those = f"all {len(table):,} batchsets"
+    if len(table) < of:
+        those = f"{len(table):,} of {of:,} batchsets (the others lack a level)"
     mean = np.exp(np.log(table).mean())
     best = float(mean.idxmax())
     behind = {
-        "batchsets": f"{len(table):,}",
-        "levels": f"{k}",
+        "batchsets with all levels": f"{len(table):,} of {of:,}",
+        "levels": f"{k} of {view.executions['mpl'].nunique()}",
         "best level, geometric mean": f"{words.number(mean[best])} tps at MPL {words.number(best)}",
         "last level": f"{words.number(mean[last])} tps at MPL {words.number(last)}",
     }
@@ -202,22 +207,22 @@ def _of_group(view: View, names: tuple[Any, ...], rows: pd.DataFrame) -> list[Se
     )
     if chosen is None:
         text = (
-            f"{label}: this sample cannot show one MPL that is within 5 % of the best for all "
-            f"{len(table):,} batchsets together. In the mean MPL {words.number(best)} is best."
+            f"{label}: this sample cannot show one MPL that is within 5 % of the best for {those} "
+            f"together. In the mean MPL {words.number(best)} is best."
         )
         sentence = Sentence(about, text, "not shown", "curves", behind)
     else:
         text = (
-            f"{label}: over {len(table):,} batchsets, set MPL {words.number(chosen)}: in the mean "
+            f"{label}: over {those}, set MPL {words.number(chosen)}: in the mean "
             f"{words.number(mean[chosen])} tps, {words.percent(mean[chosen] / mean[best])} of the "
             f"best level, {words.number(best)}."
         )
         sentence = Sentence(about, text, "shown", "curves", behind)
-    return [sentence, _group_gain(label, table, best, last, behind)]
+    return [sentence, _group_gain(label, table, best, last, behind, those=those)]
 
 
 def _group_gain(
-    label: str, table: pd.DataFrame, best: float, last: float, behind: dict[str, str]
+    label: str, table: pd.DataFrame, best: float, last: float, behind: dict[str, str], *, those: str
 ) -> Sentence | Claim:
     about = "what Tidegate would gain"
     # Choices of different runs are not independent of each other; the bound for all levels is.
@@ -232,7 +237,7 @@ def _group_gain(
 
     def sentence(p: float) -> Sentence:
         numbers = behind | {"ratio": ratio_said(ratio), "p, adjusted": words.p_value(p)}
-        if p > inference.ALPHA or ratio.value <= 1:
+        if not (inference.is_shown(p) and ratio.value > 1):
             text = (
                 f"{label}: this sample cannot show that a limit would gain anything: the ratio of "
                 f"throughputs is {words.number(ratio.value)} ({interval}, adjusted p "
@@ -240,7 +245,7 @@ def _group_gain(
             )
             return Sentence(about, text, "not shown", "curves", numbers)
         text = (
-            f"{label}: one limit for all {ratio.n:,} batchsets, {words.number(best)} here, would "
+            f"{label}: one limit for {those}, {words.number(best)} here, would "
             f"give {words.number(ratio.value)} times the throughput of MPL {words.number(last)} "
             f"({interval}, adjusted p {words.p_value(p)}), if the gate itself costs nothing."
         )

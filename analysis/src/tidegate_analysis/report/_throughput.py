@@ -2,7 +2,8 @@
 
 Where there are more batchsets than panels, panels are those of batchsets evenly spaced from the one
 that loses least of its best throughput at the last level to the one that loses most, so that they
-are neither the prettiest nor the worst; the picture at a glance has all of them.
+are neither the prettiest nor the worst; the picture at a glance has all of them. A batchset without
+its last level counts as one that loses most: the protocol drops what collapsed.
 """
 
 from typing import Any, Final
@@ -38,8 +39,8 @@ def throughput(view: View) -> Section:
                 Paragraph(
                     f"{left_out:,} of {len(view.summary):,} batchsets have no panel of their own: "
                     f"those drawn are evenly spaced from the one that loses least at the last "
-                    f"level to the one that loses most. The next figure has all of them, and so "
-                    f"has the file data/curves.csv."
+                    f"level to the one that loses most{_without_last(view)}. The next figure has "
+                    f"all of them, and so has the file data/curves.csv."
                 ),
                 at_a_glance(view),
             ]
@@ -47,6 +48,14 @@ def throughput(view: View) -> Section:
         parts.append(thrashing_points(view))
     parts.append(numbers(view))
     return Section("throughput", title, parts)
+
+
+def _without_last(view: View) -> str:
+    """Return how many batchsets are taken to lose most, since the last level is not there."""
+    without = int(view.summary["loss"].isna().sum())
+    if not without:
+        return ""
+    return f"; {words.count(without, 'batchset')} of unknown loss there count as losing more"
 
 
 def chosen(view: View) -> pd.DataFrame:
@@ -133,7 +142,8 @@ def _subjects(view: View) -> Figure:
     curves["share"] = curves["tps"] / curves.groupby(BATCHSET)["tps"].transform("max")
     groups = curves.groupby(["subject", "mpl"])["share"]
     quartiles = {q: groups.quantile(q) for q in (0.25, 0.5, 0.75)}
-    table = pd.DataFrame(quartiles).reset_index()
+    table = pd.DataFrame(quartiles | {"n": groups.size()}).reset_index()
+    sizes = view.batchsets.groupby("subject").size()
     said = []
     with style.style():
         figure = style.empty(7.2, 3.8)
@@ -148,9 +158,9 @@ def _subjects(view: View) -> Figure:
                 marker=style.MARKERS[index % len(style.MARKERS)],
             )  # fmt: skip
             said.append(
-                f"{subject}: half of the batchsets keep "
-                f"{words.percent(float(part[0.5].iloc[-1]))} or more of their best throughput at "
-                f"{view.level} {words.number(float(part['mpl'].iloc[-1]))}"
+                f"{subject}: half of the {_of_all(int(part['n'].iloc[-1]), sizes[subject])} at "
+                f"{view.level} {words.number(float(part['mpl'].iloc[-1]))} keep "
+                f"{words.percent(float(part[0.5].iloc[-1]))} or more of their best throughput there"
             )
         style.levels(axes, curves["mpl"])
         style.thousands(axes)
@@ -162,9 +172,22 @@ def _subjects(view: View) -> Figure:
         "Comparison of subjects: throughput as a share of the best of the same batchset, median "
         f"over the batchsets, with the quartiles as a band; {len(view.summary):,} batchsets."
     )
+    least = records(table.assign(of=table["subject"].map(sizes)))
+    row = min(least, key=lambda one: one["n"] / one["of"])
+    if row["n"] < row["of"]:
+        caption += (
+            " Each level has those that were measured there and not dropped: the fewest, "
+            f"{_of_all(row['n'], row['of'])}, of {row['subject']} at {view.level} "
+            f"{words.number(row['mpl'])}. What collapsed is dropped first."
+        )
     median = table.assign(label=table["subject"], tps=100 * table[0.5])
     chart = charts.throughput(median, view.level, "throughput, % of the batchset's best")
     return Figure("throughput", caption, alt, svg, chart)
+
+
+def _of_all(n: int, of: int) -> str:
+    """Return how many batchsets of how many, where it is not all of them."""
+    return words.count(of, "batchset") if n == of else f"{n:,} of {words.count(of, 'batchset')}"
 
 
 def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
@@ -225,16 +248,17 @@ def at_a_glance(view: View) -> Figure:
         axes.grid(visible=False)
         axes.set(xlabel=view.level)
         figure.colorbar(image, label="throughput, % of the batchset's best", shrink=0.8)
-        losing = order.assign(half=order["loss"] > 0.5).groupby("subject")["half"].mean()
         alt = "; ".join(
-            f"{subject}: {words.percent(share)} of the batchsets lose more than half of their "
-            f"best throughput at the last level"
-            for subject, share in losing.items()
+            f"{subject}: {int((loss > 0.5).sum()):,} of "
+            f"{words.count(int(loss.notna().sum()), 'batchset')} with the last level lose more "
+            f"than half of their best throughput there"
+            for subject, loss in order.groupby("subject")["loss"]
         )
         svg = style.svg(figure, "All batchsets at a glance", alt)
     caption = (
         f"All {len(order):,} batchsets at a glance: a row is a batchset, sorted by subject and by "
-        "what it loses; bright is its best throughput, dark is none."
+        "what it loses; bright is its best throughput, dark is none, white is not measured or "
+        "dropped."
     )
     return Figure("glance", caption, alt, svg)
 
@@ -296,8 +320,9 @@ def numbers(view: View) -> Table:
             f"lowest {where} with 95 % of it", f"last {where}", "tps there", "loss", "TP",
         ),
         rows,
-        "TP: ∞ is none up to the last level; – is that the batchset was not analysed or not "
-        "retained. All levels: data/curves.csv.",
+        "loss: at the last level of the plan; – is that it was not measured, or dropped. TP: ∞ is "
+        "none up to the last level; – is that the batchset was not analysed or not retained. All "
+        "levels: data/curves.csv.",
     )  # fmt: skip
 
 

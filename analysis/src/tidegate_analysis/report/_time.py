@@ -54,7 +54,9 @@ def groups(view: View) -> list[Group]:
         last = first.drop_duplicates(BATCHSET, keep="last").head(len(style.COLOURS))
         lines = {int(r["execution"]): labels[r["run"], r["batchset"]] for r in records(last)}
         return [Group("time", "", lines)]
-    worst = view.summary.sort_values("loss", ascending=False, kind="stable").iloc[0]
+    # One without its last level lost most: what collapsed is what is dropped.
+    order = view.summary.sort_values("loss", ascending=False, na_position="first", kind="stable")
+    worst = order.iloc[0]
     own = first[(first["run"] == worst["run"]) & (first["batchset"] == worst["batchset"])]
     ends = own[own["mpl"].isin([worst["best_mpl"], worst["last_mpl"]])]
     lines = {int(r["execution"]): f"MPL {words.number(r['mpl'])}" for r in records(ends)}

@@ -129,7 +129,7 @@ def _of_classes(limit: str, text: str, ratio: Ratio, behind: dict[str, str], p: 
         f"95 % interval of the ratio {words.between(ratio.low, ratio.high)}, adjusted p "
         f"{words.p_value(p)}"
     )
-    if p > inference.ALPHA:
+    if not inference.is_shown(p):
         said = f"{limit}this sample cannot show a difference: in it {text} ({tested})."
         return Sentence("priority", said, "not shown", "class-table", numbers)
     return Sentence("priority", f"{limit}{text} ({tested}).", "shown", "class-table", numbers)

@@ -251,8 +251,12 @@ class View:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """Return a row for each batchset: where it is best, how it ends, where it thrashes."""
-        return _summary(self.curves)
+        """Return a row for each batchset: where it is best, how it ends, where it thrashes.
+
+        `loss` is that at the last level that was planned for the batchset: missing where it was not
+        measured, or dropped, which befalls those first that lose most.
+        """
+        return _summary(self.curves, self.executions)
 
     def selected(self, frame: OfExecutions, chosen: Sequence[int]) -> pd.DataFrame:
         """Return the rows of some executions of a frame that is too large to be loaded whole."""
@@ -268,7 +272,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 
-def _summary(curves: pd.DataFrame) -> pd.DataFrame:
+def _summary(curves: pd.DataFrame, planned: pd.DataFrame) -> pd.DataFrame:
     """Return for each batchset its best batch, its last, and the lowest within 5 % of the best."""
     columns = [*BATCHSET, "label", "subject", "levels", "n", "best_mpl", "best_tps", "good_mpl"]
     if curves.empty:
@@ -293,7 +297,9 @@ def _summary(curves: pd.DataFrame) -> pd.DataFrame:
             "TP": groups["TP"].first(),
         }
     )
-    table["loss"] = 1 - table["last_tps"] / table["best_tps"].where(table["best_tps"] > 0)
+    loss = 1 - table["last_tps"] / table["best_tps"].where(table["best_tps"] > 0)
+    is_last = table["last_mpl"] == planned.groupby(BATCHSET)["mpl"].max().reindex(table.index)
+    table["loss"] = loss.where(is_last)
     return table.reset_index()
 
 

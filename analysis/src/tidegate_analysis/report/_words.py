@@ -36,8 +36,8 @@ def sentence(text: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage: 0.956 is 96 %, 0.0123 is 1.2 %."""
-    return f"{number(100 * share, 2)} %"
+    """Return a share as a percentage: 0.956 is 96 %, 0.0123 is 1.2 %, – for none."""
+    return "–" if math.isnan(share) else f"{number(100 * share, 2)} %"
 
 
 def p_value(p: float) -> str:

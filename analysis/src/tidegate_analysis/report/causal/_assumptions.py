@@ -27,7 +27,7 @@ def checked(experiment: Experiment) -> Section:
 
 
 def _checks(group: Group) -> list[Part]:
-    group.need_thrashed()
+    group.need_model(group.refined)
     found = {
         name: assumptions.check(
             group.thrashed, name, names=list(group.refined.terms(name)), groups=group.by_dbms
@@ -54,13 +54,19 @@ def _table(group: Group, found: Equations) -> Table:
         for name, checks in found.items()
         for check in records(checks.to_frame())
     ]
+    uncorrected = "".join(
+        f" Of {name} there is no Cochrane–Orcutt estimate: {checks.uncorrected}."
+        for name, checks in found.items()
+        if checks.uncorrected
+    )
     return Table(
         f"causal-assumptions-{group.name}",
         f"Assumptions of the regressions of {group.name}s",
         ("equation and assumption", "test", "p", "verdict", "what it means"),
         rows,
         "Samples are in the order of the plan, which Durbin–Watson calls neighbours. The study "
-        "found Durbin–Watson 1.4 (reads) and 1.1 (updates), √VIF below 2, Cook's distance below 1.",
+        "found Durbin–Watson 1.4 (reads) and 1.1 (updates), √VIF below 2, Cook's distance below 1."
+        + uncorrected,
     )
 
 

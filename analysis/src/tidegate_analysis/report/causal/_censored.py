@@ -339,7 +339,8 @@ def _to_the_edge(curves: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _logistic(group: Group) -> list[Part]:
-    on = [name for name in FACTORS if len(group.retained[name].unique()) > 1]
+    seen = group.retained[list(FACTORS)].dropna(axis="columns")
+    on = [str(name) for name in seen if len(seen[name].unique()) > 1]
     if not on:
         raise SampleError("no factor varies", "vary processors, keys, SF or ROSE")
     found, independent = _thrashes(group, on)

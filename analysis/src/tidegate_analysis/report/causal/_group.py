@@ -91,10 +91,38 @@ class Group:
                 "measure more batchsets, or larger MPLs",
             )
 
+    def need_seen(self, names: Sequence[str]) -> None:
+        """Refuse columns that are missing in a sample.
+
+        Raises
+        ------
+        SampleError
+            With the DBMSs whose samples lack it.
+
+        """
+        for name in names:
+            lacking = self.retained.loc[self.retained[name].isna(), "dbms"]
+            if len(lacking):
+                what = "the processors" if name == "numProcs" else f"`{name}`"
+                raise SampleError(
+                    f"{what} of {words.enumeration(sorted(set(lacking)))} were not seen",
+                    "measure servers that the laboratory starts, or give a table of samples that "
+                    "has them",
+                )
+
+    def need_model(self, of: model.Model) -> None:
+        """Refuse a group of which too few thrashed, or that lacks a variable of a model."""
+        self.need_thrashed()
+        self.need_seen([name for name in FACTORS if name in of.exogenous])
+
     def varied(self, names: Sequence[str] = FACTORS) -> list[str]:
-        """Return the factors that are not the same in all samples, and in all that thrashed."""
+        """Return the factors that vary in all samples and in those that thrashed, none missing."""
         tables = (self.retained, self.thrashed)
-        return [name for name in names if all(len(table[name].unique()) > 1 for table in tables)]
+        return [
+            name
+            for name in names
+            if all(table[name].notna().all() and len(table[name].unique()) > 1 for table in tables)
+        ]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from tidegate_analysis import mediation
+from tidegate_analysis._clusters import FEW
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
@@ -18,7 +19,8 @@ from tidegate_analysis.report.causal._group import Experiment, Group, attempt
 _TREATMENTS: Final = ("numProcs", "PK")
 #: What may moderate the mediation of each treatment (Section 7.2.2).
 _MODERATORS: Final[Mapping[str, tuple[str, ...]]] = {"numProcs": ("ROSE", "PK"), "PK": ("ROSE",)}
-#: With fewer runs than this, clusters of them make intervals that are too narrow.
+#: A sandwich is taken of no fewer runs than this; with fewer than `_clusters.FEW` a caution says
+#: that its intervals are often too narrow all the same.
 FEWEST_RUNS: Final = 10
 _CAUTION: Final = (
     "What goes through ATPT is causal only if nothing but the factors moves both ATPT and the "
@@ -29,9 +31,9 @@ _CAUTION: Final = (
 _ERRORS: Final = (
     "95 % intervals, quasi-Bayesian, 1,000 draws (Imai, Keele, Tingley 2010). Samples that "
     "thrashed; the other factors that vary, SF and ROSE among them, and where there are several "
-    "the DBMS are held constant. Runs are clusters where there are "
-    f"{FEWEST_RUNS} or more; else samples of one DBMS are taken as independent of each other, "
-    "which makes intervals too narrow."
+    f"the DBMS are held constant. Runs are clusters where {FEWEST_RUNS} or more thrashed, with a "
+    f"caution where fewer than {FEW} did; else samples of one DBMS are taken as independent of "
+    "each other, which makes intervals too narrow."
 )
 
 _Row = tuple[str, ...]
@@ -78,11 +80,13 @@ def mechanism(group: Group, treatment: str, by: str = "") -> mediation.Mechanism
     Raises
     ------
     SampleError
-        Too few thrashed, or the factor or the moderator is the same in all that did.
+        Too few thrashed, or the factor or the moderator is missing, or the same in all that did.
 
     """
     group.need_thrashed()
-    for name in filter(None, (treatment, by)):
+    asked = [name for name in (treatment, by) if name]
+    group.need_seen(asked)
+    for name in asked:
         if len(group.thrashed[name].unique()) < 2:
             raise SampleError(f"`{name}` is the same in all samples that thrashed", "vary it")
     values = group.thrashed[treatment]

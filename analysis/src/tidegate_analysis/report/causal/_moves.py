@@ -2,13 +2,14 @@
 
 A sentence is a claim only where the censored regression, which has all samples, shows the effect
 with samples of one DBMS (of one run, where there is one DBMS) depending on each other, and the path
-model of the samples that thrashed does not contradict its direction.
+model of the samples that thrashed, where it can be estimated, does not contradict its direction.
 """
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from tidegate_analysis import estimate
@@ -25,20 +26,25 @@ from tidegate_analysis.report._parts import (
     Table,
 )
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._censored import compared, effect, unit
+from tidegate_analysis.report.causal._censored import Compared, compared, effect, unit
 from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
 
 RULES: Final = (
     "A factor is said to move the thrashing point where the censored regression over all retained "
-    "samples, on all factors that vary, shows it: p below 0.05 after Holm's adjustment for the "
-    "number of sentences with a p-value about this experiment, those under Advice included.",
+    "samples, on all factors that vary among those that thrashed, too, and were seen in all, shows "
+    "it: p below 0.05 after Holm's adjustment for the number of sentences with a p-value about "
+    "this experiment, those under Advice included.",
     "DBMSs are clusters where samples are of several, and runs where they are of one: what befell "
     "one of them befell all its samples. Where one cluster alone decides an effect, nothing is "
     "claimed.",
     "Where the refined path model, estimated on the samples that thrashed, has a total effect in "
-    "the other direction, nothing is claimed.",
-    "Few clusters say little of others: with G of them intervals have G − 1 degrees of freedom, "
-    "and with one DBMS it is that one alone that a sentence is about.",
+    "the other direction, nothing is claimed; where it cannot be estimated, or has no such effect, "
+    "the censored regression decides alone.",
+    "Few clusters say little of others: with G of them intervals have G − 1 degrees of freedom. Of "
+    "a factor that is the same in all samples of a cluster, as processors and keys are in a run, "
+    "only clusters tell: there it is one less for each such factor, and with fewer than "
+    f"{inference.FEWEST_FREE} nothing is claimed. With one DBMS it is that one alone that a "
+    "sentence is about.",
 )
 _ABOUT: Final = {
     "numProcs": "processors",
@@ -53,12 +59,7 @@ def what_moves(experiment: Experiment) -> Section:
     title = "What moves the thrashing point"
     if experiment.problem:
         return Section("causal", title, missing=experiment.problem)
-    sentences = [
-        sentence
-        for group in experiment.groups
-        for factor in FACTORS
-        if (sentence := _claim(group, factor)) is not None
-    ]
+    sentences = [sentence for group in experiment.groups for sentence in _claims(group)]
     parts: list[Part] = [_samples(experiment), *map(Paragraph, _cautions(experiment))]
     if sentences:
         parts.append(Advice(sentences, RULES))
@@ -121,44 +122,77 @@ def _cautions(experiment: Experiment) -> list[str]:
     ]
 
 
-def _claim(group: Group, factor: str) -> Sentence | Claim | None:
-    """Return a sentence about a factor; None where the experiment does not vary it."""
-    if len(group.retained[factor].unique()) < 2:
-        return None
+def _claims(group: Group) -> list[Sentence | Claim]:
+    """Return a sentence about each factor that the experiment varies."""
+    factors = [name for name in FACTORS if len(group.retained[name].unique()) > 1]
+    if not factors:
+        return []
+    found: Compared | AnalysisError
     try:
         found = compared(group, group.varied())
-        path = _total(group, factor)
+    except AnalysisError as error:
+        found = error
+    return [_claim(group, factor, found) for factor in factors]
+
+
+def _claim(group: Group, factor: str, found: Compared | AnalysisError) -> Sentence | Claim:
+    """Return a sentence about a factor, by the regression on all of them or why there is none."""
+    try:
+        group.need_thrashed()
+        group.need_seen([factor])
     except AnalysisError as error:
         return _cannot(group, factor, str(error))
-    row = next((row for row in records(found.table) if row["term"] == factor), None)
-    if row is None:
-        return _cannot(group, factor, "all samples that thrashed are alike in it")
+    if len(group.thrashed[factor].unique()) == 1:
+        return _alike(group, factor)
+    if isinstance(found, AnalysisError):
+        return _cannot(group, factor, str(found))
+    what = "DBMS" if group.clusters == "dbms" else "run"
     if found.clusters is None:
-        what = "DBMS" if group.clusters == "dbms" else "run"
         why = f"samples of one {what} depend on each other, and {found.problem}"
         return _cannot(group, factor, why)
-    return Claim(float(row["censored_p"]), partial(_sentence, group, factor, row, path))
+    row = next(row for row in records(found.table) if row["term"] == factor)
+    if not row["degrees"] >= inference.FEWEST_FREE:
+        n = words.count(group.retained[group.clusters].nunique(), what, f"{what}s")
+        free = words.count(int(np.nan_to_num(row["degrees"])), "degree")
+        fewest = inference.FEWEST_FREE
+        why = f"{n} leave {free} of freedom to tell an effect by, fewer than {fewest}"
+        return _cannot(group, factor, why)
+    return Claim(float(row["censored_p"]), partial(_sentence, group, factor, row))
 
 
-def _cannot(group: Group, factor: str, why: str) -> Sentence:
+def _alike(group: Group, factor: str) -> Sentence:
+    """Return that all that thrashed are alike in a factor, and where to see what it does."""
+    value = group.thrashed[factor].iloc[0]
+    alike = group.retained[factor] == value
+    others = len(group.retained) - int(alike.sum())
+    why = (
+        f"all samples that thrashed have {factor} {words.value(value)}. Whether they thrash at all "
+        f"differs with it: {len(group.thrashed):,} of {int(alike.sum()):,} with that value do, and "
+        f"none of {others:,} with another"
+    )
+    return _cannot(group, factor, why, f"causal-logistic-{group.name}")
+
+
+def _cannot(group: Group, factor: str, why: str, anchor: str = "causal-samples") -> Sentence:
     about = _ABOUT[factor]
     text = (
         f"{group.name}s: this sample cannot show that {factor} ({about}) moves the thrashing "
         f"point: {why}"
     )
-    return Sentence(about, text.rstrip(".") + ".", "not shown", "causal-samples")
+    return Sentence(about, text.rstrip(".") + ".", "not shown", anchor)
 
 
 def _total(group: Group, factor: str) -> pd.Series | None:
-    """Return the total effect on TP in MPL; None where the refined model has no such path."""
+    """Return the total effect on TP in MPL; None where the refined model gives none."""
     if factor not in group.refined.exogenous:
         return None
-    return estimate.effects(group.fit, scale="raw").of(factor, "TP")
+    try:
+        return estimate.effects(group.fit, scale="raw").of(factor, "TP")
+    except AnalysisError:
+        return None  # The chapter on path models says why.
 
 
-def _sentence(
-    group: Group, factor: str, row: Mapping[str, Any], path: pd.Series | None, p: float
-) -> Sentence:
+def _sentence(group: Group, factor: str, row: Mapping[str, Any], p: float) -> Sentence:
     about, (_, each) = _ABOUT[factor], unit(group, factor)
     change = effect(group, row, "censored")
     is_up = bool(row["censored"] > 0)
@@ -167,8 +201,11 @@ def _sentence(
         "total effect on TP, censored regression": f"{change}, adjusted p {words.p_value(p)}",
         "samples": f"{group.of}; {len(group.thrashed):,} thrashed",
         "clusters": f"{clusters}, {group.retained[group.clusters].nunique()}",
+        "degrees of freedom": words.number(row["degrees"]),
     }
-    in_mpl, agrees = "", True
+    in_mpl, agrees, path = "", True, _total(group, factor)
+    if path is None and factor in group.refined.exogenous:
+        behind["total effect, refined model, samples that thrashed"] = "cannot be estimated"
     if path is not None:
         agrees = bool((path["effect"] > 0) == is_up)
         said = (
@@ -179,12 +216,12 @@ def _sentence(
         in_mpl = f" In the refined model of those that thrashed its total effect is {said}."
     anchor = f"causal-censored-total-{group.name}"
     interval = f"total effect {change.replace('(', '(95 % interval ')}"
-    if p < inference.ALPHA and agrees:
+    if inference.is_shown(p) and agrees:
         goes = "up" if is_up else "down"
         text = f"{group.name}s: {each} moves the thrashing point {goes}: {interval}, {group.of}."
         return Sentence(about, text + in_mpl, "shown", anchor, behind)
     why = f"{interval}, adjusted p {words.p_value(p)}, {group.of}."
-    if p < inference.ALPHA:
+    if inference.is_shown(p):
         why += " The refined model of those that thrashed has it in the other direction."
     text = f"{group.name}s: this sample cannot show that {each} moves the thrashing point: {why}"
     return Sentence(about, text + in_mpl, "not shown", anchor, behind)

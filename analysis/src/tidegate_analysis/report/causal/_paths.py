@@ -50,7 +50,7 @@ def path_models(experiment: Experiment) -> Section:
 
 
 def _hypotheses(group: Group) -> list[Part]:
-    group.need_thrashed()
+    group.need_model(group.refined)
     found = hypotheses(group.thrashed, REFINED[group.name])
     known = published("confirmatory", "correlations", group.name)
     rows = [
@@ -80,7 +80,7 @@ def _hypotheses(group: Group) -> list[Part]:
 
 
 def _model(group: Group) -> list[Part]:
-    group.need_thrashed()
+    group.need_model(group.refined)
     fit = group.fit
     return [
         _diagram(
@@ -260,8 +260,8 @@ def _fits(group: Group, rows: Sequence[tuple[str, ...]]) -> Table:
 
 
 def _refinement(group: Group, seed: int) -> Sequence[Part]:
-    group.need_thrashed()
     initial = model.study(f"initial, {group.name}")
+    group.need_model(initial)
     exploratory, confirmatory = estimate.split(group.thrashed, seed=seed)
     coefficients = 1 + max(len(initial.terms(name)) for name in initial.endogenous)
     n = min(len(exploratory.samples), len(confirmatory.samples))
