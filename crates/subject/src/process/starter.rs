@@ -31,12 +31,22 @@ const OPTION: &str = "--pdeathsig";
 /// [`Process::start`](super::Process::start), whatever thread calls it.
 #[must_use]
 pub fn outlived_by_none(program: &Path, signal: &str) -> Command {
-    if !can_ask() {
+    // One that is not there is to be missed by its own name.
+    if !is_there(program) || !can_ask() {
         return Command::new(program);
     }
     let mut command = Command::new(SETPRIV);
     command.args([OPTION, signal, "--"]).arg(program);
     command
+}
+
+/// Whether there is a program at a path, or of a name.
+fn is_there(program: &Path) -> bool {
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
 /// Whether there is a program that asks.
@@ -108,6 +118,15 @@ mod tests {
             assert_eq!(process.exit_status().unwrap(), None);
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_missed_by_its_name() {
+        for program in ["/nonexistent/server", "no-such-server"] {
+            let command = outlived_by_none(Path::new(program), "TERM");
+            assert_eq!(command.get_program(), program);
+        }
+        assert!(is_there(Path::new("sh")) && is_there(Path::new("/bin/sh")));
     }
 
     #[test]
