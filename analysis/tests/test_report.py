@@ -512,6 +512,28 @@ def test_too_few_runs_show_nothing() -> None:
     assert "the ratio in them is 1.5" in found[0].text
 
 
+def test_several_dbms_show_together_what_two_pairs_of_runs_of_each_cannot() -> None:
+    """Each DBMS is a value: one in which keys do the opposite takes the claim back."""
+
+    def together(made: StandIn) -> report.Sentence:
+        found = [
+            s for s in sentences(made) if s.about == "primary keys" and "in the mean" in s.text
+        ]
+        (sentence,) = found
+        return sentence
+
+    made = design({"PK": 2.0}, subjects=("a", "b", "c", "d"))
+    shown = together(made)
+    assert shown.kind == "shown" and "4 DBMSs together, update: a primary key" in shown.text
+    assert ratio_in(shown) == pytest.approx(2, rel=0.02)
+    assert "n = 4" in shown.numbers["ratio"] and shown.numbers["runs"] == "16"
+    other = (made.table["subject"] == "d") & (made.table["primary_key"] == 1)
+    made.table.loc[other, "tps"] /= 5
+    assert together(made).kind == "not shown"
+    two = together(design({"PK": 2.0}, subjects=("a", "b")))
+    assert two.kind == "not shown" and "2 DBMSs are too few" in two.text
+
+
 def of_points(made: StandIn, about: str) -> report.Sentence:
     """Return the sentence about a factor and the thrashing points of all DBMSs."""
     found = [s for s in sentences(made) if "the thrashing point" in s.text and s.about == about]

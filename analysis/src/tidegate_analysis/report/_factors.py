@@ -6,8 +6,9 @@ that differ in processors or keys only are a block. SF differs within runs: ther
 with a value for the least SF and one for the greatest.
 
 A ratio is of one DBMS: the slope of a line through the blocks, in logarithms of processors, with an
-intercept for each block; for two levels the paired t. A shorter transaction does less, so what is
-compared there is the rows that are touched in a second.
+intercept for each block; for two levels the paired t. The ratio of several DBMSs together has the
+mean of each as a block, so that it is about DBMSs, and not about runs of these. A shorter
+transaction does less, so what is compared there is the rows that are touched in a second.
 
 Thrashing points are compared by permutation within the blocks of all DBMSs together. One DBMS has
 few blocks: in no experiment file more than five for keys, too few to show anything.
@@ -129,6 +130,9 @@ def factors(view: View) -> list[Sentence | Claim]:
         for _, own in rows.groupby(["subject", "mode"]):
             if compared := _compared(view, factor, own):
                 found.append(_throughput(compared))
+        for _, own in rows.groupby("mode"):
+            if len(own["subject"].unique()) > 1 and (compared := _compared(view, factor, own)):
+                found.append(_throughput(compared))
         for _, own in rows[rows["TP"].notna()].groupby("mode"):
             if compared := _compared(view, factor, own):
                 found.append(_points(compared))
@@ -149,7 +153,7 @@ def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _Compared | No
 
 
 def _throughput(compared: _Compared) -> Sentence | Claim:
-    """Return what a factor does to a DBMS; without an interval, no more than was seen."""
+    """Return what a factor does to throughput; without an interval, no more than was seen."""
     table, of = compared.by_level("best_tps")
     table = table.where(table > 0).dropna()
     what = "the best throughput"
@@ -157,20 +161,26 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
         table = table * compared.levels
         what = "the rows a second, transactions a second times SF"
     blocks = compared.by_run(table.map(np.log))
-    compares, runs = compared.said(table), compared.runs(blocks)
+    compares, n = compared.said(table), compared.runs(blocks)
+    values = words.count(n, "run")
     numbers = compared.numbers(len(table), of, blocks)
+    apart = " that differ in nothing else" if compared.factor.is_of_run else ""
+    if len(compared.rows["subject"].unique()) > 1:
+        blocks = blocks.groupby(level="subject").mean()
+        n, apart = len(blocks), ""
+        values = words.count(n, "DBMS", "DBMSs")
+        what += ", in the mean"
     ratio = inference.of_blocks(blocks, compared.place)
     if ratio is None:
-        apart = " that differ in nothing else" if compared.factor.is_of_run else ""
-        few = f"{words.count(runs, 'run')}{apart} are too few"
+        few = f"{values}{apart} are too few"
         text = f"{compares}: this sample cannot show what that does to {what}: {few}"
         return Sentence(compared.factor.about, text + _seen(blocks), "not shown", "curves", numbers)
 
     def sentence(p: float) -> Sentence:
-        said = ratio_said(replace(ratio, n=runs))
+        said = ratio_said(replace(ratio, n=n))
         behind = {**numbers, "ratio": said, "p, adjusted": words.p_value(p)}
         interval = (
-            f"95 % interval {words.between(ratio.low, ratio.high)}, {words.count(runs, 'run')}, "
+            f"95 % interval {words.between(ratio.low, ratio.high)}, {values}, "
             f"adjusted p {words.p_value(p)}"
         )
         about = compared.factor.about
