@@ -44,7 +44,7 @@ const PLANS: [(&str, Counts, Counts); 32] = [
     ("scheduling-figure-5-rr", (2, 2, 22), (2, 2, 22)),
     ("scheduling-figure-5-ur", (2, 2, 22), (2, 2, 22)),
     // 28 batchsets a run: 1,400 and 1,120 of them, as published.
-    ("thrashing-confirmatory", (16, 128, 512), (50, 1_400, 70_000)),
+    ("thrashing-confirmatory", (16, 64, 768), (50, 1_400, 70_000)),
     ("thrashing-exploratory", (16, 128, 512), (40, 1_120, 33_600)),
     ("thrashing-figure-1", (3, 3, 60), (20, 20, 600)),
     ("thrashing-to-1000", (3, 3, 63), (3, 3, 150)),
