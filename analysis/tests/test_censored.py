@@ -7,7 +7,7 @@ import lifelines
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import FULL_SIZE
+from conftest import FULL_SETS, FULL_SIZE
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -596,7 +596,12 @@ def test_bands_of_survival_cover(covers, n, mpls_of, sets, draws):
     found = survival_coverage(sets, n, mpls_of, draws)
     method = "Kaplan–Meier" if mpls_of is same_mpls else "Turnbull"
     places = (f"{method} at MPL {mpl}" for mpl in (200, 400, 800))
-    covers(dict(zip(places, found, strict=True)), sets)
+    if sets < FULL_SETS or method == "Kaplan–Meier":
+        return covers(dict(zip(places, found, strict=True)), sets)
+    # Where intervals overlap the estimate nears the truth by the cube root of the sample, and for
+    # such estimates the bootstrap is not exact (Abrevaya and Huang, 2005).
+    why = "the bootstrap is not exact where the estimate nears the truth by the cube root"
+    return covers(dict(zip(places, found, strict=True)), sets, low=0.92, why=why)
 
 
 def test_bands_where_none_and_where_all_have_thrashed():

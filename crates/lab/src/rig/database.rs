@@ -244,9 +244,12 @@ impl Database {
                     Ok(ids.len())
                 })
             }
+            Database::Existing(Existing::Firebird(guest)) => {
+                end_others(after_a_while(|| Ok(guest.connectors()), || Ok(guest.end_others()?)))
+            }
             Database::Existing(existing) => end_others(|| existing.end_others()),
             Database::Firebird(server) => {
-                end_others(|| Ok(server.end_others()? + server.connectors()))
+                end_others(after_a_while(|| Ok(server.connectors()), || Ok(server.end_others()?)))
             }
             // Threads cannot be sent away, but were interrupted, and end by themselves.
             Database::Sqlite(file) => end_others(|| Ok(file.connectors())),
@@ -354,6 +357,22 @@ fn end_others(mut end: impl FnMut() -> Result<usize, RigError>) -> Result<(), Ri
         std::thread::sleep(SETTLE_PAUSE);
     }
     Ok(())
+}
+
+/// Counts who is there and, when they are after a while, ends them as well. Firebird 3.0 can fall
+/// when it ends connections that are at work, so that is for those that do not end by themselves.
+fn after_a_while(
+    mut count: impl FnMut() -> Result<usize, RigError>,
+    mut end: impl FnMut() -> Result<usize, RigError>,
+) -> impl FnMut() -> Result<usize, RigError> {
+    let patience = Instant::now() + SETTLE_BOUND / 4;
+    move || {
+        let there = count()?;
+        if there > 0 && Instant::now() >= patience {
+            end()?;
+        }
+        Ok(there)
+    }
 }
 
 /// How long clients that were sent away may take to be gone.

@@ -63,7 +63,7 @@ impl Existing {
         match self {
             Existing::Postgres(guest) => Ok(guest.end_others()?),
             Existing::MariaDb(guest) => Ok(guest.end_others()?),
-            Existing::Firebird(guest) => Ok(guest.end_others()? + guest.connectors()),
+            Existing::Firebird(guest) => Ok(guest.end_others()?),
         }
     }
 
