@@ -12,6 +12,7 @@ import collections
 import json
 import pathlib
 
+import numpy
 import pandas as pd
 
 import tidegate_analysis as ta
@@ -219,7 +220,9 @@ def treatment(row):
     """What was done with the workload, in short."""
     values = json.loads(row.treatment)
     said = [values["admission"].get("control"), values.get("priority")]
-    said += [values.get("buffer"), values.get("exchange"), values.get("aging")]
+    said += [values.get("buffer"), values.get("exchange")]
+    if aging := values.get("aging"):
+        said += [f"{aging['transactions']:,} transactions", f"split {aging['split']}"]
     words = [word if isinstance(word, str) else json.dumps(word) for word in said if word]
     return ", ".join(words) or "no more"
 
@@ -253,18 +256,40 @@ def priority_tables(results, experiment, done):
 
 
 def deterioration_tables(results, experiment, done):
-    """The first and the last fifth of each execution, and the fill of the orders' leaves."""
+    """The first and the last fifth of each execution, and how full leaves are before and after."""
     intervals, trees = results.intervals(experiment), results.trees(experiment)
-    orders = trees[trees["tree"].str.startswith("orders")]
     body = []
     for row in done.itertuples():
-        fills = of(orders, row)["fill"]
-        ends = [number(fills.iloc[0]), number(fills.iloc[-1])] if len(fills) else ["–", "–"]
-        parts = [steady(of(intervals, row), *part) for part in ((0.0, 0.2), (0.8, 1.0))]
-        speeds = (number(value, 4) for value in (row.tps, *parts))
-        body.append((f"`{treatment(row)}`", *speeds, *ends))
-    head = ["treatment", "tps", "first fifth", "last fifth", "orders' fill first", "last"]
+        speeds = [row.tps, *(steady(of(intervals, row), *part) for part in FIFTHS)]
+        looks = of(trees, row)
+        orders, lines = (looks[looks["tree"] == name] for name in ("orders", "order_line"))
+        reads = [reads_a_second(orders, *part) for part in FIFTHS]
+        body.append((
+            treatment(row), *(number(speed, 4) for speed in speeds), fills(orders), fills(lines),
+            *(number(read) for read in reads),
+        ))
+    head = ["treatment", "tps", "first fifth", "last fifth", "fill of orders", "of order lines",
+            "reads of orders a second, first fifth", "last fifth"]
     yield table(head, body)
+
+
+FIFTHS = ((0.0, 0.2), (0.8, 1.0))
+
+
+def fills(looks):
+    """How full a tree's leaves are in the mean, at the first look and the last."""
+    if looks.empty:
+        return "–"
+    return " → ".join(f"{100 * fill:.0f} %" for fill in looks["fill"].iloc[[0, -1]])
+
+
+def reads_a_second(looks, begin, end):
+    """Pages of a tree read from its file, in a part of the time that was looked at."""
+    if len(looks) < 2:
+        return None
+    times = [part * looks["at_s"].iloc[-1] for part in (begin, end)]
+    first, last = numpy.interp(times, looks["at_s"], looks["physical_reads"])
+    return (last - first) / (times[1] - times[0])
 
 
 def thrash_tables(results, experiment, done):

@@ -129,9 +129,12 @@ def _plant(connection: sqlite3.Connection) -> None:
         of = (name, place * each + 1, (place + 1) * each)
         connection.execute("UPDATE run SET subject = ? WHERE number BETWEEN ? AND ?", of)
     # Both plans number runs and batchsets alike; executions are in an order of their own.
+    # A table with a key, as SQLite would look through all of one store for each row of the other.
+    connection.execute("CREATE TEMP TABLE planned (batch TEXT PRIMARY KEY, other INTEGER NOT NULL)")
+    connection.execute(f"INSERT INTO planned {_executions('planted')}")
     connection.execute(
-        "CREATE TEMP TABLE pair AS SELECT here.attempt, there.attempt AS other "
-        f"FROM ({_executions('main')}) here JOIN ({_executions('planted')}) there USING (batch)"
+        "CREATE TEMP TABLE pair AS SELECT here.attempt, planned.other "
+        f"FROM ({_executions('main')}) here JOIN planned USING (batch)"
     )
     connection.execute("CREATE UNIQUE INDEX temp.of_attempt ON pair (attempt)")
     for table, columns in (("measurement", MEASURED), ("kind", KINDS)):
@@ -151,7 +154,7 @@ def _executions(store: str) -> str:
     """Return a query of attempts, by what both stores call a batch execution."""
     place = "r.number || ' ' || b.number || ' ' || x.mpl || ' ' || x.repetition"
     return (
-        f"SELECT m.attempt, {place} AS batch FROM {store}.measurement m "
+        f"SELECT {place} AS batch, m.attempt FROM {store}.measurement m "
         f"JOIN {store}.execution x ON x.id = m.execution "
         f"JOIN {store}.batchset b ON b.id = x.batchset JOIN {store}.run r ON r.id = b.run"
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
-from scipy import stats
+from scipy import optimize, stats
 
 from tidegate_analysis import _clusters, censored
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
@@ -362,12 +362,17 @@ def clustered_coverage(sets, clusters=6, each=50):
 TAKEN_AS_INDEPENDENT = "samples of a cluster are taken as independent: it is to fail"
 
 
+def cover_by_cluster(covers, name, found, sets, most):
+    """Errors by cluster cover; those that take samples as independent do so at `most`."""
+    plain, sandwich, jackknife = found
+    covers({f"{name}, none": plain}, sets, 0, most, TAKEN_AS_INDEPENDENT)
+    covers({f"{name}, sandwich": sandwich}, sets)
+    covers({f"{name}, jackknife": jackknife}, sets)
+
+
 @pytest.mark.parametrize("sets", [40, pytest.param(1000, marks=FULL_SIZE)])
 def test_intervals_by_cluster_cover(covers, sets):
-    plain, sandwich, jackknife = clustered_coverage(sets)
-    covers({"censored, 6 clusters, none": plain}, sets, 0, 0.90, TAKEN_AS_INDEPENDENT)
-    covers({"censored, 6 clusters, sandwich": sandwich}, sets)
-    covers({"censored, 6 clusters, jackknife": jackknife}, sets)
+    cover_by_cluster(covers, "censored, 6 clusters", clustered_coverage(sets), sets, 0.90)
 
 
 # --- thrashing at all -----------------------------------------------------------------------------
@@ -436,12 +441,12 @@ def logistic_coverage(sets, n, method):
 
 
 @pytest.mark.parametrize(
-    ("sets", "sets_of_firth"), [(100, 25), pytest.param(1000, 1000, marks=FULL_SIZE)]
+    ("sets", "sets_of_firth"), [(100, 25), pytest.param(1000, 4000, marks=FULL_SIZE)]
 )
 def test_intervals_of_log_odds_cover(covers, sets, sets_of_firth):
     covers({"log-odds, n = 150": logistic_coverage(sets, 150, "ml")}, sets)
     found = logistic_coverage(sets_of_firth, 30, "firth")
-    high = None if sets_of_firth == 1000 else 1
+    high = None if sets_of_firth >= 1000 else 1
     covers({"log-odds, n = 30, Firth": found}, sets_of_firth, high=high)
 
 
@@ -501,10 +506,7 @@ def clustered_logistic_coverage(sets, clusters=5, each=60):
 
 @pytest.mark.parametrize("sets", [60, pytest.param(1000, marks=FULL_SIZE)])
 def test_intervals_of_log_odds_by_cluster_cover(covers, sets):
-    plain, sandwich, jackknife = clustered_logistic_coverage(sets)
-    covers({"log-odds, 5 clusters, none": plain}, sets, 0, 0.85, TAKEN_AS_INDEPENDENT)
-    covers({"log-odds, 5 clusters, sandwich": sandwich}, sets)
-    covers({"log-odds, 5 clusters, jackknife": jackknife}, sets)
+    cover_by_cluster(covers, "log-odds, 5 clusters", clustered_logistic_coverage(sets), sets, 0.85)
 
 
 # --- survival curves ------------------------------------------------------------------------------
@@ -537,7 +539,7 @@ def overlapping(golden):
 
 def test_turnbull_is_a_maximum_of_the_likelihood(golden):
     table = overlapping(golden)
-    curve = censored.kaplan_meier(table, draws=50)
+    curve = censored.kaplan_meier(table)
     assert set(curve["method"]) == {"turnbull"}
     # Kuhn and Tucker: on each cell between two MPLs the gradient is n where there is mass, and
     # nowhere above n (Gentleman and Geyer 1994).
@@ -553,7 +555,7 @@ def test_turnbull_is_a_maximum_of_the_likelihood(golden):
 
 def test_turnbull_is_that_of_survfit_and_lifelines(golden):
     table = overlapping(golden)
-    curve = censored.kaplan_meier(table, draws=50).set_index("mpl")["not_thrashing"]
+    curve = censored.kaplan_meier(table).set_index("mpl")["not_thrashing"]
     fit = golden["turnbull"]
     for mpl in (100, 200, 250, 300, 400, 500, 600):
         at = max(place for place, time in enumerate(fit["fit_time"]) if time <= mpl)
@@ -566,13 +568,56 @@ def test_turnbull_is_that_of_survfit_and_lifelines(golden):
         assert_allclose(curve[mpl], other[mpl], atol=2e-3)
 
 
-def survival_coverage(sets, n, mpls_of, draws=200):
+def test_the_band_of_turnbull_is_the_binomial_s_where_no_interval_lies_across():
+    """All know whether they fell before 200 or after: its share is a binomial's alone."""
+    table = pd.DataFrame(
+        {"low": [0, 0, 100, 200, 200, 300] * 5, "high": [200, 100, 200, 400, 300, 400] * 5}
+    )
+    curve = censored.kaplan_meier(table).set_index("mpl")
+    assert set(curve["method"]) == {"turnbull"}
+    low, high = curve.loc[200, ["low", "high"]].astype(float)
+
+    def fall(share):
+        return 2 * (30 * np.log(0.5) - 15 * np.log(share) - 15 * np.log(1 - share))
+
+    assert curve.loc[200, "not_thrashing"] == pytest.approx(0.5)
+    assert low < 0.5 < high
+    assert_allclose([fall(low), fall(high)], stats.chi2.ppf(0.95, 1), rtol=1e-4)
+
+
+def test_the_band_of_turnbull_is_where_the_likelihood_has_fallen(golden):
+    """Beside a general optimiser that holds the share and moves the masses."""
+    table = overlapping(golden)
+    curve = censored.kaplan_meier(table)
+    edges = np.append(curve["mpl"].to_numpy(), np.inf)
+    inside = (table["low"].to_numpy()[:, None] <= edges[:-1]) & (
+        edges[1:] <= table["high"].to_numpy()[:, None]
+    )
+    top = np.log(inside @ -np.diff(np.append(curve["not_thrashing"], 0))).sum()
+    found = curve.set_index("mpl").loc[[200.0, 300.0, 400.0]]
+    for mpl, row in found.iterrows():
+        late = edges[:-1] >= mpl
+        for end in (row["low"], row["high"]):
+            held = optimize.minimize(
+                lambda mass: -np.log(np.maximum(inside @ mass, 1e-12)).sum(),
+                np.where(late, end / late.sum(), (1 - end) / (~late).sum()),
+                bounds=[(0, 1)] * late.size,
+                constraints=[
+                    {"type": "eq", "fun": lambda mass: mass.sum() - 1},
+                    {"type": "eq", "fun": lambda mass, late=late, end=end: mass[late].sum() - end},
+                ],
+                options={"ftol": 1e-12, "maxiter": 500},
+            )
+            assert_allclose(2 * (top + held.fun), stats.chi2.ppf(0.95, 1), rtol=2e-3)
+
+
+def survival_coverage(sets, n, mpls_of):
     rng = np.random.default_rng(12)
     hits, truth = np.zeros(3), np.exp(-np.array([200, 400, 800]) / 600)
-    for run in range(sets):
+    for _ in range(sets):
         points = rng.exponential(600, n)
         table = mpls_of(rng, points)
-        curve = censored.kaplan_meier(table, draws=draws, seed=run).set_index("mpl")
+        curve = censored.kaplan_meier(table).set_index("mpl")
         found = curve.reindex([200.0, 400.0, 800.0], method="ffill")  # a step function
         hits += (found["low"] <= truth) & (truth <= found["high"])
     return hits / sets
@@ -590,9 +635,9 @@ def two_grids(_rng, points):
 
 
 @pytest.mark.parametrize(("n", "mpls_of"), [(60, same_mpls), (80, two_grids)])
-@pytest.mark.parametrize(("sets", "draws"), [(50, 200), pytest.param(1000, 1000, marks=FULL_SIZE)])
-def test_bands_of_survival_cover(covers, n, mpls_of, sets, draws):
-    found = survival_coverage(sets, n, mpls_of, draws)
+@pytest.mark.parametrize("sets", [50, pytest.param(4000, marks=FULL_SIZE)])
+def test_bands_of_survival_cover(covers, n, mpls_of, sets):
+    found = survival_coverage(sets, n, mpls_of)
     method = "Kaplan–Meier" if mpls_of is same_mpls else "Turnbull"
     places = (f"{method} at MPL {mpl}" for mpl in (200, 400, 800))
     covers(dict(zip(places, found, strict=True)), sets)

@@ -93,7 +93,7 @@ fn a_switch_is_swept_run_scored_and_written_down() {
         assert!(stdout.contains(part), "{stdout}");
     }
     let document = fs::read_to_string(out.join("bench-control.md")).unwrap();
-    assert!(document.contains("max_connections 1100, shared_buffers 256MB"), "{document}");
+    assert!(document.contains("max_connections 2100, shared_buffers 256MB"), "{document}");
     let figure = fs::read_to_string(out.join("bench-control.svg")).unwrap();
     assert!(figure.contains("switch, phase 1: tpcb-1"), "{figure}");
     assert_eq!(servers(place.path()), [""; 0]);

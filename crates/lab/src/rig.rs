@@ -35,11 +35,8 @@ pub(crate) use executors::other_executors;
 pub(crate) use front::{Front, FrontOptions, LIMIT_MAX};
 pub(crate) use journal::{between as journal_between, read as read_journal};
 
-/// Connections of the server kept for others than the clients: its own reserve, the proxy, us.
-const SPARE_CONNECTIONS: usize = 100;
-
 /// The most clients that the server has connections for.
-pub(crate) const MAX_CLIENTS: usize = 1100 - SPARE_CONNECTIONS;
+pub(crate) const MAX_CLIENTS: usize = 1000;
 
 /// How long the clients of a load may take to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -6,20 +6,27 @@ at the same MPLs, the maximum likelihood estimate is Kaplan and Meier's, with a 
 computes it, with bands on the log(-log) scale.
 
 Else it is Turnbull's (1976, JRSS B 38): mass only on the innermost intervals, found by
-self-consistency, for all bootstrap draws at once. lifelines has Turnbull's estimate but no bands,
-and takes intervals as closed, so that [100, 200) and [200, 300) would share 200.
+self-consistency. Its band has every share whose likelihood, with the masses below and above the MPL
+at their best, is not too far below the maximum (Thomas and Grunkemeier 1975, JASA 70, for Kaplan
+and Meier's). Percentiles of a bootstrap cover less than they promise: 0.925 of 95 % was seen.
+lifelines has Turnbull's estimate but no bands, and takes intervals as closed, so that [100, 200)
+and [200, 300) would share 200.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 from lifelines import KaplanMeierFitter
+from scipy import stats
 
 from tidegate_analysis.censored._linear import checked_level
 from tidegate_analysis.censored._samples import Flags, Floats, Intervals, columns_there, intervals
+
+#: Halvings of a share for the end of a band: to a millionth.
+HALVINGS: Final = 20
 
 COLUMNS: Final = ("mpl", "not_thrashing", "low", "high", "at_risk", "thrashed", "method")
 
@@ -31,8 +38,6 @@ def kaplan_meier(
     low: str = "low",
     high: str = "high",
     level: float = 0.95,
-    draws: int = 1000,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """The share of batchsets that are not yet thrashing, against MPL.
 
@@ -46,8 +51,6 @@ def kaplan_meier(
         Columns of the interval that holds TP; `high` is inf where no fall was seen.
     level
         Of the pointwise bands.
-    draws, seed
-        Bootstrap draws for the bands of Turnbull's estimate.
 
     Returns
     -------
@@ -69,20 +72,18 @@ def kaplan_meier(
     names = [] if by is None else [by] if isinstance(by, str) else list(by)
     columns_there(samples, [low, high, *names])
     if not names:
-        return _curve(intervals(samples, low, high), level, draws, seed)
+        return _curve(intervals(samples, low, high), level)
     parts = []
     for key, group in samples.groupby(names, sort=True, dropna=False):
-        part = _curve(intervals(group, low, high), level, draws, seed)
+        part = _curve(intervals(group, low, high), level)
         for place, (name, value) in enumerate(zip(names, key, strict=True)):
             part.insert(place, name, np.full(len(part), value))
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
 
-def _curve(found: Intervals, level: float, draws: int, seed: int) -> pd.DataFrame:
-    if _disjoint(found):
-        return _kaplan_meier(found, level)
-    return _turnbull(found, level, draws, seed)
+def _curve(found: Intervals, level: float) -> pd.DataFrame:
+    return _kaplan_meier(found, level) if _disjoint(found) else _turnbull(found, level)
 
 
 def _disjoint(found: Intervals) -> bool:
@@ -103,26 +104,20 @@ def _kaplan_meier(found: Intervals, level: float) -> pd.DataFrame:
     return curve.to_frame(found, level, "kaplan-meier")
 
 
-def _turnbull(found: Intervals, level: float, draws: int, seed: int) -> pd.DataFrame:
+def _turnbull(found: Intervals, level: float) -> pd.DataFrame:
     high = np.where(found.thrashed, found.high, np.inf)
-    pairs, which = np.unique(np.column_stack([found.low, high]), axis=0, return_inverse=True)
+    pairs, counts = np.unique(np.column_stack([found.low, high]), axis=0, return_counts=True)
     left, right = _innermost(pairs)
     inside = (pairs[:, [0]] <= left) & (right <= pairs[:, [1]])
-    counts = np.bincount(which.ravel(), minlength=len(pairs))
-    rng = np.random.default_rng(seed)
-    chances = counts / counts.sum()
-    weights = np.vstack([counts, rng.multinomial(counts.sum(), chances, size=draws)])
-    mass = np.vstack(
-        [
-            _self_consistent(inside, weights[:1].astype(np.float64), 1e-9),
-            _self_consistent(inside, weights[1:].astype(np.float64), 1e-6),
-        ]
-    )
+    masses = _Masses(inside.astype(np.float64), counts.astype(np.float64))
+    mass, most = masses.best()
     ends = np.concatenate([left, right])
     mpls = np.unique(np.append(ends[np.isfinite(ends)], 0.0))
-    share = mass @ (left[:, None] >= mpls)
-    tails = np.quantile(share[1:], [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    return _Curve(mpls, share[0], *tails).to_frame(found, level, "turnbull")
+    late = left >= mpls[:, None]
+    share = (late @ mass).clip(0, 1)
+    least = most - float(stats.chi2.ppf(level, 1)) / 2
+    low, high = (masses.ends(late, share, outer, least) for outer in (0.0, 1.0))
+    return _Curve(mpls, share, low, high).to_frame(found, level, "turnbull")
 
 
 def _innermost(pairs: Floats) -> tuple[Floats, Floats]:
@@ -137,21 +132,76 @@ def _innermost(pairs: Floats) -> tuple[Floats, Floats]:
     return lows[latest], right[latest]
 
 
-def _self_consistent(inside: Flags, weights: Floats, tolerance: float) -> Floats:
-    """Turnbull's estimate for each row of weights, by the EM algorithm on all at once."""
-    cover = inside.astype(np.float64)
-    mass = np.full((len(weights), cover.shape[1]), 1 / cover.shape[1])
-    total = weights.sum(axis=1, keepdims=True)
-    for _ in range(20_000):
-        chance = mass @ cover.T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(weights > 0, weights / chance, 0.0)
-        after = mass * (shares @ cover) / total
-        apart = float(np.abs(after - mass).max())
-        mass = after
-        if apart < tolerance:
-            break
-    return np.where(mass < 1e-9, 0.0, mass)
+@dataclass(frozen=True)
+class _Masses:
+    """Masses on the innermost intervals, and their likelihood.
+
+    Attributes
+    ----------
+    inside
+        1 where an innermost interval, a column, is in a pair of low and high, a row.
+    counts
+        Samples of each pair.
+
+    """
+
+    inside: Floats
+    counts: Floats
+
+    def best(self) -> tuple[Floats, float]:
+        """Turnbull's estimate, and its log-likelihood."""
+        total = self.counts.sum()
+        mass = self._climbed(1, lambda expected: expected / total, 1e-9)
+        mass = np.where(mass < 1e-9, 0.0, mass)
+        return mass[0], float(self._log_likelihood(mass)[0])
+
+    def ends(self, late: Flags, share: Floats, outer: float, least: float) -> Floats:
+        """The farthest shares towards `outer` whose log-likelihood is `least` or more.
+
+        Each row of `late` says which intervals are late, and `share` their mass at its best. By
+        halving, as the log-likelihood falls from there on either side.
+        """
+        found = np.full_like(share, outer)
+        # Where no mass can be moved that way there is nothing to find.
+        rows = late.any(axis=1) & ~late.all(axis=1) & (np.abs(share - outer) > 1e-9)
+        within, beyond = share[rows], found[rows]
+        for _ in range(HALVINGS):
+            middle = (within + beyond) / 2
+            likely = self._held(late[rows], middle) >= least
+            within, beyond = np.where(likely, middle, within), np.where(likely, beyond, middle)
+        found[rows] = within
+        return found
+
+    def _held(self, late: Flags, share: Floats) -> Floats:
+        """The largest log-likelihood in each row where what is late has a share, not 0 or 1."""
+
+        def held(expected: Floats) -> Floats:
+            of_late = (expected * late).sum(axis=1, keepdims=True)
+            of_early = (expected * ~late).sum(axis=1, keepdims=True)
+            part = share[:, None]
+            return np.asarray(expected * np.where(late, part / of_late, (1 - part) / of_early))
+
+        return self._log_likelihood(self._climbed(len(share), held, 1e-6))
+
+    def _climbed(
+        self, rows: int, normalised: Callable[[Floats], Floats], tolerance: float
+    ) -> Floats:
+        """The maximum for each row by the EM algorithm, from a start with mass everywhere.
+
+        Each step makes masses of the samples expected in each interval, as `normalised` says.
+        """
+        width = self.inside.shape[1]
+        mass = normalised(np.full((rows, width), 1 / width))
+        for _ in range(20_000):
+            after = normalised(mass * ((self.counts / (mass @ self.inside.T)) @ self.inside))
+            apart = float(np.abs(after - mass).max())
+            mass = after
+            if apart < tolerance:
+                break
+        return mass
+
+    def _log_likelihood(self, mass: Floats) -> Floats:
+        return np.asarray(np.log(mass @ self.inside.T) @ self.counts)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
             format!("{bar:<width$}"),
         ]
     });
-    let head = ["MPL", "tps", "lowest-highest", "mean ms", ""].map(str::to_owned).to_vec();
+    let level = if is_held(curve) { "MPL" } else { "first limit" };
+    let head = [level, "tps", "lowest-highest", "mean ms", ""].map(str::to_owned).to_vec();
     text.push_str(&Grid { head, rows: rows.collect() }.text());
     for line in by_mpl.iter().flat_map(|(&mpl, points)| doubts(curve, mpl, points)) {
         let _ = writeln!(text, "{line}");
@@ -152,9 +153,13 @@ fn bar(tps: f64, top: f64) -> String {
     "#".repeat(length.clamp(0.0, BAR) as usize)
 }
 
-/// A curve's thrashing point, where the analysis retained it and there is one.
+/// A curve's thrashing point, where its levels were held, the analysis retained it, and there is
+/// one.
 #[must_use]
 pub fn thrashing_point(curve: &Curve, report: Option<&Report>) -> Option<u32> {
+    if !is_held(curve) {
+        return None;
+    }
     let retained = report?.retained.iter().find(|set| is_of(curve, set.key))?;
     retained.thrashing_point.mpl().map(Mpl::get)
 }
@@ -163,10 +168,13 @@ fn is_of(curve: &Curve, key: crate::tap::BatchsetKey) -> bool {
     (key.run.0, key.batchset) == (i64::from(curve.run.number), curve.batchset.number)
 }
 
+/// Whether a level is an MPL that was held; where a controller chooses, it is only the first.
+fn is_held(curve: &Curve) -> bool {
+    !matches!(curve.batchset.treatment.admission, Admission::Control { .. })
+}
+
 fn verdict(curve: &Curve, report: Option<&Report>) -> String {
-    // Where a controller chooses, a level is only where it began.
-    let is_fixed = !matches!(curve.batchset.treatment.admission, Admission::Control { .. });
-    let Some(report) = report.filter(|_| is_fixed) else { return String::new() };
+    let Some(report) = report.filter(|_| is_held(curve)) else { return String::new() };
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
     };
@@ -326,6 +334,18 @@ mod tests {
         // In an open loop the clients that wait for an arrival are no latency.
         curve.batchset.treatment.arrivals = ArrivalSpec::Constant(9.0);
         assert_eq!(lines(&curve), [stragglers, errors]);
+    }
+
+    #[test]
+    fn a_controller_s_level_is_the_first_limit() {
+        let mut curve = curve(&[(4, 50.0)]);
+        let head = |curve: &Curve| {
+            text(std::slice::from_ref(curve), None).lines().nth(1).map(str::to_owned)
+        };
+        assert!(head(&curve).is_some_and(|line| line.starts_with("MPL  ")));
+        let control = "hill-climbing".parse().expect("an algorithm");
+        curve.batchset.treatment.admission = Admission::Control { clients: 10, control };
+        assert!(head(&curve).is_some_and(|line| line.starts_with("first limit  ")));
     }
 
     #[test]

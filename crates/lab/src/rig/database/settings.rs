@@ -18,8 +18,9 @@ use tidegate_subject::isolation::Isolation;
 use tidegate_subject::settings::{Reserved, plain_name};
 use tidegate_subject::{embedded, firebird, mariadb, postgres, sqlite};
 
-/// Connections that a server has room for: 1,000 clients, its own reserve, us.
-const CONNECTIONS: &str = "1100";
+/// Connections that a server has room for: 1,000 clients, as many again that a proxy beside them
+/// keeps from a time when its limit was higher, its own reserve, us.
+const CONNECTIONS: &str = "2100";
 
 /// What the level of isolation is called in messages, and the key that it has.
 const ISOLATION: &str = "isolation";
@@ -188,12 +189,20 @@ fn unknown(database: &'static str, name: &str, known: &'static str) -> SettingEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
 
     fn settings(named: &[(&str, &str)], isolation: Option<&str>) -> Settings {
         Settings {
             named: named.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             isolation: isolation.map(str::to_owned),
         }
+    }
+
+    /// In a demo a proxy and its connections stay while clients connect directly.
+    #[test]
+    fn all_clients_fit_beside_a_proxy_at_its_highest_limit() {
+        let room: usize = CONNECTIONS.parse().unwrap();
+        assert!(room > MAX_CLIENTS + LIMIT_MAX as usize);
     }
 
     #[test]
@@ -205,7 +214,7 @@ mod tests {
         assert_eq!(
             pairs,
             [
-                ("max_connections", "1100"),
+                ("max_connections", CONNECTIONS),
                 ("shared_buffers", "1GB"),
                 ("default_transaction_isolation", "repeatable read"),
             ]
