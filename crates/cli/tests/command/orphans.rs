@@ -98,7 +98,9 @@ fn nothing_is_left(subject: &str, programs: &[&str]) {
     });
     assert!(children.iter().all(|child| !child.has_ended()), "{children:?}");
     drop(laboratory);
-    wait_until("its programs have ended", || children.iter().all(Seen::has_ended));
+    wait_until(&format!("{children:?} of {subject} have ended"), || {
+        children.iter().all(Seen::has_ended)
+    });
 }
 
 #[test]

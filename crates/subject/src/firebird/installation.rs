@@ -177,9 +177,10 @@ impl Installation {
     }
 
     /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
-    /// which ends when we are gone.
+    /// which ends when we are gone: at once, because a SIGTERM while it starts can leave it waiting
+    /// for connections it no longer takes, deaf to a second one (3.0).
     fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = outlived_by_none(program, "TERM");
+        let mut command = outlived_by_none(program, "KILL");
         command
             .current_dir(directory)
             .env("FIREBIRD", directory.join("root"))

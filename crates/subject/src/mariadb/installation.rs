@@ -76,9 +76,10 @@ impl Installation {
     }
 
     /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
-    /// that reads no configuration, and ends when we are gone.
+    /// that reads no configuration, and ends when we are gone: at once, because a SIGTERM while it
+    /// starts can leave it waiting for ever (10.11: in the start of replication).
     fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = outlived_by_none(program, "TERM");
+        let mut command = outlived_by_none(program, "KILL");
         command
             .current_dir(directory)
             .stdin(Stdio::null())
