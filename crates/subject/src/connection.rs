@@ -86,15 +86,27 @@ pub fn run<C: Transactional + ?Sized>(
         Dialect::Sqlite | Dialect::Embedded => transaction.called().unwrap_or(transaction),
         Dialect::Postgres | Dialect::MariaDb | Dialect::Firebird => transaction,
     };
+    let end = attempt(connection, &transaction);
+    if end == Ok(Ending::Commit) {
+        transaction.committed();
+    }
+    end
+}
+
+fn attempt<C: Transactional + ?Sized>(
+    connection: &mut C,
+    transaction: &Arc<dyn Transaction>,
+) -> Result<Ending, Failure> {
+    let running = Arc::clone(transaction);
     if transaction.is_single() {
-        return finish(transaction.run(Session::immediate(connection)));
+        return finish(running.run(Session::immediate(connection)));
     }
     if transaction.is_read_only() {
         connection.begin_reading()?;
     } else {
         connection.begin()?;
     }
-    let end = match finish(transaction.run(Session::immediate(connection))) {
+    let end = match finish(running.run(Session::immediate(connection))) {
         Ok(Ending::Commit) => connection.commit().map(|()| Ending::Commit),
         Ok(Ending::Rollback) => connection.rollback().map(|()| Ending::Rollback),
         Err(failure) => Err(failure),

@@ -264,10 +264,14 @@ impl Service<'_> {
         class: Class,
         answer: impl FnOnce(Result<Ending, RequestError>) + Send + 'static,
     ) {
-        let waiting = self.waiting.clone();
-        let number = waiting.add(Arc::clone(transaction));
+        let (waiting, transaction) = (self.waiting.clone(), Arc::clone(transaction));
+        let number = waiting.add(Arc::clone(&transaction));
         self.server.submit(requests::RUN, &number.to_le_bytes(), class, move |result| {
-            answer(requests::outcome(result, waiting.remove(number)));
+            let outcome = requests::outcome(result, waiting.remove(number));
+            if let Ok(Ending::Commit) = outcome {
+                transaction.committed();
+            }
+            answer(outcome);
         });
     }
 

@@ -4,8 +4,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::Class;
@@ -17,8 +17,8 @@ use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Options as Ranges, Thrash};
 use tidegate_workload::tpcb::Tpcb;
-use tidegate_workload::workload::{Depth, Workload};
-use tidegate_workload::{Ending, Failure, Session, finish};
+use tidegate_workload::workload::{Depth, Transaction, Workload};
+use tidegate_workload::{Conflict, Ending, Failure, Running, Session, finish};
 
 const SEED: u64 = 20_170_611;
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -54,6 +54,27 @@ fn run(
     answers.into_iter().collect()
 }
 
+/// A transaction without statements that ends so, and counts how often it is told that it lasts.
+#[derive(Debug)]
+struct Told {
+    end: Result<Ending, Failure>,
+    times: AtomicU32,
+}
+
+impl Transaction for Told {
+    fn kind(&self) -> usize {
+        0
+    }
+
+    fn run(self: Arc<Self>, _: Session<'_>) -> Running<'_> {
+        Box::pin(async move { self.end.clone() })
+    }
+
+    fn committed(&self) {
+        self.times.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn sums(store: &Embedded) -> Sums {
     let mut connection = store.connect();
     let session = Session::immediate(&mut connection);
@@ -86,6 +107,30 @@ fn every_transaction_is_done_whole_and_once() {
     assert!(directory.exists());
     store.stop().unwrap();
     assert!(!directory.exists());
+}
+
+#[test]
+fn only_what_lasts_is_told_so() {
+    let store = start();
+    let service = serve(&store, 1);
+    for (end, expected) in [
+        (Ok(Ending::Commit), 1),
+        (Ok(Ending::Rollback), 0),
+        (Err(Failure::Conflict(Conflict::Deadlock)), 0),
+    ] {
+        let ending = || Arc::new(Told { end: end.clone(), times: AtomicU32::new(0) });
+        let (asked, called) = (ending(), ending());
+        let (answered, answer) = mpsc::channel();
+        let submitted: Arc<dyn Transaction> = asked.clone();
+        let times = Arc::clone(&asked);
+        service.submit(&submitted, Class::Normal, move |_| {
+            // Whoever hears of the end asks for what comes next, which may depend on it.
+            answered.send(times.times.load(Ordering::Relaxed)).unwrap();
+        });
+        assert_eq!(answer.recv().unwrap(), expected, "{end:?}");
+        assert_eq!(tidegate_subject::connection::run(&mut store.connect(), called.clone()), end);
+        assert_eq!(called.times.load(Ordering::Relaxed), expected, "{end:?}");
+    }
 }
 
 #[test]

@@ -244,7 +244,9 @@ fn lists_are_as_long_as_the_population_makes_them() {
     let mut watching = Watching { connection: &mut connection, lists };
     let mut client = workload.client(0, 1, 8);
     for _ in 0..5_000 {
-        finish(client.next().run(Session::immediate(&mut watching))).unwrap();
+        let transaction = client.next();
+        finish(Arc::clone(&transaction).run(Session::immediate(&mut watching))).unwrap();
+        transaction.committed();
     }
     for ((part, expected), (_, rows)) in expected.iter().zip(&watching.lists) {
         let mean = rows.mean().unwrap();
@@ -315,7 +317,7 @@ impl Transactional for Refusing<'_> {
 fn a_transaction_that_failed_anywhere_can_be_run_again_or_given_up() {
     let (_directory, mut connection, workload) = shop(Mix::Ordering);
     let mut client = workload.client(0, 1, 31);
-    let (mut refused, mut forgotten) = (0, 0);
+    let mut refused = 0;
     for number in 0..2_000 {
         let transaction: Arc<dyn Transaction> = client.next();
         let mut refusing = Refusing {
@@ -336,12 +338,9 @@ fn a_transaction_that_failed_anywhere_can_be_run_again_or_given_up() {
                     run(&mut connection, transaction).unwrap();
                 }
             }
-            // What it had from a page whose commit failed is not there.
-            Err(Failure::Unexpected(_)) => forgotten += 1,
             Err(other) => panic!("{transaction:?}: {other}"),
         }
     }
-    println!("{refused} refused, {forgotten} forgotten");
-    assert!(refused > 300 && forgotten < 20, "{refused}, {forgotten}");
+    assert!(refused > 300, "{refused}");
     assert_eq!(violated(&mut connection, &workload, Depth::Full), [""; 0]);
 }

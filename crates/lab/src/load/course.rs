@@ -419,7 +419,7 @@ mod tests {
             clients: 5,
             needs_all,
             duration: Duration::from_millis(20),
-            ..testing::options(Arc::new(TwoPhases))
+            ..testing::options(Arc::new(TwoPhases::default()))
         };
         let desk = Desk::new(&options);
         let crowd = Idle { desk, losses: Losses::default(), loses, alive: 5 };

@@ -218,6 +218,9 @@ impl Talk {
     fn ended(&mut self, ending: Ending, desk: &mut Desk) -> Send {
         let now = Instant::now();
         if let Some(task) = self.task.take() {
+            if ending == Ending::Commit {
+                task.transaction.committed();
+            }
             let mut wire = self.wire.borrow_mut();
             let phases = if self.is_again { &[] } else { wire.phases(now) };
             desk.ended(&task, ending, phases, now);
@@ -258,6 +261,7 @@ impl Talk {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::load::testing::{self, STATEMENTS};
@@ -410,6 +414,22 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_is_told_that_it_lasts_when_the_database_has_said_so() {
+        let workload = testing::TwoPhases::default();
+        let committed = || workload.committed.load(Ordering::Relaxed);
+        let mut bench = bench(&testing::options(Arc::new(workload.clone())));
+        for (failure, expected) in [(Some(undone()), 0), (None, 1)] {
+            bench.run_to("Commit");
+            if let Some(failure) = failure {
+                bench.fail(failure);
+            }
+            assert_eq!(committed(), 0);
+            assert_eq!(bench.on(IDLE), "Begin");
+            assert_eq!(committed(), expected);
+        }
+    }
+
+    #[test]
     fn a_statement_that_somebody_cancelled_is_counted_unless_that_was_us() {
         let mut theirs = tpcb();
         theirs.fail(Failure::Stopped);
@@ -457,9 +477,9 @@ mod tests {
 
     #[test]
     fn phases_are_told_apart_and_retries_left_out() {
-        let kinds = testing::TwoPhases.kinds();
-        assert_eq!(kinds[0].phases, ["I", "II"]);
-        let mut bench = bench(&testing::options(Arc::new(testing::TwoPhases)));
+        let workload = testing::TwoPhases::default();
+        assert_eq!(workload.kinds()[0].phases, ["I", "II"]);
+        let mut bench = bench(&testing::options(Arc::new(workload)));
         bench.run_to("SELECT 2");
         bench.run_to("Commit");
         assert_eq!(bench.on(IDLE), "Begin");

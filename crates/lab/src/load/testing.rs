@@ -1,6 +1,7 @@
 //! What the tests of this module share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
@@ -28,9 +29,12 @@ pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
     }
 }
 
-/// Transactions of two statements, each a phase.
-#[derive(Debug)]
-pub(super) struct TwoPhases;
+/// Transactions of two statements, each a phase; all share the count of those that were told that
+/// they last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TwoPhases {
+    pub(super) committed: Arc<AtomicU32>,
+}
 
 impl Workload for TwoPhases {
     fn name(&self) -> &'static str {
@@ -50,7 +54,7 @@ impl Workload for TwoPhases {
     }
 
     fn client(&self, _: usize, _: usize, _: u64) -> Box<dyn Client> {
-        Box::new(TwoPhases)
+        Box::new(self.clone())
     }
 
     fn check<'d>(&self, _: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -60,13 +64,17 @@ impl Workload for TwoPhases {
 
 impl Client for TwoPhases {
     fn next(&mut self) -> Arc<dyn Transaction> {
-        Arc::new(TwoPhases)
+        Arc::new(self.clone())
     }
 }
 
 impl Transaction for TwoPhases {
     fn kind(&self) -> usize {
         0
+    }
+
+    fn committed(&self) {
+        self.committed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {

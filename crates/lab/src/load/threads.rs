@@ -430,7 +430,7 @@ mod tests {
         LoadOptions {
             target: Target::Threads { connector: Arc::new(connector.clone()), connecting },
             duration: Duration::from_secs(600),
-            ..testing::options(Arc::new(TwoPhases))
+            ..testing::options(Arc::new(TwoPhases::default()))
         }
     }
 

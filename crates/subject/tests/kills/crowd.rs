@@ -78,15 +78,6 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What a transaction of a client came to.
-enum Came {
-    ToItsEnd,
-    /// It asked for what a transaction in doubt would have left.
-    ToNothing,
-    /// The connection is gone, and whether it was committed is not known.
-    InDoubt,
-}
-
 impl<'w> Crowd<'w> {
     pub(super) fn new(
         workload: &'w dyn Workload,
@@ -165,8 +156,6 @@ impl<'w> Crowd<'w> {
 
     fn serve(&self, mut client: Box<dyn Client>) {
         let mut connection = None;
-        // Whether the client may remember what was never committed, and find it missing.
-        let mut is_in_doubt = false;
         for count in 1.. {
             let transaction = client.next();
             if self.is_over.load(Ordering::Relaxed) {
@@ -175,13 +164,8 @@ impl<'w> Crowd<'w> {
             let mut open = connection.take().unwrap_or_else(|| self.connect());
             if count % VANISHING == 0 {
                 self.vanish(open, transaction, count / VANISHING * 3);
-                is_in_doubt = true;
-                continue;
-            }
-            match self.insist(&mut *open, &transaction, is_in_doubt) {
-                Came::ToItsEnd => connection = Some(open),
-                Came::ToNothing => (connection, is_in_doubt) = (Some(open), false),
-                Came::InDoubt => is_in_doubt = true,
+            } else if self.insist(&mut *open, &transaction) {
+                connection = Some(open);
             }
         }
     }
@@ -190,13 +174,13 @@ impl<'w> Crowd<'w> {
         self.connector.connect().unwrap_or_else(|failure| panic!("no connection: {failure}"))
     }
 
-    /// Runs a transaction until no other one is in its way.
+    /// Runs a transaction until no other one is in its way. `false` when the connection is gone,
+    /// and whether it was committed is not known.
     fn insist(
         &self,
         connection: &mut dyn Transactional,
         transaction: &Arc<dyn Transaction>,
-        is_in_doubt: bool,
-    ) -> Came {
+    ) -> bool {
         let count = &self.counts[transaction.kind()];
         for _ in 0..ATTEMPTS {
             match run(connection, Arc::clone(transaction)) {
@@ -206,19 +190,18 @@ impl<'w> Crowd<'w> {
                         (self.tell)(transaction.kind());
                     }
                     add(&self.done);
-                    return Came::ToItsEnd;
+                    return true;
                 }
                 Err(Failure::Conflict(conflict)) if !self.is_over.load(Ordering::Relaxed) => {
                     let place = CONFLICTS.iter().position(|known| *known == conflict).unwrap();
                     add(&self.conflicts[place]);
                 }
-                Err(Failure::Conflict(_)) => return Came::ToItsEnd,
-                Err(Failure::Unexpected(_)) if is_in_doubt => return Came::ToNothing,
+                Err(Failure::Conflict(_)) => return true,
                 Err(failure) => {
                     assert!(self.is_farewell(&failure), "{transaction:?}: {failure}");
                     add(&count.doubtful);
                     add(&self.losses);
-                    return Came::InDoubt;
+                    return false;
                 }
             }
         }

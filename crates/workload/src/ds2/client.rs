@@ -1,6 +1,7 @@
 //! A customer's way through the store, again and again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use super::keys::Keys;
@@ -61,6 +62,7 @@ impl StoreClient {
                 row: customer(0, String::new(), &mut self.draw),
                 keys: self.keys.clone(),
                 insert: self.insert_customer.clone(),
+                number: AtomicI64::default(),
             };
             return (Arc::new(register), Buyer::New);
         }

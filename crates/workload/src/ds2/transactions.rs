@@ -1,6 +1,7 @@
 //! Log in, register, browse, purchase.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::keys::Keys;
 use super::population::{Amounts, Line, TODAY, stock_when_delivered};
@@ -66,6 +67,8 @@ pub(super) struct Register {
     pub(super) row: Vec<Value<'static>>,
     pub(super) keys: Arc<Keys>,
     pub(super) insert: Arc<Statement>,
+    /// The number that was given out last.
+    pub(super) number: AtomicI64,
 }
 
 /// The columns of a customer's number and name.
@@ -81,6 +84,7 @@ impl Transaction for Register {
         Box::pin(async move {
             self.keys.set_registered(None);
             let customer = self.keys.customers.take(&session).await?;
+            self.number.store(customer, Ordering::Relaxed);
             let username = format!("newuser{customer}");
             let taken = session.query(&NAME_TAKEN, &[username.as_str().into()]).await?;
             if taken.int(0, 0) != Some(0) {
@@ -90,9 +94,12 @@ impl Transaction for Register {
             row[CUSTOMERID] = customer.into();
             row[USERNAME] = username.into();
             session.execute(&self.insert, &row).await?;
-            self.keys.set_registered(Some(customer));
             Ok(Ending::Commit)
         })
+    }
+
+    fn committed(&self) {
+        self.keys.set_registered(Some(self.number.load(Ordering::Relaxed)));
     }
 }
 

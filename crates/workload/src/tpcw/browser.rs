@@ -14,8 +14,9 @@
 //! - A session's length counts think times only, drawn whether they are waited for or not, because
 //!   there is no clock here. So it is about 129 interactions long in any case. The same think times
 //!   make the moments that are written into new rows; nothing compares those of two browsers.
-//! - An interaction that failed leaves the memory as it was. Where there is no page to choose from,
-//!   an item is drawn evenly from all; where there is no cart, there is nothing to buy.
+//! - An interaction that failed, also in its commit, leaves the memory as it was. Where there is no
+//!   page to choose from, an item is drawn evenly from all; where there is no cart, there is nothing
+//!   to buy.
 //! - Refreshing a cart changes a drawn number of its lines, as in clause 2.4.5.1, and leaves the
 //!   others as they are.
 
@@ -35,8 +36,8 @@ use super::population::{
 use super::purchase::BuyConfirm;
 use super::scale::{COUNTRIES, Scale};
 use super::visit::{Action, Page, Visit};
+use crate::Draw;
 use crate::workload::{Client, Transaction};
-use crate::{Draw, Failure};
 
 const THINK_MEAN: Duration = Duration::from_secs(7);
 const THINK_MOST: Duration = Duration::from_secs(70);
@@ -55,18 +56,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Remembers what a page shows. Where the tables do not hold what the last pages did, which is
-    /// so after a commit that failed, customer and cart are forgotten.
-    pub(super) fn turn(&mut self, page: &Result<Page, Failure>) {
-        match page {
-            Ok(page) => {
-                self.items = page.items.as_ref().unwrap_or(&self.items).clone();
-                self.cart = page.cart.as_ref().or(self.cart.as_ref()).cloned();
-                self.customer = page.customer.or(self.customer);
-            }
-            Err(Failure::Unexpected(_)) => *self = Memory::default(),
-            Err(_) => {}
-        }
+    /// Remembers what a page shows, and what it does not show as before.
+    pub(super) fn turn(&mut self, page: Page) {
+        self.items = page.items.unwrap_or_else(|| std::mem::take(&mut self.items));
+        self.cart = page.cart.or_else(|| self.cart.take());
+        self.customer = page.customer.or(self.customer);
     }
 }
 
@@ -326,7 +320,7 @@ impl Client for Browser {
         let action = self.action(from, interaction);
         self.think();
         let (keys, memory) = (Arc::clone(&self.keys), self.memory.clone());
-        Arc::new(Visit { interaction, action, keys, memory })
+        Arc::new(Visit { interaction, action, keys, page: Mutex::default(), memory })
     }
 
     fn think_time(&mut self) -> Duration {
@@ -405,13 +399,10 @@ mod tests {
     fn memory_keeps_what_a_page_does_not_show() {
         let mut memory = Memory { customer: Some(3), items: vec![1], cart: None };
         let cart = Some(Cart { id: 9, lines: vec![(5, 1)] });
-        memory.turn(&Ok(Page { cart: cart.clone(), ..Page::default() }));
-        let kept = Memory { customer: Some(3), items: vec![1], cart };
-        assert_eq!(memory, kept);
-        memory.turn(&Err(Failure::Stopped));
-        assert_eq!(memory, kept);
-        memory.turn(&Err(Failure::Unexpected("customer: one is missing")));
-        assert_eq!(memory, Memory::default());
+        memory.turn(Page { cart: cart.clone(), ..Page::default() });
+        assert_eq!(memory, Memory { customer: Some(3), items: vec![1], cart: cart.clone() });
+        memory.turn(Page { items: Some(vec![2]), customer: Some(4), cart: None });
+        assert_eq!(memory, Memory { customer: Some(4), items: vec![2], cart });
     }
 
     #[test]

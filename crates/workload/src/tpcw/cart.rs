@@ -82,14 +82,12 @@ impl ShoppingCart {
         show(session, cart).await
     }
 
-    /// The number of the cart, which is there then: one that was made by an interaction whose
-    /// commit failed, is not.
+    /// The number of the cart, which is there then.
     async fn open(&self, keys: &Keys, session: &Session<'_>) -> Result<i64, Failure> {
         if let Some(cart) = self.cart {
             let touched = session.execute(&TOUCH, &[self.now.into(), cart.into()]).await?;
-            if touched > 0 {
-                return Ok(cart);
-            }
+            let missing = Failure::Unexpected("shopping_cart: one is missing");
+            return if touched > 0 { Ok(cart) } else { Err(missing) };
         }
         let cart = keys.carts.take(session).await?;
         session.execute(&NEW_CART, &[cart.into(), self.now.into()]).await?;

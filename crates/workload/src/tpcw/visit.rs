@@ -1,6 +1,6 @@
 //! What a browser asks for, and what its page shows.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::admin::{self, AdminConfirm};
 use super::browser::{Cart, Shared};
@@ -80,12 +80,13 @@ impl Action {
     }
 }
 
-/// A request on its way, and who remembers what comes of it.
+/// A request on its way, what it showed, and who remembers that once it lasts.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) interaction: Interaction,
     pub(super) action: Action,
     pub(super) keys: Arc<Keys>,
+    pub(super) page: Mutex<Page>,
     pub(super) memory: Shared,
 }
 
@@ -121,9 +122,14 @@ impl Transaction for Visit {
 
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
-            let page = self.action.run(&self.keys, &session).await;
-            self.memory.with(|memory| memory.turn(&page));
-            page.map(|_| Ending::Commit)
+            let page = self.action.run(&self.keys, &session).await?;
+            *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
+            Ok(Ending::Commit)
         })
+    }
+
+    fn committed(&self) {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        self.memory.with(|memory| memory.turn(std::mem::take(&mut *page)));
     }
 }
