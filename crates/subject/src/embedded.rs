@@ -12,7 +12,7 @@
 //!
 //! # Limits
 //! The engine runs in our own process and shares its processors with who measures it. When we are
-//! killed outright (SIGKILL) nobody is left to remove the directory.
+//! killed outright (SIGKILL) the directory stays until the next one is made.
 
 mod probe;
 mod requests;
@@ -23,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_control::{Algorithm, Setting};
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
@@ -42,9 +41,13 @@ pub use tidegate_engine::{CallError, SplitPolicy};
 
 use crate::connection::LoadError;
 pub use crate::isolation::Isolation;
+use crate::scratch::Scratch;
 pub use requests::RequestError;
 use requests::{GivenUp, Waiting};
 use sql::{Catalog, SqlError, StoreConnection};
+
+/// The store's own directory, in ours: it must be empty at first.
+const STORE: &str = "store";
 
 /// What a store is made with; everything else is the engine's default.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +89,7 @@ pub struct Embedded {
     catalog: Arc<Catalog>,
     tables: Vec<Table>,
     store: Arc<Store>,
-    directory: TempDir,
+    directory: Scratch,
     io: IoMode,
     options: Options,
 }
@@ -98,12 +101,12 @@ impl Embedded {
     /// See [`EmbeddedError`].
     pub fn start(options: Options) -> Result<Self, EmbeddedError> {
         let failed = |path: &Path, source| EmbeddedError::Directory { path: path.into(), source };
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-embedded-")
-            .tempdir()
-            .map_err(|source| failed(&std::env::temp_dir(), source))?;
-        let (disk, io) =
-            open_disk(directory.path()).map_err(|source| failed(directory.path(), source))?;
+        let directory =
+            Scratch::new("embedded").map_err(|source| failed(&std::env::temp_dir(), source))?;
+        let place = directory.path().join(STORE);
+        let (disk, io) = std::fs::create_dir(&place)
+            .and_then(|()| open_disk(&place))
+            .map_err(|source| failed(&place, source))?;
         let settings = StoreOptions {
             buffer_bytes: options.buffer_bytes,
             buffer_bytes_max: options.buffer_bytes.max(StoreOptions::default().buffer_bytes_max),

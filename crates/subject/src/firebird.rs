@@ -18,8 +18,8 @@
 //!
 //! Limits: a private server is Firebird 3 only. The login is by default the one for every server
 //! here, open to whoever can reach the loopback interface, as it is with [`crate::postgres`]. When
-//! we are killed outright (SIGKILL) the system [tells the server](crate::process), but nobody is
-//! left to remove the directory.
+//! we are killed outright (SIGKILL) the system [tells the server](crate::process), and the directory
+//! stays until the next one is made.
 //!
 //! What Firebird 3 takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM
@@ -43,12 +43,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
 use crate::connection::Connector;
 use crate::process::{Process, ProcessError};
+use crate::scratch::Scratch;
 pub use connection::{FirebirdConnection, Isolation};
 use connection::{Purpose, Target};
 pub use guest::Guest;
@@ -162,7 +162,7 @@ pub struct Firebird {
     // Dropped in this order: a connection, the server, its directory.
     keeper: Keeper,
     process: Process,
-    directory: TempDir,
+    directory: Scratch,
     installation: Installation,
     options: Options,
     target: Arc<Target>,

@@ -4,7 +4,7 @@
 //! and [`embedded`] is the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to
 //! any server of PostgreSQL's and MariaDB's kind; a [`guest`] makes a database of its own on a
 //! server that somebody else runs; [`connection`] is what connections have in common; [`settings`]
-//! says which names of settings are the caller's. [`process`] guards other programs an experiment
+//! says which names of settings are the caller's, and `scratch` makes their directories. [`process`] guards other programs an experiment
 //! starts, such as a proxy; [`processors`] says which processors a server may use, and
 //! [`detection`] finds other databases on the machine. Whatever is started here is stopped when its
 //! handle is dropped, also when the owner panics, and always by its own process id.
@@ -24,6 +24,7 @@ pub mod mysql;
 pub mod postgres;
 pub mod process;
 pub mod processors;
+mod scratch;
 pub mod settings;
 pub mod sqlite;
 mod stream;

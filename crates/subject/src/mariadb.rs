@@ -25,8 +25,8 @@
 //! between, the start is tried again with another one.
 //!
 //! # Limits
-//! When we are killed outright (SIGKILL) the system [tells the server](crate::process), but nobody
-//! is left to remove the directory. Whoever may connect to 127.0.0.1 on this machine may log in as
+//! When we are killed outright (SIGKILL) the system [tells the server](crate::process), and the
+//! directory stays until the next one is made. Whoever may connect to 127.0.0.1 on this machine may log in as
 //! [`USER`] while it runs: it has no password.
 
 mod binaries;
@@ -38,13 +38,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{Value, render_value};
 
 use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::process::{Process, ProcessError};
+use crate::scratch::Scratch;
 use crate::settings::{Reserved, plain_name, refuse_on_mariadb};
 use binaries::Program;
 pub use guest::Guest;
@@ -170,7 +170,7 @@ pub enum MariaDbError {
 pub struct MariaDb {
     // Dropped in this order: the server ends before its directory goes.
     process: Process,
-    directory: TempDir,
+    directory: Scratch,
     installation: Installation,
     options: Options,
     port: u16,

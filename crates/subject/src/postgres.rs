@@ -8,8 +8,8 @@
 //! A free port is found by binding port 0 and letting go of it; should another program take it in
 //! between, the start is tried again with another one.
 //!
-//! Limits: when we are killed outright (SIGKILL) the system [tells the server](crate::process), but
-//! nobody is left to remove the directory.
+//! Limits: when we are killed outright (SIGKILL) the system [tells the server](crate::process), and
+//! the directory stays until the next one is made.
 
 mod binaries;
 mod guest;
@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 use thiserror::Error;
 
 use crate::client::{BlockingClient, ClientError, Host, Url};
 use crate::process::{Process, ProcessError};
+use crate::scratch::Scratch;
 use crate::settings::{Reserved, plain_name, refuse_on_postgres};
 pub use guest::Guest;
 use installation::Installation;
@@ -149,7 +149,7 @@ pub enum PostgresError {
 pub struct Postgres {
     // Dropped in this order: the server ends before its directory goes.
     process: Process,
-    directory: TempDir,
+    directory: Scratch,
     installation: Installation,
     options: Options,
     port: u16,

@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, InterruptHandle, OpenFlags, ToSql};
-use tempfile::TempDir;
 use thiserror::Error;
 use tidegate_workload::{
     Conflict, Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants,
 };
 
 use crate::connection::{Connector, Interrupter, Transactional};
+use crate::scratch::Scratch;
 
 /// Statements that a connection keeps prepared.
 const PREPARED: usize = 256;
@@ -137,7 +137,7 @@ struct Opener {
 
 #[derive(Debug)]
 enum Place {
-    Directory(TempDir),
+    Directory(Scratch),
     File(Files),
 }
 
@@ -174,9 +174,7 @@ impl Sqlite {
     /// # Errors
     /// See [`SqliteError`].
     pub fn start(options: Options) -> Result<Self, SqliteError> {
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-sqlite-")
-            .tempdir()
+        let directory = Scratch::new("sqlite")
             .map_err(|source| SqliteError::Directory { path: std::env::temp_dir(), source })?;
         Self::make(Place::Directory(directory), options)
     }

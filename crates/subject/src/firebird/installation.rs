@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use tidegate_workload::Failure;
 
 use super::connection::{FirebirdConnection, Login, Purpose, Target};
@@ -23,6 +22,7 @@ use super::{Authentication, DATABASE, FirebirdError, Options, START_BOUND};
 use crate::account::Account;
 use crate::postgres::free_port;
 use crate::process::{Process, outlived_by_none};
+use crate::scratch::Scratch;
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
@@ -90,11 +90,9 @@ impl Installation {
     }
 
     /// Makes the directory with root, locks and security database.
-    pub(super) fn prepare(&self, options: &Options) -> Result<TempDir, FirebirdError> {
+    pub(super) fn prepare(&self, options: &Options) -> Result<Scratch, FirebirdError> {
         self.refuse_unknown(options)?;
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-firebird-")
-            .tempdir()
+        let directory = Scratch::new("firebird")
             .map_err(|source| FirebirdError::Directory { path: std::env::temp_dir(), source })?;
         self.lay_out(directory.path()).map_err(|source| FirebirdError::Directory {
             path: directory.path().to_owned(),

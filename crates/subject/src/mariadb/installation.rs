@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tempfile::TempDir;
 
 use super::binaries::{Binaries, Program};
 use super::{MariaDbError, Options, START_BOUND, USER};
@@ -16,6 +15,7 @@ use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::postgres::free_port;
 use crate::process::{Process, outlived_by_none};
+use crate::scratch::Scratch;
 use crate::settings::plain_name;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -62,13 +62,11 @@ impl Installation {
         }
     }
 
-    pub(super) fn make_directory(&self) -> Result<TempDir, MariaDbError> {
+    pub(super) fn make_directory(&self) -> Result<Scratch, MariaDbError> {
         let failed =
             |path: &Path, source| MariaDbError::Directory { path: path.to_owned(), source };
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-mariadb-")
-            .tempdir()
-            .map_err(|source| failed(&std::env::temp_dir(), source))?;
+        let directory =
+            Scratch::new("mariadb").map_err(|source| failed(&std::env::temp_dir(), source))?;
         if let Some(account) = &self.account {
             account.own(directory.path()).map_err(|source| failed(directory.path(), source))?;
         }

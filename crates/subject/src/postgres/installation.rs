@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
 use super::binaries::Binaries;
 use super::{Options, PostgresError, START_BOUND, STOP_SIGNALS, USER, free_port, url};
 use crate::account::Account;
 use crate::client::{BlockingClient, ClientError, ServerError};
 use crate::process::{Process, outlived_by_none};
+use crate::scratch::Scratch;
 
 const POLL: Duration = Duration::from_millis(20);
 const PORT_ATTEMPTS: usize = 5;
@@ -44,13 +43,11 @@ impl Installation {
         self.binaries.postgres
     }
 
-    pub(super) fn make_directory(&self) -> Result<TempDir, PostgresError> {
+    pub(super) fn make_directory(&self) -> Result<Scratch, PostgresError> {
         let failed =
             |path: &Path, source| PostgresError::Directory { path: path.to_owned(), source };
-        let directory = tempfile::Builder::new()
-            .prefix("tidegate-postgres-")
-            .tempdir()
-            .map_err(|source| failed(&std::env::temp_dir(), source))?;
+        let directory =
+            Scratch::new("postgres").map_err(|source| failed(&std::env::temp_dir(), source))?;
         if let Some(account) = &self.account {
             account.own(directory.path()).map_err(|source| failed(directory.path(), source))?;
         }
