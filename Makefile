@@ -75,7 +75,7 @@ simulate:
 
 test: test-rust test-analysis
 
-test-rust: setup
+test-rust: setup setup-subjects
 	$(CARGO) test --workspace $(FEATURES) $(LOCKED)
 
 # The analysis in its virtual environment, analysis/.venv.

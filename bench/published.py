@@ -196,6 +196,12 @@ def limits(decisions, begin=0.5, end=1.0):
     return f"{mean:.0f} ({part['limit'].min()}–{part['limit'].max()})"
 
 
+def reasons(decisions, most=3):
+    """Why the limit was set, as shares of an execution's decisions, the commonest first."""
+    shares = decisions["reason"].value_counts(normalize=True).head(most)
+    return ", ".join(f"{reason} {share:.0%}" for reason, share in shares.items()) or "–"
+
+
 def of(frame, row):
     return frame[frame["execution"] == row.execution]
 
@@ -210,10 +216,12 @@ def control_tables(results, experiment, done):
             number(row.tps, 4),
             number(steady(of(intervals, row)), 4),
             limits(of(decisions, row)),
+            reasons(of(decisions, row)),
         )
         for row in done.itertuples()
     ]
-    yield table(["controller", "first limit", "tps", "tps, second half", "limit there"], body)
+    head = ["controller", "first limit", "tps", "tps, second half", "limit there", "why"]
+    yield table(head, body)
 
 
 def treatment(row):
