@@ -10,7 +10,7 @@ use tidegate_lab::experiment::{
 };
 use tidegate_lab::rig::Console;
 
-use tidegate_lab::store::Format;
+use tidegate_lab::store::{ExperimentRow, Format};
 
 use crate::machines::{self, WorkerArguments};
 use crate::{Failure, interrupt, print};
@@ -239,14 +239,31 @@ fn conduct(
     let _ = writeln!(text, "experiment {id}");
     print(&text)?;
     let row = laboratory.experiment(id).map_err(failed)?;
-    if row.done == row.planned {
-        return Ok(());
-    }
+    let violations = laboratory.violations(id).map_err(failed)?;
+    sound(id, violations.len(), left(&row))
+}
+
+/// What is still to be done of an experiment, if anything is.
+fn left(row: &ExperimentRow) -> Option<String> {
+    let ExperimentRow { id, done, planned, .. } = row;
     let left = format!(
-        "{} of {} executions done; `tidegate lab resume {id}` tries the rest",
-        row.done, row.planned
+        "{done} of {planned} executions done; `tidegate lab resume {id}` tries the rest"
     );
-    Err(Failure::Failed(left.into()))
+    (done < planned).then_some(left)
+}
+
+/// Whether all was done and the databases kept their conditions. One that did not says more than
+/// one that is not done: what it measured is not to be used.
+fn sound(id: i64, violations: usize, left: Option<String>) -> Result<(), Failure> {
+    if violations == 0 {
+        return left.map_or(Ok(()), |left| Err(Failure::Failed(left.into())));
+    }
+    let broken = format!(
+        "consistency conditions violated: {violations}; `tidegate lab show {id}` names them, and \
+         throughput of a database that breaks its rules is not to be compared"
+    );
+    let left = left.map_or_else(String::new, |left| format!("; {left}"));
+    Err(Failure::Inconsistent(format!("{broken}{left}").into()))
 }
 
 fn failed(error: LabError) -> Failure {

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::file::parse_begun;
 use super::run::{Outcome, RunError, Runner};
+use super::show::Troubles;
 use super::{
     Choice, ChoiceError, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated,
     SubjectChoice, SubjectKind, SubjectSpec, figure, show, timeline,
@@ -243,8 +244,8 @@ impl Laboratory {
         let report = analysed.as_ref().ok();
         let mut text = show::text(&curves, report);
         text.push_str(&timeline::text(&self.store.courses(id)?));
-        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
-        for line in violations.iter().chain(&failures) {
+        let troubles = self.troubles(id)?;
+        for line in [troubles.violations, troubles.unchecked, troubles.failures].iter().flatten() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
@@ -266,9 +267,24 @@ impl Laboratory {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
         let report = self.analysed(id).ok();
-        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
-        let value = show::json(&row, &curves, report.as_ref(), &violations, &failures);
+        let value = show::json(&row, &curves, report.as_ref(), &self.troubles(id)?);
         Ok(format!("{value}\n"))
+    }
+
+    fn troubles(&mut self, id: i64) -> Result<Troubles, LabError> {
+        Ok(Troubles {
+            violations: self.store.violations(id)?,
+            unchecked: self.store.unchecked(id)?,
+            failures: self.store.failures(id)?,
+        })
+    }
+
+    /// The consistency conditions that an experiment's databases broke, a line for each.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn violations(&mut self, id: i64) -> Result<Vec<String>, LabError> {
+        Ok(self.store.violations(id)?)
     }
 
     /// Writes all rows of an experiment into files in a directory; their paths. See

@@ -25,6 +25,17 @@ const ERRORS: i64 = 100;
 /// Columns of the longest bar.
 const BAR: f64 = 40.0;
 
+/// What went wrong in an experiment, a line for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Consistency conditions that did not hold.
+    pub violations: Vec<String>,
+    /// Measurements of whose tables nobody knows whether they hold.
+    pub unchecked: Vec<String>,
+    /// Executions that failed and are not done.
+    pub failures: Vec<String>,
+}
+
 /// The curves, each with its thrashing point where the analysis gives one.
 #[must_use]
 pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
@@ -191,8 +202,7 @@ pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],
     report: Option<&Report>,
-    violations: &[String],
-    failures: &[String],
+    troubles: &Troubles,
 ) -> Value {
     let curve = |curve: &Curve| {
         let points = curve.points.iter().map(|point| {
@@ -224,8 +234,9 @@ pub fn json(
         "planned": row.planned,
         "done": row.done,
         "curves": curves.iter().map(curve).collect::<Vec<Value>>(),
-        "violations": violations,
-        "failures": failures,
+        "violations": troubles.violations,
+        "unchecked": troubles.unchecked,
+        "failures": troubles.failures,
     })
 }
 

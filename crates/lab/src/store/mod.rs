@@ -39,6 +39,10 @@ pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;
 
+/// The condition of a check that could not be made; its violation is the reason. Whether any
+/// condition holds is then not known.
+pub(crate) const NOT_CHECKED: &str = "not checked";
+
 /// How long a write waits for another laboratory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
