@@ -217,7 +217,7 @@ impl Laboratory {
         let missing = |id| StoreError::Missing { what: "experiment", id };
         let of = |&id: &i64| experiments.iter().find(|row| row.id == id).ok_or(missing(id));
         for row in ids.iter().map(of).collect::<Result<Vec<_>, _>>()? {
-            if CURVES.contains(&row.scenario.as_str()) {
+            if is_curve(row) {
                 self.tap(row.id)?;
             }
         }
@@ -231,6 +231,12 @@ impl Laboratory {
         Ok(analyse(&data, Rule::default())?)
     }
 
+    /// What the analysis protocol says of an experiment: nothing where it is not for it. Curves can
+    /// be shown also where the rows cannot be analysed.
+    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<Report>, LabError> {
+        if is_curve(row) { self.analysed(row.id).map(Some) } else { Ok(None) }
+    }
+
     /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
     /// given.
     ///
@@ -239,9 +245,8 @@ impl Laboratory {
     pub fn show(&mut self, id: i64, svg: Option<&Path>) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
-        // A curve can be shown also where the rows cannot be analysed.
-        let analysed = self.analysed(id);
-        let report = analysed.as_ref().ok();
+        let judged = self.judged(&row);
+        let report = judged.as_ref().ok().and_then(Option::as_ref);
         let mut text = show::text(&curves, report);
         text.push_str(&timeline::text(&self.store.courses(id)?));
         let troubles = self.troubles(id)?;
@@ -249,7 +254,7 @@ impl Laboratory {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
-        if let Err(error @ (LabError::File(_) | LabError::Store(_))) = &analysed {
+        if let Err(error) = &judged {
             let _ = writeln!(text, "not analysed: {error}");
         }
         let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);
@@ -266,8 +271,9 @@ impl Laboratory {
     pub fn show_json(&mut self, id: i64) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
-        let report = self.analysed(id).ok();
-        let value = show::json(&row, &curves, report.as_ref(), &self.troubles(id)?);
+        let judged = self.judged(&row).map_err(|error| error.to_string());
+        let judged = judged.as_ref().map(Option::as_ref);
+        let value = show::json(&row, &curves, judged, &self.troubles(id)?);
         Ok(format!("{value}\n"))
     }
 
@@ -301,6 +307,10 @@ impl Laboratory {
         let (experiment, _) = self.stored(id)?;
         Ok(self.store.export(id, &experiment, format, directory)?)
     }
+}
+
+fn is_curve(row: &ExperimentRow) -> bool {
+    CURVES.contains(&row.scenario.as_str())
 }
 
 /// Who makes the executions of a run.
