@@ -181,7 +181,12 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
                 return Err(Failure::Failed("interrupted; nothing was recorded".into()));
             }
             let mut laboratory = open(&place)?;
-            let id = laboratory.begin(&experiment).map_err(failed)?;
+            let begun = if workers {
+                laboratory.begin_for_workers(&experiment)
+            } else {
+                laboratory.begin(&experiment)
+            };
+            let id = begun.map_err(failed)?;
             conduct(&mut laboratory, (&place, id), workers, &cancel)
         }
         What::Resume(ResumeArguments { experiment, workers }) => {

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_lab::experiment::run::{Outcome, Runner};
-use tidegate_lab::experiment::{Choice, Executor, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::experiment::{
+    Choice, Executor, LabError, Laboratory, Plan, RunPlan, Simulated, parse,
+};
 use tidegate_lab::rig::Machine;
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_subject::postgres::{self, Postgres};
@@ -166,6 +168,33 @@ fn a_run_that_is_held_is_left_to_its_holder() {
     other.release_run(rows[0].id).unwrap();
     assert_eq!(run(Some(1)), Outcome { done: 2, ..Outcome::default() });
     assert_eq!(run(None), Outcome::default());
+}
+
+/// What cannot be run is not planned, either: nobody would know of it.
+#[test]
+fn a_host_that_is_taken_leaves_no_experiment_behind() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut other = Store::open(&server.url()).unwrap();
+    other.hold_host().unwrap();
+    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
+    let mut own = Laboratory::open(&server.url(), "none".into()).unwrap();
+    let refused = own.begin(&experiment).unwrap_err();
+    assert!(matches!(refused, LabError::Store(StoreError::Held { .. })), "{refused}");
+    assert!(other.experiments().unwrap().is_empty());
+    // Workers may be on hosts that are free.
+    assert_eq!(own.begin_for_workers(&experiment).unwrap(), 1);
+
+    other.release_host().unwrap();
+    assert_eq!(own.begin(&experiment).unwrap(), 2);
+    assert!(matches!(other.hold_host(), Err(StoreError::Held { .. })));
+    let outcome = own.run(2, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(outcome, Outcome { done: 4, ..Outcome::default() });
+    // It was held twice, and one release lets go of it.
+    other.hold_host().unwrap();
 }
 
 #[test]

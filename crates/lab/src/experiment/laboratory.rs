@@ -95,13 +95,27 @@ impl Laboratory {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
-    /// Writes down what an experiment plans; its number in the store. A store in a file is held
-    /// from here on, so that nothing is planned that another laboratory keeps from being measured.
+    /// Writes down what an experiment plans, to be run here; its number in the store. This host, or
+    /// a store in a file, is held from here on, so that nothing is planned that another laboratory
+    /// keeps from being measured.
     ///
     /// # Errors
-    /// The store fails, or is a file that another laboratory has.
+    /// The store fails, or another laboratory has the host or the file.
     pub fn begin(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
+        self.store.hold_host()?;
+        self.plan(experiment)
+    }
+
+    /// The same, to be run by workers, of which one may well be on this host.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn begin_for_workers(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         self.store.hold_file()?;
+        self.plan(experiment)
+    }
+
+    fn plan(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         let plan = Plan::new(experiment);
         self.known.extend(experiment.subjects.iter().map(SubjectSpec::choice));
         Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)

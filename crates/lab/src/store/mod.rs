@@ -139,6 +139,8 @@ pub struct Store {
     lock: Option<hold::FileLock>,
     /// The host that this laboratory is on.
     host: String,
+    /// The key of the host that is held of a store on PostgreSQL.
+    held_host: Option<String>,
     /// How far virtual time is ahead of the clock, in microseconds.
     ahead_us: i64,
 }
@@ -193,6 +195,7 @@ impl Store {
             transactions: PathBuf::from("results.transactions"),
             lock: None,
             host: hold::system_host(),
+            held_host: None,
             ahead_us: 0,
         };
         store.hold_schema()?;
