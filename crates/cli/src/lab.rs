@@ -191,21 +191,21 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         }
         What::Resume(ResumeArguments { experiment, workers }) => {
             let cancel = interrupt::flag().map_err(Failure::failed)?;
-            conduct(&mut open(&place)?, (&place, experiment.id), workers, &cancel)
+            conduct(&mut open_existing(&place)?, (&place, experiment.id), workers, &cancel)
         }
         What::Worker(arguments) => machines::work(&arguments, &place),
         What::List => print(&open(&place)?.list().map_err(failed)?),
         What::Show(ShowArguments { id, svg, json }) => {
-            let mut laboratory = open(&place)?;
+            let mut laboratory = open_existing(&place)?;
             let text = laboratory.show(id, svg.as_deref()).map_err(failed)?;
             print(&if json { laboratory.show_json(id).map_err(failed)? } else { text })
         }
         What::Tap(Numbered { id }) => {
-            let report = open(&place)?.tap(id).map_err(failed)?;
+            let report = open_existing(&place)?.tap(id).map_err(failed)?;
             print(&report.tables())
         }
         What::Export(ExportArguments { id, format, out }) => {
-            let files = open(&place)?.export(id, format, &out).map_err(failed)?;
+            let files = open_existing(&place)?.export(id, format, &out).map_err(failed)?;
             let mut text = String::new();
             for file in files {
                 // Writing to a String cannot fail.
@@ -219,6 +219,12 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
 fn open(place: &str) -> Result<Laboratory, Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     Laboratory::open(place, tidegate).map_err(failed)
+}
+
+/// The same for who wants something of a store: a name with a typo is none.
+fn open_existing(place: &str) -> Result<Laboratory, Failure> {
+    let tidegate = std::env::current_exe().map_err(Failure::failed)?;
+    Laboratory::open_existing(place, tidegate).map_err(failed)
 }
 
 /// Runs what is left of an experiment in the store at a place, and shows its curves; or leaves it

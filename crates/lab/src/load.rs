@@ -400,7 +400,7 @@ impl LoadOptions<'_> {
         if self.clients == 0 {
             return Err(LoadError::NoClients);
         }
-        if u32::try_from(self.clients).map_or(true, |clients| clients > CLIENTS_MAX) {
+        if !u32::try_from(self.clients).is_ok_and(|clients| clients <= CLIENTS_MAX) {
             return Err(LoadError::TooManyClients(self.clients));
         }
         match self.arrivals {

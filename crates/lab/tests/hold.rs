@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_lab::experiment::run::{Outcome, Runner};
@@ -64,6 +65,37 @@ fn many_open_a_new_store_at_once() {
             assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
         }
     });
+}
+
+#[test]
+fn many_open_a_new_file_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    for attempt in 0..20 {
+        let path = directory.path().join(format!("{attempt}.db"));
+        let together = Barrier::new(4);
+        std::thread::scope(|scope| {
+            let open = || {
+                together.wait();
+                Store::open_file(&path)
+            };
+            let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            for store in opened {
+                assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_not_made_by_looking() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let place = path.to_str().unwrap();
+    let error = Store::open_existing(place).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("there is no result store {place}: ")), "{error}");
+    assert!(!path.exists());
+    drop(Store::open(place).unwrap());
+    assert!(Store::open_existing(place).unwrap().experiments().unwrap().is_empty());
 }
 
 #[test]

@@ -243,6 +243,25 @@ fn what_is_left_is_said_and_is_an_exit_code() {
     }
 }
 
+#[test]
+fn a_store_that_is_not_there_is_not_made_by_looking() {
+    let bench = Bench::new(FILE);
+    let out = bench.path("out");
+    for arguments in [
+        &["show", "1"][..],
+        &["tap", "1"],
+        &["resume", "1"],
+        &["export", "1", "--out", &out],
+    ] {
+        let output = bench.lab(arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        let expected = format!("error: there is no result store {}: ", bench.store);
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    assert!(!Path::new(&bench.store).exists());
+}
+
 /// A condition that did not hold, and a check that was lost, are seen by all who look.
 #[test]
 fn a_violated_condition_has_an_exit_code_of_its_own() {

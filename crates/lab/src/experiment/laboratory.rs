@@ -95,6 +95,14 @@ impl Laboratory {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
+    /// The same of a store that is there; see [`Store::open_existing`].
+    ///
+    /// # Errors
+    /// There is no store, or it cannot be opened.
+    pub fn open_existing(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
+        Ok(Laboratory { store: Store::open_existing(place)?, tidegate, known: Vec::new() })
+    }
+
     /// Writes down what an experiment plans, to be run here; its number in the store. This host, or
     /// a store in a file, is held from here on, so that nothing is planned that another laboratory
     /// keeps from being measured.
