@@ -257,9 +257,8 @@ fn conduct(
 /// What is still to be done of an experiment, if anything is.
 fn left(row: &ExperimentRow) -> Option<String> {
     let ExperimentRow { id, done, planned, .. } = row;
-    let left = format!(
-        "{done} of {planned} executions done; `tidegate lab resume {id}` tries the rest"
-    );
+    let left =
+        format!("{done} of {planned} executions done; `tidegate lab resume {id}` tries the rest");
     (done < planned).then_some(left)
 }
 

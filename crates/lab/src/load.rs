@@ -80,8 +80,8 @@ pub use pacer::{Arrivals, RATES, is_rate};
 pub use records::{RecordError, Recorder};
 pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
 
-/// The most clients of a load. One that wants more has mistyped their number: each has memory of its
-/// own, and an address has fewer ports than that.
+/// The most clients of a load. One that wants more has mistyped their number: each has memory of
+/// its own, and an address has fewer ports than that.
 pub const CLIENTS_MAX: u32 = 100_000;
 
 /// Files that a client of a blocking library may have open: SQLite's database, its journal, and a

@@ -247,12 +247,9 @@ fn what_is_left_is_said_and_is_an_exit_code() {
 fn a_store_that_is_not_there_is_not_made_by_looking() {
     let bench = Bench::new(FILE);
     let out = bench.path("out");
-    for arguments in [
-        &["show", "1"][..],
-        &["tap", "1"],
-        &["resume", "1"],
-        &["export", "1", "--out", &out],
-    ] {
+    for arguments in
+        [&["show", "1"][..], &["tap", "1"], &["resume", "1"], &["export", "1", "--out", &out]]
+    {
         let output = bench.lab(arguments).output().unwrap();
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");

@@ -2,10 +2,12 @@
 //!
 //! Its scenario writes out every treatment, and each is held against each database: who can hold a
 //! limit, whose memory can be changed while it runs, how many clients find room, how long a list of
-//! rows it takes. What would plan nothing, or more than a store and a machine hold, is refused, too.
-//! An experiment that was begun is not asked again: what it measured is to be had, whatever newer
-//! programs refuse. How many processors there are is asked apart, because a file can be read on
-//! another machine than it is run on.
+//! rows it takes. What would plan nothing, or more than a store and a machine hold, is refused,
+//! too. An experiment that was begun is not asked again: what it measured is to be had, whatever
+//! newer programs refuse.
+//!
+//! How many processors there are is asked apart, because a file can be read on another machine than
+//! it is run on.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +44,8 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses an experiment that plans nothing, or more than can be written down. `batchsets` are those
-/// of a subject with so many processors, of all its runs.
+/// Refuses an experiment that plans nothing, or more than can be written down. `batchsets` are
+/// those of a subject with so many processors, of all its runs.
 fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), String> {
     let processors = experiment.processors.as_ref().map_or(1, Vec::len);
     if processors == 0 {

@@ -41,7 +41,7 @@ pub fn is_rate(rate: f64) -> bool {
     (1e-7..=1e9).contains(&rate)
 }
 
-/// The longest gap between two arrivals: a year, which nobody waits for.
+/// The longest gap between two arrivals, and the longest thought: a year, which nobody waits for.
 const GAP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The stream of draws for arrivals; clients have theirs by their numbers.
@@ -82,7 +82,7 @@ impl Pacer {
         match &mut self.schedule {
             Schedule::Closed { .. } if think.is_zero() => Some(now),
             Schedule::Closed { thinking } => {
-                thinking.push(Reverse((now + think, client)));
+                thinking.push(Reverse((now + think.min(GAP_MAX), client)));
                 None
             }
             Schedule::Open { free, gaps, due } => match *due {

@@ -191,9 +191,7 @@ impl Store {
         };
         let connection = SqliteConnection::open(path, PATIENCE).map_err(failed)?;
         write_ahead(&connection).map_err(failed)?;
-        connection
-            .batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
-            .map_err(failed)?;
+        connection.batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON").map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
         store.transactions = path.with_extension("transactions");
         store.lock = Some(hold::FileLock::of(path));

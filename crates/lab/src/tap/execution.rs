@@ -39,16 +39,15 @@ pub(super) fn zero_tps(index: &Index<'_>) -> Vec<Violation> {
 /// Check 7.
 pub(super) fn connection_time_limit(index: &Index<'_>) -> Vec<Violation> {
     of_executions(Check::ConnectionTimeLimit, index, |plan, execution| {
-        clock(execution)
-            .or_else(|| length(plan, execution))
-            .or_else(|| connecting(plan, execution))
+        clock(execution).or_else(|| length(plan, execution)).or_else(|| connecting(plan, execution))
     })
 }
 
 fn clock(execution: &BatchExecution) -> Option<(String, String)> {
     let (began_s, ended_s) = (execution.began_s, execution.ended_s);
-    (!execution.ends_after_its_begin())
-        .then(|| (format!("it ended {:.3} s after its begin", ended_s - began_s), "more".to_owned()))
+    (!execution.ends_after_its_begin()).then(|| {
+        (format!("it ended {:.3} s after its begin", ended_s - began_s), "more".to_owned())
+    })
 }
 
 fn length(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
