@@ -131,7 +131,7 @@ fn what_does_not_fit_is_refused() {
         (
             "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\n\
              arrivals = { constant = 1e-20 }",
-            "line 7: `factors.arrivals`: give a number from 1e-7",
+            "line 8: `factors.arrivals`: give a number from 1e-7",
         ),
         ("scenario = \"thrash\"\nmpl = [4]", "has its own workload"),
     ] {
