@@ -10,7 +10,7 @@ use tidegate_lab::experiment::{
 };
 use tidegate_lab::rig::Console;
 
-use tidegate_lab::store::Format;
+use tidegate_lab::store::{ExperimentRow, Format};
 
 use crate::machines::{self, WorkerArguments};
 use crate::{Failure, interrupt, print};
@@ -181,26 +181,31 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
                 return Err(Failure::Failed("interrupted; nothing was recorded".into()));
             }
             let mut laboratory = open(&place)?;
-            let id = laboratory.begin(&experiment).map_err(failed)?;
+            let begun = if workers {
+                laboratory.begin_for_workers(&experiment)
+            } else {
+                laboratory.begin(&experiment)
+            };
+            let id = begun.map_err(failed)?;
             conduct(&mut laboratory, (&place, id), workers, &cancel)
         }
         What::Resume(ResumeArguments { experiment, workers }) => {
             let cancel = interrupt::flag().map_err(Failure::failed)?;
-            conduct(&mut open(&place)?, (&place, experiment.id), workers, &cancel)
+            conduct(&mut open_existing(&place)?, (&place, experiment.id), workers, &cancel)
         }
         What::Worker(arguments) => machines::work(&arguments, &place),
         What::List => print(&open(&place)?.list().map_err(failed)?),
         What::Show(ShowArguments { id, svg, json }) => {
-            let mut laboratory = open(&place)?;
+            let mut laboratory = open_existing(&place)?;
             let text = laboratory.show(id, svg.as_deref()).map_err(failed)?;
             print(&if json { laboratory.show_json(id).map_err(failed)? } else { text })
         }
         What::Tap(Numbered { id }) => {
-            let report = open(&place)?.tap(id).map_err(failed)?;
+            let report = open_existing(&place)?.tap(id).map_err(failed)?;
             print(&report.tables())
         }
         What::Export(ExportArguments { id, format, out }) => {
-            let files = open(&place)?.export(id, format, &out).map_err(failed)?;
+            let files = open_existing(&place)?.export(id, format, &out).map_err(failed)?;
             let mut text = String::new();
             for file in files {
                 // Writing to a String cannot fail.
@@ -214,6 +219,12 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
 fn open(place: &str) -> Result<Laboratory, Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     Laboratory::open(place, tidegate).map_err(failed)
+}
+
+/// The same for who wants something of a store: a name with a typo is none.
+fn open_existing(place: &str) -> Result<Laboratory, Failure> {
+    let tidegate = std::env::current_exe().map_err(Failure::failed)?;
+    Laboratory::open_existing(place, tidegate).map_err(failed)
 }
 
 /// Runs what is left of an experiment in the store at a place, and shows its curves; or leaves it
@@ -239,14 +250,30 @@ fn conduct(
     let _ = writeln!(text, "experiment {id}");
     print(&text)?;
     let row = laboratory.experiment(id).map_err(failed)?;
-    if row.done == row.planned {
-        return Ok(());
+    let violations = laboratory.violations(id).map_err(failed)?;
+    sound(id, violations.len(), left(&row))
+}
+
+/// What is still to be done of an experiment, if anything is.
+fn left(row: &ExperimentRow) -> Option<String> {
+    let ExperimentRow { id, done, planned, .. } = row;
+    let left =
+        format!("{done} of {planned} executions done; `tidegate lab resume {id}` tries the rest");
+    (done < planned).then_some(left)
+}
+
+/// Whether all was done and the databases kept their conditions. One that did not says more than
+/// one that is not done: what it measured is not to be used.
+fn sound(id: i64, violations: usize, left: Option<String>) -> Result<(), Failure> {
+    if violations == 0 {
+        return left.map_or(Ok(()), |left| Err(Failure::Failed(left.into())));
     }
-    let left = format!(
-        "{} of {} executions done; `tidegate lab resume {id}` tries the rest",
-        row.done, row.planned
+    let broken = format!(
+        "consistency conditions violated: {violations}; `tidegate lab show {id}` names them, and \
+         throughput of a database that breaks its rules is not to be compared"
     );
-    Err(Failure::Failed(left.into()))
+    let left = left.map_or_else(String::new, |left| format!("; {left}"));
+    Err(Failure::Inconsistent(format!("{broken}{left}").into()))
 }
 
 fn failed(error: LabError) -> Failure {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidegate_lab::load::{
-    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Progress, Stage, Target,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Progress, RATES, Stage, Target,
+    is_rate,
 };
 use tidegate_proxy::config_file::Period;
 use tidegate_workload::pgbench::Scale;
@@ -96,7 +97,7 @@ impl Work {
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {
-    let rate = |text: &str| text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    let rate = |text: &str| text.parse().ok().filter(|&rate: &f64| is_rate(rate));
     let known = match text.split_once(':') {
         None if text == "closed" => Some(Arrivals::Closed),
         Some(("constant", text)) => rate(text).map(|rate| Arrivals::Constant { rate }),
@@ -104,7 +105,9 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
         Some(("trace", path)) => return trace(path),
         _ => None,
     };
-    known.ok_or_else(|| "expected closed, constant:RATE, poisson:RATE or trace:FILE".to_owned())
+    known.ok_or_else(|| {
+        format!("expected closed, constant:RATE, poisson:RATE or trace:FILE; RATE is {RATES}")
+    })
 }
 
 /// The latest moment of a trace: a year after its start.
@@ -144,9 +147,11 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {
-        LoadError::Url(_) | LoadError::MySqlUrl(_) | LoadError::NoClients | LoadError::Rate(_) => {
-            Failure::usage(error)
-        }
+        LoadError::Url(_)
+        | LoadError::MySqlUrl(_)
+        | LoadError::NoClients
+        | LoadError::TooManyClients(_)
+        | LoadError::Rate(_) => Failure::usage(error),
         _ => Failure::failed(error),
     })?;
     if arguments.json {

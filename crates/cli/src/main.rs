@@ -24,7 +24,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  it did what it was asked for
   1  it failed or was interrupted; the reason is on standard error
-  2  the flags or the configuration file are wrong";
+  2  the flags or the configuration file are wrong
+  3  an experiment's database broke a consistency condition (lab run, lab resume)";
 
 /// A PostgreSQL proxy that finds the number of transactions the database can really run at once,
 /// and lets in that many.
@@ -58,6 +59,8 @@ enum Failure {
     Usage(Box<dyn Error>),
     /// It could not be done.
     Failed(Box<dyn Error>),
+    /// A database broke a condition of its workload.
+    Inconsistent(Box<dyn Error>),
     /// Another program that did the work ended with this code, and has said why.
     Code(u8),
 }
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => (1, error),
         Err(Failure::Usage(error)) => (2, error),
+        Err(Failure::Inconsistent(error)) => (3, error),
         Err(Failure::Code(code)) => return ExitCode::from(code),
     };
     report(&*error);

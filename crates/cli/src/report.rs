@@ -100,7 +100,8 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {
 /// Keeps what the protocol finds in the store, which is closed again.
 fn analyse(arguments: &ReportArguments) -> Result<(), Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
-    let mut laboratory = Laboratory::open(&arguments.store, tidegate).map_err(Failure::failed)?;
+    let mut laboratory =
+        Laboratory::open_existing(&arguments.store, tidegate).map_err(Failure::failed)?;
     laboratory.tap_curves(&arguments.experiments).map_err(Failure::failed)
 }
 

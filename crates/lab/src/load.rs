@@ -76,9 +76,13 @@ use course::Course;
 pub use classes::{HIGH_APPLICATION, Priority};
 pub use files::{FileLimit, reserve_files};
 pub use line::{LineError, ServerUrl};
-pub use pacer::Arrivals;
+pub use pacer::{Arrivals, RATES, is_rate};
 pub use records::{RecordError, Recorder};
 pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
+
+/// The most clients of a load. One that wants more has mistyped their number: each has memory of
+/// its own, and an address has fewer ports than that.
+pub const CLIENTS_MAX: u32 = 100_000;
 
 /// Files that a client of a blocking library may have open: SQLite's database, its journal, and a
 /// temporary file.
@@ -304,8 +308,11 @@ pub enum LoadError {
     /// There are no clients to run.
     #[error("a load needs at least one client")]
     NoClients,
+    /// There are more than anybody has.
+    #[error("{0} clients are more than the {CLIENTS_MAX} that a load may have")]
+    TooManyClients(usize),
     /// An open loop without a rate.
-    #[error("{0} arrivals a second are none; give a number above 0")]
+    #[error("{0} arrivals a second cannot be; give {RATES}")]
     Rate(f64),
     /// Intervals of no length.
     #[error("an interval of the measured time must be longer than nothing")]
@@ -393,10 +400,11 @@ impl LoadOptions<'_> {
         if self.clients == 0 {
             return Err(LoadError::NoClients);
         }
+        if !u32::try_from(self.clients).is_ok_and(|clients| clients <= CLIENTS_MAX) {
+            return Err(LoadError::TooManyClients(self.clients));
+        }
         match self.arrivals {
-            Arrivals::Poisson { rate } | Arrivals::Constant { rate }
-                if !(rate.is_finite() && rate > 0.0) =>
-            {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } if !is_rate(rate) => {
                 Err(LoadError::Rate(rate))
             }
             _ if self.interval.is_zero() => Err(LoadError::NoInterval),

@@ -117,3 +117,45 @@ fn the_same_plan_is_taken_however_it_is_written() {
         assert_eq!(bench.laboratory.experiment(1).unwrap().done, 4, "{change}");
     }
 }
+
+/// Somebody sets the clock back in the middle of an execution: it costs that execution.
+#[test]
+fn an_execution_that_ends_before_its_begin_is_dropped_alone() {
+    let mut bench = Bench::new();
+    bench.laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    let set = "DROP TRIGGER attempt_no_update; UPDATE attempt SET began_us = began_us + 3600000000 \
+               WHERE id = 1";
+    bench.connection.batch(set).unwrap();
+    let report = bench.laboratory.tap(1).unwrap();
+    assert_eq!((report.dropped_executions.len(), report.retained.len()), (1, 1));
+    let why = &report.violations[0].observed;
+    assert!(why.contains("s after its begin") && why.contains("it ended -"), "{why}");
+}
+
+/// Rows that contradict each other cannot be analysed, and whoever looks is told.
+#[test]
+fn what_cannot_be_analysed_is_shown_with_its_reason() {
+    let mut bench = Bench::new();
+    bench.laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    let spoil = "DROP TRIGGER measurement_no_update; UPDATE measurement SET seconds = 0";
+    bench.connection.batch(spoil).unwrap();
+    let reason = "the rows cannot be analysed: run 1, batchset ";
+    let shown = bench.laboratory.show(1, None).unwrap();
+    assert!(shown.contains(&format!("not analysed: {reason}")), "{shown}");
+    assert!(!shown.contains("dropped this curve"), "{shown}");
+    let json = bench.laboratory.show_json(1).unwrap();
+    assert!(json.contains(&format!("\"not_analysed\":\"{reason}")), "{json}");
+    assert!(json.contains("\"retained\":null") && !json.contains("\"retained\":f"), "{json}");
+}
+
+/// An execution that ends early by design is no violation of its time.
+#[test]
+fn only_curves_are_judged() {
+    let mut bench = Bench::new();
+    bench.laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(bench.laboratory.show(1, None).unwrap().contains("thrashing"));
+    bench.connection.batch("UPDATE experiment SET scenario = 'deteriorate'").unwrap();
+    let shown = bench.laboratory.show(1, None).unwrap();
+    assert!(shown.contains("4 of 4 executions done"), "{shown}");
+    assert!(!shown.contains("thrashing") && !shown.contains("dropped"), "{shown}");
+}

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_lab::experiment::run::{Outcome, Runner};
-use tidegate_lab::experiment::{Choice, Executor, Plan, RunPlan, Simulated, parse};
+use tidegate_lab::experiment::{
+    Choice, Executor, LabError, Laboratory, Plan, RunPlan, Simulated, parse,
+};
 use tidegate_lab::rig::Machine;
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_subject::postgres::{self, Postgres};
@@ -62,6 +65,37 @@ fn many_open_a_new_store_at_once() {
             assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
         }
     });
+}
+
+#[test]
+fn many_open_a_new_file_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    for attempt in 0..20 {
+        let path = directory.path().join(format!("{attempt}.db"));
+        let together = Barrier::new(4);
+        std::thread::scope(|scope| {
+            let open = || {
+                together.wait();
+                Store::open_file(&path)
+            };
+            let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            for store in opened {
+                assert!(store.join().unwrap().unwrap().experiments().unwrap().is_empty());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_not_made_by_looking() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let place = path.to_str().unwrap();
+    let error = Store::open_existing(place).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("there is no result store {place}: ")), "{error}");
+    assert!(!path.exists());
+    drop(Store::open(place).unwrap());
+    assert!(Store::open_existing(place).unwrap().experiments().unwrap().is_empty());
 }
 
 #[test]
@@ -166,6 +200,33 @@ fn a_run_that_is_held_is_left_to_its_holder() {
     other.release_run(rows[0].id).unwrap();
     assert_eq!(run(Some(1)), Outcome { done: 2, ..Outcome::default() });
     assert_eq!(run(None), Outcome::default());
+}
+
+/// What cannot be run is not planned, either: nobody would know of it.
+#[test]
+fn a_host_that_is_taken_leaves_no_experiment_behind() {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return;
+    }
+    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let mut other = Store::open(&server.url()).unwrap();
+    other.hold_host().unwrap();
+    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
+    let mut own = Laboratory::open(&server.url(), "none".into()).unwrap();
+    let refused = own.begin(&experiment).unwrap_err();
+    assert!(matches!(refused, LabError::Store(StoreError::Held { .. })), "{refused}");
+    assert!(other.experiments().unwrap().is_empty());
+    // Workers may be on hosts that are free.
+    assert_eq!(own.begin_for_workers(&experiment).unwrap(), 1);
+
+    other.release_host().unwrap();
+    assert_eq!(own.begin(&experiment).unwrap(), 2);
+    assert!(matches!(other.hold_host(), Err(StoreError::Held { .. })));
+    let outcome = own.run(2, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(outcome, Outcome { done: 4, ..Outcome::default() });
+    // It was held twice, and one release lets go of it.
+    other.hold_host().unwrap();
 }
 
 #[test]

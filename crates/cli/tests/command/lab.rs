@@ -243,6 +243,46 @@ fn what_is_left_is_said_and_is_an_exit_code() {
     }
 }
 
+#[test]
+fn a_store_that_is_not_there_is_not_made_by_looking() {
+    let bench = Bench::new(FILE);
+    let out = bench.path("out");
+    for arguments in
+        [&["show", "1"][..], &["tap", "1"], &["resume", "1"], &["export", "1", "--out", &out]]
+    {
+        let output = bench.lab(arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        let expected = format!("error: there is no result store {}: ", bench.store);
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    assert!(!Path::new(&bench.store).exists());
+}
+
+/// A condition that did not hold, and a check that was lost, are seen by all who look.
+#[test]
+fn a_violated_condition_has_an_exit_code_of_its_own() {
+    let bench = Bench::new(&slow().replace("\"2000000s\"", "\"1s\""));
+    bench.done(&["run", &bench.path("e.toml")]);
+    let connection = SqliteConnection::open(Path::new(&bench.store), PATIENCE).unwrap();
+    connection.batch("DROP TRIGGER consistency_no_delete; DELETE FROM consistency").unwrap();
+    // Nobody knows of a violation, so this is no failure.
+    let resumed = bench.done(&["resume", "1"]);
+    assert_eq!(resumed.matches(", start 1: not checked: ").count(), 2, "{resumed}");
+    let violation = "INSERT INTO consistency (start, batchset, condition, violation) \
+                     VALUES (1, 1, 'sums', '1 is not 2')";
+    connection.batch(violation).unwrap();
+    let output = bench.resume().wait_with_output().unwrap();
+    let (said, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{said} {error}");
+    assert!(said.contains("run 1, batchset 1: sums: 1 is not 2"), "{said}");
+    assert!(error.contains("error: consistency conditions violated: 1; "), "{error}");
+    let shown: serde_json::Value =
+        serde_json::from_str(&bench.done(&["show", "1", "--json"])).unwrap();
+    assert_eq!(shown["violations"][0], "run 1, batchset 1: sums: 1 is not 2");
+    assert_eq!(shown["unchecked"].as_array().unwrap().len(), 1, "{shown}");
+}
+
 /// Whoever is in the middle of a transaction: the server and its directory go with the program.
 #[test]
 fn ctrl_c_stops_a_firebird_with_clients_at_work() {

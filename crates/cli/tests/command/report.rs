@@ -163,6 +163,10 @@ fn what_is_missing_is_said_with_what_installs_it() {
     assert!(!bench.path("notes").exists(), "the package was run");
     let mut connection = SqliteConnection::open(Path::new(&bench.store), PATIENCE).unwrap();
     assert_eq!(count(&mut connection, "SELECT COUNT(*) FROM analysis"), 0);
+    let typo = Bench { directory: tempfile::tempdir().unwrap(), store: "typo.db".to_owned() };
+    let error = text(&typo.report(&python, &["1"]).output().unwrap().stderr);
+    assert!(error.contains("there is no result store typo.db"), "{error}");
+    assert!(!typo.path("typo.db").exists() && !typo.path("notes").exists());
 }
 
 #[test]

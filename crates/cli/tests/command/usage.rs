@@ -67,6 +67,12 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     let trace = format!("trace:{}", trace.path().display());
     let error = refused(&["load", "--url", "postgres://a@h", "--arrivals", &trace]);
     assert!(error.contains("line 3: `0.2` is no number of seconds, below"), "{error}");
+    for arrivals in ["constant:1e-20", "poisson:1e300", "constant:nan", "poisson:0"] {
+        let error = refused(&["load", "--url", "postgres://a@h", "--arrivals", arrivals]);
+        assert!(error.contains("RATE is a number from 1e-7"), "{error}");
+    }
+    let error = refused(&["load", "--url", "postgres://a@h", "--clients", "4000000000"]);
+    assert!(error.contains("4000000000 clients are more than the 100000"), "{error}");
     assert!(refused(&["load", "--url", "mssql://h"]).contains("bad connection URL"));
     assert!(refused(&["load", "--url", "postgres://a@h", "--scale", "0"]).contains("--scale"));
     assert!(refused(&[]).contains("Usage: tidegate"));

@@ -39,7 +39,7 @@ use super::fit::{refuse_processors, refuse_unfit};
 use super::line::with_line;
 use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
-use super::values::{Bytes, Check, Levels, Period};
+use super::values::{Bytes, Check, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, SubjectChoice, SubjectKind, SubjectSpec};
 use crate::rig::{Place, PlaceError};
@@ -363,6 +363,9 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     if mpls.is_empty() {
         return Err("`mpl` names no level: `from` is above `to`, or the list is empty".to_owned());
     }
+    if mpls.len() > LEVELS_MAX {
+        return Err(format!("`mpl` names more than {LEVELS_MAX} levels"));
+    }
     let ctl = keys.ctl.ok_or_else(|| missing("ctl"))?.0;
     let or = |period: Option<Period>, otherwise: u64| {
         period.map_or(Duration::from_secs(otherwise), |period| period.0)
@@ -530,6 +533,25 @@ mpl = { from = 100, to = 1000, step = 100 }
                 "line 5: `mpl`: 91 is above the `max_connections`",
             ),
             ("ctl = \"2min\"", "ctl = \"2min\"\nspeed = 3", "line 14"),
+            ("[workload]", "processors = []\n[workload]", "line 8: `processors` is empty"),
+            ("[workload]", "connect = \"0s\"\n[workload]", "line 8: `connect` must be longer"),
+            (
+                "[4, 1, 4]",
+                "{ from = 1, to = 4294967295, step = 1 }",
+                "line 5: `mpl` names more than 10000 levels",
+            ),
+            ("[4, 1, 4]", "[4, 4000000000]", "line 5: `mpl`: 4000000000 clients are more than"),
+            ("[workload]", "clients = 4000000000\n[workload]", "line 8: `clients`: 4000000000"),
+            (
+                "[workload]",
+                "repetitions = 4000000000\n[workload]",
+                "line 8: `repetitions` times the levels of `mpl`: 8000000000 executions are more",
+            ),
+            (
+                "[4, 1, 4]",
+                "{ from = 1, to = 8000, step = 1 }\nrepetitions = 126",
+                "line 6: `repetitions` times the levels of `mpl`: 1008000 executions are more",
+            ),
             ("\"full\"", "\"deep\"", "line 14"),
             ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "line 12"),
         ] {

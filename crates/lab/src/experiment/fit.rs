@@ -2,8 +2,12 @@
 //!
 //! Its scenario writes out every treatment, and each is held against each database: who can hold a
 //! limit, whose memory can be changed while it runs, how many clients find room, how long a list of
-//! rows it takes. How many processors there are is asked apart, because a file can be read on
-//! another machine than it is run on.
+//! rows it takes. What would plan nothing, or more than a store and a machine hold, is refused,
+//! too. An experiment that was begun is not asked again: what it measured is to be had, whatever
+//! newer programs refuse.
+//!
+//! How many processors there are is asked apart, because a file can be read on another machine than
+//! it is run on.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +17,11 @@ use tidegate_subject::settings::plain_name;
 use super::scenarios::Recipe;
 use super::treatment::{Admission, Exchange, Treatment};
 use super::{Experiment, SubjectKind, SubjectSpec};
+use crate::load::CLIENTS_MAX;
 use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
+
+/// The most executions of an experiment; the largest published has 70,000.
+const EXECUTIONS_MAX: u64 = 1_000_000;
 
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
 pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
@@ -21,6 +29,10 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
     let keys = experiment.scenario.primary_keys();
     let recipes: Vec<_> =
         keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
+    refuse_number(experiment, recipes.len())?;
+    if experiment.connect.is_zero() {
+        return Err("`connect` must be longer than nothing".to_owned());
+    }
     for subject in &experiment.subjects {
         for recipe in &recipes {
             refuse_treatment(subject, &recipe.treatment)?;
@@ -28,6 +40,27 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
             let mpls = experiment.mpls.iter();
             mpls.copied().try_for_each(|mpl| refuse_level(subject, &recipe.treatment, mpl))?;
         }
+    }
+    Ok(())
+}
+
+/// Refuses an experiment that plans nothing, or more than can be written down. `batchsets` are
+/// those of a subject with so many processors, of all its runs.
+fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), String> {
+    let processors = experiment.processors.as_ref().map_or(1, Vec::len);
+    if processors == 0 {
+        return Err("`processors` is empty; leave it out for all that there are".to_owned());
+    }
+    let parts = [experiment.subjects.len(), processors, batchsets, experiment.mpls.len()];
+    let batches = parts.into_iter().fold(1_u64, |product, part| {
+        product.saturating_mul(u64::try_from(part).unwrap_or(u64::MAX))
+    });
+    let executions = batches.saturating_mul(experiment.repetitions.into());
+    if executions > EXECUTIONS_MAX {
+        return Err(format!(
+            "`repetitions` times the levels of `mpl`: {executions} executions are more than the \
+             {EXECUTIONS_MAX} that an experiment may have"
+        ));
     }
     Ok(())
 }
@@ -88,6 +121,13 @@ fn has_gate(kind: SubjectKind) -> bool {
 }
 
 fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Result<(), String> {
+    let clients = treatment.clients(mpl);
+    if clients > CLIENTS_MAX {
+        let key = if treatment.admission == Admission::Clients { "mpl" } else { "clients" };
+        return Err(format!(
+            "`{key}`: {clients} clients are more than the {CLIENTS_MAX} that a load may have"
+        ));
+    }
     if treatment.admission != Admission::Clients && mpl > LIMIT_MAX {
         return Err(format!("`mpl`: {mpl} is above the highest limit, {LIMIT_MAX}"));
     }

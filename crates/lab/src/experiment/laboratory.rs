@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::file::parse_begun;
 use super::run::{Outcome, RunError, Runner};
+use super::show::Troubles;
 use super::{
     Choice, ChoiceError, Executor, Experiment, FileError, Plan, RealSubject, RunPlan, Simulated,
     SubjectChoice, SubjectKind, SubjectSpec, figure, show, timeline,
@@ -94,13 +95,35 @@ impl Laboratory {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
-    /// Writes down what an experiment plans; its number in the store. A store in a file is held
-    /// from here on, so that nothing is planned that another laboratory keeps from being measured.
+    /// The same of a store that is there; see [`Store::open_existing`].
     ///
     /// # Errors
-    /// The store fails, or is a file that another laboratory has.
+    /// There is no store, or it cannot be opened.
+    pub fn open_existing(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
+        Ok(Laboratory { store: Store::open_existing(place)?, tidegate, known: Vec::new() })
+    }
+
+    /// Writes down what an experiment plans, to be run here; its number in the store. This host, or
+    /// a store in a file, is held from here on, so that nothing is planned that another laboratory
+    /// keeps from being measured.
+    ///
+    /// # Errors
+    /// The store fails, or another laboratory has the host or the file.
     pub fn begin(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
+        self.store.hold_host()?;
+        self.plan(experiment)
+    }
+
+    /// The same, to be run by workers, of which one may well be on this host.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn begin_for_workers(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         self.store.hold_file()?;
+        self.plan(experiment)
+    }
+
+    fn plan(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         let plan = Plan::new(experiment);
         self.known.extend(experiment.subjects.iter().map(SubjectSpec::choice));
         Ok(self.store.begin_experiment(experiment, &plan, &Machine::this())?)
@@ -216,7 +239,7 @@ impl Laboratory {
         let missing = |id| StoreError::Missing { what: "experiment", id };
         let of = |&id: &i64| experiments.iter().find(|row| row.id == id).ok_or(missing(id));
         for row in ids.iter().map(of).collect::<Result<Vec<_>, _>>()? {
-            if CURVES.contains(&row.scenario.as_str()) {
+            if is_curve(row) {
                 self.tap(row.id)?;
             }
         }
@@ -230,6 +253,12 @@ impl Laboratory {
         Ok(analyse(&data, Rule::default())?)
     }
 
+    /// What the analysis protocol says of an experiment: nothing where it is not for it. Curves can
+    /// be shown also where the rows cannot be analysed.
+    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<Report>, LabError> {
+        if is_curve(row) { self.analysed(row.id).map(Some) } else { Ok(None) }
+    }
+
     /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
     /// given.
     ///
@@ -238,17 +267,16 @@ impl Laboratory {
     pub fn show(&mut self, id: i64, svg: Option<&Path>) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
-        // A curve can be shown also where the rows cannot be analysed.
-        let analysed = self.analysed(id);
-        let report = analysed.as_ref().ok();
+        let judged = self.judged(&row);
+        let report = judged.as_ref().ok().and_then(Option::as_ref);
         let mut text = show::text(&curves, report);
         text.push_str(&timeline::text(&self.store.courses(id)?));
-        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
-        for line in violations.iter().chain(&failures) {
+        let troubles = self.troubles(id)?;
+        for line in [troubles.violations, troubles.unchecked, troubles.failures].iter().flatten() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{line}");
         }
-        if let Err(error @ (LabError::File(_) | LabError::Store(_))) = &analysed {
+        if let Err(error) = &judged {
             let _ = writeln!(text, "not analysed: {error}");
         }
         let _ = writeln!(text, "{} of {} executions done", row.done, row.planned);
@@ -265,10 +293,26 @@ impl Laboratory {
     pub fn show_json(&mut self, id: i64) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
-        let report = self.analysed(id).ok();
-        let (violations, failures) = (self.store.violations(id)?, self.store.failures(id)?);
-        let value = show::json(&row, &curves, report.as_ref(), &violations, &failures);
+        let judged = self.judged(&row).map_err(|error| error.to_string());
+        let judged = judged.as_ref().map(Option::as_ref);
+        let value = show::json(&row, &curves, judged, &self.troubles(id)?);
         Ok(format!("{value}\n"))
+    }
+
+    fn troubles(&mut self, id: i64) -> Result<Troubles, LabError> {
+        Ok(Troubles {
+            violations: self.store.violations(id)?,
+            unchecked: self.store.unchecked(id)?,
+            failures: self.store.failures(id)?,
+        })
+    }
+
+    /// The consistency conditions that an experiment's databases broke, a line for each.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn violations(&mut self, id: i64) -> Result<Vec<String>, LabError> {
+        Ok(self.store.violations(id)?)
     }
 
     /// Writes all rows of an experiment into files in a directory; their paths. See
@@ -285,6 +329,10 @@ impl Laboratory {
         let (experiment, _) = self.stored(id)?;
         Ok(self.store.export(id, &experiment, format, directory)?)
     }
+}
+
+fn is_curve(row: &ExperimentRow) -> bool {
+    CURVES.contains(&row.scenario.as_str())
 }
 
 /// Who makes the executions of a run.

@@ -12,8 +12,10 @@
 //! third failure in a row, and `resume` begins with what failed: three more failures each.
 //!
 //! # Limits
-//! In a batchset in which something always fails, what comes after it in the order may never be
-//! made.
+//! * In a batchset in which something always fails, what comes after it in the order may never be
+//!   made.
+//! * Who is interrupted after a batchset's executions and before its tables were checked has lost
+//!   these tables: nobody can check them any more. The store says so ([`Store::unchecked`]).
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use tidegate_workload::workload::Condition;
 
 use super::executor::Assignment;
 use super::plan::{START_S, execution_s};
@@ -30,7 +33,7 @@ use super::{
 };
 use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
-use crate::store::{Store, StoreError};
+use crate::store::{NOT_CHECKED, Store, StoreError};
 
 /// Failures one after the other after which the rest of a batchset is left for another time.
 const FAILURES_MAX: u32 = 3;
@@ -395,24 +398,21 @@ impl Runner<'_> {
         workloads.dedup_by(|then, first| {
             discriminant(then) == discriminant(first) && then.shares_tables_with(first)
         });
+        let mut conditions = Vec::new();
         for workload in workloads {
             match executor.check(&workload, self.experiment.check) {
-                Ok(conditions) => {
-                    for condition in &conditions {
-                        if let Some(violation) = &condition.violation {
-                            let what = condition.name;
-                            self.tell(course.clock, format!("{name}: {what}: {violation}"));
-                        }
-                    }
-                    self.store.checked(start, row, &conditions)?;
-                }
+                Ok(checked) => conditions.extend(checked),
                 Err(ExecutionError::Cancelled) => return Err(Stop::Cancelled),
-                Err(error) => {
-                    self.tell(course.clock, format!("{name}: the check failed: {error}"));
-                }
+                Err(error) => conditions.push(not_checked(&error)),
             }
         }
-        Ok(())
+        for Condition { name: what, violation } in &conditions {
+            if let Some(violation) = violation {
+                self.tell(course.clock, format!("{name}: {what}: {violation}"));
+            }
+        }
+        // All at once: a batchset of which only the first workload was checked is not checked.
+        Ok(self.store.checked(start, row, &conditions)?)
     }
 
     fn pause(&mut self, course: &Course<'_>) -> Result<(), Stop> {
@@ -495,6 +495,11 @@ impl Clock {
     fn fraction(&self, more_s: f64) -> f64 {
         (self.done_s + more_s) / self.total_s.max(f64::MIN_POSITIVE)
     }
+}
+
+/// What stands in the store where it is not known whether the conditions hold.
+fn not_checked(error: &ExecutionError) -> Condition {
+    Condition { name: NOT_CHECKED, violation: Some(error.to_string()) }
 }
 
 fn seconds_into(experiment: &Experiment, progress: &Progress) -> f64 {

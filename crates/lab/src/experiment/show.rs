@@ -25,6 +25,17 @@ const ERRORS: i64 = 100;
 /// Columns of the longest bar.
 const BAR: f64 = 40.0;
 
+/// What went wrong in an experiment, a line for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Consistency conditions that did not hold.
+    pub violations: Vec<String>,
+    /// Measurements of whose tables nobody knows whether they hold.
+    pub unchecked: Vec<String>,
+    /// Executions that failed and are not done.
+    pub failures: Vec<String>,
+}
+
 /// The curves, each with its thrashing point where the analysis gives one.
 #[must_use]
 pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
@@ -185,15 +196,16 @@ fn verdict(curve: &Curve, report: Option<&Report>) -> String {
 }
 
 /// The same for programs: `thrashing_point` is null where there is none, and `retained` is false
-/// where the analysis protocol dropped the curve.
+/// where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
+/// is in `not_analysed`.
 #[must_use]
 pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],
-    report: Option<&Report>,
-    violations: &[String],
-    failures: &[String],
+    judged: Result<Option<&Report>, &String>,
+    troubles: &Troubles,
 ) -> Value {
+    let report = judged.ok().flatten();
     let curve = |curve: &Curve| {
         let points = curve.points.iter().map(|point| {
             let Point { mpl, repetition, tps, mean_ms, p99_ms, .. } = point;
@@ -202,8 +214,9 @@ pub fn json(
                     "transactions": point.transactions, "stragglers": point.stragglers,
                     "errors": point.errors })
         });
+        let judging = report.filter(|_| !curve.points.is_empty());
         let is_retained =
-            report.is_some_and(|report| report.retained.iter().any(|set| is_of(curve, set.key)));
+            judging.map(|report| report.retained.iter().any(|set| is_of(curve, set.key)));
         json!({
             "run": curve.run.number,
             "subject": curve.run.subject,
@@ -223,9 +236,11 @@ pub fn json(
         "preset": row.preset,
         "planned": row.planned,
         "done": row.done,
+        "not_analysed": judged.err(),
         "curves": curves.iter().map(curve).collect::<Vec<Value>>(),
-        "violations": violations,
-        "failures": failures,
+        "violations": troubles.violations,
+        "unchecked": troubles.unchecked,
+        "failures": troubles.failures,
     })
 }
 
@@ -274,6 +289,7 @@ mod tests {
     use crate::experiment::treatment::Treatment;
     use crate::experiment::workload::WorkloadSpec;
     use crate::store::{BatchsetRow, RunRow};
+    use crate::tap::{DataSet, Rule, analyse};
 
     fn curve(tps: &[(u32, f64)]) -> Curve {
         let run = RunRow {
@@ -348,9 +364,8 @@ mod tests {
         assert!(head(&curve).is_some_and(|line| line.starts_with("first limit  ")));
     }
 
-    #[test]
-    fn experiments_are_listed_with_their_times() {
-        let row = ExperimentRow {
+    fn row() -> ExperimentRow {
+        ExperimentRow {
             id: 3,
             name: "quick".to_owned(),
             scenario: "characterise".to_owned(),
@@ -361,7 +376,29 @@ mod tests {
             measured_us: None,
             planned: 9,
             done: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_curve_that_was_not_judged_is_not_one_that_was_dropped() {
+        let report = analyse(&DataSet::default(), Rule::default()).expect("no rows");
+        let reason = "run 1 is there twice".to_owned();
+        let (measured, planned) = (curve(&[(1, 10.0)]), curve(&[]));
+        for (judged, curve, expected) in [
+            (Ok(Some(&report)), &measured, [json!(false), Value::Null]),
+            (Ok(Some(&report)), &planned, [Value::Null, Value::Null]),
+            (Ok(None), &measured, [Value::Null, Value::Null]),
+            (Err(&reason), &measured, [Value::Null, json!(reason)]),
+        ] {
+            let shown = json(&row(), std::slice::from_ref(curve), judged, &Troubles::default());
+            let found = [&shown["curves"][0]["retained"], &shown["not_analysed"]].map(Value::clone);
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn experiments_are_listed_with_their_times() {
+        let row = row();
         let begun = "3: quick (characterise, preset published) on embedded: 0 of 9 executions; \
                      begun 2001-09-09T01:46:40Z";
         assert_eq!(list(std::slice::from_ref(&row)), format!("{begun}\n"));

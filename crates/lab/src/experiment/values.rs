@@ -37,13 +37,17 @@ pub(super) struct Factors {
     factor: NonZeroU32,
 }
 
+/// The most levels of an experiment.
+pub(super) const LEVELS_MAX: usize = 10_000;
+
 impl Levels {
-    /// The numbers, rising.
+    /// The numbers, rising; of a series at most one above [`LEVELS_MAX`].
     pub(super) fn numbers(&self) -> Vec<u32> {
         let mut numbers = match *self {
             Levels::List(ref list) => list.iter().map(|level| level.get()).collect(),
             Levels::Steps(Steps { from, to, step }) => (from.get()..=to.get())
                 .step_by(usize::try_from(step.get()).unwrap_or(usize::MAX))
+                .take(LEVELS_MAX + 1)
                 .collect(),
             Levels::Factors(Factors { from, to, factor }) => {
                 let next = |level: &u32| level.checked_mul(factor.get().max(2));

@@ -32,6 +32,18 @@ pub enum Arrivals {
     Trace(Arc<[Duration]>),
 }
 
+/// Arrivals a second that there may be, in words.
+pub const RATES: &str = "a number from 1e-7, one in 116 days, to 1e9, one in a nanosecond";
+
+/// Whether there may be so many arrivals a second.
+#[must_use]
+pub fn is_rate(rate: f64) -> bool {
+    (1e-7..=1e9).contains(&rate)
+}
+
+/// The longest gap between two arrivals, and the longest thought: a year, which nobody waits for.
+const GAP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// The stream of draws for arrivals; clients have theirs by their numbers.
 const STREAM: u64 = u64::MAX;
 
@@ -56,7 +68,7 @@ impl Pacer {
                 return Pacer { schedule: Schedule::Closed { thinking: BinaryHeap::new() } };
             }
             Arrivals::Poisson { rate } => Gaps::Drawn { mean_s: 1.0 / rate, draw },
-            Arrivals::Constant { rate } => Gaps::Alike(Duration::from_secs_f64(1.0 / rate)),
+            Arrivals::Constant { rate } => Gaps::Alike(gap(1.0 / rate)),
             Arrivals::Trace(times) => Gaps::Trace { times: Arc::clone(times), next: 0, start: now },
         };
         let mut gaps = gaps;
@@ -70,7 +82,7 @@ impl Pacer {
         match &mut self.schedule {
             Schedule::Closed { .. } if think.is_zero() => Some(now),
             Schedule::Closed { thinking } => {
-                thinking.push(Reverse((now + think, client)));
+                thinking.push(Reverse((now + think.min(GAP_MAX), client)));
                 None
             }
             Schedule::Open { free, gaps, due } => match *due {
@@ -143,22 +155,27 @@ enum Gaps {
 }
 
 impl Gaps {
-    /// The arrival that follows one at `last`; `None` when the trace has ended.
+    /// The arrival that follows one at `last`; `None` when the trace has ended, or time has.
     fn after(&mut self, last: Instant) -> Option<Instant> {
         match self {
             Gaps::Drawn { mean_s, draw } => {
                 // A draw of (0, 1], so that the logarithm is finite.
                 let unit = (f64::from(draw.between(0, i32::MAX - 1)) + 1.0) / f64::from(i32::MAX);
-                Some(last + Duration::from_secs_f64(-unit.ln() * *mean_s))
+                last.checked_add(gap(-unit.ln() * *mean_s))
             }
-            Gaps::Alike(gap) => Some(last + *gap),
+            Gaps::Alike(gap) => last.checked_add(*gap),
             Gaps::Trace { times, next, start } => {
                 let time = times.get(*next)?;
                 *next += 1;
-                Some(*start + *time)
+                start.checked_add(*time)
             }
         }
     }
+}
+
+/// A gap of so many seconds, or the longest. A share of a rate may be as small as it likes.
+fn gap(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).map_or(GAP_MAX, |gap| gap.min(GAP_MAX))
 }
 
 #[cfg(test)]
@@ -223,6 +240,20 @@ mod tests {
         assert_eq!(pacer.free(0, Duration::ZERO, late), Some(start + 3 * MS));
         assert_eq!(pacer.free(0, Duration::ZERO, late), None);
         assert_eq!((pacer.due(late), pacer.next_due(), pacer.overdue(late, 9)), (None, None, 0));
+    }
+
+    #[test]
+    fn a_rate_that_cannot_be_is_a_gap_that_nobody_sees_the_end_of() {
+        let start = Instant::now();
+        for rate in [0.0, -1.0, 1e-20, 1e-300, f64::NAN] {
+            assert!(!is_rate(rate));
+            for arrivals in [Arrivals::Constant { rate }, Arrivals::Poisson { rate }] {
+                let mut pacer = Pacer::new(&arrivals, 1, start);
+                assert_eq!(pacer.free(0, Duration::ZERO, start), None, "{arrivals:?}");
+                assert!(pacer.next_due().is_some_and(|due| due > start + GAP_MAX / 1_000_000));
+            }
+        }
+        assert!([1e-7, 0.5, 1e9].into_iter().all(is_rate) && !is_rate(f64::INFINITY));
     }
 
     #[test]

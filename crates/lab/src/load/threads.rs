@@ -476,9 +476,9 @@ mod tests {
     }
 
     #[test]
-    fn room_for_the_files_of_all_clients_is_asked_for_first() {
+    fn clients_that_nobody_can_have_are_refused_before_a_thread_is_started() {
         let options = LoadOptions { clients: usize::MAX / 8, ..options(&Held::default()) };
         let refused = super::super::run(&options, &AtomicBool::new(false), &mut |_| {});
-        assert!(matches!(refused, Err(LoadError::Files(_))), "{refused:?}");
+        assert!(matches!(refused, Err(LoadError::TooManyClients(_))), "{refused:?}");
     }
 }

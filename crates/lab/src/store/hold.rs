@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Holds this host until the store is dropped or [`Store::release_host`]; a store in a file as
-    /// a whole.
+    /// a whole. Who holds it already goes on holding it.
     ///
     /// # Errors
     /// [`StoreError::Held`] when another laboratory on this store has a host of that name, and
@@ -161,7 +161,12 @@ impl Store {
             &[name.as_str().into(), KEEPALIVE_S.into()],
         )?;
         let key = host_key(&self.host);
+        // PostgreSQL counts how often a session holds a key, and wants as many releases.
+        if self.held_host.as_ref() == Some(&key) {
+            return Ok(());
+        }
         if self.try_hold(&key)? {
+            self.held_host = Some(key);
             return Ok(());
         }
         let holder = self.holder(&key)?;
@@ -176,8 +181,10 @@ impl Store {
         if let Some(lock) = &mut self.lock {
             lock.held = None;
         }
-        let key = host_key(&self.host);
-        self.release(&key)
+        match self.held_host.take() {
+            Some(key) => self.release(&key),
+            None => Ok(()),
+        }
     }
 
     /// Holds a run; or who holds it.

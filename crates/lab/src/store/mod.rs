@@ -25,7 +25,7 @@ pub mod schema;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
@@ -39,8 +39,15 @@ pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;
 
+/// The condition of a check that could not be made; its violation is the reason. Whether any
+/// condition holds is then not known.
+pub(crate) const NOT_CHECKED: &str = "not checked";
+
 /// How long a write waits for another laboratory.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it asks again where the database does not wait by itself.
+const POLL: Duration = Duration::from_millis(5);
 
 /// How long a store on another host may take for a statement before it counts as lost.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -56,6 +63,12 @@ pub enum StoreError {
         /// The database's reason.
         reason: String,
     },
+    /// There is no such file.
+    #[error(
+        "there is no result store {}: `tidegate lab run` makes one; --store names another",
+        .0.display()
+    )]
+    NotThere(PathBuf),
     /// It was written by a newer program.
     #[error(
         "the result store has schema version {found}, and this program knows up to {known}: \
@@ -135,6 +148,8 @@ pub struct Store {
     lock: Option<hold::FileLock>,
     /// The host that this laboratory is on.
     host: String,
+    /// The key of the host that is held of a store on PostgreSQL.
+    held_host: Option<String>,
     /// How far virtual time is ahead of the clock, in microseconds.
     ahead_us: i64,
 }
@@ -153,6 +168,18 @@ impl Store {
         }
     }
 
+    /// The same of one that is there: who only looks at it makes none.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open_existing(place: &str) -> Result<Self, StoreError> {
+        // A file that cannot be looked for is for SQLite to refuse, with the system's reason.
+        if !is_postgres(place) && matches!(Path::new(place).try_exists(), Ok(false)) {
+            return Err(StoreError::NotThere(place.into()));
+        }
+        Self::open(place)
+    }
+
     /// Opens a file of SQLite.
     ///
     /// # Errors
@@ -163,9 +190,8 @@ impl Store {
             reason: failure.to_string(),
         };
         let connection = SqliteConnection::open(path, PATIENCE).map_err(failed)?;
-        connection
-            .batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
-            .map_err(failed)?;
+        write_ahead(&connection).map_err(failed)?;
+        connection.batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON").map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
         store.transactions = path.with_extension("transactions");
         store.lock = Some(hold::FileLock::of(path));
@@ -189,26 +215,40 @@ impl Store {
             transactions: PathBuf::from("results.transactions"),
             lock: None,
             host: hold::system_host(),
+            held_host: None,
             ahead_us: 0,
         };
         store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
-        let rows = store.query("SELECT MAX(version) FROM schema_version", &[])?;
-        let mut version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
-        if version > schema::VERSION {
-            return Err(StoreError::Newer { found: version, known: schema::VERSION });
-        }
-        while let Some(statements) = schema::step(version, store.connection.dialect()) {
-            version += 1;
-            store.atomically(|store| {
-                statements.iter().try_for_each(|sql| store.execute(sql, &[]).map(drop))?;
-                let values = [count(version)];
-                store.execute("INSERT INTO schema_version (version) VALUES (?)", &values)?;
-                Ok(())
-            })?;
+        // Who only looks at a store in order does not wait for whoever writes.
+        while store.version()? < schema::VERSION {
+            store.atomically(Store::step)?;
         }
         store.release_schema()?;
         Ok(store)
+    }
+
+    /// Takes the next step, if there is one left. Of a store in a file nothing but this transaction
+    /// keeps others from taking it first, so the version is asked for in it.
+    fn step(&mut self) -> Result<(), StoreError> {
+        let version = self.version()?;
+        let Some(statements) = schema::step(version, self.connection.dialect()) else {
+            return Ok(());
+        };
+        statements.iter().try_for_each(|sql| self.execute(sql, &[]).map(drop))?;
+        let values = [count(version + 1)];
+        self.execute("INSERT INTO schema_version (version) VALUES (?)", &values)?;
+        Ok(())
+    }
+
+    /// The store's version, which this program knows.
+    fn version(&mut self) -> Result<usize, StoreError> {
+        let rows = self.query("SELECT MAX(version) FROM schema_version", &[])?;
+        let version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
+        if version > schema::VERSION {
+            return Err(StoreError::Newer { found: version, known: schema::VERSION });
+        }
+        Ok(version)
     }
 
     /// Virtual time goes by: moments written from now on are later by so much.
@@ -315,6 +355,18 @@ impl StoreError {
                 code.starts_with("08") || code.starts_with("57P")
             }
             _ => false,
+        }
+    }
+}
+
+/// Switches a file to a write-ahead log, where it has none. SQLite waits for nobody here: of two
+/// who make a new store at the same time, one is refused and has to ask again.
+fn write_ahead(connection: &SqliteConnection) -> Result<(), Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connection.batch("PRAGMA journal_mode = WAL") {
+            Err(Failure::Conflict(_)) if Instant::now() < until => std::thread::sleep(POLL),
+            switched => return switched,
         }
     }
 }

@@ -6,7 +6,7 @@ use tidegate_control::Mpl;
 use tidegate_workload::Rows;
 
 use super::write::Place;
-use super::{Store, StoreError};
+use super::{NOT_CHECKED, Store, StoreError};
 use crate::experiment::SubjectKind;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::workload::WorkloadSpec;
@@ -111,6 +111,16 @@ pub struct Point {
     pub stragglers: i64,
     /// Errors that clients were told of.
     pub errors: i64,
+}
+
+/// Why there is neither a check nor a reason.
+const MISSING: &str = "the laboratory was interrupted before, or has not come to it";
+
+/// How often tables were checked, and how often they could not be.
+#[derive(Clone, Copy, Default)]
+struct Checks {
+    made: i64,
+    failed: i64,
 }
 
 impl Store {
@@ -262,8 +272,8 @@ impl Store {
         let rows = self.query(
             "SELECT r.number, b.number, c.condition, c.violation \
              FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
-             AND r.experiment = ? AND c.violation IS NOT NULL ORDER BY c.id",
-            &[experiment.into()],
+             AND r.experiment = ? AND c.violation IS NOT NULL AND c.condition <> ? ORDER BY c.id",
+            &[experiment.into(), NOT_CHECKED.into()],
         )?;
         let violation = |row| {
             let (run, batchset) = (int(&rows, row, 0)?, int(&rows, row, 1)?);
@@ -271,6 +281,81 @@ impl Store {
             Ok(format!("run {run}, batchset {batchset}: {condition}: {how}"))
         };
         (0..rows.len()).map(violation).collect()
+    }
+
+    /// The measurements of whose tables it is not known whether they are consistent: the run's and
+    /// the batchset's number, the subject's start, why. The check failed; or there was none, for
+    /// the laboratory was interrupted before it, or has not come to it yet.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn unchecked(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
+        let mut lines = self.failed_checks(experiment)?;
+        lines.extend(self.missing_checks(experiment)?);
+        Ok(lines)
+    }
+
+    fn failed_checks(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
+        let rows = self.query(
+            "SELECT r.number, b.number, c.start, c.violation \
+             FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ? AND c.condition = ? ORDER BY c.id",
+            &[experiment.into(), NOT_CHECKED.into()],
+        )?;
+        let failed = |row| unchecked(&rows, row, &text(&rows, row, 3));
+        (0..rows.len()).map(failed).collect()
+    }
+
+    fn missing_checks(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
+        let checks = self.checks(experiment)?;
+        let is_fresh: BTreeMap<i64, bool> = self
+            .batchsets(experiment)?
+            .iter()
+            .map(|batchset| (batchset.id, batchset.treatment.needs_fresh_tables()))
+            .collect();
+        let rows = self.query(
+            "SELECT r.number, b.number, a.start, b.id, COUNT(*) \
+             FROM measurement m, attempt a, execution x, batchset b, run r \
+             WHERE m.attempt = a.id AND m.execution = x.id AND x.batchset = b.id \
+             AND b.run = r.id AND r.experiment = ? \
+             GROUP BY r.number, b.number, a.start, b.id ORDER BY a.start, b.number",
+            &[experiment.into()],
+        )?;
+        let mut missing = Vec::new();
+        for row in 0..rows.len() {
+            let (start, batchset) = (int(&rows, row, 2)?, int(&rows, row, 3)?);
+            // Tables that are made anew for each execution are checked after each.
+            let is_fresh = is_fresh.get(&batchset).copied().unwrap_or(false);
+            let wanted = if is_fresh { int(&rows, row, 4)? } else { 1 };
+            let seen = checks.get(&(start, batchset)).copied().unwrap_or_default();
+            if seen.made + seen.failed < wanted {
+                missing.push(unchecked(&rows, row, MISSING)?);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// How often the tables of a batchset were checked after a start, and how often they could not
+    /// be.
+    fn checks(&mut self, experiment: i64) -> Result<BTreeMap<(i64, i64), Checks>, StoreError> {
+        let rows = self.query(
+            "SELECT c.start, c.batchset, c.condition, COUNT(*) \
+             FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
+             AND r.experiment = ? GROUP BY c.start, c.batchset, c.condition",
+            &[experiment.into()],
+        )?;
+        let mut checks: BTreeMap<(i64, i64), Checks> = BTreeMap::new();
+        for row in 0..rows.len() {
+            let key = (int(&rows, row, 0)?, int(&rows, row, 1)?);
+            let (times, seen) = (int(&rows, row, 3)?, checks.entry(key).or_default());
+            if rows.text(row, 2) == Some(NOT_CHECKED) {
+                seen.failed = times;
+            } else {
+                // A check has a row for each condition.
+                seen.made = seen.made.max(times);
+            }
+        }
+        Ok(checks)
     }
 
     /// Why executions failed that are not done: the run's and the batchset's number, the MPL, why.
@@ -458,6 +543,12 @@ fn group(weights: [u16; 4]) -> &'static str {
         [false, false, false, true] => "joins",
         _ => "mixed",
     }
+}
+
+/// A line on tables that were not checked, of a row that begins with run, batchset and start.
+fn unchecked(rows: &Rows, row: usize, why: &str) -> Result<String, StoreError> {
+    let (run, batchset, start) = (int(rows, row, 0)?, int(rows, row, 1)?, int(rows, row, 2)?);
+    Ok(format!("run {run}, batchset {batchset}, start {start}: {NOT_CHECKED}: {why}"))
 }
 
 fn experiment(rows: &Rows, row: usize) -> Result<ExperimentRow, StoreError> {

@@ -1,5 +1,7 @@
 //! What is written: the plan, then attempts and what came of them.
 
+use std::time::Instant;
+
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
@@ -13,6 +15,11 @@ use crate::rig::Machine;
 pub struct Tried {
     id: i64,
     execution: i64,
+    /// When, by the store's clock, and by one that nobody sets.
+    began_us: i64,
+    began: Instant,
+    /// How far virtual time was ahead then.
+    ahead_us: i64,
 }
 
 impl Tried {
@@ -177,6 +184,7 @@ impl Store {
         start: i64,
         seed: u64,
     ) -> Result<Tried, StoreError> {
+        let (began_us, began, ahead_us) = (self.now_us(), Instant::now(), self.ahead_us);
         self.atomically(|store| {
             let before = store
                 .query("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
@@ -189,10 +197,10 @@ impl Store {
                     number.into(),
                     start.into(),
                     Value::Int(seed.cast_signed()),
-                    store.now_us().into(),
+                    began_us.into(),
                 ],
             )?;
-            Ok(Tried { id, execution })
+            Ok(Tried { id, execution, began_us, began, ahead_us })
         })
     }
 
@@ -247,7 +255,7 @@ impl Store {
             &[
                 tried.id.into(),
                 tried.execution.into(),
-                self.now_us().into(),
+                self.end_us(tried).into(),
                 real(measured.connect_s),
                 real(load.seconds),
                 count(load.clients),
@@ -270,6 +278,16 @@ impl Store {
             ],
         )?;
         Ok(())
+    }
+
+    /// The moment at which an attempt ends now. The clock may have been set since it began, and no
+    /// execution ends before its begin.
+    fn end_us(&self, tried: Tried) -> i64 {
+        let elapsed_us = i64::try_from(tried.began.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let passed_us = self.ahead_us.saturating_sub(tried.ahead_us);
+        // At least one tick, as everywhere else: begin and end are two moments.
+        let length_us = elapsed_us.saturating_add(passed_us).max(1);
+        tried.began_us.saturating_add(length_us)
     }
 
     fn add_kind(&mut self, tried: Tried, kind: &KindReport) -> Result<(), StoreError> {

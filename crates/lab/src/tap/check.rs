@@ -26,7 +26,8 @@ pub enum Check {
     OtherDbmsProcesses,
     /// 6: nothing completed at the lowest MPL.
     ZeroTps,
-    /// 7: an execution was longer or shorter than the connection time limit, or connected too long.
+    /// 7: an execution was longer or shorter than the connection time limit, connected too long, or
+    /// ended before its begin.
     ConnectionTimeLimit,
     /// 8: the mean time of an execution's transactions is out of line with its batch.
     AbnormalAtpt,

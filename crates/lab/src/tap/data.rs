@@ -145,6 +145,13 @@ pub struct BatchExecution {
 }
 
 impl BatchExecution {
+    /// Whether it ends after its begin. Both are moments of the machine's clock, which somebody may
+    /// have set in between.
+    #[must_use]
+    pub fn ends_after_its_begin(&self) -> bool {
+        self.began_s.is_finite() && self.ended_s.is_finite() && self.began_s < self.ended_s
+    }
+
     /// Completed transactions per second, over the time that was really taken.
     #[must_use]
     pub fn tps(&self) -> f64 {

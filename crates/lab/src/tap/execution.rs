@@ -13,6 +13,9 @@
 //! * **Connecting.** Clients are connected before an execution starts, in the study too, which
 //!   says nothing of how long that may take. Here it has a limit of its own, which belongs to this
 //!   check: a storm of connections that took too long leaves a server that has not settled.
+//! * **Its moments.** An execution that ends before it began was measured while somebody set the
+//!   machine's clock. Of the time it was given nothing is known then, so that it is a violation of
+//!   this check.
 
 use super::check::{Check, Violation, of_executions};
 use super::data::{BatchExecution, Plan};
@@ -36,7 +39,14 @@ pub(super) fn zero_tps(index: &Index<'_>) -> Vec<Violation> {
 /// Check 7.
 pub(super) fn connection_time_limit(index: &Index<'_>) -> Vec<Violation> {
     of_executions(Check::ConnectionTimeLimit, index, |plan, execution| {
-        length(plan, execution).or_else(|| connecting(plan, execution))
+        clock(execution).or_else(|| length(plan, execution)).or_else(|| connecting(plan, execution))
+    })
+}
+
+fn clock(execution: &BatchExecution) -> Option<(String, String)> {
+    let (began_s, ended_s) = (execution.began_s, execution.ended_s);
+    (!execution.ends_after_its_begin()).then(|| {
+        (format!("it ended {:.3} s after its begin", ended_s - began_s), "more".to_owned())
     })
 }
 
@@ -51,7 +61,7 @@ fn length(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
 }
 
 fn connecting(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
-    let is_violation = execution.connect_s > plan.connect_limit_s;
+    let is_violation = !(0.0..=plan.connect_limit_s).contains(&execution.connect_s);
     is_violation.then(|| {
         let expected = format!("{} s at most", plan.connect_limit_s);
         (format!("{:.3} s to connect", execution.connect_s), expected)

@@ -13,7 +13,8 @@
 //!   program that runs experiments; each machine may run one. There was another if it was seen, or
 //!   if two executions on one machine overlap in these rows, from the moment that tables are put in
 //!   order to the end, by more than [`OVERLAP_S`]: then both are violations. The machine is each
-//!   execution's own, since a run may be resumed on another.
+//!   execution's own, since a run may be resumed on another. One whose end is not after its begin
+//!   overlaps with nobody: when it was is not known.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +98,8 @@ pub(super) fn other_dbms_processes(index: &Index<'_>) -> Vec<Violation> {
 fn overlaps(index: &Index<'_>) -> BTreeMap<ExecutionKey, ExecutionKey> {
     let mut machines: BTreeMap<&str, Vec<&BatchExecution>> = BTreeMap::new();
     for batchset in index.batchsets.values() {
-        for execution in batchset.executions() {
+        let placed = batchset.executions().filter(|execution| execution.ends_after_its_begin());
+        for execution in placed {
             machines.entry(&execution.machine).or_default().push(execution);
         }
     }

@@ -167,13 +167,15 @@ fn index_batchsets<'a>(
 
 fn check_plan(run: &Run) -> Result<(), DataError> {
     let plan = &run.plan;
-    let is_length = |seconds: f64| seconds.is_finite() && seconds > 0.0;
+    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    let is_length = |seconds: f64| is_time(seconds) && seconds > 0.0;
     let faults = [
         (plan.batchsets == 0, "no batchset is planned"),
         (plan.mpls.is_empty(), "no MPL is planned"),
         (plan.executions == 0, "no execution of a batch is planned"),
         (!is_length(plan.ctl_s), "the connection time limit is not a length of time"),
-        (!is_length(plan.connect_limit_s), "the limit for connecting is not a length of time"),
+        // 0 is one that nothing to connect keeps.
+        (!is_time(plan.connect_limit_s), "the limit for connecting is not a length of time"),
     ];
     let fault = faults.into_iter().find(|(is_wrong, _)| *is_wrong);
     fault.map_or(Ok(()), |(_, what)| Err(DataError::Plan { run: run.id, what }))
@@ -184,19 +186,15 @@ fn check_execution(plan: &Plan, execution: &BatchExecution) -> Result<(), DataEr
     if !plan.mpls.contains(&key.mpl) || !(1..=plan.executions).contains(&key.iteration) {
         return Err(DataError::UnplannedExecution(key));
     }
-    let BatchExecution { began_s, ended_s, seconds, .. } = *execution;
-    let is_time = began_s.is_finite() && ended_s.is_finite() && began_s < ended_s;
+    let seconds = execution.seconds;
     let is_measured = seconds.is_finite() && seconds > 0.0;
     let is_mean = |atpt_s: f64| atpt_s.is_finite() && atpt_s > 0.0;
     let has_mean = match execution.atpt_s {
         Some(atpt_s) => execution.transactions > 0 && is_mean(atpt_s),
         None => execution.transactions == 0,
     };
-    let is_connect = execution.connect_s.is_finite() && execution.connect_s >= 0.0;
     let faults = [
-        (!is_time, "it does not end after its start"),
         (!is_measured, "measuring did not take a length of time"),
-        (!is_connect, "connecting did not take a length of time"),
         (!has_mean, "a mean time above 0 goes with completed transactions, and none with none"),
     ];
     let fault = faults.into_iter().find(|(is_wrong, _)| *is_wrong);

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use tidegate_workload::workload::{Condition, Depth};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::workload::Depth;
 
 use super::*;
 use crate::experiment::workload::WorkloadSpec;
@@ -47,6 +48,22 @@ then = { kind = "tpcb", scale = 1 }
 kind = "point-select"
 "#;
 
+const DETERIORATE: &str = r#"
+name = "aging"
+scenario = "deteriorate"
+subjects = ["simulated"]
+mpl = [20]
+ctl = "2s"
+warmup = "0s"
+repetitions = 2
+
+[factors]
+transactions = 1000
+
+[workload]
+kind = "tpcb"
+"#;
+
 /// What an executor is told to refuse, by the ROSE of its batchset, and what it was asked for.
 #[derive(Debug, Default)]
 struct Script {
@@ -54,6 +71,10 @@ struct Script {
     fails_at: Option<(f64, u32)>,
     /// Making tables.
     fails_to_load: Option<f64>,
+    /// Checking them.
+    fails_to_check: Option<f64>,
+    /// The same, but as if somebody interrupted it.
+    cancels_check: Option<f64>,
     said: Vec<String>,
 }
 
@@ -111,6 +132,14 @@ impl Executor for Scripted {
     ) -> Result<Vec<Condition>, ExecutionError> {
         let what = if depth == Depth::Full { "check fully" } else { "check" };
         self.say(what, workload);
+        let script = self.script.borrow();
+        let is_here = |at: Option<f64>| at.is_some() && at == rose(workload);
+        if is_here(script.cancels_check) {
+            return Err(ExecutionError::Cancelled);
+        }
+        if is_here(script.fails_to_check) {
+            return Err(ExecutionError::Failed("no connection".to_owned()));
+        }
         self.simulated.check(workload, depth)
     }
 
@@ -127,7 +156,7 @@ struct Bench {
     id: i64,
     store: Store,
     script: Rc<RefCell<Script>>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Bench {
@@ -138,17 +167,22 @@ impl Bench {
         let plan = Plan::new(&experiment);
         let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
         let script = Rc::new(RefCell::new(script));
-        Bench { experiment, plan, id, store, script, _directory: directory }
+        Bench { experiment, plan, id, store, script, directory }
     }
 
     /// What came of what is left, and what the executor was asked for.
     fn run(&mut self) -> (Outcome, Vec<String>) {
+        let outcome = self.try_run().unwrap();
+        (outcome, std::mem::take(&mut self.script.borrow_mut().said))
+    }
+
+    fn try_run(&mut self) -> Result<Outcome, RunError> {
         let script = Rc::clone(&self.script);
         let mut executor = |_: &RunPlan| {
             let simulated = Simulated::default();
             Box::new(Scripted { script: Rc::clone(&script), simulated }) as Box<dyn Executor>
         };
-        let outcome = Runner {
+        Runner {
             experiment: &self.experiment,
             plan: &self.plan,
             id: self.id,
@@ -158,8 +192,6 @@ impl Bench {
             observer: &mut |_| {},
         }
         .run()
-        .unwrap();
-        (outcome, std::mem::take(&mut self.script.borrow_mut().said))
     }
 }
 
@@ -214,4 +246,43 @@ fn the_tables_of_both_workloads_of_a_switch_are_checked() {
     let file = SWITCH.replace("clients = 20", "clients = 20\ncheck = \"full\"");
     let (_, said) = Bench::new(&file, Script::default()).run();
     assert_eq!(said[2..4], ["check fully point-select, scale 1", "check fully tpcb, scale 1"]);
+}
+
+#[test]
+fn a_check_that_cannot_be_made_leaves_its_reason() {
+    let script = Script { fails_to_check: Some(50.0), ..Script::default() };
+    let mut bench = Bench::new(FILE, script);
+    assert_eq!(bench.run().0, Outcome { done: 27, ..Outcome::default() });
+    let unchecked = bench.store.unchecked(bench.id).unwrap();
+    assert_eq!(unchecked, ["run 1, batchset 2, start 1: not checked: no connection"]);
+    // Nobody knows that a condition is violated, either.
+    assert_eq!(bench.store.violations(bench.id).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_check_that_was_never_made_is_missed() {
+    let script = Script { cancels_check: Some(50.0), ..Script::default() };
+    let mut bench = Bench::new(FILE, script);
+    assert!(matches!(bench.try_run(), Err(RunError::Cancelled(_))));
+    bench.script.borrow_mut().cancels_check = None;
+    // Its executions are done, so that who resumes finds the next batchset only.
+    assert_eq!(bench.run().0, Outcome { done: 9, ..Outcome::default() });
+    let why = "not checked: the laboratory was interrupted before, or has not come to it";
+    let expected = [format!("run 1, batchset 2, start 1: {why}")];
+    assert_eq!(bench.store.unchecked(bench.id).unwrap(), expected);
+}
+
+/// Tables that are made anew for each execution are checked after each.
+#[test]
+fn one_check_is_not_enough_for_tables_that_were_made_twice() {
+    let mut bench = Bench::new(DETERIORATE, Script::default());
+    assert_eq!(bench.run().0, Outcome { done: 2, ..Outcome::default() });
+    assert_eq!(bench.store.unchecked(bench.id).unwrap(), Vec::<String>::new());
+    let path = bench.directory.path().join("results.db");
+    let connection = SqliteConnection::open(&path, Duration::from_secs(1)).unwrap();
+    connection.batch("DROP TRIGGER consistency_no_delete").unwrap();
+    connection.batch("DELETE FROM consistency WHERE id = 2").unwrap();
+    let unchecked = bench.store.unchecked(bench.id).unwrap();
+    assert_eq!(unchecked.len(), 1, "{unchecked:?}");
+    assert!(unchecked[0].starts_with("run 1, batchset 1, start 1: not checked"), "{unchecked:?}");
 }

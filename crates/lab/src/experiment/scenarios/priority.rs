@@ -22,6 +22,7 @@ use serde::Deserialize;
 use super::{Common, Factors, Recipe, Scenario};
 use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
 use crate::experiment::values::Percent;
+use crate::load::{RATES, is_rate};
 
 /// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -51,8 +52,8 @@ impl Factors for Keys {
             ArrivalSpec::Closed => None,
             ArrivalSpec::Poisson(rate) | ArrivalSpec::Constant(rate) => Some(rate),
         };
-        if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            return Err("`factors.arrivals` must be more than 0 a second".to_owned());
+        if rate.is_some_and(|rate| !is_rate(rate)) {
+            return Err(format!("`factors.arrivals`: give {RATES}"));
         }
         let high_percent = self.high.map_or(10.0, |percent| percent.0);
         let recipe = |is_given| Recipe {

@@ -130,8 +130,8 @@ fn what_does_not_fit_is_refused() {
         ("scenario = \"priority\"\nmpl = [4]\nclients = 3", "above the 3 `clients`"),
         (
             "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\n\
-             arrivals = { constant = 0.0 }",
-            "more than 0 a second",
+             arrivals = { constant = 1e-20 }",
+            "line 8: `factors.arrivals`: give a number from 1e-7",
         ),
         ("scenario = \"thrash\"\nmpl = [4]", "has its own workload"),
     ] {
