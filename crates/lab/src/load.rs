@@ -44,7 +44,6 @@ mod desk;
 mod files;
 mod line;
 mod pacer;
-mod phases;
 mod records;
 mod session;
 mod socket;
@@ -227,8 +226,9 @@ pub struct LoadReport {
     /// Errors that clients were told of, by SQLSTATE, or by their kind where there is none, in the
     /// whole run.
     pub errors: BTreeMap<String, u64>,
-    /// Transactions that gave way to others, by the reason, in the whole run; empty where the
-    /// database runs them again by itself.
+    /// Transactions that gave way to others, by the reason, in the whole run. Of the embedded
+    /// engine these are waits that ended without the lock, after each of which it runs the
+    /// transaction again.
     pub conflicts: BTreeMap<String, u64>,
     /// Transactions run again after a deadlock or serialization failure, in the whole run.
     pub retries: u64,

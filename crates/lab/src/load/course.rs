@@ -1,9 +1,11 @@
 //! The course of a load, whoever the clients are: stages, phases, intervals, progress, the report.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_workload::Conflict;
 
 use super::desk::Desk;
 use super::records::Recorder;
@@ -44,9 +46,9 @@ pub(super) trait Crowd {
     /// Clients in a transaction, and how long the oldest of them has been due.
     fn busy(&self, now: Instant) -> (usize, Duration);
 
-    /// Transactions run again after a deadlock or the like.
-    fn retries(&mut self) -> u64 {
-        self.desk().tally.retries()
+    /// How often transactions gave way to others, by the reason; each was run again.
+    fn conflicts(&mut self) -> BTreeMap<Conflict, u64> {
+        self.desk().tally.conflicts.clone()
     }
 
     /// Clients lost after the start.
@@ -173,7 +175,7 @@ impl<'a, C: Crowd> Course<'a, C> {
     }
 
     fn report(&mut self, measured: Measured) -> LoadReport {
-        let retries = self.crowd.retries();
+        let conflicts = self.crowd.conflicts();
         let connect_retries = self.crowd.connect_retries();
         let connects_at_once = self.crowd.connects_at_once();
         let classes = self.crowd.desk().class_reports();
@@ -197,12 +199,11 @@ impl<'a, C: Crowd> Course<'a, C> {
             overdue: measured.overdue,
             late_commits: tally.late_commits,
             errors: tally.errors.clone(),
-            conflicts: tally
-                .conflicts
-                .iter()
-                .map(|(conflict, &count)| (conflict.to_string(), count))
+            retries: conflicts.values().sum(),
+            conflicts: conflicts
+                .into_iter()
+                .map(|(conflict, count)| (conflict.to_string(), count))
                 .collect(),
-            retries,
             connection_losses: measured.losses,
             connect_retries,
             connects_at_once,

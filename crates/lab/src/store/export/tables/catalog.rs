@@ -26,11 +26,12 @@ macro_rules! with_execution {
 }
 
 /// Every table, in the order in which they are written.
-pub(in super::super) static TABLES: [Table; 16] = [
+pub(in super::super) static TABLES: [Table; 17] = [
     EXPERIMENT,
     EXECUTIONS,
     ATTEMPTS,
     KINDS,
+    PHASES,
     INTERVALS,
     INTERVAL_KINDS,
     HISTOGRAMS,
@@ -202,6 +203,26 @@ const KINDS: Table = Table {
          q.p99_ms, q.max_ms",
         "JOIN attempt a ON a.execution = x.id JOIN kind q ON q.attempt = a.id"
     ),
+};
+
+const PHASES: Table = Table {
+    name: "phases",
+    scope: Scope::Batchset,
+    columns: with_execution![
+        words("workload"),
+        words("kind"),
+        words("phase"),
+        whole("transactions"),
+        real("mean_ms"),
+        real("p50_ms"),
+        real("p95_ms"),
+        real("p99_ms"),
+        real("max_ms"),
+    ],
+    // Those of a kind stay in their own order.
+    keys: 8,
+    last: Last::Report,
+    sql: of_batchset!("m.report", "JOIN measurement m ON m.execution = x.id"),
 };
 
 const INTERVALS: Table = Table {
