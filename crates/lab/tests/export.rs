@@ -413,7 +413,7 @@ fn each_transaction_is_recorded_where_the_file_wants_it() {
     let id = laboratory.begin(&experiment).unwrap();
     let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
     assert_eq!(outcome.done, 1, "{outcome:?}");
-    let records = directory.path().join("results.transactions/experiment-1");
+    let records = directory.path().join("results.db.transactions/experiment-1");
     let lines = parquet(&records, "attempt-1");
     let rows = named(&lines);
     let of = |stage: &str| rows.iter().filter(|row| row["stage"] == stage).count();
