@@ -14,6 +14,7 @@ use tidegate_lab::experiment::{Choice, Laboratory, parse};
 use tidegate_lab::store::Format;
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::processors::Processors;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Rows, Statement, Wants};
 
@@ -40,11 +41,12 @@ rose = [75.0]
 "#;
 const EXECUTIONS: usize = 12;
 
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "experiment",
     "executions",
     "attempts",
     "kinds",
+    "phases",
     "intervals",
     "interval_kinds",
     "histograms",
@@ -132,14 +134,14 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
     let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
     assert_eq!(laboratory.begin(&experiment).unwrap(), 2);
     let out = directory.path().join("out/deep");
-    for (format, files) in [(Format::Csv, 16), (Format::Json, 1), (Format::Parquet, 16)] {
+    for (format, files) in [(Format::Csv, 17), (Format::Json, 1), (Format::Parquet, 17)] {
         let written = laboratory.export(1, format, &out).unwrap();
         let bytes = || written.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
         let first = bytes();
         laboratory.export(1, format, &out).unwrap();
         assert_eq!((bytes(), first.len()), (first, files), "{format:?}");
     }
-    assert_eq!(fs::read_dir(&out).unwrap().count(), 33, "a part is left");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 35, "a part is left");
 
     let json = fs::read_to_string(out.join("experiment.json")).unwrap();
     let json: BTreeMap<String, Vec<Json>> = serde_json::from_str(&json).unwrap();
@@ -155,7 +157,7 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
         assert_eq!(csv, lines, "{table}");
     }
     let rows = |table| csv(&out, table).len() - 1;
-    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 48, 48, 48, 0, 0, 0, 0, 2, 1, 27, 0, 2]);
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 0, 48, 48, 48, 0, 0, 0, 0, 2, 1, 27, 0, 2]);
     let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
     assert!(nobody.contains("no experiment 9"), "{nobody}");
     let file = laboratory.export(1, Format::Csv, &place.join("out")).unwrap_err().to_string();
@@ -201,6 +203,8 @@ fn a_row_carries_what_it_depended_on() {
         ("updates", "1"),
         ("scale", ""),
         ("seconds", "4"),
+        ("subject_cpu_us", ""),
+        ("subject_core_share", ""),
     ] {
         assert_eq!(last[column], expected, "{column}");
     }
@@ -412,13 +416,21 @@ fn each_transaction_is_recorded_where_the_file_wants_it() {
     let id = laboratory.begin(&experiment).unwrap();
     let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
     assert_eq!(outcome.done, 1, "{outcome:?}");
-    let records = directory.path().join("results.transactions/experiment-1");
+    let records = directory.path().join("results.db.transactions/experiment-1");
     let lines = parquet(&records, "attempt-1");
     let rows = named(&lines);
     let of = |stage: &str| rows.iter().filter(|row| row["stage"] == stage).count();
     laboratory.export(1, Format::Csv, directory.path()).unwrap();
     let lines = csv(directory.path(), "executions");
-    assert_eq!(named(&lines)[0]["transactions"], of("measured").to_string());
+    let execution = &named(&lines)[0];
+    assert_eq!(execution["transactions"], of("measured").to_string());
+    let number = |column: &str| execution[column].parse::<f64>().unwrap();
+    let cpu_s = number("subject_cpu_us") * number("transactions") / 1e6;
+    let share = cpu_s / number("seconds");
+    assert!(cpu_s > 0.0 && (share / number("subject_core_share") - 1.0).abs() < 1e-9, "{cpu_s}");
+    // The server was given all that we have ourselves.
+    let processors = format!("[[\"processors\",\"{}\"],", Processors::available().unwrap());
+    assert!(execution["settings"].starts_with(&processors), "{}", execution["settings"]);
     assert!(of("warm-up") > 0 && rows.iter().all(|row| row["outcome"] == "committed"));
     let is_ours = |row: &BTreeMap<&str, &str>| {
         let (client, latency) = (row["client"], row["latency_us"].parse::<i64>().unwrap());

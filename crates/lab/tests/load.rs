@@ -22,6 +22,7 @@ use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Options as ThrashOptions, Thrash};
 use tidegate_workload::tpcb::Tpcb;
+use tidegate_workload::tpcc::{self, Tpcc};
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Failure, Session, finish};
 
@@ -375,6 +376,36 @@ fn commits_of_the_embedded_engine_are_its_history() {
         assert!((least..=least + CLIENTS as u64).contains(&rows), "{rows}: {report:?}");
         expected += rows;
     }
+}
+
+#[test]
+fn phases_on_the_embedded_engine_are_parts_of_the_latency() {
+    let scale = tpcc::Scale::new(1).unwrap().reduced(200, 30).unwrap();
+    let workload: Arc<dyn Workload> = Arc::new(Tpcc::new(scale));
+    let options_of_store =
+        embedded::Options { buffer_bytes: 8 << 20, isolation: Isolation::Serializable };
+    let mut store = Embedded::start(options_of_store).unwrap();
+    store.load(&*workload, &NEVER).unwrap();
+    let setting = Setting {
+        bounds: Bounds::new(Mpl::ONE, Mpl::ONE).unwrap(),
+        start: Mpl::ONE,
+        resources: Resources { cpus: 2, disks: 1 },
+    };
+    let algorithm = Algorithm::Fixed(Mpl::ONE);
+    let service = store.serve(algorithm, &setting, SEED, Box::new(|_| ())).unwrap();
+    let options =
+        LoadOptions { target: Target::Embedded(&service), ..options(String::new(), workload, 1) };
+    let report = run_quietly(&options).unwrap();
+    let orders = report.kinds.iter().find(|kind| kind.kind == "new-order").unwrap();
+    assert!(orders.phases.len() > 1, "{orders:?}");
+    let mut in_phases_ms = 0.0;
+    for phase in &orders.phases {
+        assert!(phase.transactions > 0 && phase.latency.mean_ms > 0.0, "{phase:?}");
+        in_phases_ms += phase.latency.mean_ms * phase.transactions as f64;
+    }
+    let all_ms = orders.latency.mean_ms * (orders.committed + orders.rolled_back) as f64;
+    // Latencies are kept to three digits.
+    assert!(in_phases_ms <= all_ms * 1.01, "{in_phases_ms} of {all_ms} ms: {orders:?}");
 }
 
 /// Connections to one file.

@@ -42,7 +42,7 @@ pub use tidegate_engine::{CallError, SplitPolicy};
 use crate::connection::LoadError;
 pub use crate::isolation::Isolation;
 use crate::scratch::Scratch;
-pub use requests::RequestError;
+pub use requests::{Done, RequestError};
 use requests::{GivenUp, Waiting};
 use sql::{Catalog, SqlError, StoreConnection};
 
@@ -265,13 +265,13 @@ impl Service<'_> {
         &self,
         transaction: &Arc<dyn Transaction>,
         class: Class,
-        answer: impl FnOnce(Result<Ending, RequestError>) + Send + 'static,
+        answer: impl FnOnce(Result<Done, RequestError>) + Send + 'static,
     ) {
         let (waiting, transaction) = (self.waiting.clone(), Arc::clone(transaction));
         let number = waiting.add(Arc::clone(&transaction));
         self.server.submit(requests::RUN, &number.to_le_bytes(), class, move |result| {
             let outcome = requests::outcome(result, waiting.remove(number));
-            if let Ok(Ending::Commit) = outcome {
+            if let Ok(Done { ending: Ending::Commit, .. }) = outcome {
                 transaction.committed();
             }
             answer(outcome);

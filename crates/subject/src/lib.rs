@@ -4,10 +4,11 @@
 //! and [`embedded`] is the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to
 //! any server of PostgreSQL's and MariaDB's kind; a [`guest`] makes a database of its own on a
 //! server that somebody else runs; [`connection`] is what connections have in common; [`settings`]
-//! says which names of settings are the caller's, and `scratch` makes their directories. [`process`] guards other programs an experiment
-//! starts, such as a proxy; [`processors`] says which processors a server may use, and
-//! [`detection`] finds other databases on the machine. Whatever is started here is stopped when its
-//! handle is dropped, also when the owner panics, and always by its own process id.
+//! says which names of settings are the caller's, and `scratch` makes their directories; [`phases`]
+//! times the parts of a transaction. [`process`] guards other programs an experiment starts, such
+//! as a proxy; [`processors`] says which processors a server may use, and [`detection`] finds other
+//! databases on the machine. Whatever is started here is stopped when its handle is dropped, also
+//! when the owner panics, and always by its own process id.
 //!
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
@@ -21,6 +22,7 @@ pub mod guest;
 pub mod isolation;
 pub mod mariadb;
 pub mod mysql;
+pub mod phases;
 pub mod postgres;
 pub mod process;
 pub mod processors;

@@ -6,19 +6,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::Class;
 use tidegate_subject::connection::{LoadError, check};
 use tidegate_subject::embedded::{
-    Embedded, EmbeddedError, Isolation, Options, RequestError, Service,
+    Done, Embedded, EmbeddedError, Isolation, Options, RequestError, Service,
 };
 use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Options as Ranges, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::{Depth, Transaction, Workload};
-use tidegate_workload::{Conflict, Ending, Failure, Running, Session, finish};
+use tidegate_workload::{Conflict, Ending, Failure, Running, Session, Statement, finish};
 
 const SEED: u64 = 20_170_611;
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -43,7 +44,7 @@ fn run(
     service: &Service<'_>,
     workload: &dyn Workload,
     count: usize,
-) -> Vec<Result<Ending, RequestError>> {
+) -> Vec<Result<Done, RequestError>> {
     let mut client = workload.client(0, 1, SEED);
     let (answered, answers) = mpsc::channel();
     for _ in 0..count {
@@ -130,6 +131,44 @@ fn only_what_lasts_is_told_so() {
         assert_eq!(answer.recv().unwrap(), expected, "{end:?}");
         assert_eq!(tidegate_subject::connection::run(&mut store.connect(), called.clone()), end);
         assert_eq!(called.times.load(Ordering::Relaxed), expected, "{end:?}");
+    }
+}
+
+/// A transaction of two phases, with a statement in each, that ends so.
+#[derive(Debug)]
+struct InPhases(Ending);
+
+impl Transaction for InPhases {
+    fn kind(&self) -> usize {
+        0
+    }
+
+    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
+        Box::pin(async move {
+            const COUNT: Statement = Statement::new("SELECT COUNT(*) FROM pgbench_tellers");
+            session.query(&COUNT, &[]).await?;
+            session.phase(1);
+            session.query(&COUNT, &[]).await?;
+            Ok(self.0)
+        })
+    }
+}
+
+#[test]
+fn phases_are_timed_and_no_longer_than_the_request() {
+    let mut store = start();
+    store.load(&TPCB, &NEVER).unwrap();
+    let service = serve(&store, 1);
+    for ending in [Ending::Commit, Ending::Rollback] {
+        let transaction: Arc<dyn Transaction> = Arc::new(InPhases(ending));
+        let (answered, answer) = mpsc::channel();
+        let asked = Instant::now();
+        service.submit(&transaction, Class::Normal, move |result| answered.send(result).unwrap());
+        let done = answer.recv().unwrap().unwrap();
+        let latency = asked.elapsed();
+        assert_eq!((done.ending, done.phases.len()), (ending, 2));
+        assert!(done.phases.iter().all(|phase| !phase.is_zero()), "{done:?}");
+        assert!(done.phases.iter().sum::<Duration>() <= latency, "{done:?} in {latency:?}");
     }
 }
 

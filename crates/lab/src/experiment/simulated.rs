@@ -278,6 +278,8 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         latency,
         client_cpu_us: 0.0,
         client_core_share: 0.0,
+        subject_cpu_us: None,
+        subject_core_share: None,
         records_waited_ms: 0,
     }
 }

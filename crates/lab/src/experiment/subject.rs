@@ -25,6 +25,9 @@ use super::{ExecutionError, Executor, Measured, RunPlan, Started, SubjectKind, S
 use crate::load::Progress;
 use crate::rig::{Database, Place, RigError, Settings};
 
+/// What the processors are called among the settings; no database has a setting of this name.
+const PROCESSORS: &str = "processors";
+
 /// A private database.
 pub struct RealSubject {
     /// The `tidegate` program, for the proxy.
@@ -60,6 +63,16 @@ impl Running {
     fn witness(&self) -> Witness {
         Witness::of(&self.database, &self.processors)
     }
+
+    /// What it was started with: which processors, as the system numbers them, and its settings.
+    /// Two of a machine's processors may share a core or not, so their number does not say it all.
+    fn settings(&self) -> Result<Vec<(String, String)>, RigError> {
+        let mut settings = self.database.settings()?;
+        if !matches!(self.database, Database::Existing(_)) {
+            settings.insert(0, (PROCESSORS.to_owned(), self.processors.to_string()));
+        }
+        Ok(settings)
+    }
 }
 
 impl Executor for RealSubject {
@@ -68,7 +81,7 @@ impl Executor for RealSubject {
         let running = start(&run.subject, run.processors).map_err(unavailable)?;
         let started = Started {
             version: running.database.version().map_err(unavailable)?,
-            settings: running.database.settings().map_err(unavailable)?,
+            settings: running.settings().map_err(unavailable)?,
             processors: running.witness().processors().map_err(unavailable)?,
         };
         self.subject = Some(running);

@@ -3,13 +3,14 @@
 //! They are all on one thread. A call returns at once, and its answer comes through a channel from
 //! the worker that ran the transaction.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 use tidegate_gate::Class;
-use tidegate_subject::embedded::{CallError, RequestError, Service};
-use tidegate_workload::Ending;
+use tidegate_subject::embedded::{CallError, Done, LockStatistics, RequestError, Service};
+use tidegate_workload::Conflict;
 
 use super::course::{Crowd, Losses, cpu};
 use super::desk::{Desk, Task};
@@ -28,11 +29,11 @@ pub(super) struct Calls<'a> {
     answers: Receiver<Answer>,
     alive: usize,
     losses: Losses,
-    conflicts_before: u64,
+    locks_before: LockStatistics,
 }
 
 /// A client's number, and what became of its transaction.
-type Answer = (usize, Result<Ending, RequestError>);
+type Answer = (usize, Result<Done, RequestError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
@@ -46,7 +47,7 @@ impl<'a> Calls<'a> {
             answers,
             alive: options.clients,
             losses: Losses::default(),
-            conflicts_before: conflicts(service),
+            locks_before: service.locks(),
         }
     }
 
@@ -72,7 +73,9 @@ impl<'a> Calls<'a> {
     fn take(&mut self, (client, result): Answer) {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
-            Ok(ending) => self.desk.ended(&task, ending, &[], Instant::now()),
+            Ok(Done { ending, phases }) => {
+                self.desk.ended(&task, ending, &phases, Instant::now());
+            }
             Err(_) if self.desk.is_closing() => {}
             Err(RequestError::Call(error @ (CallError::Stopped | CallError::NoProcedure(_)))) => {
                 self.alive -= 1;
@@ -147,8 +150,8 @@ impl Crowd for Calls<'_> {
         ages.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    fn retries(&mut self) -> u64 {
-        conflicts(self.service) - self.conflicts_before
+    fn conflicts(&mut self) -> BTreeMap<Conflict, u64> {
+        conflicts(&self.locks_before, &self.service.locks())
     }
 
     fn losses(&self) -> &Losses {
@@ -168,10 +171,15 @@ impl Drop for Calls<'_> {
     }
 }
 
-/// Waits for locks that ended without the lock: after each of them a transaction is run again.
-fn conflicts(service: &Service<'_>) -> u64 {
-    let locks = service.locks();
-    locks.deadlocks + locks.timeouts + locks.preemptions
+/// Waits for locks that ended without the lock, between two moments: after each of them a
+/// transaction is run again. They are called as what a connection to the engine fails with.
+fn conflicts(before: &LockStatistics, now: &LockStatistics) -> BTreeMap<Conflict, u64> {
+    let ended = [
+        (Conflict::Deadlock, now.deadlocks - before.deadlocks),
+        (Conflict::LockTimeout, now.timeouts - before.timeouts),
+        (Conflict::Serialization, now.preemptions - before.preemptions),
+    ];
+    ended.into_iter().filter(|&(_, count)| count > 0).collect()
 }
 
 /// What an error counts as.
@@ -183,5 +191,24 @@ fn kind(error: &CallError) -> &'static str {
         CallError::Failed(_) => "failed",
         CallError::Panicked => "panicked",
         CallError::Stopped => "stopped",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_are_told_apart_and_those_of_before_left_out() {
+        let locks = |deadlocks, timeouts, preemptions| LockStatistics {
+            deadlocks,
+            timeouts,
+            preemptions,
+            ..LockStatistics::default()
+        };
+        let (before, now) = (locks(5, 7, 9), locks(8, 7, 10));
+        let expected = [(Conflict::Deadlock, 3), (Conflict::Serialization, 1)];
+        assert_eq!(conflicts(&before, &now), expected.into());
+        assert_eq!(conflicts(&now, &now), BTreeMap::new());
     }
 }

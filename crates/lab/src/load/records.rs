@@ -41,6 +41,10 @@ const BATCH: usize = 16_384;
 /// Batches that may wait to be written.
 const BATCHES: usize = 4;
 
+/// Why a file is not written.
+const TAKEN: &str = "it is there already, from another store of the same name, maybe one that was \
+                     deleted: move its directory away, or delete it, and resume";
+
 /// Why there is no record of the transactions.
 #[derive(Debug, Error)]
 #[error("cannot record transactions in {path}: {reason}", path = .path.display())]
@@ -80,13 +84,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes a file, and the directories it is in.
+    /// Makes a file, and the directories it is in. One that is there is somebody else's record, and
+    /// stays as it is; what is left of one that was cut off is replaced.
     ///
     /// # Errors
-    /// The file cannot be made, or no thread can be started.
+    /// The file is there or cannot be made, or no thread can be started.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         let failed = |reason: String| RecordError { path: path.to_owned(), reason };
         let system = |error: io::Error| failed(error.to_string());
+        if path.try_exists().map_err(system)? {
+            return Err(failed(TAKEN.to_owned()));
+        }
         let directory = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(directory).map_err(system)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -323,5 +331,20 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         let refused = Recorder::create(Path::new("/proc/none/x")).unwrap_err().to_string();
         assert!(refused.starts_with("cannot record transactions in /proc/none/x: "), "{refused}");
+    }
+
+    #[test]
+    fn a_record_is_never_written_over_but_what_was_cut_off_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("attempt-1.parquet");
+        fs::write(directory.path().join("attempt-1.parquet.part"), "cut off").unwrap();
+        Recorder::create(&path).unwrap().finish().unwrap();
+        let first = fs::read(&path).unwrap();
+        assert_ne!(first, b"cut off");
+        let refused = Recorder::create(&path).unwrap_err().to_string();
+        let is_told = refused.contains("attempt-1.parquet: it is there already");
+        assert!(is_told && refused.contains("move its directory away"), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), first);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

@@ -335,7 +335,7 @@ mod tests {
 
         fn counts(&self) -> (u64, u64, u64) {
             let tally = &self.desk.tally;
-            (tally.transactions, tally.retries(), tally.errors.values().sum())
+            (tally.transactions, tally.conflicts.values().sum(), tally.errors.values().sum())
         }
     }
 

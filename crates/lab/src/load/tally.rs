@@ -53,8 +53,8 @@ pub struct KindReport {
     pub rolled_back: u64,
     /// How long they took, retries included.
     pub latency: Latency,
-    /// How long their phases took, of those that were not run again, by name; empty when there is
-    /// one phase.
+    /// How long their phases took, of those that were not run again, by name: of the phases that
+    /// were timed, and empty when there is one phase.
     pub phases: Vec<PhaseOfKind>,
 }
 
@@ -74,6 +74,8 @@ pub struct ClassReport {
 pub struct PhaseOfKind {
     /// The phase's name.
     pub phase: &'static str,
+    /// Transactions of which it was timed.
+    pub transactions: u64,
     /// How long it took.
     pub latency: Latency,
 }
@@ -215,11 +217,6 @@ impl Tally {
         self.warmup_transactions + self.transactions + self.late_commits
     }
 
-    /// Transactions run again after a conflict.
-    pub(super) fn retries(&self) -> u64 {
-        self.conflicts.values().sum()
-    }
-
     /// A transaction gave way to another, and is to run again.
     pub(super) fn conflict(&mut self, conflict: Conflict) {
         *self.conflicts.entry(conflict).or_default() += 1;
@@ -269,7 +266,13 @@ impl Tally {
     pub(super) fn kinds(&self) -> Vec<KindReport> {
         let phase = |(&phase, histogram): (&&'static str, &Histogram<u64>)| PhaseOfKind {
             phase,
+            transactions: histogram.len(),
             latency: latency(histogram),
+        };
+        let phases = |of_kind: &OfKind| {
+            let phases = of_kind.kind.phases.iter().zip(&of_kind.phases_us);
+            // What was never timed did not take no time.
+            phases.filter(|(_, histogram)| !histogram.is_empty()).map(phase).collect()
         };
         let report = |of_kind: &OfKind| KindReport {
             workload: of_kind.workload,
@@ -277,7 +280,7 @@ impl Tally {
             committed: of_kind.committed,
             rolled_back: of_kind.rolled_back,
             latency: latency(&of_kind.latency_us),
-            phases: of_kind.kind.phases.iter().zip(&of_kind.phases_us).map(phase).collect(),
+            phases: phases(of_kind),
         };
         self.kinds.iter().map(report).collect()
     }
@@ -302,6 +305,26 @@ mod tests {
 
     const KINDS: [Kind; 2] =
         [Kind { name: "read", phases: &["all"] }, Kind { name: "write", phases: &["all"] }];
+
+    #[test]
+    fn only_the_phases_that_were_timed_are_told() {
+        const ORDER: [Kind; 1] = [Kind { name: "order", phases: &["I", "II"] }];
+        let mut tally = Tally::new();
+        tally.add_kinds("one", &ORDER);
+        tally.stage = Stage::Measuring;
+        let mut end = |phases: &[Duration]| {
+            let (class, ending) = (Class::Normal, Ending::Commit);
+            tally.ended(&Ended { kind: 0, class, ending, latency: Duration::from_secs(1), phases });
+            let told = |phase: &PhaseOfKind| (phase.phase, phase.transactions);
+            tally.kinds()[0].phases.iter().map(told).collect::<Vec<_>>()
+        };
+        let ms = Duration::from_millis;
+        assert!(end(&[]).is_empty());
+        // Taken back before the second phase.
+        assert_eq!(end(&[ms(3)]), [("I", 1)]);
+        assert_eq!(end(&[ms(3), ms(4)]), [("I", 2), ("II", 1)]);
+        assert_eq!(end(&[]), [("I", 2), ("II", 1)]);
+    }
 
     #[test]
     fn an_interval_is_the_sum_of_its_kinds_and_begins_anew() {

@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use tidegate_subject::connection::{self, Connector, Interrupter, Transactional};
+use tidegate_subject::phases::PhaseClock;
 use tidegate_workload::workload::Transaction;
 use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Statement, Table, Value, Wants,
@@ -20,7 +21,6 @@ use tidegate_workload::{
 
 use super::course::{Crowd, Losses};
 use super::desk::{Desk, Task};
-use super::phases::PhaseClock;
 use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
 /// A thread's stack, in bytes: what SQLite's deepest parser needs, with room to spare.
@@ -292,7 +292,7 @@ fn serve(
     if !say(Word::Connected(connection.interrupter())) {
         return;
     }
-    let mut timed = Timed { connection, clock: PhaseClock::new(), is_over };
+    let mut timed = Timed { connection, clock: PhaseClock::new(Instant::now()), is_over };
     for transaction in transactions {
         timed.clock.restart(Instant::now());
         let result = connection::run(&mut timed, transaction);

@@ -7,9 +7,8 @@
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use tidegate_subject::phases::PhaseClock;
 use tidegate_workload::{Dialect, Driver, Failure, Reply, Statement, Value, Wants};
-
-use super::phases::PhaseClock;
 
 pub(super) struct Wire {
     dialect: Dialect,
@@ -33,7 +32,7 @@ impl Wire {
             wants: Wants::Count,
             reply: Reply::default(),
             outcome: None,
-            clock: PhaseClock::new(),
+            clock: PhaseClock::new(Instant::now()),
         }
     }
 

@@ -37,7 +37,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tidegate_workload::Dialect;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, with_suffix};
 
 /// Seconds of silence after which PostgreSQL asks whether the other side is still there.
 const KEEPALIVE_S: &str = "10";
@@ -73,9 +73,7 @@ pub(super) struct FileLock {
 impl FileLock {
     /// The lock of a store; nothing is held yet.
     pub(super) fn of(store: &Path) -> Self {
-        let mut path = store.as_os_str().to_owned();
-        path.push(".lock");
-        FileLock { path: path.into(), held: None }
+        FileLock { path: with_suffix(store, ".lock"), held: None }
     }
 
     fn hold(&mut self, name: &str) -> Result<(), StoreError> {

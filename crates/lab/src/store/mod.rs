@@ -142,7 +142,8 @@ pub enum StoreError {
 /// An open store, in the newest version.
 pub struct Store {
     connection: Box<dyn Transactional>,
-    /// Where records of transactions go: beside a file, or where the program runs.
+    /// Where records of transactions go: beside a file, or where the program runs. No other store
+    /// has a directory of this name.
     transactions: PathBuf,
     /// What is held of a store in a file.
     lock: Option<hold::FileLock>,
@@ -193,7 +194,7 @@ impl Store {
         write_ahead(&connection).map_err(failed)?;
         connection.batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON").map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
-        store.transactions = path.with_extension("transactions");
+        store.transactions = with_suffix(path, ".transactions");
         store.lock = Some(hold::FileLock::of(path));
         Ok(store)
     }
@@ -206,13 +207,16 @@ impl Store {
         };
         let connection = BlockingClient::connect(url).map_err(failed)?;
         connection.set_timeout(Some(SILENCE)).map_err(failed)?;
-        Self::migrated(Box::new(connection))
+        let mut store = Self::migrated(Box::new(connection))?;
+        let rows = store.query("SELECT current_database()", &[])?;
+        store.transactions = transactions_of(rows.text(0, 0).unwrap_or_default());
+        Ok(store)
     }
 
     fn migrated(connection: Box<dyn Transactional>) -> Result<Self, StoreError> {
         let mut store = Store {
             connection,
-            transactions: PathBuf::from("results.transactions"),
+            transactions: PathBuf::new(),
             lock: None,
             host: hold::system_host(),
             held_host: None,
@@ -377,6 +381,20 @@ pub fn is_postgres(place: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| place.starts_with(scheme))
 }
 
+/// The path of a file that belongs to another, whose whole name it keeps: those of `a.db` and
+/// `a.sqlite` are two.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// Where records of transactions go for a database of PostgreSQL, whose name may hold anything.
+fn transactions_of(database: &str) -> PathBuf {
+    let name = database.replace('%', "%25").replace('/', "%2F");
+    PathBuf::from(format!("postgres-{name}.transactions"))
+}
+
 /// A number with a point as a value: the databases read its digits.
 fn real(number: f64) -> Value<'static> {
     number.to_string().into()
@@ -384,4 +402,20 @@ fn real(number: f64) -> Value<'static> {
 
 fn count(number: impl TryInto<i64>) -> Value<'static> {
     Value::Int(number.try_into().unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_in_one_directory_share_no_records() {
+        let file = |name: &str| with_suffix(Path::new(name), ".transactions");
+        let mut all = ["a.db", "a.sqlite", "a", "d/a.db"].map(file).to_vec();
+        all.extend(["a", "a/b", "a%2Fb", "../b"].map(transactions_of));
+        for (place, one) in all.iter().enumerate() {
+            assert_eq!(all.iter().position(|other| other == one), Some(place), "{one:?}");
+        }
+        assert_eq!(transactions_of("../b"), Path::new("postgres-..%2Fb.transactions"));
+    }
 }

@@ -5,10 +5,17 @@
 //! it runs that transaction's code on the embedded tables from its first statement to its last. So
 //! a transaction is one request, and when the server runs it again after a conflict it finds the
 //! same transaction in the same place.
+//!
+//! # Phases
+//! A request's [`PhaseClock`] begins with the transaction and goes on until the answer, so that the
+//! commit is part of the last phase, as it is for clients on sockets. What comes before, the wait
+//! for a permit, is part of no phase. Of a transaction that was run again no phases are told:
+//! those of the last run would leave out what the others took.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use slab::Slab;
@@ -18,12 +25,22 @@ use tidegate_workload::workload::Transaction;
 use tidegate_workload::{Ending, Failure};
 
 use super::sql::{self, Catalog, RunError};
+use crate::phases::PhaseClock;
 
 /// The name of the procedure.
 pub(super) const RUN: &str = "run";
 
 /// What the procedure answers when the transaction rolled itself back.
 const ROLLED_BACK: &[u8] = b"rolled back";
+
+/// What a request has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// How its transaction ended.
+    pub ending: Ending,
+    /// How long each of its phases took; empty where it was run again.
+    pub phases: Vec<Duration>,
+}
 
 /// Why a request has not done what it was for.
 #[derive(Debug, Error)]
@@ -44,43 +61,67 @@ pub(super) struct GivenUp(pub(super) Arc<AtomicBool>);
 #[derive(Clone, Default)]
 pub(super) struct Waiting(Arc<Mutex<Slab<Request>>>);
 
-/// A transaction, and why it failed when that is not the engine's doing.
-struct Request {
+/// A transaction, and what is known of it.
+pub(super) struct Request {
     transaction: Arc<dyn Transaction>,
+    /// Whether it was begun before.
+    is_again: bool,
+    /// Its phases, once it has run.
+    clock: Option<PhaseClock>,
+    /// Why it failed, when that is not the engine's doing.
     failure: Option<Failure>,
+}
+
+impl Request {
+    /// How long its phases took, the last up to now.
+    fn phases(self) -> Vec<Duration> {
+        let clock = self.clock.filter(|_| !self.is_again);
+        clock.map(|mut clock| clock.read(Instant::now()).to_vec()).unwrap_or_default()
+    }
 }
 
 impl Waiting {
     /// Leaves a transaction in the list; its number there.
     pub(super) fn add(&self, transaction: Arc<dyn Transaction>) -> usize {
-        self.0.lock().insert(Request { transaction, failure: None })
+        self.0.lock().insert(Request { transaction, is_again: false, clock: None, failure: None })
     }
 
-    /// Takes it out again; its failure, if it has one of its own.
-    pub(super) fn remove(&self, number: usize) -> Option<Failure> {
-        self.0.lock().try_remove(number)?.failure
+    /// Takes it out again.
+    pub(super) fn remove(&self, number: usize) -> Option<Request> {
+        self.0.lock().try_remove(number)
     }
 
-    fn get(&self, number: usize) -> Option<Arc<dyn Transaction>> {
-        self.0.lock().get(number).map(|request| Arc::clone(&request.transaction))
+    /// The transaction of a number, which is to run, once more if it did before.
+    fn run(&self, number: usize) -> Option<Arc<dyn Transaction>> {
+        let mut requests = self.0.lock();
+        let request = requests.get_mut(number)?;
+        request.is_again = request.clock.is_some();
+        Some(Arc::clone(&request.transaction))
     }
 
-    fn failed(&self, number: usize, failure: Failure) {
+    /// It has run so, and failed where a failure is given.
+    fn ran(&self, number: usize, clock: PhaseClock, failure: Option<Failure>) {
         if let Some(request) = self.0.lock().get_mut(number) {
-            request.failure = Some(failure);
+            request.clock = Some(clock);
+            request.failure = failure;
         }
     }
 }
 
-/// What became of a request, by the procedure's answer and the transaction's own failure.
+/// What became of a request, by the procedure's answer and what is known of the transaction.
 pub(super) fn outcome(
     answer: Result<Vec<u8>, CallError>,
-    failure: Option<Failure>,
-) -> Result<Ending, RequestError> {
-    match (answer, failure) {
-        (Ok(answer), _) if answer == ROLLED_BACK => Ok(Ending::Rollback),
-        (Ok(_), _) => Ok(Ending::Commit),
-        (Err(CallError::Failed(_)), Some(failure)) => Err(failure.into()),
+    request: Option<Request>,
+) -> Result<Done, RequestError> {
+    match (answer, request) {
+        (Ok(answer), request) => {
+            let is_undone = answer == ROLLED_BACK;
+            let ending = if is_undone { Ending::Rollback } else { Ending::Commit };
+            Ok(Done { ending, phases: request.map(Request::phases).unwrap_or_default() })
+        }
+        (Err(CallError::Failed(_)), Some(Request { failure: Some(failure), .. })) => {
+            Err(failure.into())
+        }
         (Err(error), _) => Err(error.into()),
     }
 }
@@ -98,25 +139,51 @@ pub(super) fn procedure(
         }
         let number = arguments.try_into().map(usize::from_le_bytes);
         let Some((number, request)) =
-            number.ok().and_then(|number| Some((number, waiting.get(number)?)))
+            number.ok().and_then(|number| Some((number, waiting.run(number)?)))
         else {
             let why = "find a transaction by its number";
             return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
         };
-        match sql::run(transaction, &catalog, request) {
-            Ok(Ending::Commit) => Ok(Vec::new()),
-            Ok(Ending::Rollback) => Ok(ROLLED_BACK.to_vec()),
-            Err(RunError::Engine(error)) => Err(error),
+        let mut clock = PhaseClock::new(Instant::now());
+        let (answer, failure) = match sql::run(transaction, &catalog, request, &mut clock) {
+            Ok(Ending::Commit) => (Ok(Vec::new()), None),
+            Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
+            Err(RunError::Engine(error)) => (Err(error), None),
             Err(RunError::Failure(failure)) => {
                 let error = refusal("run a transaction", io::Error::other(failure.to_string()));
-                waiting.failed(number, failure);
-                Err(error)
+                (Err(error), Some(failure))
             }
-        }
+        };
+        waiting.ran(number, clock, failure);
+        answer
     })
 }
 
 /// A procedure's own error, which is not run again.
 fn refusal(action: &'static str, source: io::Error) -> TxnError {
     TxnError::Store(StoreError::Io { action, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_workload::pgbench::Scale;
+    use tidegate_workload::tpcb::Tpcb;
+    use tidegate_workload::workload::Workload;
+
+    use super::*;
+
+    #[test]
+    fn phases_are_told_of_what_ran_once() {
+        let mut client = Tpcb::new(Scale::ONE).client(0, 1, 1);
+        for (runs, phases) in [(0, 0), (1, 1), (2, 0), (3, 0)] {
+            let waiting = Waiting::default();
+            let number = waiting.add(client.next());
+            for _ in 0..runs {
+                assert!(waiting.run(number).is_some());
+                waiting.ran(number, PhaseClock::new(Instant::now()), None);
+            }
+            let done = outcome(Ok(Vec::new()), waiting.remove(number)).unwrap();
+            assert_eq!((done.ending, done.phases.len()), (Ending::Commit, phases), "{runs} runs");
+        }
+    }
 }

@@ -63,7 +63,7 @@ fn the_embedded_engine_runs_what_would_be_called() {
             let (answer, answered) = mpsc::channel();
             let transaction = terminal.next();
             service.submit(&transaction, Class::Normal, move |end| answer.send(end).unwrap());
-            answered.recv().unwrap().unwrap()
+            answered.recv().unwrap().unwrap().ending
         };
         let endings = (0..TRANSACTIONS).map(one).collect();
         drop(service);

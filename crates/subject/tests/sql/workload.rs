@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_engine::{Procedure, Server, ServerOptions, TxnError, TxnOptions};
 use tidegate_gate::Class;
 use tidegate_subject::connection::{self, LoadError};
 use tidegate_subject::embedded::sql::{RunError, StoreConnection, load, run};
+use tidegate_subject::phases::PhaseClock;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{Draw, Ending, Failure, Running, Session, Statement, Table, Type, Value};
 
@@ -129,7 +131,8 @@ fn its_transactions_are_procedures_and_what_it_checks_holds() {
     let shared = Arc::clone(&catalog);
     let procedure: Procedure = Box::new(move |transaction, number| {
         let work = &given[usize::from_le_bytes(number.try_into().unwrap())];
-        match run(transaction, &shared, Arc::clone(work)) {
+        let mut clock = PhaseClock::new(Instant::now());
+        match run(transaction, &shared, Arc::clone(work), &mut clock) {
             Ok(ending) => Ok(vec![u8::from(ending == Ending::Commit)]),
             Err(RunError::Engine(error)) => Err(error),
             Err(RunError::Failure(failure)) => Err(refused(failure)),

@@ -1,6 +1,7 @@
 //! What a table of an export is, and its rows.
 
 mod catalog;
+mod phases;
 
 use std::cmp::Ordering;
 
@@ -70,6 +71,8 @@ enum Last {
     File,
     /// It is a histogram: each of its pairs is a row.
     Histogram,
+    /// It is what the clients reported: each phase of a kind of transaction is a row.
+    Report,
 }
 
 pub(super) struct Table {
@@ -99,6 +102,7 @@ impl Store {
                 Last::Workload => rows.push(with_workload(row)?),
                 Last::File => rows.push(with_settings(row, experiment)),
                 Last::Histogram => rows.extend(buckets(row)?),
+                Last::Report => rows.extend(phases::of_report(row)?),
             }
         }
         rows.sort_by(|one, other| by_keys(&one[..table.keys], &other[..table.keys]));
@@ -116,10 +120,11 @@ fn cells(table: &Table, found: &Rows, row: usize) -> Result<Vec<Cell>, StoreErro
             Kind::Text => Cell::Text(text(found, row, place)),
         })
     };
-    // A histogram stands where its first column will be.
-    let is_histogram = |place| table.last == Last::Histogram && place + 1 == found.width();
+    // A histogram or a report stands where the first of the columns taken from it will be.
+    let is_taken_apart = matches!(table.last, Last::Histogram | Last::Report);
+    let is_document = |place| is_taken_apart && place + 1 == found.width();
     let kind = |(place, column): (usize, &Column)| {
-        (place, if is_histogram(place) { Kind::Text } else { column.kind })
+        (place, if is_document(place) { Kind::Text } else { column.kind })
     };
     table.columns.iter().take(found.width()).enumerate().map(kind).map(of_kind).collect()
 }

@@ -1,6 +1,7 @@
 //! Statements run within a transaction of the engine; transactions of a workload run on a store.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tidegate_engine::{Store, Transaction, TxnError, TxnOptions};
 use tidegate_workload::workload::Transaction as Work;
@@ -12,6 +13,7 @@ use super::catalog::Catalog;
 use super::error::SqlError;
 use super::execute::execute;
 use crate::connection::Transactional;
+use crate::phases::PhaseClock;
 
 /// Runs statements within one transaction, which its owner begins and ends.
 ///
@@ -20,6 +22,8 @@ use crate::connection::Transactional;
 pub struct SqlConnection<'t> {
     transaction: &'t mut Transaction,
     catalog: &'t Catalog,
+    /// Told of the transaction's phases, where somebody wants to know of them.
+    clock: Option<&'t mut PhaseClock>,
     error: Option<TxnError>,
 }
 
@@ -27,7 +31,7 @@ impl<'t> SqlConnection<'t> {
     /// A connection within a transaction.
     #[must_use]
     pub fn new(transaction: &'t mut Transaction, catalog: &'t Catalog) -> Self {
-        SqlConnection { transaction, catalog, error: None }
+        SqlConnection { transaction, catalog, clock: None, error: None }
     }
 
     /// The engine's error behind the last [`Failure`], once; `None` when the statement was wrong.
@@ -53,6 +57,12 @@ impl Connection for SqlConnection<'_> {
             failure
         })
     }
+
+    fn phase(&mut self, number: usize) {
+        if let Some(clock) = &mut self.clock {
+            clock.enter(number, Instant::now());
+        }
+    }
 }
 
 impl std::fmt::Debug for SqlConnection<'_> {
@@ -74,7 +84,8 @@ pub enum RunError {
 
 /// Runs a workload's transaction within one of the engine, as a stored procedure does: what is to
 /// be rolled back is taken back here, and what is left then is to be committed in any case. What
-/// calls a procedure elsewhere is called here already, and runs as its own logic.
+/// calls a procedure elsewhere is called here already, and runs as its own logic. `clock` is told
+/// of its phases.
 ///
 /// # Errors
 /// See [`RunError`]; the engine's transaction is to be dropped.
@@ -82,10 +93,12 @@ pub fn run(
     transaction: &mut Transaction,
     catalog: &Catalog,
     work: Arc<dyn Work>,
+    clock: &mut PhaseClock,
 ) -> Result<Ending, RunError> {
     let work = work.called().unwrap_or(work);
     let begin = transaction.savepoint();
     let mut connection = SqlConnection::new(transaction, catalog);
+    connection.clock = Some(clock);
     let ending = finish(work.run(Session::immediate(&mut connection)));
     let error = connection.take_error();
     match ending {

@@ -26,11 +26,12 @@ macro_rules! with_execution {
 }
 
 /// Every table, in the order in which they are written.
-pub(in super::super) static TABLES: [Table; 16] = [
+pub(in super::super) static TABLES: [Table; 17] = [
     EXPERIMENT,
     EXECUTIONS,
     ATTEMPTS,
     KINDS,
+    PHASES,
     INTERVALS,
     INTERVAL_KINDS,
     HISTOGRAMS,
@@ -123,6 +124,8 @@ const EXECUTIONS: Table = Table {
         whole("connection_losses"),
         real("client_cpu_us"),
         real("client_core_share"),
+        real("subject_cpu_us"),
+        real("subject_core_share"),
         whole("other_executors"),
         words("workload_values"),
         whole("scale"),
@@ -146,7 +149,8 @@ const EXECUTIONS: Table = Table {
          s.settings, m.processors, k.cpu, k.processors, k.memory_mib, k.kernel, c.version, \
          c.build, m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, \
          m.p95_ms, m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, \
-         m.client_cpu_us, m.client_core_share, m.other_executors, b.spec",
+         m.client_cpu_us, m.client_core_share, m.subject_cpu_us, m.subject_core_share, \
+         m.other_executors, b.spec",
         "JOIN experiment e ON e.id = r.experiment LEFT JOIN measurement m ON m.execution = x.id \
          LEFT JOIN attempt a ON a.id = m.attempt LEFT JOIN start s ON s.id = a.start \
          LEFT JOIN machine k ON k.id = s.machine LEFT JOIN code c ON c.id = s.code"
@@ -202,6 +206,26 @@ const KINDS: Table = Table {
          q.p99_ms, q.max_ms",
         "JOIN attempt a ON a.execution = x.id JOIN kind q ON q.attempt = a.id"
     ),
+};
+
+const PHASES: Table = Table {
+    name: "phases",
+    scope: Scope::Batchset,
+    columns: with_execution![
+        words("workload"),
+        words("kind"),
+        words("phase"),
+        whole("transactions"),
+        real("mean_ms"),
+        real("p50_ms"),
+        real("p95_ms"),
+        real("p99_ms"),
+        real("max_ms"),
+    ],
+    // Those of a kind stay in their own order.
+    keys: 8,
+    last: Last::Report,
+    sql: of_batchset!("m.report", "JOIN measurement m ON m.execution = x.id"),
 };
 
 const INTERVALS: Table = Table {

@@ -1,37 +1,42 @@
-//! How long the phases of a transaction take.
+//! How long the phases of a transaction take, whoever runs it: the laboratory's clients, or the
+//! embedded engine.
 
 use std::time::{Duration, Instant};
 
 /// The most phases a transaction may have.
 const PHASES_MAX: usize = 64;
 
-/// Adds up the time of each phase of a transaction.
-pub(super) struct PhaseClock {
+/// Adds up the time of each phase of a transaction; see
+/// [`Session::phase`](tidegate_workload::Session::phase).
+#[derive(Debug)]
+pub struct PhaseClock {
     phase: usize,
     began: Instant,
     took: Vec<Duration>,
 }
 
 impl PhaseClock {
-    pub(super) fn new() -> Self {
-        PhaseClock { phase: 0, began: Instant::now(), took: Vec::new() }
+    /// A clock of a transaction that begins now, in its first phase.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        PhaseClock { phase: 0, began: now, took: Vec::new() }
     }
 
     /// A transaction begins, in its first phase.
-    pub(super) fn restart(&mut self, now: Instant) {
+    pub fn restart(&mut self, now: Instant) {
         self.phase = 0;
         self.began = now;
         self.took.clear();
     }
 
     /// The phase of this number begins.
-    pub(super) fn enter(&mut self, phase: usize, now: Instant) {
+    pub fn enter(&mut self, phase: usize, now: Instant) {
         self.end(now);
         self.phase = phase.min(PHASES_MAX - 1);
     }
 
     /// The time of each phase, the one under way up to now.
-    pub(super) fn read(&mut self, now: Instant) -> &[Duration] {
+    pub fn read(&mut self, now: Instant) -> &[Duration] {
         self.end(now);
         &self.took
     }
@@ -54,8 +59,7 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let ms = |took: &[Duration]| took.iter().map(Duration::as_millis).collect::<Vec<_>>();
-        let mut clock = PhaseClock::new();
-        clock.restart(start);
+        let mut clock = PhaseClock::new(start);
         clock.enter(2, at(5));
         clock.enter(0, at(7));
         assert_eq!(ms(clock.read(at(10))), [8, 0, 2]);
