@@ -33,6 +33,19 @@ FACES: Final[dict[str, tuple[tuple[float, ...], ...]]] = {
 }
 
 
+#: The edges of the cone that the bounds make, and the face between each set of them, as bits.
+EDGES: Final = ("linear", "flat", COHERENCY_ALONE)
+BETWEEN: Final = {
+    1: "linear",
+    2: "flat",
+    3: "amdahl",
+    4: COHERENCY_ALONE,
+    5: "no contention",
+    6: "full contention",
+    7: "law",
+}
+
+
 @dataclass(frozen=True)
 class Fits:
     """Estimates of many data sets: (a, b, c) in rows, sums of squares, and the face of each."""
@@ -63,7 +76,8 @@ def on_face(face: str, mpl: Floats, tps: Floats, weights: Floats) -> Fits:
     basis = np.array(FACES[face])
     design = columns(mpl) @ basis.T
     scale = np.linalg.norm(design, axis=0)
-    theta = _descend(design / scale, mpl, tps, weights)
+    of = (design / scale, mpl, tps, weights)
+    theta = _descend(_nearest_start(*of), *of)
     abc = theta / scale @ basis
     squares = (weights * (tps - mpl / (abc @ columns(mpl).T)) ** 2).sum(axis=1)
     return Fits(abc, squares, np.full(len(tps), face))
@@ -83,7 +97,33 @@ def bounded(mpl: Floats, tps: Floats, weights: Floats) -> Fits:
             better = _feasible(part.abc) & ((part.squares < least) | np.isinf(least))
             rows = np.flatnonzero(outside)[better]
             abc[rows], squares[rows], face[rows] = part.abc[better], part.squares[better], name
+        rows = np.flatnonzero(outside)
+        within = _inside(mpl, tps[rows], weights[rows], squares[rows])
+        better = within.squares < squares[rows]
+        rows = rows[better]
+        abc[rows], squares[rows] = within.abc[better], within.squares[better]
+        face[rows] = within.face[better]
     return Fits(abc, squares, face)
+
+
+def _inside(mpl: Floats, tps: Floats, weights: Floats, squares: Floats) -> Fits:
+    """Minima within the bounds, where a grid has a law nearer than these sums of squares.
+
+    An estimate that is beyond the bounds, of the space or of a face, may not be the only minimum.
+    """
+    edges = np.array([FACES[name][0] for name in EDGES], dtype=np.float64)
+    design = columns(mpl) @ edges.T
+    scale = np.linalg.norm(design, axis=0)
+    theta = _searched(design / scale, mpl, tps, weights)
+    found = _squares(theta, design / scale, mpl, tps, weights)
+    near = found < squares * (1 - 1e-10)
+    if near.any():
+        of = (design / scale, mpl, tps[near], weights[near])
+        theta[near] = _descend(theta[near], *of, least=0.0)
+        found[near] = _squares(theta[near], *of)
+    free = (theta > 0) @ (1 << np.arange(len(EDGES)))
+    face = np.array([BETWEEN.get(int(each), "law") for each in free])
+    return Fits(theta / scale @ edges, np.where(near, found, np.inf), face)
 
 
 def _bounds_at(mpl: Floats) -> list[str]:
@@ -133,21 +173,36 @@ def _searched(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floa
     return np.asarray(grid[best[:, 0]] * scale)
 
 
-def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+def _nearest_start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    of = (design, mpl, tps, weights)
+    regression, searched = _start(*of), _searched(*of)
+    nearer = _squares(searched, *of) < _squares(regression, *of)
+    return np.where(nearer[:, None], searched, regression)
+
+
+def _squares(theta: Floats, design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    """Sums of squares; infinite where throughput is not positive at each MPL."""
+    below = theta @ design.T
+    with np.errstate(divide="ignore"):
+        found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
+    return np.where((below > 0).all(axis=1), found, np.inf)
+
+
+def _descend(
+    theta: Floats,
+    design: Floats,
+    mpl: Floats,
+    tps: Floats,
+    weights: Floats,
+    *,
+    least: float = -np.inf,
+) -> Floats:
+    """The minimum below a start; where a step would take a coefficient below the least, at it."""
     shared = np.eye(design.shape[1])
     products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-
-    def squares_at(there: Floats) -> Floats:
-        below = there @ design.T
-        with np.errstate(divide="ignore"):
-            found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
-        return np.where((below > 0).all(axis=1), found, np.inf)
-
     energy = (weights * tps**2).sum(axis=1)
-    theta, searched = (start(design, mpl, tps, weights) for start in (_start, _searched))
-    nearer = squares_at(searched) < squares_at(theta)
-    theta = np.where(nearer[:, None], searched, theta)
-    squares, damping = squares_at(theta), np.full(len(tps), 1e-4)
+    squares = _squares(theta, design, mpl, tps, weights)
+    damping = np.full(len(tps), 1e-4)
     for _ in range(200):
         below = theta @ design.T
         slope = -mpl / below**2  # times a row of the design, the derivative of throughput
@@ -156,8 +211,8 @@ def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Float
         diagonal = np.einsum("bjj->bj", normal)[..., None] * shared
         tiny = 1e-300 * shared
         step = np.linalg.solve(normal + damping[:, None, None] * diagonal + tiny, side[..., None])
-        there = theta + step[..., 0]
-        after = squares_at(there)
+        there = np.maximum(theta + step[..., 0], least)
+        after = _squares(there, design, mpl, tps, weights)
         gained = after <= squares
         hoped = (step[..., 0] * side).sum(axis=1)  # what the step would gain on a straight law
         theta = np.where(gained[:, None], there, theta)
