@@ -1,6 +1,7 @@
 """Assumption checks against R (car, lmtest), theory, and their own rates under the null."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import stats
 from tidegate_analysis import assumptions
 from tidegate_analysis.assumptions import _checks
 from tidegate_analysis.assumptions._checks import _within
+from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -196,6 +198,96 @@ def test_differences_do_not_reach_across_groups() -> None:
     assert within.after == pytest.approx(2, abs=0.2)
 
 
+def test_each_group_has_an_intercept_of_its_own_in_the_correction() -> None:
+    """As least squares of the differences written out, at a ρ that is that of their residuals."""
+    rng = np.random.default_rng(10)
+    labels = np.tile(["a", "b", "c"], 40)
+    x = rng.normal(size=(120, 2))
+    drift = np.repeat(rng.normal(size=(40, 3)).cumsum(axis=0)[:, :1], 3, axis=1).ravel()
+    y = x @ [1.0, -2.0] + 10.0 * (labels == "b") + 0.3 * drift + rng.normal(size=120)
+    # One sample more, of a group that has no other.
+    labels, x, y = np.append(labels, "d"), np.vstack([x, [[0.0, 0.0]]]), np.append(y, 1000.0)
+    found = assumptions.cochrane_orcutt(assumptions.regression(x, y, groups=labels))
+    table = found.coefficients
+    assert list(table["name"]) == ["intercept[a]", "intercept[b]", "intercept[c]", "x1", "x2"]
+    parts = []
+    for group in "abc":
+        own = np.column_stack([np.full(40, name == group, dtype=float) for name in "abc"])
+        own = np.column_stack([own, x[labels == group], y[labels == group]])
+        parts.append((own[1:], own[:-1]))
+    now, before = (np.vstack(side) for side in zip(*parts, strict=True))
+    other = sm.OLS(*np.hsplit(now - found.rho * before, [5])[::-1]).fit()
+    np.testing.assert_allclose(table["estimate"], other.params, rtol=1e-7)
+    np.testing.assert_allclose(table["error"], other.bse, rtol=1e-7)
+    np.testing.assert_allclose(table["p"], other.pvalues, rtol=1e-6, atol=1e-300)
+    errors, last = (side[:, 5] - side[:, :5] @ table["estimate"] for side in (now, before))
+    assert found.rho == pytest.approx(float(errors @ last / (last @ last)), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rho", "data_sets"),
+    [
+        (0.0, 200),
+        pytest.param(0.0, 2000, marks=FULL_SIZE),
+        pytest.param(0.5, 2000, marks=FULL_SIZE),
+    ],
+)
+def test_what_groups_differ_by_is_no_correlation_of_neighbours(
+    covers: Coverage, rho: float, data_sets: int
+) -> None:
+    """Four DBMSs of 40 samples, of levels far apart: ρ and slopes are those within them."""
+    rng = np.random.default_rng(11)
+    labels = np.tile(list("abcd"), 40)
+    slopes, hits, found_rho = np.array([1.0, -2.0]), np.zeros(2), []
+    for _ in range(data_sets):
+        x = rng.normal(size=(160, 2))
+        error = rng.normal(size=(40, 4))
+        error[0] /= np.sqrt(1 - rho**2)
+        for i in range(1, 40):
+            error[i] += rho * error[i - 1]
+        offset = np.tile(rng.normal(scale=10, size=4), 40)
+        y = x @ slopes + offset + error.ravel()
+        fit = assumptions.cochrane_orcutt(assumptions.regression(x, y, groups=labels))
+        table = fit.coefficients.iloc[4:]
+        half = stats.t.ppf(0.975, 156 - 6) * table["error"].to_numpy()
+        hits += np.abs(table["estimate"].to_numpy() - slopes) <= half
+        found_rho.append(fit.rho)
+    assert np.abs(found_rho).max() < 1
+    # Nickell: an intercept for each T = 40 samples makes ρ too small by about (1 + ρ)/T.
+    assert np.mean(found_rho) == pytest.approx(rho - (1 + rho) / 40, abs=0.015)
+    shares = {f"Cochrane–Orcutt, ρ = {rho:g}, groups: x{i + 1}": hits[i] for i in range(2)}
+    covers({name: share / data_sets for name, share in shares.items()}, data_sets)
+
+
+@pytest.mark.parametrize(
+    ("labels", "advice"), [(None, "name them in `groups`"), (["a", "b"], "within the groups")]
+)
+def test_errors_that_grow_are_no_autocorrelation(labels: list[str] | None, advice: str) -> None:
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(80, 1))
+    growing = np.repeat(1.15 ** np.arange(40), 2) + 0.01 * rng.normal(size=80)
+    groups = None if labels is None else np.tile(labels, 40)
+    y = x[:, 0] + (growing if groups is not None else 1.07 ** np.arange(80))
+    y = y + 0.001 * rng.normal(size=80)
+    fit = assumptions.regression(x, y, groups=groups)
+    with pytest.raises(SampleError, match=r"correlated by ρ = 1\.\d\d, and grow") as caught:
+        assumptions.cochrane_orcutt(fit)
+    assert advice in caught.value.advice
+
+
+def test_a_variable_that_is_the_same_within_groups_has_no_correction() -> None:
+    rng = np.random.default_rng(13)
+    labels = np.repeat(list("abcd"), 10)
+    x = np.column_stack([rng.normal(size=40), np.repeat([1.0, 2.0, 4.0, 8.0], 10)])
+    y = x @ [1.0, 1.0] + rng.normal(size=40)
+    with pytest.raises(SampleError, match="cannot tell a variable from the intercepts") as caught:
+        assumptions.cochrane_orcutt(assumptions.regression(x, y, groups=labels))
+    assert "do not vary within groups" in caught.value.advice
+    alone = assumptions.regression(x, y, groups=np.arange(40))
+    with pytest.raises(SampleError, match="leaves 0 differences"):
+        assumptions.cochrane_orcutt(alone)
+
+
 def test_leverage_cook_and_vif_by_hand() -> None:
     """Four points: x = 0, 1, 2, 5; the mean is 2, the sum of squares 14."""
     x, y = np.array([0.0, 1, 2, 5]), np.array([0.0, 1, 2, 9])
@@ -249,8 +341,9 @@ def test_a_correction_that_cannot_be_computed_says_why(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)
     checks = assumptions.check(SAMPLES, "TP", names=VARIABLES, groups="dbms")
-    assert checks.correction is None and checks.uncorrected == "ρ has not settled"
-    assert "no Cochrane–Orcutt estimate: ρ has not settled" in str(checks)
+    assert checks.correction is None
+    assert checks.uncorrected == "ρ has not settled: look for a trend"
+    assert "no Cochrane–Orcutt estimate: ρ has not settled: look" in str(checks)
 
 
 def test_a_text_enters_as_indicators_and_a_group_is_no_variable() -> None:
@@ -266,14 +359,43 @@ def test_a_group_that_is_too_small_has_no_statistic() -> None:
     found = assumptions.durbin_watson_by_group(fit).set_index("group")
     assert np.isnan(found.loc["few", "statistic"])
     assert found.loc["few", "samples"] == 5
+    assert "parameters, but there are only 5 samples" in found.loc["few", "problem"]
     assert np.isfinite(found.loc["many", "statistic"])
+    assert found.loc["many", "problem"] == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda x, _: np.full(len(x), 7.0), "the outcome is the same in all its samples"),
+        (lambda x, _: 3 - 2 * x[:, 0], "the outcome follows from a, b without error"),
+        (lambda x, y: y, "its regression: `b` is a linear combination of `a`"),
+    ],
+)
+def test_a_group_that_is_not_too_small_says_what_else_is_wrong(
+    made: Callable[[Array, Array], Array], said: str
+) -> None:
+    """Sixteen samples are enough; what ails them is another matter."""
+    rng = np.random.default_rng(14)
+    x, labels = rng.normal(size=(32, 2)), np.repeat(["odd", "sound"], 16)
+    y = x @ [1.0, 1.0] + rng.normal(size=32)
+    y[:16] = made(x[:16], y[:16])
+    if "combination" in said:
+        x[:16, 1] = 2 * x[:16, 0]
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(TP=y, dbms=labels)
+    fit = assumptions.regression(table, "TP", names=["a", "b"], groups="dbms")
+    found = assumptions.durbin_watson_by_group(fit).set_index("group")
+    assert found.loc["odd", "problem"] == said
+    assert found.loc["odd", "samples"] == 16
+    assert found.loc[["odd"], ["statistic", "autocorrelation", "p"]].isna().all(axis=None)
+    assert found.loc["sound", "problem"] == "" and np.isfinite(found.loc["sound", "p"])
 
 
 @pytest.mark.parametrize(
     ("p", "said"),
     [
         ([], ""),
-        ([np.nan, np.nan], "No DBMS has enough samples to be tested alone."),
+        ([np.nan, np.nan], "No DBMS can be tested alone."),
         ([0.2, 0.6], "Tested within each DBMS, it does not show there: either DBMS differ"),
         ([0.2, np.nan], "Tested within 1 of 2 DBMS, it does not show there: either"),
         ([0.01, np.nan], "Tested within 1 of 2 DBMS, it shows for a."),
@@ -291,7 +413,7 @@ def test_too_few_samples_of_each_dbms_give_no_cause() -> None:
     y = x + rng.normal(size=24) + 3.0 * np.repeat([0, 1, 2, 3, 3, 2, 1, 0], 3)
     check = assumptions.check(x[:, None], y, groups=labels)["Durbin–Watson"]
     assert check.verdict == "fails"
-    assert "No DBMS has enough samples" in check.meaning
+    assert "No DBMS can be tested alone" in check.meaning
     assert "differ" not in check.meaning
 
 

@@ -383,7 +383,9 @@ def test_correlated_errors_have_their_correction_beside_them() -> None:
     sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
     rows = table(sections, "correction-update").rows
     names = [row[0] for row in rows]
-    assert "ATPT: intercept" in names and "ATPT: numProcs" in names
+    assert "ATPT: intercept[d0]" in names and "ATPT: numProcs" in names
+    least_squares = {row[0]: row[1] for row in rows}
+    assert least_squares["ATPT: intercept[d0]"] == "–" != least_squares["ATPT: numProcs"]
     before, after = map(float, rows[0][-1].split(", then "))
     assert before < 1.5 < after
     within = table(sections, "independence-update").rows
@@ -399,7 +401,73 @@ def test_a_correction_that_is_missing_is_said_to_be(monkeypatch: pytest.MonkeyPa
     drift = 80 * np.sin(np.arange(len(frame)) / 6)
     sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + drift)))
     note = table(sections, "assumptions-update").note
-    assert "Of ATPT there is no Cochrane–Orcutt estimate: ρ has not settled." in note
+    said = "Of ATPT there is no Cochrane–Orcutt estimate: ρ has not settled: look for a trend."
+    assert said in note
+
+
+def test_a_dbms_that_cannot_be_tested_alone_says_why() -> None:
+    frame = planted(3)
+    frame["ATPT"] = frame["ATPT"].where(frame["dbms"] != "d1", 900.0)
+    rows = {row[0]: row for row in table(made(OfSamples(frame)), "independence-update").rows}
+    assert rows["ATPT: d1"][2:] == ("–", "not tested: the outcome is the same in all its samples")
+    assert "not tested" not in rows["ATPT: d0"][3]
+
+
+def test_a_correlation_that_would_grow_is_a_reason_and_no_number() -> None:
+    frame = planted(3).sort_values(["dbms", "run"], ignore_index=True)
+    place = frame[frame["thrashed"]].groupby("dbms").cumcount().reindex(frame.index, fill_value=0)
+    sections = made(OfSamples(frame.assign(ATPT=frame["ATPT"] + 1.5**place)))
+    note = table(sections, "assumptions-update").note
+    assert re.search(
+        r"Of ATPT there is no Cochrane–Orcutt estimate: .* correlated by ρ = 1\.", note
+    )
+    tables = [p for s in sections for p in s.parts if isinstance(p, Table)]
+    corrected = [row[0] for t in tables if t.name == "causal-correction-update" for row in t.rows]
+    assert not any(name.startswith("ATPT") for name in corrected)
+
+
+def test_what_refinement_lost_is_told_for_each_equation_and_the_model(
+    chapter: list[Section], results: Results
+) -> None:
+    samples = results.samples(1)
+    thrashed = samples[(samples["mode"] == "read") & samples["thrashed"]].reset_index(drop=True)
+    half, _ = estimate.split(thrashed, seed=1)
+    lost = estimate.refine(model.study("initial, read"), half).comparison()
+    shown = table(chapter, "lost-read")
+    assert [row[0] for row in shown.rows] == [*lost["outcome"]] == [*lost["outcome"][:-1], "model"]
+    for row, wanted in zip(shown.rows, lost.to_dict("records"), strict=True):
+        assert row[3] == words.number(wanted["r2_lost"])
+        assert row[9] == words.number(wanted["aic_refined"])
+        if wanted["df1"]:
+            assert row[6].startswith(f"{words.number(wanted['LR'])} ({wanted['df1']:.0f})")
+            assert row[7] == words.p_value(wanted["p_LR"])
+        else:
+            assert row[4:8] == ("–",) * 4
+    assert shown.rows[-1][4:6] == ("–", "–")  # F is of one equation
+
+
+class OnMachine(OfSamples):
+    """Samples of a machine of which something is known."""
+
+    def __init__(self, samples: pd.DataFrame, processors: int) -> None:
+        super().__init__(samples)
+        self._processors = processors
+
+    def experiment(self, number: int) -> pd.DataFrame:
+        return super().experiment(number).assign(machine_processors=self._processors)
+
+
+@pytest.mark.parametrize(("machine", "is_said"), [(4, True), (8, False)])
+def test_a_dbms_that_gets_the_whole_machine_shares_it_with_the_clients(
+    machine: int, is_said: bool
+) -> None:
+    first = makers()[0]
+    section = first(OnMachine(planted(3), machine), 1)  # type: ignore[arg-type]
+    said = [p.text for p in section.parts if isinstance(p, Paragraph)]
+    assert (words.SHARED_PROCESSORS in said) == is_said
+    one = planted(3)[lambda t: t["numProcs"] == 4]
+    section = first(OnMachine(one, 4), 1)  # type: ignore[arg-type]
+    assert words.SHARED_PROCESSORS not in str(section.parts)
 
 
 def test_smoke_in_noise_claims_are_rare() -> None:

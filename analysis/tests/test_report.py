@@ -338,13 +338,17 @@ def test_counts_of_the_latest_analysis_are_tables() -> None:
     rows = [
         (1, 1, "1", 6, "zero_tps", "", "execution", 10, 9, 3),
         (1, 2, "1", 6, "zero_tps", "", "execution", 200, 5, 2),
+        (1, 2, "1", 1, "missing_batches", "", "batch", 100, 0, 0),
+        (1, 2, "1", 9, "transient_thrashing", "", "batchset", 64, 0, 0),
         (1, 2, "2", None, "faulty_executions", "", "execution", 200, 5, None),
         (1, 2, "4", None, "thrashing", "update", "batchset", 64, 32, None),
     ]
     made.frames["tap_counts"] = pd.DataFrame(rows, columns=COLUMNS["tap_counts"])
     section = tap(View(made, 1))
     assert list(table(section, "checks").rows) == [
-        ("6", "zero TPS", "5", "200 executions", "2.5 %", "2")
+        ("1", "missing batches", "0", "100 batches", "0 %", "0"),
+        ("6", "zero TPS", "5", "200 executions", "2.5 %", "2"),
+        ("9", "transient thrashing", "0", "64 batchsets", "0 %", "0"),
     ]
     assert ("2", "dropped for a violation", "execution", "5", "200", "195") in table(
         section, "steps"
@@ -363,6 +367,16 @@ def test_troubles_are_counted() -> None:
 def test_the_law_is_drawn_or_said_to_be_missing() -> None:
     section = law(View(curve(HILL), 1))
     assert "the law's peak is" in figure(section, "law").alt
+
+
+def test_a_collapse_is_not_called_a_flat_curve() -> None:
+    falls = {8: 3_550.0, 32: 120.0, 128: 50.0, 512: 28.0}
+    section = law(View(curve(falls), 1))
+    (row,) = table(section, "law-numbers").rows
+    assert row[1].startswith("∞") and row[2] == "– (0 to 1)"
+    assert "falls at least as fast as the law can, from MPL 8 on" in row[-1]
+    assert "the same at every MPL" not in row[-1]
+    assert "the law has no peak" in figure(section, "law").alt
 
 
 # Advice.
@@ -509,7 +523,18 @@ def test_too_few_runs_show_nothing() -> None:
     found = [s for s in sentences(design({"PK": 1.5})) if s.about == "primary keys"]
     assert found and all(s.kind == "not shown" for s in found)
     assert "4 runs that differ in nothing else are too few" in found[0].text
+    assert ", by design: the experiment plans no more of this DBMS" in found[0].text
     assert "the ratio in them is 1.5" in found[0].text
+
+
+def test_runs_that_are_still_to_be_measured_are_not_missing_by_design() -> None:
+    made = design({"PK": 1.5}, processors=(1, 2, 4, 8))
+    later = made.table["processors_planned"] > 2
+    columns = ["tps", "transactions", "attempt"]
+    made.table.loc[later, columns] = np.nan
+    found = [s for s in sentences(made) if s.about == "primary keys"]
+    assert "4 runs that differ in nothing else are too few; the ratio" in found[0].text
+    assert "by design" not in found[0].text
 
 
 def test_several_dbms_show_together_what_two_pairs_of_runs_of_each_cannot() -> None:
@@ -591,7 +616,7 @@ def test_few_runs_that_fall_and_many_batchsets_that_rise_are_no_direction() -> N
     table = table.assign(isolation="", settings="", numProcs="1", mode="update")
     keys = [name for name in table if name not in ("PK", "TP")]
     factor = next(one for one in _factors._FACTORS if one.name == "PK")
-    compared = _factors._Compared(factor, table, keys, np.array([0.0, 1.0]))
+    compared = _factors._Compared(factor, table, keys, np.array([0.0, 1.0]), 15)
     claim = _factors._points(compared)
     assert isinstance(claim, report.Claim) and claim.p < 0.05
     said = claim.said(claim.p)
@@ -608,7 +633,7 @@ def test_no_number_is_no_evidence() -> None:
     table = pd.DataFrame({"subject": list("aabbccddeeff"), "PK": [0.0, 1.0] * 6, **own})
     table["TP"] = 100 + table["PK"]
     factor = next(one for one in _factors._FACTORS if one.name == "PK")
-    claim = _factors._points(_factors._Compared(factor, table, keys, np.array([0.0, 1.0])))
+    claim = _factors._points(_factors._Compared(factor, table, keys, np.array([0.0, 1.0]), 6))
     assert isinstance(claim, report.Claim)
     assert claim.said(0.04).kind == "shown" and claim.said(nothing).kind == "not shown"
 
@@ -820,6 +845,16 @@ def test_violated_conditions_and_a_busy_load_generator_are_warnings() -> None:
     )
     warnings = {s.about for s in sentences(made) if s.kind == "warning"}
     assert warnings == {"consistency", "load generator"}
+
+
+@pytest.mark.parametrize(("machine", "is_said"), [(4, True), (8, False)])
+def test_processors_up_to_all_of_the_machine_are_a_warning(machine: int, is_said: bool) -> None:
+    made = design({}, processors=(1, 2, 4))
+    made.table["machine_processors"] = float(machine)
+    found = {s.about: s for s in sentences(made) if s.kind == "warning"}
+    assert ("shared processors" in found) == is_said
+    if is_said:
+        assert "cannot be told from that" in found["shared processors"].text
 
 
 def test_every_sentence_points_to_something(tmp_path: Path) -> None:

@@ -183,6 +183,116 @@ def test_bootstrap_covers(covers, kind, sets, draws):
     covers(named(f"law, bootstrap of {kind}", hits, band, DOUBLING), sets, low, why=why)
 
 
+# --- the best within the bounds -------------------------------------------------------------------
+
+COLLAPSES = {
+    "four levels": (np.array([8.0, 32, 128, 512]), np.array([3550.0, 120, 50, 28])),
+    "ten levels": (HUNDREDS, np.array([900.0, 200, 120, 90, 70, 60, 50, 45, 40, 35])),
+    "exponential": (HUNDREDS, 900 * np.exp(-np.arange(10) / 2)),
+}
+
+
+def least_squares_of_a_grid(mpl, tps):
+    """Least squares of 15,000 laws within the bounds, each at its best scale.
+
+    N/X = p + qN + rN(N - 1) with p, q, r >= 0 is the law within its bounds.
+    """
+    sizes = np.r_[0, np.geomspace(1e-9, 1e9, 120)]
+    q, r = (part.ravel() for part in np.meshgrid(sizes, sizes))
+    steep = np.column_stack([np.zeros_like(sizes), np.ones_like(sizes), sizes])
+    grid = np.vstack([np.column_stack([np.ones_like(q), q, r]), steep, [0, 0, 1]])
+    middle = np.median(mpl)
+    below = grid @ np.array([np.ones_like(mpl), mpl / middle, mpl * (mpl - 1) / middle**2])
+    shapes = mpl / below[(below > 0).all(axis=1)]
+    return (tps @ tps - (shapes @ tps) ** 2 / (shapes**2).sum(axis=1)).min()
+
+
+def squares_of(fit):
+    return ((fit.curve.tps - fit.at(fit.curve.mpl)["tps"]) ** 2).sum()
+
+
+def any_curve(rng):
+    """Levels from 1, 2, 8 or 100 on, and throughput of noise, a fall, a power or a hump."""
+    count = int(rng.integers(4, 12))
+    mpl = np.cumprod(1.2 + rng.exponential(1, count))
+    mpl = np.round(mpl / mpl[0] * rng.choice([1, 2, 8, 100]))
+    steps = np.arange(count)
+    noise = np.exp(rng.choice([0.01, 0.1, 0.5]) * rng.standard_normal(count))
+    shape = [
+        np.exp(rng.standard_normal(count)),
+        np.exp(-steps * rng.exponential(1)),
+        mpl ** rng.normal(0, 1),
+        np.exp(-((steps - rng.integers(count)) ** 2) * rng.exponential(0.3)),
+    ][rng.integers(4)]
+    return mpl, 1000 * shape * noise
+
+
+@pytest.mark.parametrize("sets", [60, pytest.param(3000, marks=FULL_SIZE)])
+def test_no_law_within_the_bounds_is_nearer_than_the_fit(sets):
+    for seed in range(sets):
+        mpl, tps = any_curve(np.random.default_rng(seed))
+        if np.unique(mpl).size < 4:
+            continue
+        fit = scalability.fit(pd.DataFrame({"mpl": mpl, "tps": tps}))
+        found = squares_of(fit)
+        said = f"seed {seed}: {fit.face} leaves {found:.6g} of MPLs {mpl} and tps {tps}"
+        assert found <= least_squares_of_a_grid(mpl, tps) * (1 + 1e-8) + 1e-10 * (tps @ tps), said
+        a, b, c = fit.abc
+        assert 0 <= b <= a * (1 + 1e-9) and c >= 0, said
+        if mpl.size > 5:  # the law holds the simpler ones, so only its parameters speak against it
+            left = {
+                name: fit.aicc[name] - penalty(mpl.size, parameters)
+                for name, parameters in (("law", 3), ("amdahl", 2), ("linear", 1))
+            }
+            assert left["law"] <= left["amdahl"] + 1e-6 <= left["linear"] + 2e-6, said
+
+
+def penalty(points, parameters):
+    count = parameters + 1
+    return 2 * count + 2 * count * (count + 1) / (points - count - 1)
+
+
+@pytest.mark.parametrize("name", COLLAPSES)
+def test_a_collapse_from_the_first_level_on_is_not_called_flat(name):
+    mpl, tps = COLLAPSES[name]
+    fit = scalability.fit(pd.DataFrame({"mpl": mpl, "tps": tps}))
+    assert fit.face == "coherency alone"
+    reach = 1 / (mpl - 1)
+    known = reach @ tps / (reach @ reach)  # of (λ/κ)/(N - 1), which is linear in λ/κ
+    assert_allclose(1 / fit.abc[2], known, rtol=1e-6)
+    assert fit.r2 > 0.8
+    assert "falls at least as fast as the law can" in fit.flags[0]
+    assert f"from MPL {mpl[0]:g} on" in fit.flags[0]
+    assert f"λ/κ = {known:,.0f} tps" in fit.flags[0]
+    assert not any("the same at every MPL" in flag for flag in fit.flags)
+    assert (fit.lambda_, fit.kappa, fit.peak, fit.peak_tps) == (np.inf, np.inf, 0, np.inf)
+    assert np.isnan(fit.sigma)
+    assert fit.intervals.loc[1, ["low", "high"]].tolist() == [0, 1]
+    assert np.isinf(fit.intervals.loc[[0, 2], "high"]).all()
+    band = fit.at([1, *mpl])
+    assert np.isinf(band["tps"][0])
+    assert_allclose(band["tps"][1:], known * reach, rtol=1e-6)
+    assert (band["low"][1:] < band["tps"][1:]).all()
+    table, drawn = fit.bootstrap(draws=100)
+    assert table.loc[1, ["low", "high"]].tolist() == [0, 1]
+    assert table.loc[0, "at_bound"] > 0
+    assert np.isfinite(drawn.to_numpy()).all()
+
+
+def test_the_steepest_law_itself_is_known_by_its_ratio():
+    fit = scalability.fit(pd.DataFrame({"mpl": HUNDREDS, "tps": 5e4 / (HUNDREDS - 1)}))
+    assert fit.face == "coherency alone"
+    assert_allclose(1 / fit.abc[2], 5e4)
+
+
+def test_a_collapse_from_one_client_on_is_within_the_law():
+    tps = np.array([1000.0, 40, 15, 8, 4, 2, 1, 0.5])
+    fit = scalability.fit(pd.DataFrame({"mpl": DOUBLING, "tps": tps}))
+    assert fit.face == "full contention"
+    assert_allclose(fit.lambda_, 1000, rtol=1e-3)
+    assert fit.peak == 0
+
+
 # --- what the data cannot say ---------------------------------------------------------------------
 
 
@@ -205,6 +315,25 @@ def test_a_flat_curve_has_a_peak_anywhere():
     level = scalability.fit(pd.DataFrame({"mpl": HUNDREDS, "tps": 500.0}))
     assert np.isnan(level.r2)
     assert "no peak" in level.flags[0] or "anywhere" in level.flags[0]
+
+
+@pytest.mark.parametrize("repetitions", [1, 3])
+def test_the_same_at_every_level_is_said_of_flat_curves_only(repetitions):
+    mpl = np.repeat(HUNDREDS, repetitions)
+    rng = np.random.default_rng(6)
+    said = []
+    for _ in range(60):
+        noise = 1 + 0.02 * rng.standard_normal(mpl.size)
+        flat = scalability.fit(pd.DataFrame({"mpl": mpl, "tps": 500 * noise}))
+        if flat.face == "flat":
+            said.append("the same at every MPL" in flat.flags[0])
+        low_between = 500 * (1 + ((mpl - 550) / 450) ** 2)
+        bent = scalability.fit(pd.DataFrame({"mpl": mpl, "tps": low_between * noise}))
+        assert not any("the same at every MPL" in flag for flag in bent.flags), bent.flags
+        if bent.face == "flat":
+            assert "not of the law's form" in bent.flags[0]
+    assert len(said) >= 5
+    assert np.mean(said) > 0.8  # of a true flat curve it is denied once in twenty times
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class Checks:
     regression
         That was checked.
     by_group
-        Durbin–Watson within each group; empty without groups.
+        Durbin–Watson within each group, or why there is none; empty without groups.
     inflation
         √VIF of each variable.
     influence
@@ -89,7 +89,7 @@ class Checks:
     correction
         The Cochrane–Orcutt estimate where independence fails.
     uncorrected
-        Why there is none all the same.
+        Why there is none all the same, and what to do.
 
     """
 
@@ -201,7 +201,7 @@ def _correction(fit: Regression) -> tuple[CochraneOrcutt | None, str]:
     try:
         return cochrane_orcutt(fit), ""
     except SampleError as error:
-        return None, error.problem
+        return None, str(error)
 
 
 def _independence(
@@ -234,7 +234,7 @@ def _within(by_group: pd.DataFrame, level: float) -> str:
         return ""
     tested = by_group[by_group["p"].notna()]
     if tested.empty:
-        return " No DBMS has enough samples to be tested alone."
+        return " No DBMS can be tested alone."
     number = f"{len(tested)} of {len(by_group)}" if len(tested) < len(by_group) else "each"
     guilty = tested.loc[tested["p"] < level, "group"].tolist()
     if guilty:

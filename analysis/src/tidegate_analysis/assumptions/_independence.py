@@ -13,17 +13,22 @@ and the regression is made again.
 The study found 1.4 (read) and 1.1 (update) and named the Cochrane–Orcutt estimate as a remedy
 (Section 9.2). That estimate takes the residuals for an autoregression e_i = ρ e_{i−1} + u_i, and
 regresses y_i − ρ y_{i−1} on x_i − ρ x_{i−1}, again and again until ρ stands still. Here a
-group's first sample has no predecessor: differences do not reach across two DBMS.
+group's first sample has no predecessor: differences do not reach across two DBMS. And each DBMS has
+an intercept of its own: with a common one, what a DBMS differs by from the others would be in all
+its residuals and count as correlation of neighbours, up to a ρ beyond 1. An intercept for each of
+few samples makes ρ too small, by about (1 + ρ)/T for T samples a DBMS (Nickell 1981).
 
 Limits. A Durbin–Watson statistic below 2 because DBMS differ from each other is not a matter of
-time: the remedy for that is errors clustered by DBMS, or the DBMS as a variable.
+time: the remedy for that is errors clustered by DBMS, or the DBMS as a variable. ρ of 1 and
+beyond is refused: errors that grow from sample to sample are a trend, and p would mean nothing.
 
 References
 ----------
 J. Durbin, G. S. Watson, Testing for serial correlation in least squares regression, Biometrika 37
 (1950) 409–428 and 38 (1951) 159–178. D. Cochrane, G. H. Orcutt, Application of least squares
 regression to relationships containing auto-correlated error terms, JASA 44 (1949) 32–61. J. Fox,
-S. Weisberg, An R Companion to Applied Regression.
+S. Weisberg, An R Companion to Applied Regression. S. Nickell, Biases in dynamic models with fixed
+effects, Econometrica 49 (1981) 1417–1426.
 """
 
 from dataclasses import dataclass, field
@@ -113,43 +118,47 @@ def durbin_watson(
 def durbin_watson_by_group(fit: Regression, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
     """Return the Durbin–Watson statistic of a regression of each group (DBMS) of its own.
 
-    Variables that do not vary in a group are left out there. A group with too few samples has NaN.
+    Variables that do not vary in a group are left out there. A group without a regression of its
+    own has NaN, and the problem.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each group: ``group, samples, statistic, autocorrelation, p``.
+        A row for each group: ``group, samples, statistic, autocorrelation, p``, and ``problem``,
+        why it could not be tested, else empty.
 
     """
     rows = []
     labels = np.zeros(fit.samples, dtype=np.intp) if fit.groups is None else fit.groups
     for number, name in enumerate(fit.group_names):
         inside = labels == number
-        tested = _of_group(fit, inside, draws, seed)
-        rows.append(
-            {
-                "group": name,
-                "samples": int(inside.sum()),
-                "statistic": tested.statistic if tested else np.nan,
-                "autocorrelation": tested.autocorrelation if tested else np.nan,
-                "p": tested.p if tested else np.nan,
-            }
-        )
-    columns = ["group", "samples", "statistic", "autocorrelation", "p"]
-    return pd.DataFrame(rows, columns=columns)
+        row: dict[str, object] = {"group": name, "samples": int(inside.sum())}
+        try:
+            tested = durbin_watson(_of_group(fit, inside), draws=draws, seed=seed)
+            found = ("statistic", "autocorrelation", "p")
+            row |= {each: getattr(tested, each) for each in found} | {"problem": ""}
+        except SampleError as error:
+            row |= {"problem": error.problem}
+        rows.append(row)
+    columns = ["group", "samples", "statistic", "autocorrelation", "p", "problem"]
+    return pd.DataFrame(rows).reindex(columns=columns)
 
 
-def _of_group(fit: Regression, inside: Rows, draws: int, seed: int) -> DurbinWatson | None:
-    X = fit.X[inside]
+def _of_group(fit: Regression, inside: Rows) -> Regression:
+    """The regression of one group, or why it has none."""
+    X, y = fit.X[inside], fit.y[inside]
     varying = [0, *(np.flatnonzero(np.ptp(X[:, 1:], axis=0) > 0) + 1)] if len(X) else [0]
     names = tuple(fit.names[position] for position in varying)
-    try:
-        refuse_unusable(X[:, varying[1:]], names[1:], "regression of a group")
-        refuse_unusable(fit.y[inside][:, None], ["y"], "regression of a group")
-    except SampleError:
-        return None
-    part = Regression(fit.y[inside], X[:, varying], names, {})
-    return None if part.exact else durbin_watson(part, draws=draws, seed=seed)
+    refuse_unusable(X[:, varying[1:]], names[1:], "its regression")
+    if np.ptp(y) <= 1e-12 * np.abs(y).max():
+        raise SampleError("the outcome is the same in all its samples", "vary what acts on it")
+    part = Regression(y, X[:, varying], names, {})
+    if part.exact:
+        raise SampleError(
+            f"the outcome follows from {', '.join(names[1:])} without error",
+            "collect more samples, in which something is left over",
+        )
+    return part
 
 
 def _statistic(residuals: Array) -> Array:
@@ -169,9 +178,10 @@ class CochraneOrcutt:
     iterations
         Until ρ moved by less than 1e-8.
     coefficients
-        A row for each: ``name, estimate, error, t, p``, of the original variables.
+        A row for each: ``name, estimate, error, t, p``, of the original variables. With groups
+        there is an intercept for each that has two samples or more.
     before, after
-        Durbin–Watson statistic of the first residuals and of those left.
+        Durbin–Watson statistic of the first residuals and of those left, within groups.
 
     """
 
@@ -192,61 +202,114 @@ def cochrane_orcutt(fit: Regression, *, iterations: int = 200) -> CochraneOrcutt
     Parameters
     ----------
     fit
-        The regression. Where it has groups, differences stay within them: samples of a group are
-        taken in the order given, also when other groups' lie between them.
+        The regression. Where it has groups, each has an intercept of its own, and differences stay
+        within them: samples of a group are taken in the order given, also when other groups' lie
+        between them. A group of one sample has no part in it.
     iterations
         At most.
 
     Raises
     ------
     SampleError
-        ρ does not settle, or differences leave too few samples.
+        ρ does not settle or reaches 1, differences leave too few samples, or a variable does not
+        vary within groups.
 
     """
-    if fit.groups is None:
-        rows = np.arange(fit.samples)
-        now, before = rows[1:], rows[:-1]
-    else:
-        order = np.argsort(fit.groups, kind="stable")
-        same = fit.groups[order][1:] == fit.groups[order][:-1]
-        now, before = order[1:][same], order[:-1][same]
-    if len(now) <= fit.parameters + 1:
+    series = _series(fit)
+    width = series.X.shape[1]
+    if series.follows.sum() <= width + 1:
         raise SampleError(
-            f"Cochrane–Orcutt leaves {len(now)} differences for {fit.parameters} parameters",
+            f"Cochrane–Orcutt leaves {series.follows.sum()} differences for {width} parameters",
             "collect more samples of each group",
         )
-    beta, rho = fit.coefficients, np.inf
+    beta, rho = np.linalg.lstsq(series.X, series.y)[0], np.inf
+    first = series.y - series.X @ beta
+    if np.std(first) <= 1e-10 * np.std(series.y):
+        raise SampleError(
+            "with an intercept for each group the variables predict the outcome without error",
+            "collect more samples of each group",
+        )
     for number in range(1, iterations + 1):
-        errors = fit.y - fit.X @ beta
-        last, rho = rho, float(errors[now] @ errors[before] / (errors[before] @ errors[before]))
+        errors = series.y - series.X @ beta
+        now, before = errors[1:][series.follows], errors[:-1][series.follows]
+        last, rho = rho, float(now @ before / (before @ before))
         if abs(rho - last) < 1e-8:
-            return _corrected(fit, now, before, rho, number)
-        X, y = fit.X[now] - rho * fit.X[before], fit.y[now] - rho * fit.y[before]
-        beta = np.linalg.lstsq(X, y)[0]
+            _refuse_growth(rho, fit.groups is not None)
+            return _corrected(series, rho, number, first)
+        beta = np.linalg.lstsq(*series.differences(rho))[0]
     raise SampleError(
         f"Cochrane–Orcutt has not settled after {iterations} rounds (ρ = {rho:.3f})",
         "look for a trend in the residuals: the model lacks a variable",
     )
 
 
-def _corrected(
-    fit: Regression, now: Rows, before: Rows, rho: float, iterations: int
-) -> CochraneOrcutt:
-    X = fit.X[now] - rho * fit.X[before]
-    y = fit.y[now] - rho * fit.y[before]
+@dataclass(frozen=True)
+class _Series:
+    """Samples group by group, each group with an intercept of its own.
+
+    ``follows`` says of each sample but the first whether the one before it is of its group.
+    """
+
+    y: Array
+    X: Array
+    names: tuple[str, ...]
+    follows: npt.NDArray[np.bool_]
+
+    def differences(self, rho: float) -> tuple[Array, Array]:
+        """X and y less ρ times those of the sample before, where there is one in the group."""
+        X, y = (of[1:] - rho * of[:-1] for of in (self.X, self.y))
+        return X[self.follows], y[self.follows]
+
+
+def _series(fit: Regression) -> _Series:
+    if fit.groups is None:
+        return _Series(fit.y, fit.X, fit.names, np.ones(fit.samples - 1, dtype=np.bool_))
+    several = np.flatnonzero(np.bincount(fit.groups) > 1)
+    order = np.argsort(fit.groups, kind="stable")
+    order = order[np.isin(fit.groups[order], several)]
+    labels = fit.groups[order]
+    intercepts = (labels[:, None] == several).astype(np.float64)
+    names = tuple(f"intercept[{fit.group_names[group]}]" for group in several)
+    X = np.column_stack([intercepts, fit.X[order, 1:]])
+    return _Series(fit.y[order], X, (*names, *fit.names[1:]), labels[1:] == labels[:-1])
+
+
+def _refuse_growth(rho: float, grouped: bool) -> None:
+    """Refuse ρ of 1 or beyond: such errors have no variance that p-values could be made of."""
+    if abs(rho) < 1:
+        return
+    advice = (
+        "look for a trend within the groups, or fit each group by itself: the model lacks a "
+        "variable, or the groups differ in more than their level"
+        if grouped
+        else "if the samples are of groups that differ, such as DBMSs, name them in `groups`, so "
+        "that each has an intercept of its own; else look for a trend: the model lacks a variable"
+    )
+    raise SampleError(
+        f"neighbouring errors would be correlated by ρ = {rho:.2f}, and grow from sample to sample",
+        advice,
+    )
+
+
+def _corrected(series: _Series, rho: float, iterations: int, first: Array) -> CochraneOrcutt:
+    X, y = series.differences(rho)
+    size = np.linalg.norm(X, axis=0)
+    if np.linalg.matrix_rank(X / np.where(size > 0, size, 1)) < X.shape[1]:
+        raise SampleError(
+            "Cochrane–Orcutt cannot tell a variable from the intercepts of the groups",
+            "leave out variables that do not vary within groups",
+        )
     basis, triangle = np.linalg.qr(X)
     beta = np.linalg.solve(triangle, basis.T @ y)
     left = y - X @ beta
     freedom = len(y) - X.shape[1]
     inverse = np.linalg.inv(triangle)
     error = np.sqrt(left @ left / freedom * (inverse**2).sum(axis=1))
-    table = pd.DataFrame({"name": fit.names, "estimate": beta, "error": error})
+    table = pd.DataFrame({"name": series.names, "estimate": beta, "error": error})
     table["t"] = beta / error
     table["p"] = 2 * stats.t.sf(np.abs(beta / error), freedom)
-    raw = fit.residuals
-    first = float(((raw[now] - raw[before]) ** 2).sum() / (raw @ raw))
-    if fit.groups is None:
-        return CochraneOrcutt(rho, iterations, table, first, float(_statistic(left[:, None])[0]))
-    same = fit.groups[now][1:] == fit.groups[now][:-1]
+    before = float((np.diff(first)[series.follows] ** 2).sum() / (first @ first))
+    # Of two differences that follow each other, both are of one group.
+    same = np.diff(np.flatnonzero(series.follows)) == 1
     after = float((np.diff(left)[same] ** 2).sum() / (left @ left))
-    return CochraneOrcutt(rho, iterations, table, first, after)
+    return CochraneOrcutt(rho, iterations, table, before, after)

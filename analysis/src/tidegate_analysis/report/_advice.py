@@ -142,6 +142,10 @@ def _warnings(view: View) -> list[Sentence]:
         f"In {words.count(other, 'execution')} the subject was seen to have another number of "
         "processors than was planned.",
     )  # fmt: skip
+    machine = done["machine_processors"].min()
+    all_given = done["processors"] >= machine
+    if words.shares_all(done["processors"], machine):
+        warn("shared processors", int(all_given.sum()), words.SHARED_PROCESSORS)
     if len(view.dropped):
         said.append(_dropped(view))
     return said

@@ -46,6 +46,11 @@ class _Factor:
     unit: Callable[[float], str]
     is_of_run: bool = True
 
+    @property
+    def of_block(self) -> list[str]:
+        """Return what runs of a block have alike."""
+        return [name for name in (*_OWN, *_VARIED) if name != self.name]
+
 
 _FACTORS: Final = (
     _Factor("numProcs", "processors", lambda v: words.count(int(v), "processor")),
@@ -66,6 +71,8 @@ class _Compared:
         What they are matched by.
     levels
         The values, from the one that others are compared with to the one that is told of.
+    planned
+        Blocks of runs that the experiment has for it, measured or not.
 
     """
 
@@ -73,6 +80,7 @@ class _Compared:
     rows: pd.DataFrame
     keys: list[str]
     levels: np.ndarray
+    planned: int
 
     @property
     def place(self) -> np.ndarray:
@@ -96,8 +104,7 @@ class _Compared:
 
     def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the means of blocks: runs that differ in the factor only, or runs."""
-        of_block = [name for name in (*_OWN, *_VARIED) if name != self.factor.name]
-        return table.groupby(level=of_block).mean()
+        return table.groupby(level=self.factor.of_block).mean()
 
     def said(self, table: pd.DataFrame) -> str:
         """Return which values are compared, and in which DBMSs of the table."""
@@ -149,7 +156,9 @@ def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _Compared | No
     if not factor.is_of_run:
         # The shortest transactions instead of the longest.
         levels = levels[[-1, 0]]
-    return _Compared(factor, rows, keys, levels)
+    of_them = view.batchsets["subject"].isin(rows["subject"].unique())
+    blocks = view.batchsets.loc[of_them, factor.of_block].astype(str).drop_duplicates()
+    return _Compared(factor, rows, keys, levels, len(blocks))
 
 
 def _throughput(compared: _Compared) -> Sentence | Claim:
@@ -172,7 +181,7 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
         what += ", in the mean"
     ratio = inference.of_blocks(blocks, compared.place)
     if ratio is None:
-        few = f"{values}{apart} are too few"
+        few = f"{values}{apart} are too few{_by_design(compared) if apart else ''}"
         text = f"{compares}: this sample cannot show what that does to {what}: {few}"
         return Sentence(compared.factor.about, text + _seen(blocks), "not shown", "curves", numbers)
 
@@ -196,6 +205,13 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
         return Sentence(about, text, "shown", "curves", behind)
 
     return Claim(ratio.p, sentence)
+
+
+def _by_design(compared: _Compared) -> str:
+    """Return that all runs of the experiment would be too few, where they would."""
+    if inference.free(compared.planned, len(compared.levels)) >= inference.FEWEST_FREE:
+        return ""
+    return ", by design: the experiment plans no more of this DBMS"
 
 
 def _seen(blocks: pd.DataFrame) -> str:

@@ -89,7 +89,7 @@ def of_blocks(logs: ArrayLike, place: np.ndarray) -> Ratio | None:
 
     """
     values, x = np.asarray(logs, dtype=float), place - place.mean()
-    freedom = values.size - len(values) - 1
+    freedom = free(*values.shape)
     if freedom < FEWEST_FREE:
         return None
     apart = values - values.mean(axis=1, keepdims=True)
@@ -97,6 +97,11 @@ def of_blocks(logs: ArrayLike, place: np.ndarray) -> Ratio | None:
     slope = float((apart @ x).sum()) / weight
     error = float(np.sqrt(((apart - slope * x) ** 2).sum() / freedom / weight))
     return _ratio(slope, error, freedom, values.size, 1)
+
+
+def free(blocks: int, levels: int) -> int:
+    """Return the degrees of freedom of a line through blocks with an intercept each."""
+    return blocks * (levels - 1) - 1
 
 
 def _logs(values: ArrayLike) -> np.ndarray | None:

@@ -27,6 +27,8 @@ CHECKS: Final = {
     "transient_thrashing_retained": "transient thrashing among what is left",
     "thrashing": "thrashed, of what was retained",
 }
+#: Levels whose plural is not made with an s.
+_PLURALS: Final = {"batch": "batches"}
 
 
 def tap(view: View) -> Section:
@@ -61,7 +63,7 @@ def _checks(counts: pd.DataFrame) -> Table:
             words.number(row["number"]),
             CHECKS.get(row["name"], row["name"]),
             words.number(row["found"]),
-            f"{words.number(row['checked'])} {row['level']}s".replace("batchs", "batches"),
+            f"{words.number(row['checked'])} {_PLURALS.get(row['level'], row['level'] + 's')}",
             words.percent(row["found"] / row["checked"]) if row["checked"] else "–",
             words.number(row["batchsets"]),
         )

@@ -3,10 +3,17 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+#: What else differs with the processors of a DBMS, on a machine of which it gets all.
+SHARED_PROCESSORS: Final = (
+    "Clients and DBMS share the machine. A DBMS that has all its processors takes turns on them "
+    "with the load generator, which has the others to itself where the DBMS has fewer: what "
+    "numProcs does cannot be told from that here."
+)
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -33,6 +40,13 @@ def value(x: float) -> str:
 def sentence(text: str) -> str:
     """Return a text with a capital at its beginning."""
     return text[:1].upper() + text[1:]
+
+
+def shares_all(processors: ArrayLike, machine: float | None) -> bool:
+    """Return whether processors vary up to all that the machine has; missing ones do not count."""
+    seen = np.asarray(processors, dtype=float)
+    seen = np.unique(seen[seen > 0])
+    return machine is not None and len(seen) > 1 and bool(seen[-1] >= machine)
 
 
 def percent(share: float) -> str:

@@ -24,8 +24,9 @@ Limits
 The law is smooth: past its peak it falls slowly, and a collapse within one step of the MPL is
 not of its form (`lack_of_fit` sees that, where batches were repeated). N* is where throughput is
 largest, and the thrashing point where its first sharp fall begins: N* is below it, or thrashing is
-no matter of coherency. Curves that begin at MPL 100 say little of λ and σ apart. Executions of one
-batch are taken as independent.
+no matter of coherency. Curves that begin at MPL 100 say little of λ and σ apart. The law falls no
+faster than 1/(N - 1): a curve that does, from its first MPL on, gets that limit, in which λ and κ
+are infinite and their ratio alone is known. Executions of one batch are taken as independent.
 """
 
 from tidegate_analysis.scalability._gain import Gain, gain, gain_all

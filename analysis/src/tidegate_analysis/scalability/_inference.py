@@ -8,9 +8,18 @@ from scipy import stats
 
 from tidegate_analysis.scalability._curve import Curve
 from tidegate_analysis.scalability._intervals import ratio, within
-from tidegate_analysis.scalability._least_squares import FACES, Fits, Floats, columns, on_face
+from tidegate_analysis.scalability._least_squares import (
+    COHERENCY_ALONE,
+    FACES,
+    Fits,
+    Floats,
+    columns,
+    on_face,
+)
 
 PARAMETERS: Final = ("lambda", "sigma", "kappa", "peak")
+#: The largest value of each; the smallest is 0.
+MOST: Final = (np.inf, 1.0, np.inf, np.inf)
 _A, _B, _C = np.eye(3)
 
 
@@ -18,9 +27,9 @@ def parameters(abc: Floats) -> Floats:
     """(λ, σ, κ, N*) for each row of (a, b, c)."""
     a, b, c = abc.T
     rising = np.maximum(a - b, 0.0)
+    # 0/0: a flat law has no peak, and one of infinite λ any σ.
     with np.errstate(divide="ignore", invalid="ignore"):
-        peak = np.sqrt(rising / c)  # 0/0, a flat law, has no peak
-    return np.column_stack([1 / a, b / a, c / a, peak])
+        return np.column_stack([1 / a, b / a, c / a, np.sqrt(rising / c)])
 
 
 def throughput(abc: Floats, mpl: float) -> float:
@@ -30,7 +39,9 @@ def throughput(abc: Floats, mpl: float) -> float:
         return mpl / (a + b * (mpl - 1) + c * mpl * (mpl - 1))
     if np.isinf(mpl):
         return 1 / b if b > 0 else np.inf
-    return 1 / a if mpl < 1 else np.nan
+    if mpl < 1:
+        return 1 / a if a > 0 else np.inf
+    return np.nan
 
 
 def student(level: float, degrees: float) -> float:
@@ -70,6 +81,9 @@ def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.Data
     square = within(ratio(_A - _B, _C, abc, covariance, t), 0.0, np.inf)
     if square is None:  # no N* agrees: the curve is convex, or falls from the first client on
         square = (np.inf, np.inf) if abc[2] < 0 else (0.0, 0.0)
+    face = str(found.face[0])
+    if face == COHERENCY_ALONE:
+        sigma, kappa = (0.0, 1.0), kappa or (np.inf, np.inf)
     ends = [
         lambda_,
         sigma or ((0.0, 0.0) if abc[1] < 0 else (1.0, 1.0)),
@@ -81,7 +95,7 @@ def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.Data
         {
             "parameter": PARAMETERS,
             "estimate": estimate,
-            "se": _errors(curve, found.abc[0], str(found.face[0])),
+            "se": _errors(curve, found.abc[0], face),
             "low": [min(low, value) for (low, _), value in zip(ends, estimate, strict=True)],
             "high": [max(high, value) for (_, high), value in zip(ends, estimate, strict=True)],
         }
@@ -90,6 +104,8 @@ def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.Data
 
 def _errors(curve: Curve, abc: Floats, face: str) -> Floats:
     """Standard errors of (λ, σ, κ, N*) by the delta method; NaN for what a bound decides."""
+    if face == COHERENCY_ALONE:
+        return np.full(len(PARAMETERS), np.nan)
     a, b, c = map(float, abc)
     turns = [[-1 / a**2, 0, 0], [-b / a**2, 1 / a, 0], [-c / a**2, 0, 1 / a], [np.nan] * 3]
     if c > 0 and a > b:
@@ -133,30 +149,92 @@ def _aicc(points: int, squares: float, parameters: int) -> float:
 
 def lack_of_fit_p(curve: Curve, squares: float) -> float:
     """The F test of the law against a mean of its own for each MPL."""
+    pure, rest = _pure(curve)
+    if rest == 0 or pure <= 0:
+        return np.nan
+    return _f_test(squares, pure, curve.levels.size - 3, rest)
+
+
+def is_flat(curve: Curve, squares: float, free: float) -> bool:
+    """Whether points leave a flat curve by no more than chance.
+
+    What is left of a flat curve is compared with what is left of a mean for each MPL; without
+    repetitions, of the law without bounds.
+    """
+    if squares <= 1e-20 * float((curve.weights * curve.tps**2).sum()):
+        return True
+    pure, rest = _pure(curve)
+    if rest > 0 and pure > 0:
+        return _f_test(squares, pure, curve.levels.size - 1, rest) >= 0.05
+    return _f_test(squares, free, 2, curve.mpl.size - 3) >= 0.05
+
+
+def _pure(curve: Curve) -> tuple[float, int]:
+    """Squares of what is left of a mean for each MPL, and their degrees of freedom."""
     _, place = np.unique(curve.mpl, return_inverse=True)
     weight = np.bincount(place, curve.weights)
     mean = np.bincount(place, curve.weights * curve.tps) / weight
     pure = float((curve.weights * (curve.tps - mean[place]) ** 2).sum())
-    levels = len(weight)
-    rest = curve.mpl.size - levels
-    if rest == 0 or pure <= 0:
-        return np.nan
-    lack = max(squares - pure, 0.0) / (levels - 3)
-    return float(stats.f.sf(lack / (pure / rest), levels - 3, rest))
+    return pure, curve.mpl.size - len(weight)
 
 
-def flags_of(curve: Curve, intervals: pd.DataFrame, face: str, lack: float) -> tuple[str, ...]:
+def _f_test(squares: float, less: float, more: int, rest: int) -> float:
+    """How likely `more` parameters make squares less by chance, with `rest` degrees left."""
+    gained = max(squares - less, 0.0) / more
+    return float(stats.f.sf(gained / max(less / rest, 1e-300), more, rest))
+
+
+def flags_of(
+    curve: Curve, found: Fits, free: Fits, intervals: pd.DataFrame, lack: float
+) -> tuple[str, ...]:
+    face = str(found.face[0])
+    if face == COHERENCY_ALONE:
+        flags = [_steepest(curve, found)]
+    elif face == "flat":
+        flags = [_flat(curve, found, free), *_unknown(curve, intervals)]
+    else:
+        flags = [*_peak_unlimited(curve, intervals), *_unknown(curve, intervals)]
+    if lack < 0.05:
+        flags.append(f"the means leave the law by more than chance (lack of fit p = {lack:.2g})")
+    return tuple(flags)
+
+
+def _steepest(curve: Curve, found: Fits) -> str:
+    known = 1 / float(found.abc[0, 2])
+    return (
+        f"throughput falls at least as fast as the law can, from MPL {curve.levels[0]:g} on, the "
+        "smallest measured: λ is not identified, nor are σ and κ, only "
+        f"λ/κ = {known:{',.0f' if known >= 1000 else '.3g'}} tps of its steepest curve, "
+        "(λ/κ)/(N - 1)"
+    )
+
+
+def _flat(curve: Curve, found: Fits, free: Fits) -> str:
+    if is_flat(curve, float(found.squares[0]), float(free.squares[0])):
+        return "throughput is the same at every MPL measured: there is no peak"
+    return (
+        "throughput differs between MPLs by more than chance, and yet no curve of the law is "
+        "nearer than a flat one: it is not of the law's form"
+    )
+
+
+def _peak_unlimited(curve: Curve, intervals: pd.DataFrame) -> list[str]:
+    """That κ may be 0, where it may."""
+    first, (_, _, kappa_low, peak_low) = curve.levels[0], intervals["low"].to_numpy()
+    if kappa_low > 0:
+        return []
+    return [
+        "κ may be 0 (no coherency cost seen), so the peak has no finite upper limit: it is "
+        + (f"at MPL {peak_low:.0f} or above" if peak_low > first else "anywhere")
+    ]
+
+
+def _unknown(curve: Curve, intervals: pd.DataFrame) -> list[str]:
+    """What the MPLs measured are too few or too far off for."""
     numbers = intervals[["estimate", "low", "high"]].to_numpy(dtype=np.float64)
-    (_, least, most), (kappa_low, peak, peak_low) = numbers[0], (numbers[2, 1], *numbers[3, :2])
+    (_, least, most), peak = numbers[0], numbers[3, 0]
     first, last = curve.levels[0], curve.levels[-1]
     flags = []
-    if face == "flat":
-        flags.append("throughput is the same at every MPL measured: there is no peak")
-    elif kappa_low <= 0:
-        flags.append(
-            "κ may be 0 (no coherency cost seen), so the peak has no finite upper limit: it is "
-            + (f"at MPL {peak_low:.0f} or above" if peak_low > first else "anywhere")
-        )
     if numbers[1, 2] == 0:
         flags.append("throughput grows faster than the number of clients: no law of contention")
     if np.isfinite(peak) and peak > last:
@@ -168,6 +246,4 @@ def flags_of(curve: Curve, intervals: pd.DataFrame, face: str, lack: float) -> t
             f"no MPL near 1 was measured (the smallest is {first:g}), so λ and σ are hardly "
             "known apart"
         )
-    if lack < 0.05:
-        flags.append(f"the means leave the law by more than chance (lack of fit p = {lack:.2g})")
-    return tuple(flags)
+    return flags

@@ -10,6 +10,7 @@ import pandas as pd
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.scalability._curve import Curve, checked, each, mpls_of
 from tidegate_analysis.scalability._inference import (
+    MOST,
     PARAMETERS,
     covariance_on,
     criteria,
@@ -39,12 +40,13 @@ class Law:
     Attributes
     ----------
     lambda_
-        λ, throughput of one client, tps.
+        λ, throughput of one client, tps; inf where throughput falls at least as fast as the law
+        can, so that only λ/κ is known.
     sigma, kappa
-        σ, contention, and κ, coherency (crosstalk): shares of 1.
+        σ, contention, and κ, coherency (crosstalk): shares of 1. NaN and inf where λ is inf.
     peak, peak_tps
         The MPL N* of the largest throughput, ``sqrt((1 - σ)/κ)``, and throughput there. inf where
-        κ = 0; 0 where σ = 1, so the law falls everywhere; NaN where it is flat.
+        κ = 0; 0 where σ = 1 or λ is inf, so the law falls everywhere; NaN where it is flat.
     intervals
         ``parameter`` (lambda, sigma, kappa, peak), ``estimate``, ``se`` (delta method; NaN at a
         bound), ``low``, ``high``.
@@ -59,6 +61,8 @@ class Law:
         Which bounds hold: ``law`` when none does.
     flags
         What the data cannot say, in sentences.
+    abc
+        Coefficients of N/X by 1, N - 1 and N(N - 1): (1, σ, κ)/λ, finite also where λ is not.
 
     """
 
@@ -75,6 +79,7 @@ class Law:
     flags: tuple[str, ...]
     level: float
     curve: Curve = field(repr=False)
+    abc: Floats = field(repr=False)
 
     @property
     def best(self) -> str:
@@ -95,16 +100,15 @@ class Law:
         """
         where = mpls_of(mpls)
         basis = np.array(FACES[self.face])
-        below = columns(where) @ self._abc()
-        covariance, degrees = covariance_on(self.curve, self._abc(), self.face)
+        below = columns(where) @ self.abc
+        covariance, degrees = covariance_on(self.curve, self.abc, self.face)
         turn = columns(where) @ basis.T
         half = student(self.level, degrees) * np.sqrt(
             np.einsum("ij,jk,ik->i", turn, covariance, turn)
         )
-        high = np.divide(where, below - half, out=np.full_like(where, np.inf), where=below > half)
-        return pd.DataFrame(
-            {"mpl": where, "tps": where / below, "low": where / (below + half), "high": high}
-        )
+        ends = {"tps": below, "low": below + half, "high": np.maximum(below - half, 0.0)}
+        with np.errstate(divide="ignore"):  # no end, or λ infinite and MPL 1
+            return pd.DataFrame({"mpl": where, **{end: where / d for end, d in ends.items()}})
 
     def bootstrap(
         self,
@@ -130,7 +134,8 @@ class Law:
         -------
         parameters
             ``parameter``, ``estimate``, ``low``, ``high``, and ``at_bound``, the share of draws in
-            which it is at a bound (of the peak: in which there is none).
+            which it is at a bound (of λ: infinite; of the peak: in which there is none). A draw
+            that does not know a parameter counts for both ends.
         curve
             ``mpl``, ``tps``, ``low``, ``high``.
 
@@ -140,25 +145,29 @@ class Law:
         where = self.curve.levels if mpls is None else mpls_of(mpls)
         tail = [0.5 - self.level / 2, 0.5 + self.level / 2]
         values = parameters(found.abc)
-        # Order statistics, not interpolation: a peak may be infinite.
-        ends = np.quantile(values, tail, axis=0, method="inverted_cdf")
+        unknown = np.isnan(values)
+        least, most = np.where(unknown, 0.0, values), np.where(unknown, MOST, values)
+        lambda_, sigma, kappa, peak = values.T
         share = [
-            0.0,
-            float(np.isin(values[:, 1], [0, 1]).mean()),
-            float((values[:, 2] == 0).mean()),
-            float((~np.isfinite(values[:, 3]) | (values[:, 3] == 0)).mean()),
+            float(np.isinf(lambda_).mean()),
+            float((np.isin(sigma, [0, 1]) | np.isnan(sigma)).mean()),
+            float(((kappa == 0) | np.isinf(kappa)).mean()),
+            float((~np.isfinite(peak) | (peak == 0)).mean()),
         ]
         table = pd.DataFrame(
             {
                 "parameter": PARAMETERS,
                 "estimate": self.intervals["estimate"],
-                "low": ends[0],
-                "high": ends[1],
+                "low": _quantile(least, tail[0]),
+                "high": _quantile(most, tail[1]),
                 "at_bound": share,
             }
         )
-        drawn = np.quantile(where / (found.abc @ columns(where).T), tail, axis=0)
-        curve = self.at(where)[["mpl", "tps"]].assign(low=drawn[0], high=drawn[1])
+        with np.errstate(divide="ignore"):
+            drawn = where / (found.abc @ columns(where).T)
+        curve = self.at(where)[["mpl", "tps"]].assign(
+            low=_quantile(drawn, tail[0]), high=_quantile(drawn, tail[1])
+        )
         return table, curve
 
     def __str__(self) -> str:
@@ -170,9 +179,6 @@ class Law:
         )
         table = self.intervals.to_string(index=False, float_format="{:.4g}".format)
         return "\n".join([head, table, *self.flags])
-
-    def _abc(self) -> Floats:
-        return np.array([1.0, self.sigma, self.kappa]) / self.lambda_
 
 
 def fit(
@@ -215,7 +221,6 @@ def fit(
     top = throughput(found.abc[0], peak)
     intervals = intervals_of(points, found, free, level)
     lack = lack_of_fit_p(points, float(found.squares[0]))
-    face = str(found.face[0])
     return Law(
         lambda_=lambda_,
         sigma=sigma,
@@ -226,10 +231,11 @@ def fit(
         r2=r2_of(points, float(found.squares[0])),
         aicc=criteria(points, float(found.squares[0])),
         lack_of_fit=lack,
-        face=face,
-        flags=flags_of(points, intervals, face, lack),
+        face=str(found.face[0]),
+        flags=flags_of(points, found, free, intervals, lack),
         level=level,
         curve=points,
+        abc=found.abc[0],
     )
 
 
@@ -296,10 +302,15 @@ def _row(group: pd.DataFrame, fit_options: tuple[str, str, str | None, float]) -
     return row
 
 
+def _quantile(values: Floats, share: float) -> Floats:
+    """Quantile of each column: an order statistic, not between two, since some may be infinite."""
+    return np.asarray(np.quantile(values, share, axis=0, method="inverted_cdf"))
+
+
 def _redraw(law: Law, kind: str, draws: int, rng: np.random.Generator) -> Fits:
     if draws < 2:
         raise SampleError(f"{draws} bootstrap draws give no interval", "take 1000")
-    curve, abc = law.curve, law._abc()
+    curve, abc = law.curve, law.abc
     count = curve.mpl.size
     if kind == "residual":
         slopes = derivatives(curve, abc, law.face)

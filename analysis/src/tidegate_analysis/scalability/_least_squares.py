@@ -1,13 +1,17 @@
 """Least squares of the scalability law, for many curves or bootstrap draws at once.
 
 The law is ``X(N) = N / D(N)`` with ``D(N) = a + b (N - 1) + c N (N - 1)``, where λ = 1/a, σ = b/a,
-κ = c/a: D is linear. Its bounds, 0 <= σ <= 1 and κ >= 0, are planes in (a, b, c). A bounded least
-squares estimate is the free one of the space or of one of the faces: the best of those that keep
-to the bounds. Each is found by Levenberg's and Marquardt's method, from the linear regression of
-N/X on the columns of D.
+κ = c/a: D is linear. Its bounds, 0 <= σ <= 1 and κ >= 0, are planes in (a, b, c), which make a cone
+of three edges: linear growth, a flat curve, and a = b = 0, the limit of infinite λ, where
+``X(N) = (λ/κ) / (N - 1)`` is the steepest fall of the law (out of reach where MPL 1 was measured:
+throughput would be infinite there). A bounded least squares estimate is the free one of the space
+or of one of the faces: the best of those that keep to the bounds. Each is found by Levenberg's and
+Marquardt's method, from the linear regression of N/X on the columns of D, or from the best of a
+grid of laws where that is nearer: a curve of two humps has two minima.
 """
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -15,6 +19,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+#: The face of infinite λ.
+COHERENCY_ALONE: Final = "coherency alone"
 #: Faces of the bounds: rows are what is free of (a, b, c).
 FACES: Final[dict[str, tuple[tuple[float, ...], ...]]] = {
     "law": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -23,6 +29,20 @@ FACES: Final[dict[str, tuple[tuple[float, ...], ...]]] = {
     "linear": ((1, 0, 0),),
     "full contention": ((1, 1, 0), (0, 0, 1)),
     "flat": ((1, 1, 0),),
+    COHERENCY_ALONE: ((0, 0, 1),),
+}
+
+
+#: The edges of the cone that the bounds make, and the face between each set of them, as bits.
+EDGES: Final = ("linear", "flat", COHERENCY_ALONE)
+BETWEEN: Final = {
+    1: "linear",
+    2: "flat",
+    3: "amdahl",
+    4: COHERENCY_ALONE,
+    5: "no contention",
+    6: "full contention",
+    7: "law",
 }
 
 
@@ -56,7 +76,8 @@ def on_face(face: str, mpl: Floats, tps: Floats, weights: Floats) -> Fits:
     basis = np.array(FACES[face])
     design = columns(mpl) @ basis.T
     scale = np.linalg.norm(design, axis=0)
-    theta = _descend(design / scale, mpl, tps, weights)
+    of = (design / scale, mpl, tps, weights)
+    theta = _descend(_nearest_start(*of), *of)
     abc = theta / scale @ basis
     squares = (weights * (tps - mpl / (abc @ columns(mpl).T)) ** 2).sum(axis=1)
     return Fits(abc, squares, np.full(len(tps), face))
@@ -68,24 +89,59 @@ def bounded(mpl: Floats, tps: Floats, weights: Floats) -> Fits:
     outside = ~_feasible(free.abc) | _negligible(free.abc, mpl)
     abc, face = free.abc.copy(), free.face.astype("<U15")
     squares = np.where(outside, np.inf, free.squares)
+    rounding = 1e-20 * (weights * tps**2).sum(axis=1)[outside]
     if outside.any():
-        for name in list(FACES)[1:]:
+        for name in _bounds_at(mpl):
             part = on_face(name, mpl, tps[outside], weights[outside])
-            better = _feasible(part.abc) & (part.squares < squares[outside])
+            least = squares[outside] * (1 - 1e-10) - rounding
+            better = _feasible(part.abc) & ((part.squares < least) | np.isinf(least))
             rows = np.flatnonzero(outside)[better]
             abc[rows], squares[rows], face[rows] = part.abc[better], part.squares[better], name
+        rows = np.flatnonzero(outside)
+        within = _inside(mpl, tps[rows], weights[rows], squares[rows])
+        better = within.squares < squares[rows]
+        rows = rows[better]
+        abc[rows], squares[rows] = within.abc[better], within.squares[better]
+        face[rows] = within.face[better]
     return Fits(abc, squares, face)
+
+
+def _inside(mpl: Floats, tps: Floats, weights: Floats, squares: Floats) -> Fits:
+    """Minima within the bounds, where a grid has a law nearer than these sums of squares.
+
+    An estimate that is beyond the bounds, of the space or of a face, may not be the only minimum.
+    """
+    edges = np.array([FACES[name][0] for name in EDGES], dtype=np.float64)
+    design = columns(mpl) @ edges.T
+    scale = np.linalg.norm(design, axis=0)
+    theta = _searched(design / scale, mpl, tps, weights)
+    found = _squares(theta, design / scale, mpl, tps, weights)
+    near = found < squares * (1 - 1e-10)
+    if near.any():
+        of = (design / scale, mpl, tps[near], weights[near])
+        theta[near] = _descend(theta[near], *of, least=0.0)
+        found[near] = _squares(theta[near], *of)
+    free = (theta > 0) @ (1 << np.arange(len(EDGES)))
+    face = np.array([BETWEEN.get(int(each), "law") for each in free])
+    return Fits(theta / scale @ edges, np.where(near, found, np.inf), face)
+
+
+def _bounds_at(mpl: Floats) -> list[str]:
+    """The faces with finite throughput at all these MPLs; those of one parameter come first."""
+    names = sorted(list(FACES)[1:], key=lambda name: len(FACES[name]))
+    return [name for name in names if name != COHERENCY_ALONE or mpl.min() > 1]
 
 
 def _feasible(abc: Floats) -> npt.NDArray[np.bool_]:
     a, b, c = abc.T
-    return np.asarray((a > 0) & (b >= 0) & (c >= 0) & (b <= a * (1 + 1e-12)))
+    return np.asarray((a >= 0) & (b >= 0) & (c >= 0) & (b <= a * (1 + 1e-12)) & (a + c > 0))
 
 
 def _negligible(abc: Floats, mpl: Floats) -> npt.NDArray[np.bool_]:
-    """Whether κ is no more than rounding."""
-    below = columns(mpl[[mpl.argmax()]])[0] * abc
-    return np.asarray(below[:, 2] < 1e-12 * below.sum(axis=1))
+    """Whether κ, or all but κ, is no more than rounding."""
+    last, first = (columns(mpl[[place]])[0] * abc for place in (mpl.argmax(), mpl.argmin()))
+    no_kappa = last[:, 2] < 1e-12 * last.sum(axis=1)
+    return np.asarray(no_kappa | (first[:, :2].sum(axis=1) < 1e-12 * first.sum(axis=1)))
 
 
 def _start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
@@ -103,19 +159,50 @@ def _start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
     return np.asarray(theta)
 
 
-def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
-    theta = _start(design, mpl, tps, weights)
+def _searched(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    """The nearest of a grid of laws that turn anywhere between the MPLs, each at its best scale."""
+    others = design.shape[1] - 1
+    count = 40 if others > 1 else 400
+    sizes = np.r_[0.0, np.geomspace(0.1, 10 * (mpl.max() / mpl.min()) ** 2, count)]
+    grid = np.array([(1.0, *rest) for rest in product(sizes, repeat=others)])
+    shapes = mpl / (grid @ design.T)
+    along, size = (weights * tps) @ shapes.T, weights @ (shapes**2).T
+    best = (np.maximum(along, 0.0) ** 2 / size).argmax(axis=1)[:, None]
+    with np.errstate(divide="ignore"):  # no law is near throughput below 0
+        scale = np.take_along_axis(size, best, 1) / np.take_along_axis(along, best, 1)
+    return np.asarray(grid[best[:, 0]] * scale)
+
+
+def _nearest_start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    of = (design, mpl, tps, weights)
+    regression, searched = _start(*of), _searched(*of)
+    nearer = _squares(searched, *of) < _squares(regression, *of)
+    return np.where(nearer[:, None], searched, regression)
+
+
+def _squares(theta: Floats, design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+    """Sums of squares; infinite where throughput is not positive at each MPL."""
+    below = theta @ design.T
+    with np.errstate(divide="ignore"):
+        found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
+    return np.where((below > 0).all(axis=1), found, np.inf)
+
+
+def _descend(
+    theta: Floats,
+    design: Floats,
+    mpl: Floats,
+    tps: Floats,
+    weights: Floats,
+    *,
+    least: float = -np.inf,
+) -> Floats:
+    """The minimum below a start; where a step would take a coefficient below the least, at it."""
     shared = np.eye(design.shape[1])
     products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-
-    def squares_at(there: Floats) -> Floats:
-        below = there @ design.T
-        with np.errstate(divide="ignore"):
-            found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
-        return np.where((below > 0).all(axis=1), found, np.inf)
-
     energy = (weights * tps**2).sum(axis=1)
-    squares, damping = squares_at(theta), np.full(len(tps), 1e-4)
+    squares = _squares(theta, design, mpl, tps, weights)
+    damping = np.full(len(tps), 1e-4)
     for _ in range(200):
         below = theta @ design.T
         slope = -mpl / below**2  # times a row of the design, the derivative of throughput
@@ -124,8 +211,8 @@ def _descend(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Float
         diagonal = np.einsum("bjj->bj", normal)[..., None] * shared
         tiny = 1e-300 * shared
         step = np.linalg.solve(normal + damping[:, None, None] * diagonal + tiny, side[..., None])
-        there = theta + step[..., 0]
-        after = squares_at(there)
+        there = np.maximum(theta + step[..., 0], least)
+        after = _squares(there, design, mpl, tps, weights)
         gained = after <= squares
         hoped = (step[..., 0] * side).sum(axis=1)  # what the step would gain on a straight law
         theta = np.where(gained[:, None], there, theta)

@@ -77,7 +77,7 @@ def _by_dbms(group: Group, found: Equations) -> Table:
             f"{name}: {row['group']}",
             f"{row['samples']:,}",
             words.number(row["statistic"]),
-            "–" if np.isnan(row["p"]) else words.p_value(row["p"]),
+            f"not tested: {row['problem']}" if row["problem"] else words.p_value(row["p"]),
         )
         for name, checks in found.items()
         for row in records(checks.by_group)
@@ -87,7 +87,8 @@ def _by_dbms(group: Group, found: Equations) -> Table:
         f"Durbin–Watson of the regressions of {group.name}s within each DBMS",
         ("equation and DBMS", "n", "Durbin–Watson", "p"),
         rows,
-        "–: too few samples of that DBMS thrashed. p is by bootstrap.",
+        "Of the samples of that DBMS that thrashed, on the variables that vary there. p is by "
+        "bootstrap.",
     )
 
 
@@ -98,19 +99,18 @@ def _corrected(group: Group, found: Equations) -> Table:
         correction = checks.correction
         if correction is None:
             continue
-        estimates = zip(
-            checks.regression.coefficients, records(correction.coefficients), strict=True
-        )
+        fit = checks.regression
+        plain = dict(zip(fit.names, fit.coefficients.tolist(), strict=True))
         rows += [
             (
                 f"{name}: {row['name']}",
-                words.number(float(plain)),
+                words.number(plain.get(row["name"])),
                 f"{words.number(row['estimate'])} ± {words.number(row['error'])}",
                 words.p_value(row["p"]),
                 words.number(correction.rho, 2),
                 f"{words.number(correction.before)}, then {words.number(correction.after)}",
             )
-            for plain, row in estimates
+            for row in records(correction.coefficients)
         ]
     header = ("equation and term", "least squares", "Cochrane–Orcutt ± its error", "p", "ρ",
               "Durbin–Watson")  # fmt: skip
@@ -120,7 +120,9 @@ def _corrected(group: Group, found: Equations) -> Table:
         header,
         rows,
         "For the equations whose residuals are not independent, in units of the samples. ρ is the "
-        "correlation of neighbours, taken within DBMSs where there are several.",
+        "correlation of neighbours. Where there are several DBMSs it is taken within them, and "
+        "each has an intercept of its own, which least squares here has not: else what DBMSs "
+        "differ by would count as correlation of neighbours.",
     )
 
 

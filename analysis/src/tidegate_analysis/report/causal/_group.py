@@ -133,6 +133,8 @@ class Experiment:
     ----------
     left_out
         Batchsets that were retained, but are neither reads alone nor updates alone.
+    processors
+        Those of the machine; None where that is not known.
 
     """
 
@@ -140,6 +142,7 @@ class Experiment:
     groups: Sequence[Group] = ()
     left_out: int = 0
     problem: str = ""
+    processors: int | None = None
 
 
 def experiment(results: Results, number: int) -> Experiment:
@@ -151,7 +154,8 @@ def experiment(results: Results, number: int) -> Experiment:
         The store does not have the experiment, or is damaged.
 
     """
-    scenario = str(results.experiment(number)["scenario"].iloc[0])
+    about = results.experiment(number).iloc[0]
+    scenario = str(about["scenario"])
     if scenario != SCENARIO:
         why = f"they are about the scenario `{SCENARIO}`, and this is `{scenario}`"
         return Experiment(number, problem=why)
@@ -161,7 +165,11 @@ def experiment(results: Results, number: int) -> Experiment:
         return Experiment(number, problem=str(error))
     groups = [Group(name, samples[samples["mode"] == name]) for name in GROUPS]
     left_out = len(results.latest_points(number)) - len(samples)
-    return Experiment(number, [group for group in groups if len(group.retained)], left_out)
+    groups = [group for group in groups if len(group.retained)]
+    machine = about.get("machine_processors")
+    return Experiment(
+        number, groups, left_out, processors=None if machine is None else int(machine)
+    )
 
 
 def attempt(what: str, make: Callable[[], Sequence[Part]]) -> list[Part]:

@@ -60,7 +60,8 @@ def what_moves(experiment: Experiment) -> Section:
     if experiment.problem:
         return Section("causal", title, missing=experiment.problem)
     sentences = [sentence for group in experiment.groups for sentence in _claims(group)]
-    parts: list[Part] = [_samples(experiment), *map(Paragraph, _cautions(experiment))]
+    cautions = [*_cautions(experiment), *_shared_processors(experiment)]
+    parts: list[Part] = [_samples(experiment), *map(Paragraph, cautions)]
     if sentences:
         parts.append(Advice(sentences, RULES))
     parts += attempt("how samples are spread over DBMSs", lambda: [_by_dbms(experiment)])
@@ -120,6 +121,12 @@ def _cautions(experiment: Experiment) -> list[str]:
         f"other: for what holds beyond these DBMSs, n is nearer to {len(names)} than to the number "
         "of samples. p-values that take samples as independent, as the study's do, are too small."
     ]
+
+
+def _shared_processors(experiment: Experiment) -> list[str]:
+    """Return what else differs with numProcs, where the largest set is the whole machine."""
+    seen = pd.concat([group.retained["numProcs"] for group in experiment.groups])
+    return [words.SHARED_PROCESSORS] if words.shares_all(seen, experiment.processors) else []
 
 
 def _claims(group: Group) -> list[Sentence | Claim]:

@@ -6,6 +6,7 @@ rightly leaves paths out is asked of its covariance matrix.
 """
 
 import html
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -282,6 +283,7 @@ def _refinement(group: Group, seed: int) -> Sequence[Part]:
     return [
         _diagram(f"causal-refined-{group.name}", found.diagram(), caption),
         _kept(group, found, confirmed),
+        _lost(group, found),
         Paragraph(
             f"On the other half of the runs (n = {confirmed.n:,}), which took no part in the "
             f"choice, the refined model of {group.name}s has {kept}, fit "
@@ -309,3 +311,37 @@ def _kept(group: Group, found: estimate.Refinement, confirmed: estimate.PathFit)
         rows,
         "Standardised coefficients; those of the confirmatory half are of the refined model.",
     )
+
+
+def _lost(group: Group, found: estimate.Refinement) -> Table:
+    """Return what the dropped paths take from each equation and from the model."""
+    rows = [
+        (
+            str(row["outcome"]),
+            *(words.number(row[f"r2_{which}"]) for which in ("initial", "refined", "lost")),
+            _statistic(row["F"], row["df1"], row["df2"]),
+            words.p_value(row["p_F"]),
+            _statistic(row["LR"], row["df1"]),
+            words.p_value(row["p_LR"]),
+            *(words.number(row[f"aic_{which}"]) for which in ("initial", "refined")),
+        )
+        for row in records(found.comparison())
+    ]
+    header = ("equation", "R², initial", "refined", "lost", "F (df)", "p", "LR (df)", "p",
+              "AIC, initial", "refined")  # fmt: skip
+    return Table(
+        f"causal-lost-{group.name}",
+        f"What the refinement of the initial model of {group.name}s lost",
+        header,
+        rows,
+        "On the exploratory half, which chose what to drop, samples taken as independent: a p "
+        "above 0.05 is no proof that nothing was lost. R² of the model is its fit (Section 9.3.4). "
+        "LR is the likelihood ratio; the smaller AIC is the better.",
+    )
+
+
+def _statistic(value: float, *degrees: float) -> str:
+    """Return a statistic with its degrees of freedom; – where nothing was dropped."""
+    if math.isnan(value) or degrees[0] == 0:
+        return "–"
+    return f"{words.number(value)} ({', '.join(words.number(each) for each in degrees)})"
