@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path as File
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -318,6 +319,56 @@ class TestGroups:
         assert "5 groups may be too small" in found.cautions[0]
         assert "Take care" in str(found)
         assert not regress(samples, "TP", X, errors="cluster", cluster="row").cautions
+
+    @pytest.mark.parametrize("errors", ["cluster", "wild"])
+    @pytest.mark.parametrize(("groups", "columns"), [(2, ["a"]), (3, ["a", "b"])])
+    def test_clusters_that_their_columns_saturate_are_refused(
+        self, errors: Literal["cluster", "wild"], groups: int, columns: list[str]
+    ) -> None:
+        """Such columns go through the means of clusters: errors would be 0 where nothing is."""
+        draw = np.random.default_rng(1)
+        codes = np.repeat(np.arange(groups), 30)
+        data = pd.DataFrame({"dbms": codes, "x": draw.normal(size=codes.size)})
+        data["y"] = draw.normal(size=groups)[codes] + draw.normal(size=codes.size)
+        data["a"], data["b"] = codes == 1, codes == 2
+        data = data.astype(float)
+        said = "leave no degree of freedom for .* each: `a`.*: add samples of more of them"
+        with pytest.raises(SampleError, match=f"{groups} clusters by `dbms` {said}"):
+            regress(data, "y", ["x", *columns], errors=errors)
+        # What varies inside clusters has degrees of freedom, and so has one such column fewer.
+        assert regress(data, "y", ["x"], errors=errors).df.tolist() == [groups - 1]
+        if len(columns) > 1:
+            assert regress(data, "y", ["x", "a"], errors=errors).df.tolist() == [2, 1]
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_a_column_of_whole_clusters_is_covered(self, covers: Coverage, full: bool) -> None:
+        """12 clusters that differ in two columns: 9 degrees of freedom, and not 11."""
+        count = 1000 if full else 80
+        draw, codes = np.random.default_rng(7), np.repeat(np.arange(12), 10)
+        covered = {"a": 0, "x": 0}
+        for _ in range(count):
+            a, b, own = draw.normal(size=(3, 12))
+            x, noise = draw.normal(size=(2, 120))
+            data = pd.DataFrame({"dbms": codes, "a": a[codes], "b": b[codes], "x": x})
+            data["y"] = 0.5 * data["a"] + 0.3 * x + own[codes] + noise
+            found = regress(data, "y", ["a", "b", "x"], errors="cluster")
+            assert found.df.tolist() == [9, 9, 11]
+            for name, i, truth in (("a", 0, 0.5), ("x", 2, 0.3)):
+                covered[name] += bool(found.low[i] < truth < found.high[i])
+        covers({f"12 clusters, cluster: {of}": c / count for of, c in covered.items()}, count)
+
+    def test_an_effect_has_the_fewest_degrees_of_freedom_of_its_chains(self) -> None:
+        data = simulate(study("refined, read"), 200, seed=1, dbms=10, dbms_share=0.2)
+        data["PK"] = data["dbms"].str.slice(4).astype(int) % 2
+        found = fit(study("refined, read"), data, errors="cluster")
+        table = effects(found).to_frame().set_index(["from", "to", "kind"])
+        for edge, kind, free in (
+            (("PK", "TP"), "indirect", 8),
+            (("PK", "ATPT"), "direct", 8),
+            (("numProcs", "TP"), "total", 9),
+        ):
+            row = table.loc[(*edge, kind)]
+            assert row["high"] - row["effect"] == pytest.approx(stats.t.ppf(0.975, free) * row["se"])
 
     @pytest.mark.parametrize("groups", [2, 3, 4])
     def test_the_wild_bootstrap_says_how_small_its_p_can_be(self, groups: int) -> None:

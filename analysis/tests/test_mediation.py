@@ -14,6 +14,7 @@ from conftest import FULL_SIZE, Coverage
 from scipy import special
 from statsmodels.stats.mediation import Mediation as OtherMediation
 
+from tidegate_analysis import _clusters, estimate
 from tidegate_analysis.errors import AnalysisError, ModelError, SampleError, ShapeError
 from tidegate_analysis.mediation import Effect, Mechanism, mediate, moderation, sensitivity
 from tidegate_analysis.mediation._mediate import EFFECTS
@@ -193,7 +194,11 @@ def agrees(found: Effect, draws: pd.Series, expected: dict[str, float], sims: in
         ("logit_outcome", replace(PLAIN, outcome="thrashed", outcome_model="logit"), {}),
     ],
 )
-def test_effects_are_those_of_mediate(name: str, asked: Mechanism, options: dict) -> None:
+def test_effects_are_those_of_mediate(
+    name: str, asked: Mechanism, options: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # mediate() takes clusters for many, and draws normals: t of so many degrees of freedom.
+    monkeypatch.setattr(_clusters, "degrees", lambda matrix, _: np.full(matrix.shape[1], 1e9))
     draws = 20_000 if asked.linear else 4_000
     sims = R["resamples"] if "bootstrap" in name else R["sims" if asked.linear else "sims_logit"]
     found = mediate(SAMPLES, asked, draws=draws, **options)
@@ -201,6 +206,30 @@ def test_effects_are_those_of_mediate(name: str, asked: Mechanism, options: dict
     for effect, theirs in NAMES.items():
         drawn = found.draws[" ".join(effect).strip()]
         agrees(found.effects[effect], drawn, expected[theirs], sims)
+
+
+def test_clustered_effects_have_the_degrees_of_freedom_that_clusters_leave() -> None:
+    """ADE is linear in the parameters: its interval is that of the regression with CR1 and t."""
+    terms = ["numProcs", "PK", "ATPT"]
+    fitted = estimate.regress(SAMPLES, "TP", terms, errors="cluster")
+    found = mediate(SAMPLES, PLAIN, clusters="dbms", draws=40_000).ade
+    assert found.estimate == pytest.approx(7 * fitted.coefficients[0])
+    width = 7 * (fitted.high[0] - fitted.low[0])
+    assert found.high - found.low == pytest.approx(width, rel=0.05)
+    normal = 2 * 1.96 * 7 * fitted.standard_errors[0]
+    assert found.high - found.low > 1.3 * normal  # t(4) against the normal is 1.42
+
+
+@pytest.mark.parametrize("method", ["quasi-bayesian", "bootstrap"])
+def test_clusters_that_leave_an_effect_no_degree_of_freedom_are_refused(method: str) -> None:
+    groups = np.arange(len(SAMPLES)) % 3
+    few = SAMPLES.assign(run=groups, numProcs=2.0**groups, PK=(groups == 1).astype(float))
+    said = "3 clusters by `run` leave no degree of freedom .* each: `numProcs`: add samples"
+    with pytest.raises(SampleError, match=said):
+        mediate(few, PLAIN, clusters="run", method=method)
+    # A covariate that the clusters determine is no effect: compared is inside clusters.
+    inside = replace(PLAIN, covariates=["dbms"])
+    assert np.isfinite(mediate(SAMPLES, inside, clusters="dbms").acme.high)
 
 
 @pytest.mark.parametrize(
@@ -454,6 +483,29 @@ def test_clustered_intervals_cover_where_plain_ones_do_not(
     low = 0.91 if data_sets == 1000 else None
     covers({resampled: share.pop(resampled)}, data_sets, low, why=narrow)
     covers(share, data_sets)
+
+
+@pytest.mark.parametrize("data_sets", [60, pytest.param(1000, marks=FULL_SIZE)])
+def test_a_reports_runs_of_several_dbmss_cover(covers: Coverage, data_sets: int) -> None:
+    """13 runs of 5 DBMSs, whose processors and keys are a run's; processors move nothing."""
+    rng = np.random.default_rng(13)
+    runs = np.repeat(np.arange(13), 8)
+    dbms = np.array(list("abcdeabcdeabc"))[runs]
+    asked = Mechanism("numProcs", "ATPT", "TP", 1, 8, ["PK", "SF", "dbms"])
+    inside = dict.fromkeys(("ACME", "ADE", "total"), 0)
+    for number in range(data_sets):
+        made = pd.DataFrame({"run": runs, "dbms": dbms})
+        made["numProcs"] = rng.choice([1.0, 2.0, 4.0, 8.0], 13)[runs]
+        made["PK"] = rng.permutation([0.0, 1.0] * 6 + [0.0])[runs]
+        made["SF"] = rng.choice([1.0, 2.0, 4.0], len(runs))
+        own = rng.normal(scale=0.5, size=(2, 13))[:, runs]
+        made["ATPT"] = made["SF"] - made["PK"] + own[0] + rng.normal(size=len(runs))
+        made["TP"] = 0.5 * made["ATPT"] + made["PK"] + own[1] + rng.normal(size=len(runs))
+        found = mediate(made, asked, clusters="run", draws=1000, seed=number)
+        for name, each in zip(inside, (found.acme, found.ade, found.total), strict=True):
+            inside[name] += each.low <= 0 <= each.high
+    shares = {f"mediation, 13 runs of 5 DBMSs: {of}": n / data_sets for of, n in inside.items()}
+    covers(shares, data_sets)
 
 
 @pytest.mark.parametrize("data_sets", [60, pytest.param(1000, marks=FULL_SIZE)])

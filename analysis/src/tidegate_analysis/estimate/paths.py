@@ -151,8 +151,8 @@ class PathFit:
         """Return the model's path diagram with its coefficients, as SVG."""
         return draw(self.model, self.estimates(), r_squared=self.r_squared, title=title)
 
-    def joint(self, *, raw: bool = False) -> tuple[Array, Array, float]:
-        """Return all path coefficients, their joint covariance, and degrees of freedom.
+    def joint(self, *, raw: bool = False) -> tuple[Array, Array, Array]:
+        """Return all path coefficients, their joint covariance, and degrees of freedom of each.
 
         In the order of the model's paths. Influences of one sample on several equations are added
         up together, so coefficients of different equations covary as the samples say.
@@ -164,15 +164,13 @@ class PathFit:
         fits = self.regressions
         kind = "coefficients" if raw else "standardised"
         values = np.array([getattr(fits[name], kind)[i] for name, i in places])
-        columns = max(fit.parameters for fit in fits.values())
-        free = float(self.n - columns)
+        df = np.array([fits[name].df[i] for name, i in places])
         if self.options.effect == "random":
-            return values, self._block_diagonal(places, raw), free
+            return values, self._block_diagonal(places, raw), df
         which = "raw_influence" if raw else "influence"
         influences = np.column_stack([getattr(fits[name], which)[:, i] for name, i in places])
-        codes = self.clusters()
-        df = free if codes is None else float(codes.max())
-        return values, _linear.gathered(influences, codes, columns), df
+        columns = max(fit.parameters for fit in fits.values())
+        return values, _linear.gathered(influences, self.clusters(), columns), df
 
     def clusters(self) -> Codes | None:
         """Return the group of each sample when errors are clustered."""
