@@ -466,6 +466,32 @@ class TestEffects:
         assert row["effect"] == pytest.approx(alone.coefficients[0])
         assert row["se"] == pytest.approx(alone.standard_errors[0], rel=0.1)
 
+    @pytest.mark.parametrize("n", [12, 60])
+    def test_a_direct_effect_in_units_leaves_out_0_where_its_path_is_significant(
+        self, n: int
+    ) -> None:
+        model = study("refined, read")
+        significant = []
+        for seed in range(30):
+            found = fit(model, simulate(model, n, seed=seed))
+            raw = effects(found, scale="raw")
+            for path in found.paths().to_dict("records"):
+                direct = raw.of(path["from"], path["to"], "direct")
+                close(direct[["se", "low", "high", "p"]], [path[c] for c in ("se", "low", "high", "p")])
+                significant.append(path["p"] < 0.05)
+                assert (direct["low"] > 0 or direct["high"] < 0) == significant[-1]
+        assert 0 < sum(significant) < len(significant)
+
+    def test_an_indirect_effect_in_units_has_sobels_error(self, samples: pd.DataFrame) -> None:
+        """sqrt(a² se_b² + b² se_a²), of two regressions (Sobel 1982)."""
+        first, second = regress(samples, "ATPT", X[:2]), regress(samples, "TP", X)
+        found = effects(fit(study("refined, read"), samples), scale="raw")
+        for i, source in enumerate(X[:2]):
+            a, b = first.coefficients[i], second.coefficients[2]
+            error = np.hypot(a * second.standard_errors[2], b * first.standard_errors[i])
+            row = found.of(source, "TP", "indirect")
+            close([row["effect"], row["se"]], [a * b, error])
+
     def test_only_effects_that_chains_give_are_listed(self, samples: pd.DataFrame) -> None:
         table = effects(fit(over_identified(), samples)).to_frame()
         kinds = table.groupby(["from", "to"])["kind"].apply(list).to_dict()

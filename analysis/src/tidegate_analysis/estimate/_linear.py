@@ -55,10 +55,10 @@ def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Ar
     """Return what each sample adds to each coefficient, times n.
 
     The squares of its columns, added over samples (or over groups of them) and divided by n², are
-    the variances in the table above: sums of squares for HC3, those by group for CR1. A sample that
-    alone determines a coefficient adds nothing to it when `lenient`, else HC3 does not exist.
+    the variances in the table above: sums of squares for HC3, those by group for CR1. The classical
+    one is no sum over samples. A sample that alone determines a coefficient adds nothing to it when
+    `lenient`, else HC3 does not exist.
     """
-    n, k = X.shape
     residuals = fit.residuals
     if errors == "hc3":
         alone = fit.leverages > 1 - 1e-9
@@ -69,9 +69,7 @@ def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Ar
                 "drop the term that only it has, or use classical errors",
             )
         residuals = np.where(alone, 0.0, residuals / np.where(alone, 1.0, 1 - fit.leverages))
-    elif errors == "classical":
-        residuals = residuals * np.sqrt(n / (n - k))
-    result: Array = n * (X * residuals[:, None]) @ fit.inverse
+    result: Array = len(X) * (X * residuals[:, None]) @ fit.inverse
     return result
 
 

@@ -94,7 +94,8 @@ class PathFit:
         """Return a row for each path and each moderator, with the hypothesis beside the estimate.
 
         `supported` says that the sign is the hypothesised one and p is below 1 - confidence; it is
-        missing for moderators, for which the model states no sign.
+        missing for moderators, for which the model states no sign. p is of the raw coefficient; the
+        standardised interval is another answer, see `regression`.
         """
         alpha = 1 - self.options.confidence
         estimates: dict[tuple[str, str], dict[str, Any]] = {
@@ -155,7 +156,9 @@ class PathFit:
         """Return all path coefficients, their joint covariance, and degrees of freedom of each.
 
         In the order of the model's paths. Influences of one sample on several equations are added
-        up together, so coefficients of different equations covary as the samples say.
+        up together, so coefficients of different equations covary as the samples say. Raw ones with
+        classical errors, and those with a random effect, have the covariance of their equation's
+        table, and none with those of another, whose errors the model takes as independent.
         """
         places = [
             (path.target, self.regressions[path.target].terms.index(path.source))
@@ -165,7 +168,7 @@ class PathFit:
         kind = "coefficients" if raw else "standardised"
         values = np.array([getattr(fits[name], kind)[i] for name, i in places])
         df = np.array([fits[name].df[i] for name, i in places])
-        if self.options.effect == "random":
+        if self.options.effect == "random" or (raw and self.options.errors == "classical"):
             return values, self._block_diagonal(places, raw), df
         which = "raw_influence" if raw else "influence"
         influences = np.column_stack([getattr(fits[name], which)[:, i] for name, i in places])

@@ -30,7 +30,9 @@ columns (Friedrich 1982).
 deviations in that ratio are estimates, too. Each sample's influence on b·s_x/s_y is added up, which
 assumes no distribution (Browne 1984; Yuan and Chan 2011): with residuals enlarged as in HC3, or as
 they are and by group when errors are clustered. With a random effect, or the wild bootstrap's
-interval, the deviations are taken as given.
+interval, the deviations are taken as given. So a standardised interval and the p-value, which is of
+the raw coefficient and its errors as asked for, are two answers: with classical errors and few
+samples one may leave out 0 where the other is above 0.05. p decides; `low` and `high` agree with it.
 
 Source: Suh, Snodgrass, Currim 2017, Sections 7.2.3 and 9.3.2; Cohen, Cohen, West, Aiken 2003.
 """
@@ -90,7 +92,7 @@ class Regression:
         What a reader has to know.
     covariance, influence, raw_influence
         Covariance of the raw coefficients; each sample's influence on the standardised and the raw
-        coefficients, n times (empty with a random effect).
+        coefficients, n times (empty with a random effect; the raw one with classical errors, too).
 
     """
 
@@ -259,10 +261,10 @@ def _fixed(
     clustered = errors in ("cluster", "wild")
     groups = data.groups if clustered else None
     df = _clustered_degrees(data, cluster) if clustered else np.full(terms, float(n - k))
-    raw = _linear.influence(X, fit, errors)
     if errors == "classical":
-        covariance = fit.rss / (n - k) * fit.inverse
+        raw, covariance = np.empty((0, k)), fit.rss / (n - k) * fit.inverse
     else:
+        raw = _linear.influence(X, fit, errors)
         covariance = _linear.gathered(raw, groups, k)
     # Enlarged residuals: they cover better in small samples, with classical errors, too.
     single = raw if clustered else _linear.influence(X, fit, "hc3", lenient=True)
