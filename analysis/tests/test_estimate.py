@@ -569,6 +569,15 @@ class TestStructural:
         with pytest.raises(SampleError, match="`SF` and `PK` are perfectly collinear"):
             structural(fit(model, samples.assign(SF=2 * samples["PK"])))
 
+    def test_a_covariance_matrix_that_is_singular_is_refused(self, samples: pd.DataFrame) -> None:
+        few = fit(study("refined, read"), samples.sample(6, random_state=1))
+        with pytest.raises(SampleError, match="6 samples have no covariance matrix of 6 variables"):
+            structural(few, beside=["SF", "ROSE"])
+        assert structural(few).df == 0
+        copied = samples.assign(copy=3 * samples["ATPT"])
+        with pytest.raises(SampleError, match="`copy` and `ATPT` are perfectly collinear"):
+            structural(fit(study("refined, read"), copied), beside=["copy"])
+
     def test_effects_of_groups_have_no_covariance_structure(self, samples: pd.DataFrame) -> None:
         with pytest.raises(ModelError, match="fitted with effects of groups"):
             structural(fit(study("refined, read"), samples, effect="random"))
