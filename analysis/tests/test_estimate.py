@@ -368,7 +368,8 @@ class TestGroups:
             (("numProcs", "TP"), "total", 9),
         ):
             row = table.loc[(*edge, kind)]
-            assert row["high"] - row["effect"] == pytest.approx(stats.t.ppf(0.975, free) * row["se"])
+            reach = stats.t.ppf(0.975, free)
+            assert row["high"] - row["effect"] == pytest.approx(reach * row["se"])
 
     @pytest.mark.parametrize("groups", [2, 3, 4])
     def test_the_wild_bootstrap_says_how_small_its_p_can_be(self, groups: int) -> None:
@@ -477,7 +478,8 @@ class TestEffects:
             raw = effects(found, scale="raw")
             for path in found.paths().to_dict("records"):
                 direct = raw.of(path["from"], path["to"], "direct")
-                close(direct[["se", "low", "high", "p"]], [path[c] for c in ("se", "low", "high", "p")])
+                same = ["se", "low", "high", "p"]
+                close(direct[same], [path[column] for column in same])
                 significant.append(path["p"] < 0.05)
                 assert (direct["low"] > 0 or direct["high"] < 0) == significant[-1]
         assert 0 < sum(significant) < len(significant)

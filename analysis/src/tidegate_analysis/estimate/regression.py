@@ -32,7 +32,8 @@ assumes no distribution (Browne 1984; Yuan and Chan 2011): with residuals enlarg
 they are and by group when errors are clustered. With a random effect, or the wild bootstrap's
 interval, the deviations are taken as given. So a standardised interval and the p-value, which is of
 the raw coefficient and its errors as asked for, are two answers: with classical errors and few
-samples one may leave out 0 where the other is above 0.05. p decides; `low` and `high` agree with it.
+samples one may leave out 0 where the other is above 0.05. p decides, and `low` and `high` agree
+with it.
 
 Source: Suh, Snodgrass, Currim 2017, Sections 7.2.3 and 9.3.2; Cohen, Cohen, West, Aiken 2003.
 """
