@@ -148,7 +148,12 @@ class TestTheWall:
                     confirm(again, Confirmatory(seen, "elsewhere"))
                 with pytest.raises(SampleError, match="were used to refine"):
                     fit(again, Confirmatory(seen, "elsewhere"))
-        fit(model, data)  # a plain look is allowed
+        # A plain look is allowed, and says what it is.
+        plain = fit(model, data)
+        assert "400 of these samples were used to refine model" in plain.cautions[0]
+        assert "Take care: 400 of these samples" in str(plain)
+        assert not fit(model, samples(seed=2).assign(experiment=2)).cautions
+        assert not fit(INITIAL, data).cautions
 
     def test_nor_when_they_come_back_from_a_file(self, tmp_path: File) -> None:
         """By their numbers alone, every one of them: without those of experiments and runs."""

@@ -117,6 +117,15 @@ def refuse_seen(confirmatory: Confirmatory, model: Model) -> None:
         )
 
 
+def seen(samples: pd.DataFrame, model: Model) -> tuple[str, ...]:
+    """Return what to say of samples of no kind that may have chosen the model's paths."""
+    try:
+        refuse_seen(Confirmatory(samples), model)
+    except SampleError as error:
+        return (f"{error.problem}, and p-values are no evidence for paths that they chose",)
+    return ()
+
+
 def split(
     samples: pd.DataFrame, *, seed: int, by: str = "run", share: float = 0.5, store: str = ""
 ) -> tuple[Exploratory, Confirmatory]:
