@@ -773,5 +773,8 @@ def test_effects_are_of_columns_of_numbers(samples):
     fit = censored.regress(samples, ["PK", "dbms"], distribution="weibull")
     with pytest.raises(SampleError, match="is a text"):
         fit.effect("dbms")
+    for asked in ({"at": ["a"]}, {"at": [1, np.nan]}, {"reference": np.inf}):
+        with pytest.raises(SampleError, match="`PK` at .*: give a list of finite numbers"):
+            fit.effect("PK", **asked)
     with pytest.raises(SampleError, match="not in this regression"):
         fit.effect("SF")

@@ -522,6 +522,10 @@ class TestEffects:
             with pytest.raises(SampleError, match="cannot be bootstrapped here: use the delta"):
                 effects(found, method="bootstrap")
 
+    def test_a_bootstrap_has_a_seed_from_0(self, samples: pd.DataFrame) -> None:
+        with pytest.raises(SampleError, match="seed -1: give a whole number from 0"):
+            effects(fit(study("refined, read"), samples), method="bootstrap", seed=-1)
+
     def test_groups_with_intercepts_cannot_be_drawn(self, samples: pd.DataFrame) -> None:
         found = fit(study("refined, read"), samples, effect="fixed", errors="cluster")
         with pytest.raises(SampleError, match="cannot be drawn again"):
@@ -607,6 +611,8 @@ BAD: list[tuple[Change, dict[str, object], str]] = [
     (lambda d: d.assign(dbms=d["dbms"].where(d.index > 0)), {"effect": "fixed"}, "missing in 1 sa"),
     (lambda d: pd.concat([d, d]).assign(dbms=range(360)), {"errors": "wild"},
      "the wild bootstrap is for few groups, and these are 360: use cluster errors"),
+    (lambda d: d.assign(dbms=d.index % 8), {"errors": "wild", "seed": -1},
+     "seed -1: give a whole number from 0"),
     (lambda d: d, {"errors": "wild", "draws": 0}, "0 data sets of the wild bootstrap: draw at"),
     (lambda d: d, {"errors": "robust"}, "no errors are called `robust`: use one of classical"),
     (lambda d: d, {"effect": "mixed"}, "no effect are called `mixed`: use one of none"),

@@ -606,6 +606,7 @@ def test_resamples_that_cannot_be_fitted_are_counted_or_refused() -> None:
         ({"numProcs": 4.0}, SampleError, "`numProcs` is constant"),
         ({"ATPT": 9.0}, SampleError, "`ATPT` is constant"),
         ({"TP": 9.0}, SampleError, "`TP` is constant"),
+        ({"TP": 500 + 20 * T - 2 * M}, SampleError, "`TP` follows exactly from the other variab"),
         ({"PK": 1.0}, SampleError, "`PK` is constant"),
         ({"PK": T * 2}, SampleError, "linear combination"),
         ({"ATPT": T * 2 + PK}, SampleError, "`ATPT` is a linear combination"),

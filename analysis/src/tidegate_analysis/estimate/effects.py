@@ -36,7 +36,7 @@ import pandas as pd
 from scipy import stats
 
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate._data import Array, Design, design, factors
+from tidegate_analysis.estimate._data import Array, Design, design, factors, generator
 from tidegate_analysis.estimate.paths import PathFit
 from tidegate_analysis.model.structure import Edge, Model
 
@@ -313,7 +313,7 @@ def _bootstrap(fit: PathFit, draws: int, seed: int, *, raw: bool) -> Array:
         )
         for name in fit.model.endogenous
     }
-    draw = np.random.default_rng(seed)
+    draw = generator(seed)
     pieces = max(1, draws * fit.n // _PIECE)
     found = []
     for size in (len(part) for part in np.array_split(np.arange(draws), pieces)):

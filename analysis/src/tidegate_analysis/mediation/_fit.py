@@ -20,6 +20,8 @@ from tidegate_analysis.mediation._mechanism import Integers, Kind
 CELLS = 4_000_000
 #: A weighting's normal equations count as singular below it.
 SINGULAR = 1e-8
+#: An outcome is determined by the others when they leave this share of its variance, or less.
+EXACT = 1e-20
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Model:
     Raises
     ------
     SampleError
-        A logit model whose two outcomes are separated by the variables.
+        A logit model whose two outcomes are separated by the variables, or a linear one without
+        any error.
 
     """
 
@@ -72,6 +75,11 @@ class Model:
                 )
             self.start = found
         self.residuals = y - self._mean(self.start)
+        if self.residuals @ self.residuals <= EXACT * np.square(y - y.mean()).sum():
+            raise SampleError(
+                f"`{name}` follows exactly from the other variables",
+                "leave out what it was computed from: there is no error to estimate with",
+            )
 
     def _mean(self, projected: Array) -> Array:
         predictor = projected @ self.basis.T
