@@ -769,6 +769,18 @@ def test_a_curve_needs_its_columns():
         censored.kaplan_meier(lognormal(20, 3), by="system")
 
 
+def test_a_value_that_no_sample_had_has_no_prediction(samples):
+    known = sorted(samples["dbms"].unique())
+    median = censored.regress(samples, ["PK", "dbms"], distribution="weibull").median
+    chance = censored.thrashes(samples, ["PK", "dbms"]).probability
+    for predicted in (median, chance):
+        alike = samples.head(2).assign(dbms=known[1])
+        assert len(predicted(alike)) == 2
+        said = f"`dbms` is oracle in a sample.*: name one of {known[0]}, {known[1]}"
+        with pytest.raises(SampleError, match=said):
+            predicted(alike.assign(dbms=["oracle", known[0]]))
+
+
 def test_effects_are_of_columns_of_numbers(samples):
     fit = censored.regress(samples, ["PK", "dbms"], distribution="weibull")
     with pytest.raises(SampleError, match="is a text"):
