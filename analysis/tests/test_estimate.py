@@ -25,6 +25,7 @@ from tidegate_analysis.estimate import (
 )
 from tidegate_analysis.estimate._wild import weights, wild
 from tidegate_analysis.model import STUDIES, Model, Path, Variable, simulate, study
+from tidegate_analysis.model.simulate import noise_variances
 
 GOLDEN = File(__file__).parent.parent / "golden"
 X = ["numProcs", "PK", "ATPT"]
@@ -259,6 +260,62 @@ class TestPlantedTruth:
                 for s in range(40)
             ]
             assert np.mean([all(s) for s in signs]) > 0.9
+
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_the_bootstrap_of_effects_covers(self, covers: Coverage, full: bool) -> None:
+        count, draws = (1000, 1000) if full else (50, 300)
+        model = study("refined, read")
+        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        truth = totals(model, known).set_index(["from", "to"])
+        hits: dict[str, int] = {}
+        for seed in range(count):
+            found = effects(
+                fit(model, simulate(model, 148, seed=seed)),
+                method="bootstrap", draws=draws, seed=seed,
+            )  # fmt: skip
+            for row in found.table.query("to == 'TP'").to_dict("records"):
+                name = f"effects, bootstrap: {row['kind']} {row['from']} -> TP"
+                inside = row["low"] < truth.loc[(row["from"], "TP"), row["kind"]] < row["high"]
+                hits[name] = hits.get(name, 0) + bool(inside)
+        covers({name: hit / count for name, hit in hits.items()}, count)
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_hc3_covers_where_the_variance_depends_on_a_term(
+        self, covers: Coverage, full: bool
+    ) -> None:
+        count = 1000 if full else 100
+        draw, hits = np.random.default_rng(3), {"classical": 0, "hc3": 0}
+        for _ in range(count):
+            x = draw.choice([1.0, 2.0, 4.0, 8.0], 60)
+            data = pd.DataFrame({"x": x, "y": x * (0.5 + draw.standard_normal(60))})
+            for errors in hits:
+                found = regress(data, "y", ["x"], errors=errors)  # type: ignore[arg-type]
+                hits[errors] += bool(found.low[0] < 0.5 < found.high[0])
+        share = {name: hit / count for name, hit in hits.items()}
+        why = "the variance is taken to be the same everywhere, which it is not: it is to fail"
+        covers({"variance that grows, classical": share["classical"]}, count, 0, 0.93, why)
+        covers({"variance that grows, hc3": share["hc3"]}, count)
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_the_interval_of_rmsea_covers(self, covers: Coverage, full: bool) -> None:
+        """Of the model without PK -> TP, where that path is 0.15; with df = 1."""
+        count, n = 1000 if full else 100, 300
+        model = study("refined, read")
+        less = model.without([("PK", "TP")])
+        coefficients = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        coefficients["PK", "TP"] = 0.15
+        # What PK adds to TP beside numProcs and ATPT, which tells a part of PK.
+        error = noise_variances(model, coefficients)
+        alone = error["ATPT"] / (error["ATPT"] + coefficients["PK", "ATPT"] ** 2)
+        truth = np.sqrt(np.log1p(0.15**2 * alone / error["TP"]))
+        hits = 0
+        for seed in range(count):
+            data = simulate(model, n, seed=seed, coefficients=coefficients)
+            found = structural(fit(less, data))
+            hits += found.rmsea_low <= truth <= found.rmsea_high
+        low, high = (0.87, 0.93) if full else tuple(binomial(0.9, count))
+        covers({"RMSEA, 90 %": hits / count}, count, low, high, "an interval of 90 %")
 
 
 class TestGroups:
