@@ -816,7 +816,7 @@ def test_effects_are_of_columns_of_numbers(samples):
     with pytest.raises(SampleError, match="is a text"):
         fit.effect("dbms")
     for asked in ({"at": ["a"]}, {"at": [1, np.nan]}, {"reference": np.inf}):
-        with pytest.raises(SampleError, match="`PK` at .*: give a list of finite numbers"):
+        with pytest.raises(SampleError, match=r"`PK` at .*: give a list of finite numbers"):
             fit.effect("PK", **asked)
     with pytest.raises(SampleError, match="not in this regression"):
         fit.effect("SF")

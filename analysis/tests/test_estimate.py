@@ -261,7 +261,6 @@ class TestPlantedTruth:
             ]
             assert np.mean([all(s) for s in signs]) > 0.9
 
-
     @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
     def test_the_bootstrap_of_effects_covers(self, covers: Coverage, full: bool) -> None:
         count, draws = (1000, 1000) if full else (50, 300)

@@ -252,7 +252,7 @@ class TestSplit:
 
     @pytest.mark.parametrize("seed", [-1, "one", 0.5])
     def test_a_seed_is_a_whole_number(self, seed: int) -> None:
-        with pytest.raises(SampleError, match="seed .*: give a whole number from 0"):
+        with pytest.raises(SampleError, match=r"seed .*: give a whole number from 0"):
             split(samples(50), seed=seed)
 
     def test_a_table_without_runs_says_so(self) -> None:

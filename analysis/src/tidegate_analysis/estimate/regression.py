@@ -458,9 +458,7 @@ def _wild_tests(data: Design, confidence: float, W: Array) -> Array:
     return np.array([(t.p, t.low, t.high) for t in tests]).reshape(-1, 3).T
 
 
-def _cautions(
-    data: Design, df: Array, confidence: float, W: Array | None
-) -> tuple[str, ...]:
+def _cautions(data: Design, df: Array, confidence: float, W: Array | None) -> tuple[str, ...]:
     """Return what so few groups cannot do, with CR1 or with the wild bootstrap's weights."""
     count = _clusters.count(data.groups)
     if W is not None:

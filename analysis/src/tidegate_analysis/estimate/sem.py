@@ -137,7 +137,7 @@ def structural(fit: PathFit, *, beside: Sequence[str] = ()) -> Structural:
     if fit.n <= len(names):
         raise SampleError(
             f"{fit.n} samples have no covariance matrix of {len(names)} variables and products",
-            f"collect more than {len(names)} samples, and many more for a test that means something",
+            f"collect more than {len(names)} samples, and many more for a test that says something",
         )
     refuse_collinear(data, names, np.ones((fit.n, 1)), None)
     S = np.cov(data, rowvar=False, ddof=0)

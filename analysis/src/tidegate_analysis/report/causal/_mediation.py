@@ -20,7 +20,7 @@ _TREATMENTS: Final = ("numProcs", "PK")
 #: What may moderate the mediation of each treatment (Section 7.2.2).
 _MODERATORS: Final[Mapping[str, tuple[str, ...]]] = {"numProcs": ("ROSE", "PK"), "PK": ("ROSE",)}
 #: A sandwich is taken of no fewer runs than this; with fewer than `_clusters.FEW` a caution says
-#: that its intervals are often too narrow all the same.
+#: that it is of few. Student's t has the degrees of freedom that runs leave.
 FEWEST_RUNS: Final = 10
 _CAUTION: Final = (
     "What goes through ATPT is causal only if nothing but the factors moves both ATPT and the "
@@ -31,7 +31,8 @@ _CAUTION: Final = (
 _ERRORS: Final = (
     "95 % intervals, quasi-Bayesian, 1,000 draws (Imai, Keele, Tingley 2010). Samples that "
     "thrashed; the other factors that vary, SF and ROSE among them, and where there are several "
-    f"the DBMS are held constant. Runs are clusters where {FEWEST_RUNS} or more thrashed, with a "
+    f"the DBMS are held constant. Runs are clusters where {FEWEST_RUNS} or more thrashed, draws "
+    "then of Student's t with the degrees of freedom that runs leave (Donald, Lang 2007), with a "
     f"caution where fewer than {FEW} did; else samples of one DBMS are taken as independent of "
     "each other, which makes intervals too narrow."
 )

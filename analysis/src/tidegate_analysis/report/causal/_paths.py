@@ -128,10 +128,10 @@ def _coefficients(group: Group) -> Table:
     note = (
         "Standardised coefficients by least squares, as in the study, whose model it is: SF and "
         "ROSE, which the study found not to be significant, are not held constant. p takes samples "
-        "as independent and of one variance; beside it the wild cluster bootstrap, which lets those "
-        "of one DBMS depend on each other. The intervals let the variance differ (HC3), and know "
-        "that standard deviations are estimated, too: with few samples one may leave out 0 where p "
-        f"is above 0.05. Supported goes by p. {said}"
+        "as independent and of one variance; beside it the wild cluster bootstrap, which lets "
+        "those of one DBMS depend on each other. The intervals let the variance differ (HC3), and "
+        "know that standard deviations are estimated, too: with few samples one may leave out 0 "
+        f"where p is above 0.05. Supported goes by p. {said}"
     ).strip()
     name = f"causal-paths-{group.name}"
     return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
