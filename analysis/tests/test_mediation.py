@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from conftest import FULL_SIZE, Coverage
-from scipy import special
+from scipy import special, stats
 from statsmodels.stats.mediation import Mediation as OtherMediation
 
-from tidegate_analysis import _clusters, estimate
 from tidegate_analysis.errors import AnalysisError, ModelError, SampleError, ShapeError
 from tidegate_analysis.mediation import Effect, Mechanism, mediate, moderation, sensitivity
+from tidegate_analysis.mediation._fit import Model
 from tidegate_analysis.mediation._mediate import EFFECTS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -186,7 +186,6 @@ def agrees(found: Effect, draws: pd.Series, expected: dict[str, float], sims: in
     [
         ("plain", PLAIN, {}),
         ("interaction", INTERACTION, {}),
-        ("clustered", PLAIN, {"clusters": "dbms"}),
         ("moderated_at_0", MODERATED, {"at": {"PK": 0}}),
         ("moderated_at_1", MODERATED, {"at": {"PK": 1}}),
         ("bootstrap", PLAIN, {"method": "bootstrap"}),
@@ -194,11 +193,7 @@ def agrees(found: Effect, draws: pd.Series, expected: dict[str, float], sims: in
         ("logit_outcome", replace(PLAIN, outcome="thrashed", outcome_model="logit"), {}),
     ],
 )
-def test_effects_are_those_of_mediate(
-    name: str, asked: Mechanism, options: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # mediate() takes clusters for many, and draws normals: t of so many degrees of freedom.
-    monkeypatch.setattr(_clusters, "degrees", lambda matrix, _: np.full(matrix.shape[1], 1e9))
+def test_effects_are_those_of_mediate(name: str, asked: Mechanism, options: dict) -> None:
     draws = 20_000 if asked.linear else 4_000
     sims = R["resamples"] if "bootstrap" in name else R["sims" if asked.linear else "sims_logit"]
     found = mediate(SAMPLES, asked, draws=draws, **options)
@@ -208,16 +203,28 @@ def test_effects_are_those_of_mediate(
         agrees(found.effects[effect], drawn, expected[theirs], sims)
 
 
-def test_clustered_effects_have_the_degrees_of_freedom_that_clusters_leave() -> None:
-    """ADE is linear in the parameters: its interval is that of the regression with CR1 and t."""
-    terms = ["numProcs", "PK", "ATPT"]
-    fitted = estimate.regress(SAMPLES, "TP", terms, errors="cluster")
+def test_clustered_effects_are_those_of_a_jackknife_and_wider_than_mediates() -> None:
+    """ADE is linear in the parameters: a regression without each DBMS, and t(4)."""
+    X = np.column_stack([T, np.ones(len(T)), PK, M])
+    y, dbms = SAMPLES["TP"].to_numpy(), SAMPLES["dbms"].to_numpy()
+    best = sm.OLS(y, X).fit().params[0]
+    without = [sm.OLS(y[dbms != d], X[dbms != d]).fit().params[0] for d in np.unique(dbms)]
+    half = 7 * stats.t.ppf(0.975, 4) * np.sqrt(4 / 5 * np.square(np.array(without) - best).sum())
     found = mediate(SAMPLES, PLAIN, clusters="dbms", draws=40_000).ade
-    assert found.estimate == pytest.approx(7 * fitted.coefficients[0])
-    width = 7 * (fitted.high[0] - fitted.low[0])
-    assert found.high - found.low == pytest.approx(width, rel=0.05)
-    normal = 2 * 1.96 * 7 * fitted.standard_errors[0]
-    assert found.high - found.low > 1.3 * normal  # t(4) against the normal is 1.42
+    assert found.estimate == pytest.approx(7 * best)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.05)
+    theirs = R["clustered"]["z.avg"]
+    assert found.high - found.low > 1.3 * (theirs["high"] - theirs["low"])
+
+
+def test_a_jackknife_of_a_yes_no_outcome_is_that_of_its_fits() -> None:
+    """One step of Newton's method from the estimate, beside fits without each cluster."""
+    X = np.column_stack([np.ones(len(T)), T, PK])
+    y, codes = SAMPLES["thrashed"].to_numpy(dtype=float), np.arange(len(T)) % 20
+    root = Model(X, y, "logit", "thrashed").covariance_root(codes)
+    without = [sm.Logit(y[codes != c], X[codes != c]).fit(disp=0).params for c in range(20)]
+    apart = np.array(without) - sm.Logit(y, X).fit(disp=0).params
+    np.testing.assert_allclose(np.diag(root @ root.T), 19 / 20 * (apart**2).sum(axis=0), rtol=0.1)
 
 
 @pytest.mark.parametrize("method", ["quasi-bayesian", "bootstrap"])
@@ -490,22 +497,25 @@ def test_a_reports_runs_of_several_dbmss_cover(covers: Coverage, data_sets: int)
     """13 runs of 5 DBMSs, whose processors and keys are a run's; processors move nothing."""
     rng = np.random.default_rng(13)
     runs = np.repeat(np.arange(13), 8)
-    dbms = np.array(list("abcdeabcdeabc"))[runs]
+    subject = np.arange(13) % 5
+    dbms = np.array(list("abcde"))[subject][runs]
     asked = Mechanism("numProcs", "ATPT", "TP", 1, 8, ["PK", "SF", "dbms"])
     inside = dict.fromkeys(("ACME", "ADE", "total"), 0)
     for number in range(data_sets):
         made = pd.DataFrame({"run": runs, "dbms": dbms})
         made["numProcs"] = rng.choice([1.0, 2.0, 4.0, 8.0], 13)[runs]
-        made["PK"] = rng.permutation([0.0, 1.0] * 6 + [0.0])[runs]
+        # Each DBMS has runs with keys and runs without.
+        made["PK"] = (np.arange(13) // 5 + rng.integers(2, size=5)[subject])[runs] % 2.0
         made["SF"] = rng.choice([1.0, 2.0, 4.0], len(runs))
         own = rng.normal(scale=0.5, size=(2, 13))[:, runs]
         made["ATPT"] = made["SF"] - made["PK"] + own[0] + rng.normal(size=len(runs))
         made["TP"] = 0.5 * made["ATPT"] + made["PK"] + own[1] + rng.normal(size=len(runs))
-        found = mediate(made, asked, clusters="run", draws=1000, seed=number)
+        found = mediate(made, asked, clusters="run", draws=500, seed=number)
         for name, each in zip(inside, (found.acme, found.ade, found.total), strict=True):
             inside[name] += each.low <= 0 <= each.high
     shares = {f"mediation, 13 runs of 5 DBMSs: {of}": n / data_sets for of, n in inside.items()}
-    covers(shares, data_sets)
+    why = "of so few runs the jackknife errs on the wide side"
+    covers(shares, data_sets, high=0.995 if data_sets == 1000 else 1, why=why)
 
 
 @pytest.mark.parametrize("data_sets", [60, pytest.param(1000, marks=FULL_SIZE)])
@@ -580,7 +590,7 @@ def test_what_to_keep_in_mind_is_said() -> None:
     assert "numProcs = 16 lies outside the samples' 1 to 8" in text
     assert "PK = 2 lies outside" in text
     assert "numProcs → ATPT → TP, 1 against 16, PK = 2" in str(found)
-    assert "< 0.002" in str(found)
+    assert "< 0.002" in str(mediate(SAMPLES, PLAIN))
     weak = SAMPLES.assign(TP=np.random.default_rng(1).normal(size=len(SAMPLES)))
     assert "proportion means little" in mediate(weak, PLAIN).cautions[0]
 

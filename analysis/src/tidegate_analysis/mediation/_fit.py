@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate_analysis._clusters import meat
+from tidegate_analysis._clusters import jackknife, sums
 from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.mediation._mechanism import Integers, Kind
@@ -129,24 +129,34 @@ class Model:
         found: Array = np.linalg.solve(self.triangle, projected.T).T
         return found
 
+    def _without(self, weights: Array, clusters: Integers) -> Array:
+        """Coefficients of the basis without each cluster, by one step of Newton's method.
+
+        Of a linear model they are exact. A column that is constant without a cluster, as the
+        indicator of a DBMS without its only run, does not move the coefficients of others.
+        """
+        scores = sums(self.basis * self.residuals[:, None], clusters)
+        inside = np.arange(len(scores))[:, None] == clusters
+        rest = self._normal(np.where(inside, 0.0, weights))
+        steps = np.linalg.pinv(rest, rcond=SINGULAR, hermitian=True) @ scores[:, :, None]
+        found: Array = self.start - steps[:, :, 0]
+        return found
+
     def covariance_root(self, clusters: Integers | None) -> Array:
         """Return L with L Lᵀ the covariance of the coefficients of X.
 
-        The textbook's covariance; or with clusters the sandwich with CR1's correction, also of a
-        logit model, as mediate() has it.
+        The textbook's covariance; or with clusters the jackknife's, CV3 of `_clusters`.
         """
-        samples = len(self.y)
         if self.kind == "linear":
-            bread = np.eye(self.parameters)
-            spread = self.residuals @ self.residuals / (samples - self.parameters)
+            weights = np.ones(len(self.y))
+            spread = self.residuals @ self.residuals / (len(self.y) - self.parameters)
         else:
             chance = self._mean(self.start)
-            bread = np.linalg.inv(self._normal((chance * (1 - chance))[None, :])[0])
-            spread = 1.0
-        covariance = bread * spread
-        if clusters is not None:
-            scores = self.basis * self.residuals[:, None]
-            covariance = bread @ meat(scores, clusters, self.parameters) @ bread
+            weights, spread = chance * (1 - chance), 1.0
+        if clusters is None:
+            covariance = np.linalg.inv(self._normal(weights[None, :])[0]) * spread
+        else:
+            covariance = jackknife(self._without(weights, clusters), self.start)
         values, vectors = np.linalg.eigh(covariance)
         return np.linalg.solve(self.triangle, vectors * np.sqrt(np.maximum(values, 0)))
 

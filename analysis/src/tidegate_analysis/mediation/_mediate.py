@@ -5,10 +5,11 @@ both models are drawn from the normal distribution that large samples give them,
 error is drawn once for each sample. Fast; right when the estimates are about normal. The estimate
 is the mean of the draws, of the proportion their median, as in mediate().
 
-With clusters a covariance knows as much as there are clusters, so parameters are drawn from
-Student's t: for each model with the fewest degrees of freedom that a coefficient of the treatment
-or the mediator has, see `_clusters`. Its draws reach so far where these are few that their mean is
-noise: the estimate is then that of the parameters as they are estimated.
+With clusters a covariance is the jackknife's over clusters, and knows as much as there are of them,
+so parameters are drawn from Student's t: for each model with the fewest degrees of freedom that a
+coefficient of the treatment or the mediator has, see `_clusters`. Its draws reach so far where
+these are few that their mean is noise: the estimate is then that of the parameters as they are
+estimated.
 
 Bootstrap (algorithm 2): samples, or whole clusters, are drawn with replacement and both models
 fitted again. The estimate is that of the samples themselves. Intervals are percentiles, or BCa
@@ -22,8 +23,8 @@ Where this leaves R's mediate()
   where there is an interaction.
 * BCa: mediate() takes the acceleration from the resamples, and centres at their mean. Both differ
   from Efron's definition, which is used here.
-* With clusters mediate() draws normals, as if there were many, and intervals are too narrow: with
-  13 runs of 5 DBMSs an effect of 0 was found in 11 % of data sets.
+* With clusters mediate() takes the sandwich and draws normals, as if there were many: with 13 runs
+  of 5 DBMSs, whose processors and keys are a run's, 95 % intervals of a total effect cover 70 %.
 * `moderation` subtracts effects computed from the same draws; test.modmed() means to, but restores
   the random seed into a local variable, so its two simulations are independent and its interval is
   too wide where both values share a parameter.
@@ -216,7 +217,7 @@ def mediate(
         ``percentile``, or with the bootstrap ``bca``.
     clusters
         A column, such as ``dbms``, whose values' samples are not independent of each other:
-        cluster-robust covariance and draws of Student's t, or resampling of clusters. Refused where
+        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
         they leave an effect no degree of freedom.
     draws
         Number of draws or resamples; at least 1,000 for intervals to be reported.
@@ -457,8 +458,9 @@ def _cautions(made: Design, method: Method) -> tuple[str, ...]:
     groups = _clusters.count(made.clusters)
     if groups >= _clusters.FEW:
         return ()
-    how = "Resampling" if method == "bootstrap" else "A sandwich of"
-    return (f"{how} {groups} clusters gives intervals that are often too narrow.",)
+    if method == "bootstrap":
+        return (f"Resampling {groups} clusters gives intervals that are often too narrow.",)
+    return (f"A jackknife over {groups} clusters is of few: take its intervals as approximate.",)
 
 
 def _outside(made: Design, at: Mapping[str, float]) -> tuple[str, ...]:
