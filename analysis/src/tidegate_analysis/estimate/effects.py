@@ -277,7 +277,7 @@ def _delta(
     se = np.sqrt(np.einsum("ij,jk,ik->i", gradient, covariance, gradient))
     reach = stats.t.ppf(0.5 + confidence / 2, df)
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * stats.t.sf(np.abs(effect / se), df)
+        p = np.asarray(2 * stats.t.sf(np.abs(effect / se), df))
     return se, effect - reach * se, effect + reach * se, p
 
 

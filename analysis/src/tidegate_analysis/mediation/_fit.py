@@ -129,18 +129,17 @@ class Model:
         found: Array = np.linalg.solve(self.triangle, projected.T).T
         return found
 
-    def _without(self, weights: Array, clusters: Integers) -> Array:
+    def _without(self, weights: Array, clusters: Integers) -> npt.NDArray[np.float64]:
         """Coefficients of the basis without each cluster, by one step of Newton's method.
 
         Of a linear model they are exact. A column that is constant without a cluster, as the
         indicator of a DBMS without its only run, does not move the coefficients of others.
         """
-        scores = sums(self.basis * self.residuals[:, None], clusters)
+        scores = sums((self.basis * self.residuals[:, None]).astype(np.float64), clusters)
         inside = np.arange(len(scores))[:, None] == clusters
         rest = self._normal(np.where(inside, 0.0, weights))
         steps = np.linalg.pinv(rest, rcond=SINGULAR, hermitian=True) @ scores[:, :, None]
-        found: Array = self.start - steps[:, :, 0]
-        return found
+        return np.asarray(self.start - steps[:, :, 0], dtype=np.float64)
 
     def covariance_root(self, clusters: Integers | None) -> Array:
         """Return L with L Lᵀ the covariance of the coefficients of X.
@@ -156,7 +155,8 @@ class Model:
         if clusters is None:
             covariance = np.linalg.inv(self._normal(weights[None, :])[0]) * spread
         else:
-            covariance = jackknife(self._without(weights, clusters), self.start)
+            start = self.start.astype(np.float64)
+            covariance = jackknife(self._without(weights, clusters), start)
         values, vectors = np.linalg.eigh(covariance)
         return np.linalg.solve(self.triangle, vectors * np.sqrt(np.maximum(values, 0)))
 

@@ -277,7 +277,7 @@ def degrees(made: Design) -> tuple[float | None, float | None]:
     names, before = _effect_names(made.mechanism), made.background.shape[1]
     fewest = []
     for matrix in (made.of_mediator(), made.of_outcome()):
-        free = _clusters.degrees(matrix, made.clusters)[before:]
+        free = _clusters.degrees(matrix.astype(np.float64), made.clusters)[before:]
         _clusters.refuse_saturated(
             free, names[: len(free)], made.clustered_by, _clusters.count(made.clusters)
         )
