@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from tidegate_analysis import _clusters, censored
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
@@ -305,6 +305,32 @@ def test_coverage_of_the_regression_at_full_size(covers, distribution):
     check_bias(covers, distribution, 1000, on_mpl=distribution == "gaussian")
 
 
+def predictions_covered(sets):
+    """Coverage of medians of two batchsets, and of a curve between two values (Weibull)."""
+    asked = pd.DataFrame({"numProcs": [1.0, 8.0], "PK": [0, 1], "ATPT": [15.0, 30.0]})
+
+    def line(x):
+        return (6.4 + 0.05 * x["numProcs"] + 0.25 * x["PK"] - 0.01 * x["ATPT"]).to_numpy()
+
+    medians, hits = np.exp(line(asked) + 0.5 * np.log(np.log(2))), np.zeros(3)
+    for seed in range(0, 2 * sets, 2):
+        x = design(200, seed)
+        error = np.log(np.random.default_rng(seed + 1).exponential(size=200))
+        table = x.join(censored.seen(np.exp(line(x) + 0.5 * error), MPLS))
+        fit = censored.regress(table, ON, distribution="weibull")
+        found, curve = fit.median(asked), fit.effect("numProcs", [8], reference=1)
+        hits[:2] += found["low"].le(medians) & found["high"].ge(medians)
+        hits[2] += curve["low"].item() <= 7 * 0.05 <= curve["high"].item()
+    return hits / sets
+
+
+@pytest.mark.parametrize("sets", [40, pytest.param(1000, marks=FULL_SIZE)])
+def test_predictions_cover(covers, sets):
+    places = ("median, numProcs 1", "median, numProcs 8", "curve, numProcs 1 to 8")
+    found = zip(places, predictions_covered(sets), strict=True)
+    covers({f"censored, weibull: {of}": share for of, share in found}, sets)
+
+
 def test_bias_takes_the_estimate_for_truth_unless_given_one(samples):
     table = censored.bias(samples, ON, draws=20)
     fit = censored.regress(samples, ON, distribution="lognormal")
@@ -430,13 +456,15 @@ def test_firth_adds_a_half_to_each_cell_of_a_table(cells):
 
 def logistic_coverage(sets, n, method):
     rng = np.random.default_rng(6)
-    hits = 0
+    hits, chance = np.zeros(2), special.expit(0.3 + 0.8)
     for _ in range(sets):
         x = rng.standard_normal(n)
-        y = rng.random(n) < 1 / (1 + np.exp(-(0.3 + 0.8 * x)))
+        y = rng.random(n) < special.expit(0.3 + 0.8 * x)
         fit = censored.thrashes(pd.DataFrame({"x": x, "thrashed": y}), ["x"], method=method)
         low, high = fit.to_frame()[["low", "high"]].iloc[1]
-        hits += low <= 0.8 <= high
+        hits[0] += low <= 0.8 <= high
+        band = fit.probability(pd.DataFrame({"x": [1.0]}))
+        hits[1] += band["low"].item() <= chance <= band["high"].item()
     return hits / sets
 
 
@@ -444,10 +472,12 @@ def logistic_coverage(sets, n, method):
     ("sets", "sets_of_firth"), [(100, 25), pytest.param(1000, 4000, marks=FULL_SIZE)]
 )
 def test_intervals_of_log_odds_cover(covers, sets, sets_of_firth):
-    covers({"log-odds, n = 150": logistic_coverage(sets, 150, "ml")}, sets)
-    found = logistic_coverage(sets_of_firth, 30, "firth")
+    odds, chance = logistic_coverage(sets, 150, "ml")
+    covers({"log-odds, n = 150": odds, "probability, n = 150": chance}, sets)
+    odds, chance = logistic_coverage(sets_of_firth, 30, "firth")
     high = None if sets_of_firth >= 1000 else 1
-    covers({"log-odds, n = 30, Firth": found}, sets_of_firth, high=high)
+    found = {"log-odds, n = 30, Firth": odds, "probability, n = 30, Firth": chance}
+    covers(found, sets_of_firth, high=high)
 
 
 def test_separation_with_clusters_takes_samples_as_independent():
@@ -769,9 +799,24 @@ def test_a_curve_needs_its_columns():
         censored.kaplan_meier(lognormal(20, 3), by="system")
 
 
+def test_a_value_that_no_sample_had_has_no_prediction(samples):
+    known = sorted(samples["dbms"].unique())
+    median = censored.regress(samples, ["PK", "dbms"], distribution="weibull").median
+    chance = censored.thrashes(samples, ["PK", "dbms"]).probability
+    for predicted in (median, chance):
+        alike = samples.head(2).assign(dbms=known[1])
+        assert len(predicted(alike)) == 2
+        said = f"`dbms` is oracle in a sample.*: name one of {known[0]}, {known[1]}"
+        with pytest.raises(SampleError, match=said):
+            predicted(alike.assign(dbms=["oracle", known[0]]))
+
+
 def test_effects_are_of_columns_of_numbers(samples):
     fit = censored.regress(samples, ["PK", "dbms"], distribution="weibull")
     with pytest.raises(SampleError, match="is a text"):
         fit.effect("dbms")
+    for asked in ({"at": ["a"]}, {"at": [1, np.nan]}, {"reference": np.inf}):
+        with pytest.raises(SampleError, match=r"`PK` at .*: give a list of finite numbers"):
+            fit.effect("PK", **asked)
     with pytest.raises(SampleError, match="not in this regression"):
         fit.effect("SF")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,12 @@ def test_r_finds_the_same(case: dict) -> None:
 
 def test_holm_is_that_of_r() -> None:
     assert correlation.holm(GOLDEN["p"]) == pytest.approx(GOLDEN["holm"], rel=1e-12)
+
+
+@pytest.mark.parametrize("way", ["none", "holm"])
+def test_no_hypothesis_is_no_table(way: Literal["none", "holm"]) -> None:
+    with pytest.raises(SampleError, match="there is no hypothesis to test: give some"):
+        correlation.hypotheses(planted(), [], correction=way)
 
 
 def test_holm_by_hand() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path as File
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from tidegate_analysis.estimate import (
 )
 from tidegate_analysis.estimate._wild import weights, wild
 from tidegate_analysis.model import STUDIES, Model, Path, Variable, simulate, study
+from tidegate_analysis.model.simulate import noise_variances
 
 GOLDEN = File(__file__).parent.parent / "golden"
 X = ["numProcs", "PK", "ATPT"]
@@ -259,6 +261,61 @@ class TestPlantedTruth:
             ]
             assert np.mean([all(s) for s in signs]) > 0.9
 
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_the_bootstrap_of_effects_covers(self, covers: Coverage, full: bool) -> None:
+        count, draws = (1000, 1000) if full else (50, 300)
+        model = study("refined, read")
+        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        truth = totals(model, known).set_index(["from", "to"])
+        hits: dict[str, int] = {}
+        for seed in range(count):
+            found = effects(
+                fit(model, simulate(model, 148, seed=seed)),
+                method="bootstrap", draws=draws, seed=seed,
+            )  # fmt: skip
+            for row in found.table.query("to == 'TP'").to_dict("records"):
+                name = f"effects, bootstrap: {row['kind']} {row['from']} -> TP"
+                inside = row["low"] < truth.loc[(row["from"], "TP"), row["kind"]] < row["high"]
+                hits[name] = hits.get(name, 0) + bool(inside)
+        covers({name: hit / count for name, hit in hits.items()}, count)
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_hc3_covers_where_the_variance_depends_on_a_term(
+        self, covers: Coverage, full: bool
+    ) -> None:
+        count = 1000 if full else 100
+        draw, hits = np.random.default_rng(3), {"classical": 0, "hc3": 0}
+        for _ in range(count):
+            x = draw.choice([1.0, 2.0, 4.0, 8.0], 60)
+            data = pd.DataFrame({"x": x, "y": x * (0.5 + draw.standard_normal(60))})
+            for errors in hits:
+                found = regress(data, "y", ["x"], errors=errors)  # type: ignore[arg-type]
+                hits[errors] += bool(found.low[0] < 0.5 < found.high[0])
+        share = {name: hit / count for name, hit in hits.items()}
+        why = "the variance is taken to be the same everywhere, which it is not: it is to fail"
+        covers({"variance that grows, classical": share["classical"]}, count, 0, 0.93, why)
+        covers({"variance that grows, hc3": share["hc3"]}, count)
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_the_interval_of_rmsea_covers(self, covers: Coverage, full: bool) -> None:
+        """Of the model without PK -> TP, where that path is 0.15; with df = 1."""
+        count, n = 1000 if full else 100, 300
+        model = study("refined, read")
+        less = model.without([("PK", "TP")])
+        coefficients = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        coefficients["PK", "TP"] = 0.15
+        # What PK adds to TP beside numProcs and ATPT, which tells a part of PK.
+        error = noise_variances(model, coefficients)
+        alone = error["ATPT"] / (error["ATPT"] + coefficients["PK", "ATPT"] ** 2)
+        truth = np.sqrt(np.log1p(0.15**2 * alone / error["TP"]))
+        hits = 0
+        for seed in range(count):
+            data = simulate(model, n, seed=seed, coefficients=coefficients)
+            found = structural(fit(less, data))
+            hits += found.rmsea_low <= truth <= found.rmsea_high
+        low, high = (0.87, 0.93) if full else tuple(binomial(0.9, count))
+        covers({"RMSEA, 90 %": hits / count}, count, low, high, "an interval of 90 %")
+
 
 class TestGroups:
     """Samples of one DBMS resemble each other: who notices?"""
@@ -318,6 +375,61 @@ class TestGroups:
         assert "5 groups may be too small" in found.cautions[0]
         assert "Take care" in str(found)
         assert not regress(samples, "TP", X, errors="cluster", cluster="row").cautions
+
+    @pytest.mark.parametrize("errors", ["cluster", "wild"])
+    @pytest.mark.parametrize(("groups", "columns"), [(2, ["a"]), (3, ["a", "b"])])
+    def test_clusters_that_their_columns_saturate_are_refused(
+        self, errors: Literal["cluster", "wild"], groups: int, columns: list[str]
+    ) -> None:
+        """Such columns go through the means of clusters: errors would be 0 where nothing is."""
+        draw = np.random.default_rng(1)
+        codes = np.repeat(np.arange(groups), 30)
+        data = pd.DataFrame({"dbms": codes, "x": draw.normal(size=codes.size)})
+        data["y"] = draw.normal(size=groups)[codes] + draw.normal(size=codes.size)
+        data["a"], data["b"] = codes == 1, codes == 2
+        data = data.astype(float)
+        said = "leave no degree of freedom for .* each: `a`.*: add samples of more of them"
+        with pytest.raises(SampleError, match=f"{groups} clusters by `dbms` {said}"):
+            regress(data, "y", ["x", *columns], errors=errors)
+        # What varies inside clusters has degrees of freedom, and so has one such column fewer.
+        assert regress(data, "y", ["x"], errors=errors).df.tolist() == [groups - 1]
+        if len(columns) > 1:
+            assert regress(data, "y", ["x", "a"], errors=errors).df.tolist() == [2, 1]
+
+    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    def test_a_column_of_whole_clusters_is_covered(self, covers: Coverage, full: bool) -> None:
+        """12 clusters that differ in two columns: 9 degrees of freedom, and not 11."""
+        count = 1000 if full else 80
+        draw, codes = np.random.default_rng(7), np.repeat(np.arange(12), 10)
+        covered = {"a": 0, "x": 0}
+        for _ in range(count):
+            a, b, own = draw.normal(size=(3, 12))
+            x, noise = draw.normal(size=(2, 120))
+            data = pd.DataFrame({"dbms": codes, "a": a[codes], "b": b[codes], "x": x})
+            data["y"] = 0.5 * data["a"] + 0.3 * x + own[codes] + noise
+            found = regress(data, "y", ["a", "b", "x"], errors="cluster")
+            assert found.df.tolist() == [9, 9, 11]
+            for name, i, truth in (("a", 0, 0.5), ("x", 2, 0.3)):
+                covered[name] += bool(found.low[i] < truth < found.high[i])
+        share = {f"12 clusters, cluster: {of}": c / count for of, c in covered.items()}
+        whole = {name: share.pop(name) for name in list(share) if name.endswith("a")}
+        few = "CR1 is small for what is the same in all of a cluster, most so among few: see `wild`"
+        covers(whole, count, 0.86 if full else None, why=few)
+        covers(share, count)
+
+    def test_an_effect_has_the_fewest_degrees_of_freedom_of_its_chains(self) -> None:
+        data = simulate(study("refined, read"), 200, seed=1, dbms=10, dbms_share=0.2)
+        data["PK"] = data["dbms"].str.slice(4).astype(int) % 2
+        found = fit(study("refined, read"), data, errors="cluster")
+        table = effects(found).to_frame().set_index(["from", "to", "kind"])
+        for edge, kind, free in (
+            (("PK", "TP"), "indirect", 8),
+            (("PK", "ATPT"), "direct", 8),
+            (("numProcs", "TP"), "total", 9),
+        ):
+            row = table.loc[(*edge, kind)]
+            reach = stats.t.ppf(0.975, free)
+            assert row["high"] - row["effect"] == pytest.approx(reach * row["se"])
 
     @pytest.mark.parametrize("groups", [2, 3, 4])
     def test_the_wild_bootstrap_says_how_small_its_p_can_be(self, groups: int) -> None:
@@ -415,6 +527,33 @@ class TestEffects:
         assert row["effect"] == pytest.approx(alone.coefficients[0])
         assert row["se"] == pytest.approx(alone.standard_errors[0], rel=0.1)
 
+    @pytest.mark.parametrize("n", [12, 60])
+    def test_a_direct_effect_in_units_leaves_out_0_where_its_path_is_significant(
+        self, n: int
+    ) -> None:
+        model = study("refined, read")
+        significant = []
+        for seed in range(30):
+            found = fit(model, simulate(model, n, seed=seed))
+            raw = effects(found, scale="raw")
+            for path in found.paths().to_dict("records"):
+                direct = raw.of(path["from"], path["to"], "direct")
+                same = ["se", "low", "high", "p"]
+                close(direct[same], [path[column] for column in same])
+                significant.append(path["p"] < 0.05)
+                assert (direct["low"] > 0 or direct["high"] < 0) == significant[-1]
+        assert 0 < sum(significant) < len(significant)
+
+    def test_an_indirect_effect_in_units_has_sobels_error(self, samples: pd.DataFrame) -> None:
+        """sqrt(a² se_b² + b² se_a²), of two regressions (Sobel 1982)."""
+        first, second = regress(samples, "ATPT", X[:2]), regress(samples, "TP", X)
+        found = effects(fit(study("refined, read"), samples), scale="raw")
+        for i, source in enumerate(X[:2]):
+            a, b = first.coefficients[i], second.coefficients[2]
+            error = np.hypot(a * second.standard_errors[2], b * first.standard_errors[i])
+            row = found.of(source, "TP", "indirect")
+            close([row["effect"], row["se"]], [a * b, error])
+
     def test_only_effects_that_chains_give_are_listed(self, samples: pd.DataFrame) -> None:
         table = effects(fit(over_identified(), samples)).to_frame()
         kinds = table.groupby(["from", "to"])["kind"].apply(list).to_dict()
@@ -442,6 +581,10 @@ class TestEffects:
         if options == {"effect": "random"}:
             with pytest.raises(SampleError, match="cannot be bootstrapped here: use the delta"):
                 effects(found, method="bootstrap")
+
+    def test_a_bootstrap_has_a_seed_from_0(self, samples: pd.DataFrame) -> None:
+        with pytest.raises(SampleError, match="seed -1: give a whole number from 0"):
+            effects(fit(study("refined, read"), samples), method="bootstrap", seed=-1)
 
     def test_groups_with_intercepts_cannot_be_drawn(self, samples: pd.DataFrame) -> None:
         found = fit(study("refined, read"), samples, effect="fixed", errors="cluster")
@@ -492,6 +635,15 @@ class TestStructural:
         with pytest.raises(SampleError, match="`SF` and `PK` are perfectly collinear"):
             structural(fit(model, samples.assign(SF=2 * samples["PK"])))
 
+    def test_a_covariance_matrix_that_is_singular_is_refused(self, samples: pd.DataFrame) -> None:
+        few = fit(study("refined, read"), samples.sample(6, random_state=1))
+        with pytest.raises(SampleError, match="6 samples have no covariance matrix of 6 variables"):
+            structural(few, beside=["SF", "ROSE"])
+        assert structural(few).df == 0
+        copied = samples.assign(copy=3 * samples["ATPT"])
+        with pytest.raises(SampleError, match="`copy` and `ATPT` are perfectly collinear"):
+            structural(fit(study("refined, read"), copied), beside=["copy"])
+
     def test_effects_of_groups_have_no_covariance_structure(self, samples: pd.DataFrame) -> None:
         with pytest.raises(ModelError, match="fitted with effects of groups"):
             structural(fit(study("refined, read"), samples, effect="random"))
@@ -519,6 +671,8 @@ BAD: list[tuple[Change, dict[str, object], str]] = [
     (lambda d: d.assign(dbms=d["dbms"].where(d.index > 0)), {"effect": "fixed"}, "missing in 1 sa"),
     (lambda d: pd.concat([d, d]).assign(dbms=range(360)), {"errors": "wild"},
      "the wild bootstrap is for few groups, and these are 360: use cluster errors"),
+    (lambda d: d.assign(dbms=d.index % 8), {"errors": "wild", "seed": -1},
+     "seed -1: give a whole number from 0"),
     (lambda d: d, {"errors": "wild", "draws": 0}, "0 data sets of the wild bootstrap: draw at"),
     (lambda d: d, {"errors": "robust"}, "no errors are called `robust`: use one of classical"),
     (lambda d: d, {"effect": "mixed"}, "no effect are called `mixed`: use one of none"),

@@ -114,6 +114,27 @@ def test_a_model_is_estimated_on_those_that_thrashed(
     assert "Take care: cluster errors from 3 groups" in printed
 
 
+def test_samples_that_refined_a_model_do_not_test_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    initial = model.study("initial, read")
+    truth = {p.edge: p.coefficient or 0.0 for p in model.study("refined, read").paths}
+    truth = {p.edge: truth.get(p.edge, 0.0) for p in initial.paths}
+    truth |= {m.edge: 0.0 for m in initial.moderators}
+    samples = model.simulate(initial, 560, seed=1, coefficients=truth)
+    exploratory, confirmatory = estimate.split(samples, seed=2)
+    model.write(estimate.refine(initial, exploratory).model, tmp_path / "refined.toml")
+    words = ["estimate", "--model", str(tmp_path / "refined.toml"), "--samples"]
+    for name, half in (("seen", exploratory), ("new", confirmatory)):
+        half.samples.to_csv(tmp_path / f"{name}.csv", index=False)
+    assert cli.main([*words, str(tmp_path / "seen.csv")]) == 1
+    printed, error = capsys.readouterr()
+    assert printed == ""
+    assert f"{len(exploratory.samples)} of these samples were used to refine model" in error
+    assert cli.main([*words, str(tmp_path / "new.csv")]) == 0
+    assert f"n = {len(confirmatory.samples)}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -13,6 +13,7 @@ from tidegate_analysis.estimate import (
     Exploratory,
     compare,
     confirm,
+    fingerprint,
     fit,
     refine,
     regress,
@@ -148,7 +149,12 @@ class TestTheWall:
                     confirm(again, Confirmatory(seen, "elsewhere"))
                 with pytest.raises(SampleError, match="were used to refine"):
                     fit(again, Confirmatory(seen, "elsewhere"))
-        fit(model, data)  # a plain look is allowed
+        # A plain look is allowed, and says what it is.
+        plain = fit(model, data)
+        assert "400 of these samples were used to refine model" in plain.cautions[0]
+        assert "Take care: 400 of these samples" in str(plain)
+        assert not fit(model, samples(seed=2).assign(experiment=2)).cautions
+        assert not fit(INITIAL, data).cautions
 
     def test_nor_when_they_come_back_from_a_file(self, tmp_path: File) -> None:
         """By their numbers alone, every one of them: without those of experiments and runs."""
@@ -166,6 +172,17 @@ class TestTheWall:
             confirm(model, Confirmatory(other, "a.db"))
         found = confirm(model, Confirmatory(other, "b.db"))
         assert found.paths()["supported"].dtype == "boolean"
+
+    @pytest.mark.parametrize("column", ["experiment", "run"])
+    @pytest.mark.parametrize("value", ["first", 1.5, np.inf])
+    def test_numbers_of_runs_are_numbers(self, column: str, value: object) -> None:
+        odd = samples(50).astype({column: object})
+        odd.loc[7, column] = value
+        with pytest.raises(SampleError, match=f"`{column}` holds `{value}`, which is no number"):
+            fingerprint(Exploratory(odd), INITIAL)
+        known = refine(INITIAL, Exploratory(samples(seed=2).assign(experiment=2))).model
+        with pytest.raises(SampleError, match=f"`{column}` holds `{value}`, which is no number"):
+            confirm(known, Confirmatory(odd))
 
     def test_a_second_refinement_remembers_the_first(self) -> None:
         first, second = samples(seed=1), samples(seed=2).assign(experiment=2)
@@ -232,6 +249,11 @@ class TestSplit:
     def test_what_cannot_be_split(self, change: dict[str, int], by: str, message: str) -> None:
         with pytest.raises(SampleError, match=message):
             split(samples(50).assign(**change), seed=1, by=by)
+
+    @pytest.mark.parametrize("seed", [-1, "one", 0.5])
+    def test_a_seed_is_a_whole_number(self, seed: int) -> None:
+        with pytest.raises(SampleError, match=r"seed .*: give a whole number from 0"):
+            split(samples(50), seed=seed)
 
     def test_a_table_without_runs_says_so(self) -> None:
         with pytest.raises(SampleError, match="no column `run` to split by"):

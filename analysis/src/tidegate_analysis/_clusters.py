@@ -23,7 +23,8 @@ clusters has rank G - 1 at most, and the jackknife rank G: a single coefficient 
 Of a column that is the same in all samples of each cluster, as keys are in a run, only the G
 clusters tell, as in a regression of their means. So the degrees of freedom of its coefficient are
 those of that regression: less than G - 1 by one for each such column (Donald and Lang 2007). Four
-clusters that differ in two columns leave 1, not 3.
+clusters that differ in two columns leave 1, not 3; where none is left the columns fit the clusters
+exactly, so that standard errors are 0 whatever is true, and `refuse_saturated` says so.
 
 References
 ----------
@@ -34,10 +35,13 @@ Human Resources 50 (2015) 317-372. J. G. MacKinnon, M. Ø. Nielsen, M. D. Webb, 
 inference: a guide to empirical practice, Journal of Econometrics 232 (2023) 272-299.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from tidegate_analysis.errors import SampleError
 
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
@@ -76,6 +80,25 @@ def degrees(matrix: Array, codes: Codes) -> Array:
     free[is_between] -= (is_between & (np.ptp(matrix, axis=0) > 0)).sum()
     found: Array = np.where(free > 0, free, np.nan)
     return found
+
+
+def refuse_saturated(free: Array, names: Sequence[str], by: str, clusters: int) -> None:
+    """Refuse coefficients for which `degrees` found none.
+
+    Parameters
+    ----------
+    free, names
+        Degrees of freedom of coefficients, and what they are called.
+    by, clusters
+        The column of the clusters, and how many there are.
+
+    """
+    if without := [f"`{name}`" for name, left in zip(names, free, strict=True) if np.isnan(left)]:
+        raise SampleError(
+            f"{clusters} clusters by `{by}` leave no degree of freedom for what is the same in all "
+            f"samples of each: {', '.join(without)}",
+            "add samples of more of them, drop such a column, or take samples as independent",
+        )
 
 
 def meat(scores: Array, codes: Codes, columns: int | None = None) -> Array:

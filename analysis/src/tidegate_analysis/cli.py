@@ -115,7 +115,8 @@ def _add_estimate(commands: "_Commands[argparse.ArgumentParser]") -> None:
         usage="%(prog)s --model MODEL [OPTIONS] ([STORE] RUN... | --samples FILE)",
         help="estimate a model's path coefficients",
         description="Estimate the paths of a model, and direct, indirect and total effects, on the "
-        "samples that thrashed: of experiments, each by itself, or of a file.",
+        "samples that thrashed: of experiments, each by itself, or of a file. A model that was "
+        "refined is tested: samples that took part in refining it are refused.",
     )
     _add_source(fit, nargs="*")
     fit.add_argument(
@@ -223,13 +224,14 @@ def _estimate(options: argparse.Namespace) -> None:
     asked = _model(options.model)
     for name, samples in _samples(options):
         chosen, left_out = _usable(asked, samples, name)
-        fit = estimate.fit(asked, chosen, errors=options.errors, effect=options.effect)
+        # A refined model comes with hashes of the samples that chose its paths: they are refused.
+        evidence = estimate.Confirmatory(chosen)
+        fit = estimate.fit(asked, evidence, errors=options.errors, effect=options.effect)
         effects = estimate.effects(fit).to_frame()
         _print(f"# {asked.name}: {name}\n")
         r2 = ", ".join(f"R²({variable}) = {value:.3f}" for variable, value in fit.r_squared.items())
         _print(f"n = {fit.n}{left_out}; {r2}, fit = {fit.overall_fit:.3f}\n")
-        cautions = (c for equation in fit.regressions.values() for c in equation.cautions)
-        for caution in dict.fromkeys(cautions):
+        for caution in fit.cautions:
             _print(f"Take care: {caution}.\n")
         _print(f"## Paths\n\n{markdown(fit.paths())}")
         # The wild bootstrap tests coefficients only.

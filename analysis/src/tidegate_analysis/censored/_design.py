@@ -49,6 +49,12 @@ class Term:
         """The columns in the regression, a row for each sample."""
         if self.dummies:
             texts = samples[self.column].astype(str).to_numpy()
+            if (unseen := ~np.isin(texts, self.dummies)).any():
+                raise SampleError(
+                    f"`{self.column}` is {texts[unseen][0]} in a sample, of which the regression "
+                    "has seen none",
+                    f"name one of {', '.join(self.dummies)}",
+                )
             return np.column_stack([texts == value for value in self.dummies[1:]]).astype(float)
         return self.basis(numbers(samples, self.column))
 

@@ -129,9 +129,9 @@ class Linear:
         if term.dummies:
             raise SampleError(f"`{column}` is a text", "read its coefficients: it has no curve")
         x = self.design.matrix[:, places[0]]
-        values = np.linspace(x.min(), x.max(), 50) if at is None else np.asarray(at, dtype=float)
-        zero = np.median(x) if reference is None else reference
-        turn = term.basis(values) - term.basis(np.array([zero]))
+        values = np.linspace(x.min(), x.max(), 50) if at is None else _checked(column, at)
+        zero = np.array([np.median(x)]) if reference is None else _checked(column, [reference])
+        turn = term.basis(values) - term.basis(zero)
         change = turn @ self.parameters[places]
         block = self.covariance[np.ix_(places, places)]
         least = self._quantile(self.degrees[places].min())
@@ -154,6 +154,17 @@ def checked_level(level: float) -> float:
     if not 0 < level < 1:
         raise SampleError(f"the level of confidence is {level}", "give one between 0 and 1: 0.95")
     return level
+
+
+def _checked(column: str, given: Sequence[float]) -> Floats:
+    """Values of a column that a curve is asked for, when they are numbers."""
+    asked = pd.Series(np.asarray(given, dtype=object).ravel())
+    values = pd.to_numeric(asked, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise SampleError(
+            f"`{column}` at {given!r} has no effect to show", "give a list of finite numbers"
+        )
+    return values
 
 
 def _wald(values: Floats, covariance: Floats, column: str) -> float:

@@ -57,6 +57,14 @@ class Design:
         return np.hstack([self.X, self.nuisance])
 
 
+def generator(seed: int) -> np.random.Generator:
+    """Return the source of random draws that a seed gives."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise SampleError(f"seed {seed!r}", "give a whole number from 0") from error
+
+
 def factors(terms: Iterable[str]) -> tuple[str, ...]:
     """Return the columns that terms are made of."""
     return tuple(dict.fromkeys(name for term in terms for name in term.split(TIMES)))

@@ -5,12 +5,13 @@ The three covariances of coefficients b = (X'X)⁻¹X'y with residuals e, levera
 ===========  ==================================================  ====================
 classical    e'e/(n-k) (X'X)⁻¹                                   t(n-k)
 HC3          (X'X)⁻¹ [sum x x' e²/(1-h)²] (X'X)⁻¹                t(n-k)
-CR1          (X'X)⁻¹ [sum over groups s s'] (X'X)⁻¹ · c          t(G-1)
+CR1          (X'X)⁻¹ [sum over groups s s'] (X'X)⁻¹ · c          t(G-1) or fewer
 ===========  ==================================================  ====================
 
-with s the sum of x e over a group and c = G/(G-1) · (n-1)/(n-k), see `_clusters`. HC3: MacKinnon
-and White 1985. CR1 and its t(G-1): Cameron and Miller 2015, Section VI. With a handful of groups
-CR1 is often too sure of itself; `_wild` is for those.
+with s the sum of x e over a group and c = G/(G-1) · (n-1)/(n-k), see `_clusters`, and there
+for where degrees of freedom are fewer. HC3: MacKinnon and White 1985. CR1 and its t(G-1): Cameron
+and Miller 2015, Section VI. With a handful of groups CR1 is often too sure of itself; `_wild` is
+for those.
 
 A random intercept makes var(y) = σ²(I + λJ) inside each group. For a given λ, subtracting a share
 of each group's mean whitens the data, so REML is a search over one number.
@@ -54,10 +55,10 @@ def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Ar
     """Return what each sample adds to each coefficient, times n.
 
     The squares of its columns, added over samples (or over groups of them) and divided by n², are
-    the variances in the table above: sums of squares for HC3, those by group for CR1. A sample that
-    alone determines a coefficient adds nothing to it when `lenient`, else HC3 does not exist.
+    the variances in the table above: sums of squares for HC3, those by group for CR1. The classical
+    one is no sum over samples. A sample that alone determines a coefficient adds nothing to it when
+    `lenient`, else HC3 does not exist.
     """
-    n, k = X.shape
     residuals = fit.residuals
     if errors == "hc3":
         alone = fit.leverages > 1 - 1e-9
@@ -68,9 +69,7 @@ def influence(X: Array, fit: Least, errors: str, *, lenient: bool = False) -> Ar
                 "drop the term that only it has, or use classical errors",
             )
         residuals = np.where(alone, 0.0, residuals / np.where(alone, 1.0, 1 - fit.leverages))
-    elif errors == "classical":
-        residuals = residuals * np.sqrt(n / (n - k))
-    result: Array = n * (X * residuals[:, None]) @ fit.inverse
+    result: Array = len(X) * (X * residuals[:, None]) @ fit.inverse
     return result
 
 

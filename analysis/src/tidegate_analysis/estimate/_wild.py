@@ -31,7 +31,7 @@ import numpy as np
 from scipy import optimize
 
 from tidegate_analysis._clusters import cr1, sums
-from tidegate_analysis.estimate._data import Array, Codes
+from tidegate_analysis.estimate._data import Array, Codes, generator
 from tidegate_analysis.estimate._linear import least
 
 _WEIGHTS = np.sqrt([0.5, 1.0, 1.5])
@@ -54,7 +54,7 @@ def weights(groups: int, draws: int, seed: int) -> Array:
     """Return Webb weights, a row for each data set: all there are when they are few."""
     if 6**groups <= max(_ALL, draws):
         return np.array(list(product(_SIX, repeat=groups)))
-    drawn = np.random.default_rng(seed).choice(_SIX, (draws, groups))
+    drawn = generator(seed).choice(_SIX, (draws, groups))
     drawn[0] = 1.0  # what was observed
     return drawn
 

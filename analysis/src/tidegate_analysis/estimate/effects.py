@@ -11,8 +11,9 @@ together 0.44.
 
 **Delta method.** The total effect's derivative by one coefficient is again a product,
 dT_ts/dB_ij = T_ti T_js, and the covariance of all coefficients comes with the fit. The
-intervals are of t(n-k), or t(G-1) when errors are clustered; the wild bootstrap tests coefficients
-only, so effects of a fit with it have clustered errors.
+intervals are of Student's t, with the fewest degrees of freedom that a coefficient of the effect's
+chains has in its equation; the wild bootstrap tests coefficients only, so effects of a fit with it
+have clustered errors.
 
 **Bootstrap.** Samples are drawn again with replacement (groups of them when errors are
 clustered, inside groups when groups have intercepts), the model is refitted from weighted moments,
@@ -35,7 +36,7 @@ import pandas as pd
 from scipy import stats
 
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate._data import Array, Design, design, factors
+from tidegate_analysis.estimate._data import Array, Design, design, factors, generator
 from tidegate_analysis.estimate.paths import PathFit
 from tidegate_analysis.model.structure import Edge, Model
 
@@ -188,8 +189,9 @@ def effects(
         drawn = _effects(fit.model, _bootstrap(fit, draws, seed, raw=raw))[1]
         spread = {kind: _percentiles(drawn[kind], confidence) for kind in KINDS}
     else:
+        fewest = _fewest(fit.model, df)
         spread = {
-            kind: _delta(kinds[kind][0], gradient, covariance, df, confidence)
+            kind: _delta(kinds[kind][0], gradient, covariance, fewest[kind], confidence)
             for kind, gradient in _gradients(fit.model, values).items()
         }
     # A kind that no chain gives is not an effect of 0 but none.
@@ -262,13 +264,20 @@ def _gradients(model: Model, values: Array) -> dict[str, Array]:
     return {"direct": direct.astype(float), "indirect": total - direct, "total": total}
 
 
+def _fewest(model: Model, df: Array) -> dict[str, Array]:
+    """Return for each effect the fewest degrees of freedom of a coefficient in its chains."""
+    # With coefficients of 1 a derivative counts the chains that a coefficient is in.
+    chains = _gradients(model, np.ones_like(df))
+    return {kind: np.where(count > 0.5, df, np.inf).min(axis=1) for kind, count in chains.items()}
+
+
 def _delta(
-    effect: Array, gradient: Array, covariance: Array, df: float, confidence: float
+    effect: Array, gradient: Array, covariance: Array, df: Array, confidence: float
 ) -> tuple[Array, Array, Array, Array]:
     se = np.sqrt(np.einsum("ij,jk,ik->i", gradient, covariance, gradient))
     reach = stats.t.ppf(0.5 + confidence / 2, df)
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * stats.t.sf(np.abs(effect / se), df)
+        p = np.asarray(2 * stats.t.sf(np.abs(effect / se), df))
     return se, effect - reach * se, effect + reach * se, p
 
 
@@ -304,7 +313,7 @@ def _bootstrap(fit: PathFit, draws: int, seed: int, *, raw: bool) -> Array:
         )
         for name in fit.model.endogenous
     }
-    draw = np.random.default_rng(seed)
+    draw = generator(seed)
     pieces = max(1, draws * fit.n // _PIECE)
     found = []
     for size in (len(part) for part in np.array_split(np.arange(draws), pieces)):

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from tidegate_analysis.errors import SampleError
+from tidegate_analysis.estimate._data import generator
 from tidegate_analysis.model.structure import Fingerprint, Model
 
 _RUN: Final = ("experiment", "run")
@@ -117,6 +118,15 @@ def refuse_seen(confirmatory: Confirmatory, model: Model) -> None:
         )
 
 
+def seen(samples: pd.DataFrame, model: Model) -> tuple[str, ...]:
+    """Return what to say of samples of no kind that may have chosen the model's paths."""
+    try:
+        refuse_seen(Confirmatory(samples), model)
+    except SampleError as error:
+        return (f"{error.problem}, and p-values are no evidence for paths that they chose",)
+    return ()
+
+
 def split(
     samples: pd.DataFrame, *, seed: int, by: str = "run", share: float = 0.5, store: str = ""
 ) -> tuple[Exploratory, Confirmatory]:
@@ -139,7 +149,7 @@ def split(
     Raises
     ------
     SampleError
-        A column is not there, or there are not two units to split.
+        A column is not there, there are not two units to split, or the seed is none.
 
     """
     if not 0 < share < 1:
@@ -166,7 +176,7 @@ def split(
 
 def _chosen(strata: pd.Series | None, count: int, seed: int, share: float) -> np.ndarray:
     """Order units at random, strata in turn, and take the first ones."""
-    draw = np.random.default_rng(seed)
+    draw = generator(seed)
     order = draw.permutation(count)
     if strata is not None:
         shuffled = strata.iloc[order]
@@ -192,5 +202,13 @@ def _runs(evidence: Evidence) -> frozenset[tuple[str, int, int]]:
     samples = evidence.samples
     if not all(column in samples for column in _RUN):
         return frozenset()
-    pairs = samples[list(_RUN)].dropna().drop_duplicates().astype("int64")
+    given = samples[list(_RUN)].dropna().drop_duplicates()
+    pairs = given.apply(pd.to_numeric, errors="coerce")
+    for column in _RUN:
+        if wrong := given.loc[~(pairs[column] % 1 == 0), column].tolist():
+            raise SampleError(
+                f"`{column}` holds `{wrong[0]}`, which is no number of one",
+                "give whole numbers, as the laboratory does, or leave that column out",
+            )
+    pairs = pairs.astype("int64")
     return frozenset((evidence.store, e, r) for e, r in pairs.itertuples(index=False))

@@ -30,7 +30,7 @@ import pandas as pd
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.estimate import _linear
 from tidegate_analysis.estimate._data import Array, Codes, groups
-from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, refuse_seen
+from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, refuse_seen, seen
 from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
 from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import Edge, Model
@@ -62,6 +62,8 @@ class PathFit:
         What it was estimated on.
     options
         How.
+    seen
+        That samples of no kind took part in choosing the model's paths, if they did.
 
     """
 
@@ -69,6 +71,7 @@ class PathFit:
     regressions: Mapping[str, Regression]
     samples: pd.DataFrame
     options: Options
+    seen: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -90,11 +93,18 @@ class PathFit:
         """The fit of Section 9.3.4: 1 less the product of the squared error coefficients."""
         return overall_fit(self.r_squared.values())
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What a reader has to know, of the samples and of each equation."""
+        of_equations = (c for fit in self.regressions.values() for c in fit.cautions)
+        return tuple(dict.fromkeys([*self.seen, *of_equations]))
+
     def paths(self) -> pd.DataFrame:
         """Return a row for each path and each moderator, with the hypothesis beside the estimate.
 
         `supported` says that the sign is the hypothesised one and p is below 1 - confidence; it is
-        missing for moderators, for which the model states no sign.
+        missing for moderators, for which the model states no sign. p is of the raw coefficient; the
+        standardised interval is another answer, see `regression`.
         """
         alpha = 1 - self.options.confidence
         estimates: dict[tuple[str, str], dict[str, Any]] = {
@@ -151,11 +161,13 @@ class PathFit:
         """Return the model's path diagram with its coefficients, as SVG."""
         return draw(self.model, self.estimates(), r_squared=self.r_squared, title=title)
 
-    def joint(self, *, raw: bool = False) -> tuple[Array, Array, float]:
-        """Return all path coefficients, their joint covariance, and degrees of freedom.
+    def joint(self, *, raw: bool = False) -> tuple[Array, Array, Array]:
+        """Return all path coefficients, their joint covariance, and degrees of freedom of each.
 
         In the order of the model's paths. Influences of one sample on several equations are added
-        up together, so coefficients of different equations covary as the samples say.
+        up together, so coefficients of different equations covary as the samples say. Raw ones with
+        classical errors, and those with a random effect, have the covariance of their equation's
+        table, and none with those of another, whose errors the model takes as independent.
         """
         places = [
             (path.target, self.regressions[path.target].terms.index(path.source))
@@ -164,15 +176,13 @@ class PathFit:
         fits = self.regressions
         kind = "coefficients" if raw else "standardised"
         values = np.array([getattr(fits[name], kind)[i] for name, i in places])
-        columns = max(fit.parameters for fit in fits.values())
-        free = float(self.n - columns)
-        if self.options.effect == "random":
-            return values, self._block_diagonal(places, raw), free
+        df = np.array([fits[name].df[i] for name, i in places])
+        if self.options.effect == "random" or (raw and self.options.errors == "classical"):
+            return values, self._block_diagonal(places, raw), df
         which = "raw_influence" if raw else "influence"
         influences = np.column_stack([getattr(fits[name], which)[:, i] for name, i in places])
-        codes = self.clusters()
-        df = free if codes is None else float(codes.max())
-        return values, _linear.gathered(influences, codes, columns), df
+        columns = max(fit.parameters for fit in fits.values())
+        return values, _linear.gathered(influences, self.clusters(), columns), df
 
     def clusters(self) -> Codes | None:
         """Return the group of each sample when errors are clustered."""
@@ -194,9 +204,8 @@ class PathFit:
         columns = ["from", "to", "by", "hypothesis", "coefficient", "standardised", "p", "stars"]
         table = self.paths()[columns].to_string(index=False, float_format=lambda x: f"{x:.3g}")
         r2 = ", ".join(f"R²({name}) = {value:.3f}" for name, value in self.r_squared.items())
-        cautions = dict.fromkeys(c for fit in self.regressions.values() for c in fit.cautions)
         head = f"{self.model.name}: n = {self.n}, {r2}, fit = {self.overall_fit:.3f}"
-        return "\n".join([head, table, *(f"Take care: {caution}." for caution in cautions)])
+        return "\n".join([head, table, *(f"Take care: {caution}." for caution in self.cautions)])
 
 
 def fit(
@@ -218,7 +227,7 @@ def fit(
         Its equations are estimated one by one.
     samples
         A table, or one marked as exploratory or confirmatory. Confirmatory samples are refused
-        when the model was refined with some of them.
+        when the model was refined with some of them; a table of no kind then has a caution.
     errors, effect, cluster, confidence, draws, seed
         See `regress`.
 
@@ -240,7 +249,8 @@ def fit(
     regressions = {
         name: regress(table, name, model.terms(name), **vars(options)) for name in model.endogenous
     }
-    return PathFit(model, regressions, table, options)
+    unmarked = seen(table, model) if isinstance(samples, pd.DataFrame) else ()
+    return PathFit(model, regressions, table, options, unmarked)
 
 
 def confirm(model: Model, samples: Confirmatory, **options: object) -> PathFit:

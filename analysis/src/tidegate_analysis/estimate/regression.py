@@ -8,8 +8,10 @@ so classical standard errors promise too much. The options say what is believed 
 ``errors="hc3"``
     Independent, but the variance may depend on the terms.
 ``errors="cluster"``
-    Anything may happen inside a DBMS; DBMSs are independent. CR1 with t(G-1). Below about 30 DBMSs
-    often too sure of itself, and a caution in the result says so.
+    Anything may happen inside a DBMS; DBMSs are independent. CR1 with t(G-1), or fewer degrees of
+    freedom for terms that are the same in all samples of a DBMS, see `_clusters`: where none is
+    left the regression is refused. Below about 30 DBMSs often too sure of itself, and a caution in
+    the result says so.
 ``errors="wild"``
     The same belief, tested by the wild cluster bootstrap-t (see `_wild`): for few DBMSs. With two
     to four of them its p-values have a floor that a caution names.
@@ -28,7 +30,10 @@ columns (Friedrich 1982).
 deviations in that ratio are estimates, too. Each sample's influence on b·s_x/s_y is added up, which
 assumes no distribution (Browne 1984; Yuan and Chan 2011): with residuals enlarged as in HC3, or as
 they are and by group when errors are clustered. With a random effect, or the wild bootstrap's
-interval, the deviations are taken as given.
+interval, the deviations are taken as given. So a standardised interval and the p-value, which is of
+the raw coefficient and its errors as asked for, are two answers: with classical errors and few
+samples one may leave out 0 where the other is above 0.05. p decides, and `low` and `high` agree
+with it.
 
 Source: Suh, Snodgrass, Currim 2017, Sections 7.2.3 and 9.3.2; Cohen, Cohen, West, Aiken 2003.
 """
@@ -88,7 +93,7 @@ class Regression:
         What a reader has to know.
     covariance, influence, raw_influence
         Covariance of the raw coefficients; each sample's influence on the standardised and the raw
-        coefficients, n times (empty with a random effect).
+        coefficients, n times (empty with a random effect; the raw one with classical errors, too).
 
     """
 
@@ -185,7 +190,8 @@ def regress(
     Raises
     ------
     SampleError
-        Nothing can be estimated from the samples, or the options contradict each other.
+        Nothing can be estimated from the samples, clusters leave a term no degree of freedom, or
+        the options contradict each other.
 
     Examples
     --------
@@ -216,6 +222,7 @@ def regress(
         data,
         errors=errors,
         effect=effect,
+        cluster=cluster,
         confidence=confidence,
         chance=(draws, seed),
     )
@@ -243,6 +250,7 @@ def _fixed(
     *,
     errors: Errors,
     effect: Effect,
+    cluster: str,
     confidence: float,
     chance: tuple[int, int],
 ) -> Regression:
@@ -253,12 +261,12 @@ def _fixed(
     n = len(data.y)
     clustered = errors in ("cluster", "wild")
     groups = data.groups if clustered else None
-    raw = _linear.influence(X, fit, errors)
+    df = _clustered_degrees(data, cluster) if clustered else np.full(terms, float(n - k))
     if errors == "classical":
-        covariance = fit.rss / (n - k) * fit.inverse
+        raw, covariance = np.empty((0, k)), fit.rss / (n - k) * fit.inverse
     else:
+        raw = _linear.influence(X, fit, errors)
         covariance = _linear.gathered(raw, groups, k)
-    df = float(data.groups.max() if clustered else n - k)
     # Enlarged residuals: they cover better in small samples, with classical errors, too.
     single = raw if clustered else _linear.influence(X, fit, "hc3", lenient=True)
     influence = _standardised_influence(samples, data, fit.coefficients[:terms], single[:, :terms])
@@ -269,7 +277,7 @@ def _fixed(
         fit.coefficients,
         covariance,
         standardised_covariance,
-        np.full(terms, df),
+        df,
         confidence=confidence,
         parameters=k,
         errors=errors,
@@ -278,8 +286,15 @@ def _fixed(
         variances=1,
         influences=(influence, raw[:, :terms]),
         exact=None if W is None else _wild_tests(data, confidence, W),
-        cautions=_cautions(data, confidence, W) if clustered else (),
+        cautions=_cautions(data, df, confidence, W) if clustered else (),
     )
+
+
+def _clustered_degrees(data: Design, cluster: str) -> Array:
+    """Return the degrees of freedom of each term, refused where clusters leave it none."""
+    free = _clusters.degrees(data.full, data.groups)[: len(data.terms)]
+    _clusters.refuse_saturated(free, data.terms, cluster, _clusters.count(data.groups))
+    return free
 
 
 def _random(data: Design, confidence: float) -> Regression:
@@ -443,7 +458,7 @@ def _wild_tests(data: Design, confidence: float, W: Array) -> Array:
     return np.array([(t.p, t.low, t.high) for t in tests]).reshape(-1, 3).T
 
 
-def _cautions(data: Design, confidence: float, W: Array | None) -> tuple[str, ...]:
+def _cautions(data: Design, df: Array, confidence: float, W: Array | None) -> tuple[str, ...]:
     """Return what so few groups cannot do, with CR1 or with the wild bootstrap's weights."""
     count = _clusters.count(data.groups)
     if W is not None:
@@ -459,7 +474,8 @@ def _cautions(data: Design, confidence: float, W: Array | None) -> tuple[str, ..
         return (caution,)
     if count >= _clusters.FEW:
         return ()
+    least = min(df, default=count - 1)
     return (
-        f"cluster errors from {count} groups may be too small even with t({count - 1}); "
+        f"cluster errors from {count} groups may be too small even with t({least:.0f}); "
         "compare errors='wild'",
     )

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
-from tidegate_analysis.errors import ModelError
+from tidegate_analysis.errors import ModelError, SampleError
 from tidegate_analysis.estimate._data import (
     Array,
     factors,
@@ -109,6 +109,9 @@ def structural(fit: PathFit, *, beside: Sequence[str] = ()) -> Structural:
         A moderated path or its moderator is endogenous, or the fit has effects of groups, about
         which the covariance matrix of all samples says nothing; or the model has a variable of
         `beside` itself.
+    SampleError
+        There are no more samples than variables, or some add up to others: what is observed has no
+        determinant to compare with.
 
     """
     model = fit.model
@@ -131,7 +134,12 @@ def structural(fit: PathFit, *, beside: Sequence[str] = ()) -> Structural:
     names = (*exogenous, *model.endogenous)
     values = {name: numbers(fit.samples, name) for name in factors(names)}
     data = np.column_stack([product([values[f] for f in name.split(TIMES)]) for name in names])
-    refuse_collinear(data[:, : len(exogenous)], exogenous, np.ones((fit.n, 1)), None)
+    if fit.n <= len(names):
+        raise SampleError(
+            f"{fit.n} samples have no covariance matrix of {len(names)} variables and products",
+            f"collect more than {len(names)} samples, and many more for a test that says something",
+        )
+    refuse_collinear(data, names, np.ones((fit.n, 1)), None)
     S = np.cov(data, rowvar=False, ddof=0)
     implied, psi = _implied(fit, names, S[: len(exogenous), : len(exogenous)])
     return _indices(fit, names, S, implied, psi)

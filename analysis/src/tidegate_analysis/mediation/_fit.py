@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate_analysis._clusters import meat
+from tidegate_analysis._clusters import jackknife, sums
 from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.mediation._mechanism import Integers, Kind
@@ -20,6 +20,8 @@ from tidegate_analysis.mediation._mechanism import Integers, Kind
 CELLS = 4_000_000
 #: A weighting's normal equations count as singular below it.
 SINGULAR = 1e-8
+#: An outcome is determined by the others when they leave this share of its variance, or less.
+EXACT = 1e-20
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Model:
     Raises
     ------
     SampleError
-        A logit model whose two outcomes are separated by the variables.
+        A logit model whose two outcomes are separated by the variables, or a linear one without
+        any error.
 
     """
 
@@ -72,6 +75,11 @@ class Model:
                 )
             self.start = found
         self.residuals = y - self._mean(self.start)
+        if self.residuals @ self.residuals <= EXACT * np.square(y - y.mean()).sum():
+            raise SampleError(
+                f"`{name}` follows exactly from the other variables",
+                "leave out what it was computed from: there is no error to estimate with",
+            )
 
     def _mean(self, projected: Array) -> Array:
         predictor = projected @ self.basis.T
@@ -121,24 +129,34 @@ class Model:
         found: Array = np.linalg.solve(self.triangle, projected.T).T
         return found
 
+    def _without(self, weights: Array, clusters: Integers) -> npt.NDArray[np.float64]:
+        """Coefficients of the basis without each cluster, by one step of Newton's method.
+
+        Of a linear model they are exact. A column that is constant without a cluster, as the
+        indicator of a DBMS without its only run, does not move the coefficients of others.
+        """
+        scores = sums((self.basis * self.residuals[:, None]).astype(np.float64), clusters)
+        inside = np.arange(len(scores))[:, None] == clusters
+        rest = self._normal(np.where(inside, 0.0, weights))
+        steps = np.linalg.pinv(rest, rcond=SINGULAR, hermitian=True) @ scores[:, :, None]
+        return np.asarray(self.start - steps[:, :, 0], dtype=np.float64)
+
     def covariance_root(self, clusters: Integers | None) -> Array:
         """Return L with L Lᵀ the covariance of the coefficients of X.
 
-        The textbook's covariance; or with clusters the sandwich with CR1's correction, also of a
-        logit model, as mediate() has it.
+        The textbook's covariance; or with clusters the jackknife's, CV3 of `_clusters`.
         """
-        samples = len(self.y)
         if self.kind == "linear":
-            bread = np.eye(self.parameters)
-            spread = self.residuals @ self.residuals / (samples - self.parameters)
+            weights = np.ones(len(self.y))
+            spread = self.residuals @ self.residuals / (len(self.y) - self.parameters)
         else:
             chance = self._mean(self.start)
-            bread = np.linalg.inv(self._normal((chance * (1 - chance))[None, :])[0])
-            spread = 1.0
-        covariance = bread * spread
-        if clusters is not None:
-            scores = self.basis * self.residuals[:, None]
-            covariance = bread @ meat(scores, clusters, self.parameters) @ bread
+            weights, spread = chance * (1 - chance), 1.0
+        if clusters is None:
+            covariance = np.linalg.inv(self._normal(weights[None, :])[0]) * spread
+        else:
+            start = self.start.astype(np.float64)
+            covariance = jackknife(self._without(weights, clusters), start)
         values, vectors = np.linalg.eigh(covariance)
         return np.linalg.solve(self.triangle, vectors * np.sqrt(np.maximum(values, 0)))
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tidegate_analysis import _clusters
 from tidegate_analysis.assumptions.inputs import (
     Array,
     codes,
@@ -124,6 +125,8 @@ class Design:
         Ones and the moderators with which the treatment, the mediator is multiplied.
     where
         Column of `background` of each numeric variable.
+    clusters, clustered_by
+        The cluster of each sample, and the column that says so.
     averaged
         Number of samples that a row stands for the mean of.
 
@@ -139,6 +142,7 @@ class Design:
     names: tuple[str, ...]
     where: Mapping[str, int]
     clusters: Integers | None
+    clustered_by: str = ""
     averaged: int = 1
 
     @property
@@ -225,7 +229,7 @@ def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) ->
         names.append(name)
         blocks.append(numbers(samples, name)[:, None])
     background = np.hstack(blocks)
-    labels = None if clusters is None else _clusters(samples, clusters)
+    labels = None if clusters is None else _labels(samples, clusters)
     by_treatment, by_mediator = _products(mechanism, background, where)
     treatment, mediator, outcome = main.values()
     made = Design(
@@ -237,6 +241,7 @@ def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) ->
         names=tuple(names),
         where=where,
         clusters=labels,
+        clustered_by=clusters or "",
         by_treatment=by_treatment,
         by_mediator=by_mediator,
     )
@@ -255,7 +260,40 @@ def _products(
     return background[:, chosen[0]], background[:, chosen[1]]
 
 
-def _clusters(samples: pd.DataFrame, name: str) -> Integers:
+def degrees(made: Design) -> tuple[float | None, float | None]:
+    """Return the degrees of freedom of the mediator's and the outcome's model; None: infinite.
+
+    The fewest of the coefficients of the treatment, the mediator and their products; what clusters
+    say of covariates does not matter.
+
+    Raises
+    ------
+    SampleError
+        Clusters leave such a coefficient none.
+
+    """
+    if made.clusters is None:
+        return None, None
+    names, before = _effect_names(made.mechanism), made.background.shape[1]
+    fewest = []
+    for matrix in (made.of_mediator(), made.of_outcome()):
+        free = _clusters.degrees(matrix.astype(np.float64), made.clusters)[before:]
+        _clusters.refuse_saturated(
+            free, names[: len(free)], made.clustered_by, _clusters.count(made.clusters)
+        )
+        fewest.append(float(free.min()))
+    return fewest[0], fewest[1]
+
+
+def _effect_names(mechanism: Mechanism) -> list[str]:
+    """Return what the columns after the background of the outcome's model are called."""
+    treatment, mediator = mechanism.treatment, mechanism.mediator
+    names = [treatment, *(f"{treatment}·{each}" for each in mechanism.moderating("treatment"))]
+    names += [mediator, *(f"{mediator}·{each}" for each in mechanism.moderating("mediator"))]
+    return [*names, f"{treatment}·{mediator}"] if mechanism.interaction else names
+
+
+def _labels(samples: pd.DataFrame, name: str) -> Integers:
     column(samples, name)
     labels, groups = codes(samples, name)
     if len(groups) < 3:
@@ -279,11 +317,7 @@ def _refuse(made: Design) -> None:
                 f"`{name}` has a logit model, but values other than 0 and 1",
                 "use a linear model, or make it a yes/no column",
             )
-    names = [*made.names[1:], mechanism.treatment]
-    names += [f"{mechanism.treatment}·{each}" for each in mechanism.moderating("treatment")]
-    refuse_unusable(made.of_mediator()[:, 1:], names, f"model of `{mechanism.mediator}`")
-    names.append(mechanism.mediator)
-    names += [f"{mechanism.mediator}·{each}" for each in mechanism.moderating("mediator")]
-    if mechanism.interaction:
-        names.append(f"{mechanism.treatment}·{mechanism.mediator}")
+    names = [*made.names[1:], *_effect_names(mechanism)]
+    first = made.of_mediator()[:, 1:]
+    refuse_unusable(first, names[: first.shape[1]], f"model of `{mechanism.mediator}`")
     refuse_unusable(made.of_outcome()[:, 1:], names, f"model of `{mechanism.outcome}`")

@@ -5,6 +5,12 @@ both models are drawn from the normal distribution that large samples give them,
 error is drawn once for each sample. Fast; right when the estimates are about normal. The estimate
 is the mean of the draws, of the proportion their median, as in mediate().
 
+With clusters a covariance is the jackknife's over clusters, and knows as much as there are of them,
+so parameters are drawn from Student's t: for each model with the fewest degrees of freedom that a
+coefficient of the treatment or the mediator has, see `_clusters`. Its draws reach so far where
+these are few that their mean is noise: the estimate is then that of the parameters as they are
+estimated.
+
 Bootstrap (algorithm 2): samples, or whole clusters, are drawn with replacement and both models
 fitted again. The estimate is that of the samples themselves. Intervals are percentiles, or BCa
 (Efron 1987), which corrects for the bias of the median and for skewness; its acceleration is
@@ -17,6 +23,8 @@ Where this leaves R's mediate()
   where there is an interaction.
 * BCa: mediate() takes the acceleration from the resamples, and centres at their mean. Both differ
   from Efron's definition, which is used here.
+* With clusters mediate() takes the sandwich and draws normals, as if there were many: with 13 runs
+  of 5 DBMSs, whose processors and keys are a run's, 95 % intervals of a total effect cover 70 %.
 * `moderation` subtracts effects computed from the same draws; test.modmed() means to, but restores
   the random seed into a local variable, so its two simulations are independent and its interval is
   too wide where both values share a parameter.
@@ -35,7 +43,7 @@ from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import AnalysisError, SampleError
 from tidegate_analysis.mediation._effects import effects
 from tidegate_analysis.mediation._fit import Fits, Model
-from tidegate_analysis.mediation._mechanism import Design, Mechanism, design
+from tidegate_analysis.mediation._mechanism import Design, Mechanism, degrees, design
 
 Method: TypeAlias = Literal["quasi-bayesian", "bootstrap"]
 Interval: TypeAlias = Literal["percentile", "bca"]
@@ -209,7 +217,8 @@ def mediate(
         ``percentile``, or with the bootstrap ``bca``.
     clusters
         A column, such as ``dbms``, whose values' samples are not independent of each other:
-        cluster-robust covariance for quasi-Bayesian draws, else resampling of clusters.
+        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
+        they leave an effect no degree of freedom.
     draws
         Number of draws or resamples; at least 1,000 for intervals to be reported.
     level
@@ -328,6 +337,7 @@ class _Run:
         options: _Options,
     ) -> None:
         self.design = design(samples, mechanism, options.clusters)
+        self.degrees = degrees(self.design)
         self.options = options
         self.cautions = _cautions(self.design, options.method)
         self.models = (
@@ -349,19 +359,21 @@ class _Run:
         if options.method == "bootstrap":
             self.drawn = self._resampled(rng, options.draws)
         else:
-            self.drawn = self._normal(rng, options.draws)
+            self.drawn = self._asymptotic(rng, options.draws)
         self.left_out = self._jackknife() if options.interval == "bca" else None
 
     def _fit(self, weights: Array) -> tuple[Fits, Fits]:
         return self.models[0].fit(weights), self.models[1].fit(weights)
 
-    def _normal(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
-        """Draw the parameters of each model from their asymptotic distribution."""
+    def _asymptotic(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
+        """Draw the parameters of each model: normal, or with clusters Student's t."""
         drawn = []
-        for model, point in zip(self.models, self.point, strict=True):
+        for model, point, free in zip(self.models, self.point, self.degrees, strict=True):
             root = model.covariance_root(self.design.clusters)
-            coefficients = point.coefficients + rng.standard_normal((draws, len(root))) @ root.T
-            drawn.append(Fits(coefficients, np.repeat(point.sigma, draws)))
+            away = rng.standard_normal((draws, len(root))) @ root.T
+            if free is not None:
+                away /= np.sqrt(rng.chisquare(free, (draws, 1)) / free)
+            drawn.append(Fits(point.coefficients + away, np.repeat(point.sigma, draws)))
         return drawn[0], drawn[1]
 
     def _resampled(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
@@ -395,7 +407,8 @@ class _Run:
         point = _all_effects(effects(rows, *self.point, seed=None))[0]
         draws = _all_effects(effects(rows, *self.drawn, seed=noise))
         if self.options.method == "quasi-bayesian":
-            point = draws.mean(axis=0)
+            if self.design.clusters is None:
+                point = draws.mean(axis=0)
             point[7:9] = np.median(draws[:, 7:9], axis=0)
             point[9] = point[7:9].mean()
         if self.left_out is None:
@@ -445,8 +458,9 @@ def _cautions(made: Design, method: Method) -> tuple[str, ...]:
     groups = _clusters.count(made.clusters)
     if groups >= _clusters.FEW:
         return ()
-    how = "Resampling" if method == "bootstrap" else "A sandwich of"
-    return (f"{how} {groups} clusters gives intervals that are often too narrow.",)
+    if method == "bootstrap":
+        return (f"Resampling {groups} clusters gives intervals that are often too narrow.",)
+    return (f"A jackknife over {groups} clusters is of few: take its intervals as approximate.",)
 
 
 def _outside(made: Design, at: Mapping[str, float]) -> tuple[str, ...]:

@@ -124,7 +124,8 @@ class Law:
         ----------
         kind
             ``residual``: residuals, rescaled by their leverage, are drawn anew. ``pairs``: points
-            are drawn anew, within each MPL where all have repetitions.
+            are drawn anew, within each MPL where all have repetitions: one fewer than there are, as
+            means of all would vary too little (Rao and Wu 1988, JASA 83).
         draws, seed
             Bootstrap draws.
         mpls
@@ -331,10 +332,11 @@ def _pairs(curve: Curve, draws: int, rng: np.random.Generator) -> Floats:
     """How often each point is drawn; draws with fewer than four MPLs are left out."""
     _, place, repeated = np.unique(curve.mpl, return_inverse=True, return_counts=True)
     if (repeated > 1).all():
-        parts = [rng.multinomial(n, np.full(n, 1 / n), size=draws) for n in repeated]
-        return np.hstack(parts).astype(np.float64)  # points are in the order of their MPLs
+        # A level counts as much as it has points, whatever number of them is drawn.
+        parts = [n / (n - 1) * rng.multinomial(n - 1, np.full(n, 1 / n), draws) for n in repeated]
+        return np.hstack(parts)  # points are in the order of their MPLs
     count = curve.mpl.size
-    times = rng.multinomial(count, np.full(count, 1 / count), size=draws)
+    times = rng.multinomial(count - 1, np.full(count, 1 / count), size=draws)
     seen = times @ np.eye(len(repeated))[place] > 0
     enough = seen.sum(axis=1) >= 4
     if enough.sum() < 2:

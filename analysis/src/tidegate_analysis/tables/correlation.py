@@ -323,9 +323,11 @@ def hypotheses(
     Raises
     ------
     SampleError, ShapeError
-        As in `correlate`.
+        As in `correlate`; or there is no hypothesis.
 
     """
+    if not tested:
+        raise SampleError("there is no hypothesis to test", "give some, such as `INITIAL`")
     rows = []
     for one in tested:
         found = correlate(table, one.cause, one.effect, method=method, confidence=confidence)

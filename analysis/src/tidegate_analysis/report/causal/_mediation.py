@@ -19,8 +19,8 @@ from tidegate_analysis.report.causal._group import Experiment, Group, attempt
 _TREATMENTS: Final = ("numProcs", "PK")
 #: What may moderate the mediation of each treatment (Section 7.2.2).
 _MODERATORS: Final[Mapping[str, tuple[str, ...]]] = {"numProcs": ("ROSE", "PK"), "PK": ("ROSE",)}
-#: A sandwich is taken of no fewer runs than this; with fewer than `_clusters.FEW` a caution says
-#: that its intervals are often too narrow all the same.
+#: A jackknife is taken over no fewer runs than this; with fewer than `_clusters.FEW` a caution says
+#: that it is of few. Student's t has the degrees of freedom that runs leave.
 FEWEST_RUNS: Final = 10
 _CAUTION: Final = (
     "What goes through ATPT is causal only if nothing but the factors moves both ATPT and the "
@@ -31,9 +31,11 @@ _CAUTION: Final = (
 _ERRORS: Final = (
     "95 % intervals, quasi-Bayesian, 1,000 draws (Imai, Keele, Tingley 2010). Samples that "
     "thrashed; the other factors that vary, SF and ROSE among them, and where there are several "
-    f"the DBMS are held constant. Runs are clusters where {FEWEST_RUNS} or more thrashed, with a "
-    f"caution where fewer than {FEW} did; else samples of one DBMS are taken as independent of "
-    "each other, which makes intervals too narrow."
+    "the DBMS are held constant. Runs are clusters where "
+    f"{FEWEST_RUNS} or more thrashed: errors are then by jackknife, and draws of Student's t with "
+    "the degrees of freedom that runs leave (Donald, Lang 2007), with a caution where fewer than "
+    f"{FEW} did; else samples of one DBMS are taken as independent of each other, which makes "
+    "intervals too narrow."
 )
 
 _Row = tuple[str, ...]

@@ -129,8 +129,10 @@ def _coefficients(group: Group) -> Table:
     note = (
         "Standardised coefficients by least squares, as in the study, whose model it is: SF and "
         "ROSE, which the study found not to be significant, are not held constant. p takes samples "
-        "as independent; beside it the wild cluster bootstrap, which lets those of one DBMS depend "
-        f"on each other. {said}"
+        "as independent and of one variance; beside it the wild cluster bootstrap, which lets "
+        "those of one DBMS depend on each other. The intervals let the variance differ (HC3), and "
+        "know that standard deviations are estimated, too: with few samples one may leave out 0 "
+        f"where p is above 0.05. Supported goes by p. {said}"
     ).strip()
     name = f"causal-paths-{group.name}"
     return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
@@ -191,8 +193,9 @@ def _effects(group: Group) -> Table:
         f"Direct, indirect and total effects on the thrashing point of {group.name}s",
         header,
         rows,
-        "95 % intervals by the delta method, samples taken as independent. Published: computed "
-        "from the coefficients of Fig. 6.",
+        "95 % intervals by the delta method, samples taken as independent: in standard deviations "
+        "as those of the paths above, in MPL of the covariance that their p-values are of. "
+        "Published: computed from the coefficients of Fig. 6.",
     )
 
 
