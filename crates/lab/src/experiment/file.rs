@@ -533,6 +533,25 @@ mpl = { from = 100, to = 1000, step = 100 }
                 "line 5: `mpl`: 91 is above the `max_connections`",
             ),
             ("ctl = \"2min\"", "ctl = \"2min\"\nspeed = 3", "line 14"),
+            ("\"full\"", "\"deep\"", "line 14"),
+            ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "line 12"),
+        ] {
+            is_refused(from, to, expected);
+        }
+    }
+
+    /// The file with something else in it is refused, and no password is told.
+    fn is_refused(from: &str, to: &str, expected: &str) {
+        let text = QUICK.replace(from, to);
+        assert_ne!(text, QUICK, "{from}");
+        let error = of(&text, None).unwrap_err();
+        assert!(error.starts_with("e.toml: ") && error.contains(expected), "{to}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn what_nobody_can_execute_is_refused() {
+        for (from, to, expected) in [
             ("[workload]", "processors = []\n[workload]", "line 8: `processors` is empty"),
             ("[workload]", "connect = \"0s\"\n[workload]", "line 8: `connect` must be longer"),
             (
@@ -552,14 +571,8 @@ mpl = { from = 100, to = 1000, step = 100 }
                 "{ from = 1, to = 8000, step = 1 }\nrepetitions = 126",
                 "line 6: `repetitions` times the levels of `mpl`: 1008000 executions are more",
             ),
-            ("\"full\"", "\"deep\"", "line 14"),
-            ("scale = 10\n", "scale = 10\n[factors]\nrows = 5\n", "line 12"),
         ] {
-            let text = QUICK.replace(from, to);
-            assert_ne!(text, QUICK, "{from}");
-            let error = of(&text, None).unwrap_err();
-            assert!(error.starts_with("e.toml: ") && error.contains(expected), "{to}: {error}");
-            assert!(!error.contains("secret"), "{error}");
+            is_refused(from, to, expected);
         }
     }
 
