@@ -413,7 +413,7 @@ class TestGroups:
                 covered[name] += bool(found.low[i] < truth < found.high[i])
         share = {f"12 clusters, cluster: {of}": c / count for of, c in covered.items()}
         whole = {name: share.pop(name) for name in list(share) if name.endswith("a")}
-        few = "CR1 is small for what is the same in all of a cluster, most so among few: see `wild`"
+        few = "CR1 is too small for what is the same in all samples of a cluster, of few most so"
         covers(whole, count, 0.86 if full else None, why=few)
         covers(share, count)
 
