@@ -18,8 +18,8 @@
 //!
 //! Limits: a private server is Firebird 3 only. The login is by default the one for every server
 //! here, open to whoever can reach the loopback interface, as it is with [`crate::postgres`]. When
-//! we are killed outright (SIGKILL) the system [tells the server](crate::process), and the directory
-//! stays until the next one is made.
+//! we are killed outright (SIGKILL) the system [tells the server](crate::process), and the
+//! directory stays until the next one is made.
 //!
 //! What Firebird 3 takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM

@@ -26,8 +26,8 @@
 //!
 //! # Limits
 //! When we are killed outright (SIGKILL) the system [tells the server](crate::process), and the
-//! directory stays until the next one is made. Whoever may connect to 127.0.0.1 on this machine may log in as
-//! [`USER`] while it runs: it has no password.
+//! directory stays until the next one is made. Whoever may connect to 127.0.0.1 on this machine may
+//! log in as [`USER`] while it runs: it has no password.
 
 mod binaries;
 mod guest;

@@ -14,9 +14,9 @@
 //! - A session's length counts think times only, drawn whether they are waited for or not, because
 //!   there is no clock here. So it is about 129 interactions long in any case. The same think times
 //!   make the moments that are written into new rows; nothing compares those of two browsers.
-//! - An interaction that failed, also in its commit, leaves the memory as it was. Where there is no
-//!   page to choose from, an item is drawn evenly from all; where there is no cart, there is nothing
-//!   to buy.
+//! - An interaction that failed, also in its commit, leaves the memory as it was. Where there is
+//!   no page to choose from, an item is drawn evenly from all; where there is no cart, there is
+//!   nothing to buy.
 //! - Refreshing a cart changes a drawn number of its lines, as in clause 2.4.5.1, and leaves the
 //!   others as they are.
 
