@@ -176,7 +176,11 @@ def bootstrap_coverage(sets, draws, kind):
 @pytest.mark.parametrize(("sets", "draws"), [(20, 200), pytest.param(1000, 400, marks=FULL_SIZE)])
 def test_bootstrap_covers(covers, kind, sets, draws):
     hits, band = bootstrap_coverage(sets, draws, kind)
-    covers(named(f"law, bootstrap of {kind}", hits, band, DOUBLING), sets)
+    why, low = "", None
+    if kind == "pairs" and sets == 1000:
+        why = "percentiles do not know that a variance is estimated, at each MPL from 5 repetitions"
+        low = 0.9
+    covers(named(f"law, bootstrap of {kind}", hits, band, DOUBLING), sets, low, why=why)
 
 
 # --- the best within the bounds -------------------------------------------------------------------

@@ -24,7 +24,8 @@ Where this leaves R's mediate()
 * BCa: mediate() takes the acceleration from the resamples, and centres at their mean. Both differ
   from Efron's definition, which is used here.
 * With clusters mediate() takes the sandwich and draws normals, as if there were many: with 13 runs
-  of 5 DBMSs, whose processors and keys are a run's, 95 % intervals of a total effect cover 70 %.
+  of 5 DBMSs, whose processors and keys are a run's, 95 % intervals of a total effect covered as
+  little as 70 %.
 * `moderation` subtracts effects computed from the same draws; test.modmed() means to, but restores
   the random seed into a local variable, so its two simulations are independent and its interval is
   too wide where both values share a parameter.
