@@ -233,6 +233,15 @@ def test_atpt_of_an_old_store_is_computed(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(old.curves(), new.curves())
 
 
+def test_what_a_newer_store_has_beside_is_left_out(tmp_path: Path) -> None:
+    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    older = load(examples.write_store(tmp_path / "older.db", design, version=3))
+    newer = load(examples.write_store(tmp_path / "newer.db", design, version=4))
+    assert (older.version, newer.version) == (3, 4)
+    for name in TABLES:
+        pd.testing.assert_frame_equal(frame(older, name), frame(newer, name))
+
+
 def test_times_are_the_stores_where_it_has_them(tmp_path: Path) -> None:
     design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
     old = examples.write_store(tmp_path / "old.db", design, version=2)
@@ -367,8 +376,8 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t (a)")
     with pytest.raises(StoreError, match=r"other.db is not a result store"):
         load(other)
-    with pytest.raises(StoreError, match="of schema version 4, and this package reads 1 to 3"):
-        load(empty(tmp_path / "newer.db", 4))
+    with pytest.raises(StoreError, match="of schema version 5, and this package reads 1 to 4"):
+        load(empty(tmp_path / "newer.db", 5))
     with pytest.raises(StoreError, match=r"has no experiment: run one with `tidegate lab run"):
         load(empty(tmp_path / "empty.db", 0))
     with pytest.raises(StoreError, match=r"has no executions.parquet, executions.csv or experi"):

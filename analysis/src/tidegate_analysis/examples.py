@@ -37,6 +37,8 @@ _BEGAN_US: Final = 1_700_000_000_000_000
 _ROWS: Final = 1_000_000
 #: The last version of the schema without an experiment's times.
 _TIMES_BEFORE: Final = 2
+#: The last version of the schema without the work of a subject's processes.
+_SUBJECT_CPU_BEFORE: Final = 3
 _PROTOCOL: Final = ("tap v1", "equation-1 v1")
 
 
@@ -97,7 +99,7 @@ def write_store(
     design: Design | None = None,
     *,
     seed: int = 1,
-    version: int = 3,
+    version: int = 4,
     analysed: bool = True,
 ) -> Path:
     """Write a store with one experiment, which is done and analysed.
@@ -111,7 +113,7 @@ def write_store(
     seed
         Where the draws begin.
     version
-        Of the schema: 1 to 3.
+        Of the schema: 1 to 4.
     analysed
         Whether thrashing points and counts are in it.
 
@@ -243,6 +245,7 @@ def _add_measurements(
         for one in range(1, len(seen) + 1)
     ]
     _insert(connection, "attempt", attempts)
+    subject_cpu = (150.0, 0.75) if version > _SUBJECT_CPU_BEFORE else ()
     _insert(
         connection,
         "measurement",
@@ -251,6 +254,7 @@ def _add_measurements(
                 *(one, one, attempts[one - 1][-1] + lasted_us, 0.1, design.ctl_s, mpl),
                 *(count, count / design.ctl_s, mean, *tails, 0, 0, 0, 0, 20.0, 0.1),
                 *(processors, 0, "{}"),
+                *subject_cpu,
             )
             for one, (mpl, processors, _, count, mean, tails) in enumerate(seen, start=1)
         ),

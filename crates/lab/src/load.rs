@@ -45,6 +45,7 @@ mod files;
 mod line;
 mod pacer;
 mod records;
+mod server;
 mod session;
 mod socket;
 mod sockets;
@@ -160,6 +161,16 @@ pub struct Phase {
     pub duration: Duration,
 }
 
+/// What is kept of a load beside its report, and seen beside what its clients see.
+#[derive(Debug, Default)]
+pub struct Alongside {
+    /// Takes a record of each transaction.
+    pub recorder: Option<Recorder>,
+    /// The first process of the database, on this machine and not ourselves: the work of its tree
+    /// goes into the report.
+    pub server: Option<u32>,
+}
+
 /// Where a load run stands; reported about once a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
@@ -249,6 +260,11 @@ pub struct LoadReport {
     pub client_cpu_us: f64,
     /// The same CPU time as a share of one core, which may be above 1 where clients have threads.
     pub client_core_share: f64,
+    /// CPU time of the database's processes in the measured time per transaction, in microseconds;
+    /// `None` where they are not given or cannot be seen.
+    pub subject_cpu_us: Option<f64>,
+    /// The same CPU time as a share of one core, above 1 where more than one is at work.
+    pub subject_core_share: Option<f64>,
     /// How long the clients stood still in the measured time, in milliseconds, because the record
     /// of their transactions was not written fast enough.
     pub records_waited_ms: u64,
@@ -428,17 +444,17 @@ pub fn run_phases(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
-    run_recorded(options, then, None, cancel, progress)
+    run_alongside(options, then, Alongside::default(), cancel, progress)
 }
 
-/// As [`run_phases`], with a record of each transaction where a recorder is given.
+/// As [`run_phases`], with what is kept beside the report.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_recorded(
+pub fn run_alongside(
     options: &LoadOptions<'_>,
     then: &[Phase],
-    recorder: Option<Recorder>,
+    alongside: Alongside,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadReport, LoadError> {
@@ -451,16 +467,16 @@ pub fn run_recorded(
                 .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, url, address, *connecting)?;
-            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
+            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
         Target::Threads { connector, connecting } => {
             files::reserve_files(options.clients.saturating_mul(FILES_OF_THREAD))?;
             let crowd = threads::Threads::new(options, connector, *connecting);
-            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
+            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
         Target::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
-            Course::new(options, crowd, cancel, progress).recorded(recorder).run(then)
+            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
     }
 }

@@ -14,6 +14,7 @@ use tidegate_lab::experiment::{Choice, Laboratory, parse};
 use tidegate_lab::store::Format;
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::processors::Processors;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Rows, Statement, Wants};
 
@@ -202,6 +203,8 @@ fn a_row_carries_what_it_depended_on() {
         ("updates", "1"),
         ("scale", ""),
         ("seconds", "4"),
+        ("subject_cpu_us", ""),
+        ("subject_core_share", ""),
     ] {
         assert_eq!(last[column], expected, "{column}");
     }
@@ -419,7 +422,15 @@ fn each_transaction_is_recorded_where_the_file_wants_it() {
     let of = |stage: &str| rows.iter().filter(|row| row["stage"] == stage).count();
     laboratory.export(1, Format::Csv, directory.path()).unwrap();
     let lines = csv(directory.path(), "executions");
-    assert_eq!(named(&lines)[0]["transactions"], of("measured").to_string());
+    let execution = &named(&lines)[0];
+    assert_eq!(execution["transactions"], of("measured").to_string());
+    let number = |column: &str| execution[column].parse::<f64>().unwrap();
+    let cpu_s = number("subject_cpu_us") * number("transactions") / 1e6;
+    let share = cpu_s / number("seconds");
+    assert!(cpu_s > 0.0 && (share / number("subject_core_share") - 1.0).abs() < 1e-9, "{cpu_s}");
+    // The server was given all that we have ourselves.
+    let processors = format!("[[\"processors\",\"{}\"],", Processors::available().unwrap());
+    assert!(execution["settings"].starts_with(&processors), "{}", execution["settings"]);
     assert!(of("warm-up") > 0 && rows.iter().all(|row| row["outcome"] == "committed"));
     let is_ours = |row: &BTreeMap<&str, &str>| {
         let (client, latency) = (row["client"], row["latency_us"].parse::<i64>().unwrap());

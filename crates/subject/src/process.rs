@@ -17,6 +17,8 @@ use thiserror::Error;
 
 pub use starter::outlived_by_none;
 
+use crate::processors::tree;
+
 /// Pause between two looks at a child or its port.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -189,14 +191,41 @@ impl Drop for Process {
     }
 }
 
-/// User plus system time from `/proc/PID/stat`: fields 14 and 15, the 12th and 13th after the
-/// command name, which is in parentheses and may itself hold spaces and parentheses.
+/// CPU time that a process and its descendants have used so far, those that have ended included;
+/// `None` where the process is gone or `/proc` is not there.
+///
+/// A process that ends leaves its time, and what others have left it, to the one that waits for it.
+/// So of each that lives both are taken, its own time and that of the children it has waited for,
+/// and nothing counts twice. PostgreSQL has a process for each session: what those did that ended
+/// meanwhile is in the time of the first, once that has waited for them. One that ends between the
+/// two looks at itself and at its parent may be missing, or be there twice.
+#[must_use]
+pub fn tree_cpu(process: u32) -> Option<Duration> {
+    let ticks = |process: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        ticks(&stat, OWN_AND_CHILDREN)
+    };
+    let own = ticks(process)?;
+    let of_others: u64 = tree(process).into_iter().skip(1).filter_map(ticks).sum();
+    Some(Duration::from_secs_f64(seconds(own + of_others)))
+}
+
+/// Times in `/proc/PID/stat`: of the process itself in user and in system mode, fields 14 and 15;
+/// and with those of the children that it has waited for, 16 and 17.
+const OWN: usize = 2;
+const OWN_AND_CHILDREN: usize = 4;
+
+/// User plus system time from `/proc/PID/stat`.
 pub(crate) fn cpu_ticks(stat: &str) -> Option<u64> {
+    ticks(stat, OWN)
+}
+
+/// The sum of so many times from `/proc/PID/stat`. They begin with field 14, the 12th after the
+/// command name, which is in parentheses and may itself hold spaces and parentheses.
+fn ticks(stat: &str, times: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    (0..times).map(|_| fields.next()?.parse::<u64>().ok()).sum()
 }
 
 /// Seconds of so many clock ticks.
@@ -206,6 +235,9 @@ pub(crate) fn seconds(ticks: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -213,6 +245,34 @@ mod tests {
         let stat = "7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20";
         assert_eq!(cpu_ticks(stat), Some(154));
         assert_eq!(cpu_ticks("7 (a) S 1 2"), None);
+        let with_children = stat.replace("120 34 0 0", "120 34 5 6");
+        assert_eq!(ticks(&with_children, OWN_AND_CHILDREN), Some(165));
+        assert_eq!(ticks("7 (a) S 1 2 3 4 5 6 7 8 9 10 1 2 3", OWN_AND_CHILDREN), None);
+    }
+
+    #[test]
+    fn the_work_of_children_counts_while_they_live_and_when_they_have_ended() {
+        // The first loop is a child's, which is waited for; the second is one's that lives.
+        let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let script = format!("({work}); echo ended; ({work}; echo done; read _); true");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let id = shell.id();
+        let own = || {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+            Duration::from_secs_f64(seconds(cpu_ticks(&stat).unwrap()))
+        };
+        let mut said = BufReader::new(shell.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "ended");
+        let ended = tree_cpu(id).unwrap();
+        assert!(ended > own(), "{ended:?} {:?}", own());
+        assert_eq!(said.next().unwrap().unwrap(), "done");
+        let both = tree_cpu(id).unwrap();
+        assert!(both > ended, "{both:?} {ended:?}");
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(tree_cpu(id), None);
     }
 
     #[test]

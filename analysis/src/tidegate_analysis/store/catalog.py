@@ -10,7 +10,7 @@ number in place of the six columns that say which execution it was, and those ar
 
 A store of schema version 1 has neither analyses nor kinds by interval: these tables are empty
 there, and thrashing points have NULL for what they lack. Before version 3 an experiment's times are
-in its file only.
+in its file only. What version 4 added, the work of the subject's processes, is not read.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 Scope = Literal["experiment", "batchset", "attempt"]
 
 #: The versions of the schema that can be read.
-VERSIONS: Final = (1, 2, 3)
+VERSIONS: Final = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ more than some thousand executions the others are better. In CSV an empty field 
 is empty text, and both are kept apart.
 
 An export says nothing of a version. Where thrashing points have no `id`, it is of schema version
-1: `analysis` was the point's own number then, and tables that came later have no file. Versions 2
-and 3 have the same exports.
+1: `analysis` was the point's own number then, and tables that came later have no file. Exports of
+version 2 and above are read alike: columns and tables that are not in the catalog are left out.
 """
 
 import functools

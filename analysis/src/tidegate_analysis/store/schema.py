@@ -99,8 +99,14 @@ _TIMES: Final = (
     "ALTER TABLE experiment ADD COLUMN interval_s {real}",
 )
 
+#: What the subject's processes worked.
+_SUBJECT_CPU: Final = (
+    "ALTER TABLE measurement ADD COLUMN subject_cpu_us {real}",
+    "ALTER TABLE measurement ADD COLUMN subject_core_share {real}",
+)
+
 #: The steps from an empty database; `{id}` and `{real}` differ between databases.
-STEPS: Final = (_FIRST, _ANALYSES, _TIMES)
+STEPS: Final = (_FIRST, _ANALYSES, _TIMES, _SUBJECT_CPU)
 
 
 def statements(version: int) -> list[str]:

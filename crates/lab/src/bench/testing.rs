@@ -58,6 +58,8 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         latency: none,
         client_cpu_us: 0.0,
         client_core_share: 0.0,
+        subject_cpu_us: None,
+        subject_core_share: None,
         records_waited_ms: 0,
     }
 }

@@ -19,8 +19,8 @@ use super::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use super::watch::{Errands, Look};
 use super::witness::{Sight, Witness};
 use crate::load::{
-    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress, Recorder,
-    Stage,
+    self, Alongside, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress,
+    Recorder, Stage,
 };
 use crate::rig::{Database, Front, FrontOptions, Interval, RigError, read_journal};
 
@@ -63,7 +63,8 @@ pub(super) fn conduct(
     let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
     let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
     let mut run = |progress: &mut dyn FnMut(&Progress)| {
-        load::run_recorded(&options, &then, recorder.take(), cancel, progress).map_err(load_failed)
+        let alongside = Alongside { recorder: recorder.take(), server: database.process_id() };
+        load::run_alongside(&options, &then, alongside, cancel, progress).map_err(load_failed)
     };
     let mut looks = Vec::new();
     let (load, sight) = witness.attend(progress, &mut |progress| {

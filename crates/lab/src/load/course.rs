@@ -8,9 +8,9 @@ use rustix::time::{ClockId, clock_gettime};
 use tidegate_workload::Conflict;
 
 use super::desk::Desk;
-use super::records::Recorder;
+use super::server::ServerClock;
 use super::tally::IntervalReport;
-use super::{LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
+use super::{Alongside, LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
 
 /// How long stragglers may take to end before they are left behind. Whoever has the database ends
 /// those.
@@ -90,6 +90,8 @@ pub(super) struct Course<'a, C> {
     cancel: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     crowd: C,
+    /// The server whose work is measured.
+    server: Option<u32>,
     intervals: Vec<IntervalReport>,
     /// When all this began.
     called: Instant,
@@ -116,6 +118,8 @@ struct Measured {
     overdue: u64,
     losses: usize,
     records_waited: Duration,
+    /// Where the server is to be seen.
+    server_cpu_s: Option<f64>,
 }
 
 impl<'a, C: Crowd> Course<'a, C> {
@@ -127,12 +131,14 @@ impl<'a, C: Crowd> Course<'a, C> {
     ) -> Self {
         let now = Instant::now();
         let pace = Pace { stage: Stage::Connecting, stage_began: now, reported: now, committed: 0 };
-        Course { options, cancel, progress, crowd, intervals: Vec::new(), called: now, pace }
+        let (server, intervals) = (None, Vec::new());
+        Course { options, cancel, progress, crowd, server, intervals, called: now, pace }
     }
 
-    /// From now on, each transaction's end is recorded.
-    pub(super) fn recorded(mut self, recorder: Option<Recorder>) -> Self {
-        self.crowd.desk().recorder = recorder;
+    /// The same with what is kept beside the report.
+    pub(super) fn with(mut self, alongside: Alongside) -> Self {
+        self.crowd.desk().recorder = alongside.recorder;
+        self.server = alongside.server;
         self
     }
 
@@ -149,6 +155,7 @@ impl<'a, C: Crowd> Course<'a, C> {
 
         self.enter(Stage::Measuring);
         let clients = self.crowd.alive();
+        let server = self.server.and_then(ServerClock::start);
         let (cpu_before, waited_before) = (self.crowd.cpu(), self.crowd.desk().records_waited());
         let phases = self.measure(then)?;
         let now = Instant::now();
@@ -164,6 +171,7 @@ impl<'a, C: Crowd> Course<'a, C> {
             overdue: self.crowd.desk().overdue(now),
             losses: self.crowd.losses().count,
             records_waited: self.crowd.desk().records_waited().saturating_sub(waited_before),
+            server_cpu_s: server.and_then(ServerClock::read).map(|time| time.as_secs_f64()),
         };
 
         self.enter(Stage::Draining);
@@ -181,6 +189,7 @@ impl<'a, C: Crowd> Course<'a, C> {
         let classes = self.crowd.desk().class_reports();
         let tally = &self.crowd.desk().tally;
         let transactions = tally.transactions as f64;
+        let each_us = |cpu_s: f64| cpu_s * 1e6 / transactions.max(1.0);
         LoadReport {
             workload: self.options.workload.name(),
             clients: measured.clients,
@@ -208,8 +217,10 @@ impl<'a, C: Crowd> Course<'a, C> {
             connect_retries,
             connects_at_once,
             latency: tally.latency(),
-            client_cpu_us: measured.cpu_s * 1e6 / transactions.max(1.0),
+            client_cpu_us: each_us(measured.cpu_s),
             client_core_share: measured.cpu_s / measured.seconds,
+            subject_cpu_us: measured.server_cpu_s.map(each_us),
+            subject_core_share: measured.server_cpu_s.map(|cpu_s| cpu_s / measured.seconds),
             records_waited_ms: u64::try_from(measured.records_waited.as_millis())
                 .unwrap_or(u64::MAX),
         }

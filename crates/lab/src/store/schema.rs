@@ -10,7 +10,7 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point.
-const STEPS: [&[&str]; 3] = [FIRST, ANALYSES, TIMES];
+const STEPS: [&[&str]; 4] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -114,6 +114,12 @@ const TIMES: &[&str] = &[
     "ALTER TABLE experiment ADD COLUMN interval_s {real}",
 ];
 
+/// What the subject's processes worked.
+const SUBJECT_CPU: &[&str] = &[
+    "ALTER TABLE measurement ADD COLUMN subject_cpu_us {real}",
+    "ALTER TABLE measurement ADD COLUMN subject_core_share {real}",
+];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -136,6 +142,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
         "consistency",
     ],
     &["analysis", "tap_count", "tap_drop", "interval_kind", "thrashing_point"],
+    &[],
     &[],
 ];
 
@@ -231,6 +238,7 @@ mod tests {
                 (1, "SELECT COUNT(*) FROM thrashing_point WHERE analysis IS NULL AND mpl = 100"),
                 (0, "SELECT COUNT(*) FROM analysis"),
                 (1, "SELECT COUNT(*) FROM experiment WHERE ctl_s IS NULL AND interval_s IS NULL"),
+                (0, "SELECT COUNT(subject_cpu_us) + COUNT(subject_core_share) FROM measurement"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
@@ -268,6 +276,12 @@ mod tests {
             })
         };
         let found: Vec<u64> = STEPS.iter().map(hash).collect();
-        assert_eq!(found, [0x9d81_360c_7514_3fbb, 0xdaad_03b8_2a15_d9ed, 0x27b1_0c51_4f5f_da33]);
+        let released = [
+            0x9d81_360c_7514_3fbb,
+            0xdaad_03b8_2a15_d9ed,
+            0x27b1_0c51_4f5f_da33,
+            0x402b_18fa_9437_5367,
+        ];
+        assert_eq!(found, released);
     }
 }

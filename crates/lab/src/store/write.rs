@@ -241,9 +241,9 @@ impl Store {
         self.execute(
             "INSERT INTO measurement (attempt, execution, ended_us, connect_s, seconds, clients, \
              transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, \
-             overdue, connection_losses, client_cpu_us, client_core_share, processors, \
-             other_executors, report) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             overdue, connection_losses, client_cpu_us, client_core_share, subject_cpu_us, \
+             subject_core_share, processors, other_executors, report) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &[
                 tried.id.into(),
                 tried.execution.into(),
@@ -264,6 +264,8 @@ impl Store {
                 count(load.connection_losses),
                 real(load.client_cpu_us),
                 real(load.client_core_share),
+                load.subject_cpu_us.map_or(Value::Null, real),
+                load.subject_core_share.map_or(Value::Null, real),
                 count(measured.processors),
                 count(measured.other_executors),
                 without_intervals(load)?.into(),

@@ -124,6 +124,8 @@ const EXECUTIONS: Table = Table {
         whole("connection_losses"),
         real("client_cpu_us"),
         real("client_core_share"),
+        real("subject_cpu_us"),
+        real("subject_core_share"),
         whole("other_executors"),
         words("workload_values"),
         whole("scale"),
@@ -147,7 +149,8 @@ const EXECUTIONS: Table = Table {
          s.settings, m.processors, k.cpu, k.processors, k.memory_mib, k.kernel, c.version, \
          c.build, m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, \
          m.p95_ms, m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, \
-         m.client_cpu_us, m.client_core_share, m.other_executors, b.spec",
+         m.client_cpu_us, m.client_core_share, m.subject_cpu_us, m.subject_core_share, \
+         m.other_executors, b.spec",
         "JOIN experiment e ON e.id = r.experiment LEFT JOIN measurement m ON m.execution = x.id \
          LEFT JOIN attempt a ON a.id = m.attempt LEFT JOIN start s ON s.id = a.start \
          LEFT JOIN machine k ON k.id = s.machine LEFT JOIN code c ON c.id = s.code"
