@@ -210,19 +210,24 @@ fn normal(draw: &mut Draw) -> f64 {
     (0..12).map(|_| f64::from(draw.between(-500, 500)) / 1000.0).sum()
 }
 
+/// Latencies with this mean, about as far apart as those of exponential times.
+fn latency(mean_ms: f64) -> Latency {
+    Latency {
+        mean_ms,
+        p50_ms: mean_ms * 0.7,
+        p95_ms: mean_ms * 3.0,
+        p99_ms: mean_ms * 4.6,
+        max_ms: mean_ms * 9.0,
+    }
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a model")]
 fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
     let seconds = assignment.ctl.as_secs_f64();
     let clients = assignment.treatment.clients(assignment.mpl);
     let transactions = (tps * seconds).round() as u64;
     let mean_ms = f64::from(clients) / tps * 1e3;
-    let latency = Latency {
-        mean_ms,
-        p50_ms: mean_ms * 0.7,
-        p95_ms: mean_ms * 3.0,
-        p99_ms: mean_ms * 4.6,
-        max_ms: mean_ms * 9.0,
-    };
+    let latency = latency(mean_ms);
     let intervals = (assignment.ctl.as_secs_f64() / assignment.interval.as_secs_f64()).round();
     let intervals = intervals.clamp(1.0, INTERVALS_MAX);
     let in_interval = (transactions as f64 / intervals) as u64;
