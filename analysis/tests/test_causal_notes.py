@@ -18,10 +18,10 @@ def group(dbms: int, n: int = 240) -> Group:
 @pytest.mark.parametrize(
     ("dbms", "said"),
     [
-        (1, "depend on each other. All samples that thrashed are of one DBMS"),
+        (1, "Supported goes by p. All samples that thrashed are of one DBMS"),
         (2, "cannot give a p below 0.17, so that nothing can be significant"),
         (3, "With 3 groups, and so 216 data sets, the wild bootstrap cannot give a p below 0.028."),
-        (5, "depend on each other."),
+        (5, "Supported goes by p."),
         (220, "cannot be computed here: the wild bootstrap is for few groups, and these are"),
     ],
 )

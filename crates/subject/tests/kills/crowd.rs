@@ -170,8 +170,18 @@ impl<'w> Crowd<'w> {
         }
     }
 
+    /// A connection, also where the server ends those that are just logging in.
     fn connect(&self) -> Box<dyn Transactional> {
-        self.connector.connect().unwrap_or_else(|failure| panic!("no connection: {failure}"))
+        let began = Instant::now();
+        loop {
+            match self.connector.connect() {
+                Ok(connection) => return connection,
+                Err(failure) if self.is_farewell(&failure) && began.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                Err(failure) => panic!("no connection: {failure}"),
+            }
+        }
     }
 
     /// Runs a transaction until no other one is in its way. `false` when the connection is gone,
