@@ -211,7 +211,7 @@ def _steepest(curve: Curve, found: Fits) -> str:
 
 def _flat(curve: Curve, found: Fits, free: Fits) -> str:
     if is_flat(curve, float(found.squares[0]), float(free.squares[0])):
-        return "throughput is the same at every MPL measured: there is no peak"
+        return "throughput differs between MPLs by no more than chance: no peak is seen"
     return (
         "throughput differs between MPLs by more than chance, and yet no curve of the law is "
         "nearer than a flat one: it is not of the law's form"
