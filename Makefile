@@ -47,7 +47,7 @@ help:
 	@echo 'make check       formatting, lints, tidy test, dependencies, packages outside'
 	@echo 'make bench       compare with other ways to reach the server (idle machine, python3)'
 	@echo 'make bench-client  our load generator beside pgbench (idle machine, 20 minutes)'
-	@echo 'make bench-control  every controller against every fixed limit (idle machine, 45 minutes)'
+	@echo 'make bench-control  every controller against every fixed limit (idle machine, 50 minutes)'
 	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'

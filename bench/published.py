@@ -11,11 +11,14 @@ import argparse
 import collections
 import json
 import pathlib
+import subprocess
 
 import numpy
 import pandas as pd
 
 import tidegate_analysis as ta
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 STUDIES = {
     "autotuning": "The auto-tuning study, beside our own runs",
@@ -87,13 +90,22 @@ def circumstances(experiment, planned, done):
     versions = "; ".join(
         f"{subject} {version}" for subject, version in distinct(done, "subject", "version")
     )
-    builds = ", ".join(build for (build,) in distinct(done, "build"))
+    builds = ", ".join(cited(build) for (build,) in distinct(done, "build"))
     preset = f" --preset {experiment['preset']}" if experiment["preset"] else ""
     return (
         f"`tidegate lab run experiments/{experiment['name']}.toml{preset}`, seed "
         f"{experiment['seed']}, {len(done)} of {planned} executions. {machine}. {versions}. "
-        f"Tidegate {builds}."
+        f"Tidegate at {builds}."
     )
+
+
+def cited(build):
+    """A commit in the form that the tidy test looks up, where the history has it."""
+    commit = build.removesuffix("-dirty")
+    looked_up = ["git", "merge-base", "--is-ancestor", commit, "HEAD"]
+    if subprocess.run(looked_up, cwd=ROOT, capture_output=True).returncode != 0:
+        return "a commit that no longer exists"
+    return f"commit `{commit}`{' with changes' if build != commit else ''}"
 
 
 def distinct(frame, *columns):

@@ -79,8 +79,8 @@ class StandIn:
         half = 2.0 * table["tps_sd"]
         table = table.assign(tps_low=table["tps"] - half, tps_high=table["tps"] + half)
         points = self.frames["points"]
-        low = points["low"].astype("float64")
-        points = points.assign(TP=low.where(points["high"].notna(), np.inf))
+        known = points["thrashing_point"].astype("float64")
+        points = points.assign(TP=known.where(points["high"].notna(), np.inf))
         return table.merge(points[[*BATCH[:3], "TP"]], on=BATCH[:3], how="left")
 
 
@@ -186,7 +186,7 @@ def design(
                         )
                     )  # fmt: skip
                 low = 100 * given
-                points.append((1, run, batchset, len(points), 1, "tap v1", "equation-1 v1", low,
+                points.append((1, run, batchset, len(points), 1, "tap v2", "equation-1 v1", low,
                                low, 2 * low, "[]"))  # fmt: skip
     made = StandIn(about("thrash", repetitions=1), pd.DataFrame(rows))
     made.frames["points"] = pd.DataFrame(points, columns=COLUMNS["points"])

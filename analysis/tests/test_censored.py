@@ -11,7 +11,7 @@ from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
 from scipy import optimize, special, stats
 
-from tidegate_analysis import _clusters, censored
+from tidegate_analysis import _clusters, censored, examples
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -52,6 +52,45 @@ def lognormal(n, seed, centre=6.4, sigma=0.5):
     mean = centre + 0.05 * x["numProcs"] + 0.25 * x["PK"] - 0.01 * x["ATPT"]
     points = np.exp(mean.to_numpy() + sigma * rng.standard_normal(n))
     return x.join(censored.seen(points, MPLS))
+
+
+def left_censored_coverage(sets):
+    """Coverage by samples that are seen through measured curves: our rule's, and the old one's.
+
+    A curve rises a little up to its point, falls to a half beyond it, and goes on falling, also
+    where all levels are beyond it. 120 samples at MPL 8, 32, 128 and 512; seeds 0 to `sets` − 1.
+    """
+    mpls, truth = np.array([8.0, 32, 128, 512]), {"numProcs": 0.7, "PK": -1.0}
+    hits, lowest, thrashed = np.zeros((2, 2)), 0, 0
+    for seed in range(sets):
+        rng = np.random.default_rng(seed)
+        x = pd.DataFrame({"numProcs": rng.choice([1.0, 2.0], 120), "PK": rng.integers(0, 2, 120)})
+        mean = 3.3 + sum(x[name].to_numpy() * beta for name, beta in truth.items())
+        points = np.exp(mean + 1.5 * rng.standard_normal(120))[:, np.newaxis]
+        held = 1 + 0.01 * np.log(mpls)
+        tps = 1000 * np.where(mpls <= points, held, 0.5 * (mpls / points) ** -0.3)
+        table = x.join(examples.bounds(examples.equation_1(tps), mpls))
+        pd.testing.assert_frame_equal(table, x.join(censored.seen(points[:, 0], mpls)))
+        old = table.assign(low=table["low"].where(table["low"] > 0, table["TP"]))
+        lowest += (table["low"] == 0).sum()
+        thrashed += table["thrashed"].sum()
+        for place, seen in enumerate((table, old)):
+            found = censored.regress(seen, [*truth], distribution="lognormal").to_frame()
+            found = found.set_index("term")
+            hits[place] += [
+                found.loc[name, "low"] <= beta <= found.loc[name, "high"]
+                for name, beta in truth.items()
+            ]
+    return hits / sets, lowest / thrashed
+
+
+@pytest.mark.parametrize("sets", [60, pytest.param(1000, marks=FULL_SIZE)])
+def test_a_point_at_the_lowest_level_is_left_censored(covers, sets):
+    (ours, old), share = left_censored_coverage(sets)
+    covers(dict(zip(("left-censored: numProcs", "left-censored: PK"), ours, strict=True)), sets)
+    names = ("as intervals from the lowest: numProcs", "as intervals from the lowest: PK")
+    why = f"{share:.0%} of the points are at the lowest level: it is to fail"
+    covers(dict(zip(names, old, strict=True)), sets, 0, 0.92, why)
 
 
 # --- regression -----------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -31,6 +33,7 @@ from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
 from tidegate_analysis.published import experiments as published
 from tidegate_analysis.report import _factors
 from tidegate_analysis.report import _inference as inference
+from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._advice import advice
 from tidegate_analysis.report._claims import settled
@@ -40,7 +43,7 @@ from tidegate_analysis.report._levels import _group_gain, held
 from tidegate_analysis.report._protocol import tap, troubles
 from tidegate_analysis.report._published import MEASURES, published_figures
 from tidegate_analysis.report._throughput import throughput
-from tidegate_analysis.report._time import groups
+from tidegate_analysis.report._time import groups, heat, over_time
 from tidegate_analysis.report._treatments import _best_setting
 from tidegate_analysis.report._view import View
 
@@ -129,6 +132,78 @@ def test_links_lead_to_something_and_identifiers_are_unique(hill: Hill) -> None:
     assert len(page.identifiers) == len(set(page.identifiers))
     links = {reference[1:] for reference in page.references if reference.startswith("#")}
     assert links <= set(page.identifiers)
+
+
+def _rows(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = chart["data"]["values"]
+    return rows
+
+
+def _has_band(chart: dict[str, Any]) -> bool:
+    """Whether a row has ends of a band that are apart."""
+    ends = [(row.get("tps_low"), row.get("tps_high")) for row in _rows(chart)]
+    return any(low is not None and high is not None and low < high for low, high in ends)
+
+
+def _has_point(chart: dict[str, Any]) -> bool:
+    """Whether a thrashing point is at one of the levels."""
+    points = [(row.get("TP"), row["mpl"]) for row in _rows(chart)]
+    return any(tp is not None and tp == mpl for tp, mpl in points)
+
+
+#: What a caption names, and how the static figure and the chart show it. A chart may do without
+#: what its kind does not have; where it has the name, it has the thing.
+DRAWN: Mapping[str, tuple[str, Callable[[dict[str, Any]], bool]]] = {
+    "band": (r'id="(FillBetween)?PolyCollection', _has_band),
+    "cross": (r"stroke-width: 1\.8", _has_point),
+    "dashed line": (r"stroke-dasharray", lambda chart: '"rule"' in json.dumps(chart)),
+}
+
+
+MADE: Mapping[str, Callable[[], StandIn]] = {
+    "a hill": lambda: curve(HILL),
+    "a hill, once": lambda: curve(HILL, repetitions=1),
+    "many batchsets": lambda: design({}),
+    "a controller": controlled,
+    "aging": deteriorating,
+    "classes": priority,
+}
+
+
+def _figures(made: StandIn) -> list[report.Figure]:
+    sections = [maker(View(made, 1)) for maker in (*report._BEFORE, *report._AFTER)]
+    parts = [part for section in sections for part in section.parts]
+    return [part for part in parts if isinstance(part, report.Figure)]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_figures_show_what_their_captions_say(name: str) -> None:
+    found = _figures(MADE[name]())
+    assert found
+    for each in found:
+        for word, (drawn, charted) in DRAWN.items():
+            if word in each.caption:
+                assert re.search(drawn, each.svg), f"{each.name}: no {word}: {each.caption}"
+                assert each.chart is None or charted(each.chart), f"{each.name}: {each.caption}"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_line_over_time_has_two_points(name: str) -> None:
+    """One interval is no course: there is nothing that could be drawn."""
+    for each in _figures(MADE[name]()):
+        if each.chart is not None and "vconcat" in each.chart:
+            lines = Counter(row["line"] for row in _rows(each.chart))
+            assert lines and min(lines.values()) > 1, (each.name, lines)
+
+
+def test_one_interval_is_said_to_be_no_course() -> None:
+    made = curve(HILL)
+    for name in ("intervals", "histograms"):
+        frame = made.frames[name]
+        made.frames[name] = frame[frame["interval"] == 1]
+    for maker in (over_time, heat):
+        section = maker(View(made, 1))
+        assert not section.parts and "one interval" in section.missing
 
 
 def test_text_of_a_store_is_text_in_the_page(hill: Hill) -> None:
@@ -931,3 +1006,28 @@ def test_the_optimal_range_is_put_beside_the_published_one(tmp_path: Path) -> No
     text = "".join(page.data)
     assert "13 % to 56 % (67 to 278 of 500)" in text
     assert "16 % to 64 % (16 to 64 of 100)" in text
+
+
+def test_titles_are_inside_their_figure() -> None:
+    label = "postgres, 2 processors, no primary key, update, SF 0.25 %, ROSE 100 %"
+    labels = [label, "a", f"{label}, of one very long piece that has no comma where it could end"]
+    with style.style():
+        for columns, size in ((2, 9.0), (4, 7.0)):
+            figure, axes = style.panels(4, columns)
+            own = [labels[place % 3] for place in range(4)]
+            style.titles(figure, axes, own, size)
+            figure.draw_without_rendering()
+            for panel, text in zip(axes, own, strict=True):
+                assert panel.get_title().replace("\n", " ") == text
+                title, edge = panel.title.get_window_extent(), figure.bbox
+                assert title.width <= panel.get_window_extent().width, (columns, text)
+                assert edge.x0 <= title.x0 and title.x1 <= edge.x1 and title.y1 <= edge.y1
+
+
+def test_latencies_that_are_alike_have_an_axis() -> None:
+    made = curve(HILL)
+    made.frames["histograms"]["latency_us"] = 4_000
+    (found,) = heat(View(made, 1)).parts
+    assert isinstance(found, report.Figure)
+    numbers = re.findall(r">([\d.]+)</text>", found.svg)
+    assert {"3.6", "4.4"} <= set(numbers), numbers

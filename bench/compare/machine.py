@@ -20,13 +20,18 @@ def version(program):
 
 
 def commit():
-    """The commit the tree is at, and whether files differ from it; empty without git."""
+    """The commit the tree is at, in the form that the tidy test looks up, and whether files differ
+    from it; empty without git."""
     try:
         found = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT,
                                text=True, capture_output=True, timeout=10)
     except FileNotFoundError:
         return ""
-    return f", commit {found.stdout.strip()}" if found.returncode == 0 else ""
+    if found.returncode != 0:
+        return ""
+    hash_of_it = found.stdout.strip()
+    changed = " with changes" if hash_of_it.endswith("-dirty") else ""
+    return f", commit `{hash_of_it.removesuffix('-dirty')}`{changed}"
 
 
 def processor():

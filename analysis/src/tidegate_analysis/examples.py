@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from tidegate_analysis.errors import StoreError
 from tidegate_analysis.store.schema import statements
@@ -39,7 +40,9 @@ _ROWS: Final = 1_000_000
 _TIMES_BEFORE: Final = 2
 #: The last version of the schema without the work of a subject's processes.
 _SUBJECT_CPU_BEFORE: Final = 3
-_PROTOCOL: Final = ("tap v1", "equation-1 v1")
+#: The last version of the schema without series of measurements.
+_SERIES_BEFORE: Final = 4
+_PROTOCOL: Final = ("tap v2", "equation-1 v1")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def write_store(
     design: Design | None = None,
     *,
     seed: int = 1,
-    version: int = 4,
+    version: int = 5,
     analysed: bool = True,
 ) -> Path:
     """Write a store with one experiment, which is done and analysed.
@@ -113,7 +116,7 @@ def write_store(
     seed
         Where the draws begin.
     version
-        Of the schema: 1 to 4.
+        Of the schema: 1 to 5.
     analysed
         Whether thrashing points and counts are in it.
 
@@ -185,6 +188,33 @@ def equation_1(tps: np.ndarray) -> np.ndarray:
     return np.where(lasts.any(axis=1), lasts.argmax(axis=1), -1)
 
 
+def bounds(places: np.ndarray, mpl: np.ndarray) -> pd.DataFrame:
+    """Return TP, low, high and thrashed as the protocol gives them for places of `equation_1`.
+
+    The fall from the lowest level began somewhere below the second: `low` is 0 there.
+
+    Examples
+    --------
+    >>> bounds(np.array([1, 0, -1]), np.array([8, 32, 128]))
+         TP    low   high  thrashed
+    0  32.0   32.0  128.0      True
+    1   8.0    0.0   32.0      True
+    2   inf  128.0    inf     False
+
+    """
+    levels = np.asarray(mpl, dtype=np.float64)
+    thrashed = places >= 0
+    at, after = levels[places], levels[np.clip(places + 1, 0, len(levels) - 1)]
+    return pd.DataFrame(
+        {
+            "TP": np.where(thrashed, at, np.inf),
+            "low": np.where(thrashed, np.where(places == 0, 0.0, at), levels[-1]),
+            "high": np.where(thrashed, after, np.inf),
+            "thrashed": thrashed,
+        }
+    )
+
+
 def _add_plan(connection: sqlite3.Connection, design: Design, seed: int, version: int) -> None:
     """Add the experiment, and all that it plans; ids count from 1 in the order of the plan."""
     file = (
@@ -246,12 +276,18 @@ def _add_measurements(
     ]
     _insert(connection, "attempt", attempts)
     subject_cpu = (150.0, 0.75) if version > _SUBJECT_CPU_BEFORE else ()
+    in_batchset = len(design.mpl) * design.repetitions
+    if version > _SERIES_BEFORE:
+        count = len(seen) // in_batchset
+        _insert(connection, "series", ((n, n, 1, "example") for n in range(1, count + 1)))
     _insert(
         connection,
-        "measurement",
+        "measurement_taken" if version > _SERIES_BEFORE else "measurement",
         (
             (
-                *(one, one, attempts[one - 1][-1] + lasted_us, 0.1, design.ctl_s, mpl),
+                *(one, one),
+                *((((one - 1) // in_batchset + 1),) if version > _SERIES_BEFORE else ()),
+                *(attempts[one - 1][-1] + lasted_us, 0.1, design.ctl_s, mpl),
                 *(count, count / design.ctl_s, mean, *tails, 0, 0, 0, 0, 20.0, 0.1),
                 *(processors, 0, "{}"),
                 *subject_cpu,
@@ -305,18 +341,18 @@ def _add_analysis(
     mpl = np.array(design.mpl)
     places = equation_1(tps.mean(axis=2))
     sets = np.arange(1, len(tps) + 1)
-    low = np.where(places < 0, mpl[-1], mpl[places])
-    high = mpl[np.clip(places + 1, 0, len(mpl) - 1)]
+    found = bounds(places, mpl)
+    tp, low, high = (found[name].to_numpy() for name in ("TP", "low", "high"))
     counts = np.round(tps * design.ctl_s)
     time_ms = (mpl * design.ctl_s * 1e3)[:, np.newaxis] * np.ones(design.repetitions)
     atpt = time_ms.sum() / counts.sum(axis=(1, 2))
     rows = [
         (
-            *(number, number, *_PROTOCOL, None if place < 0 else at, at),
-            *(None if place < 0 else to, "[]", _BEGAN_US, 1, mean)[: 3 if version == 1 else 5],
+            *(number, number, *_PROTOCOL, None if place < 0 else int(at), int(held)),
+            *(None if place < 0 else int(to), "[]", _BEGAN_US, 1, mean)[: 3 if version == 1 else 5],
         )
-        for number, place, at, to, mean in zip(
-            *(column.tolist() for column in (sets, places, low, high, atpt)), strict=True
+        for number, place, at, held, to, mean in zip(
+            *(column.tolist() for column in (sets, places, tp, low, high, atpt)), strict=True
         )
     ]
     if version > 1:
@@ -335,6 +371,7 @@ _CHECKS: Final = [
     ("connection_time_limit", 7, "execution"),
     ("abnormal_atpt", 8, "execution"),
     ("transient_thrashing", 9, "batchset"),
+    ("not_steady", 10, "execution"),
     ("unjudged_atpt", None, "execution"),
 ]
 

@@ -60,8 +60,8 @@ def load(
     Raises
     ------
     StoreError
-        The source is not there, is no store, is of another version than 1 to 3, is empty, or does
-        not have the experiment.
+        The source is not there, is no store, is of a version that is none of `store.VERSIONS`, is
+        empty, or does not have the experiment.
 
     """
     return Results(open_source(source), experiment, progress)
@@ -110,7 +110,7 @@ class Results:
 
     @property
     def version(self) -> int:
-        """The version of the store's schema, 1 to 3."""
+        """The version of the store's schema, one of `store.VERSIONS`."""
         return self._source.version
 
     @property
@@ -274,9 +274,12 @@ class Results:
         planned, or what the DBMS was seen to have where all there are were asked for; it is missing
         where that could not be seen, as at a server that was there before. `TP` is infinite where
         throughput never fell, and the MPL below the fall where levels in between are missing; it
-        lies from `low` on and below `high`. `ATPT` is the mean over all transactions of the
-        retained executions; of analyses of schema version 1, which do not keep it, over all that
-        were measured. The column `rule` is the rule's version by which TP was found.
+        lies from `low` on and below `high`. Where throughput fell from the lowest level that was
+        planned `low` is 0, also of analyses before `tap v2`, which kept that level there: nothing
+        is known of where it had held (left-censored). `ATPT` is the mean over all transactions of
+        the retained executions; of analyses of schema version 1, which do not keep it, over all
+        that were measured. The column `rule` is the rule's version by which TP was found; `host`
+        is who measured it, as in `curves`.
 
         Parameters
         ----------
@@ -309,6 +312,7 @@ class Results:
             )
         thrashed = found["high"].notna()
         table = found[_BATCHSET].assign(
+            host=found["host"],
             dbms=found["subject"],
             mode=found["mode"],
             numProcs=_processors(found),
@@ -316,8 +320,8 @@ class Results:
             SF=found["sf_percent"],
             ROSE=found["rose_percent"],
             ATPT=found["atpt_ms"].fillna(found["atpt_measured"]),
-            TP=np.where(thrashed, found["low"], np.inf),
-            low=found["low"],
+            TP=_point(found),
+            low=found["low"].where(~thrashed | (found["low"] > found["lowest_mpl"]), 0),
             high=found["high"].fillna(np.inf),
             thrashed=thrashed,
             rule=found["rule"],
@@ -331,12 +335,13 @@ class Results:
 
         Executions that the experiment's latest analysis dropped are left out. Columns: experiment,
         run, batchset, mpl, subject, processors (planned, or seen where all were asked for, missing
-        where they could not be seen), primary_key, workload, `n` executions, `tps` their mean,
-        `tps_sd` their standard deviation, `tps_low` and `tps_high` the 95 % confidence interval of
-        the mean by Student's t (NaN, as the deviation, for n = 1), `mean_ms` over all transactions,
-        `p50_ms`, `p95_ms` and `p99_ms` as means over the executions' percentiles, and `TP`:
-        infinite where throughput never fell, NaN where the batchset was not analysed or not
-        retained.
+        where they could not be seen), primary_key, workload, `host` that measured it (several,
+        separated by commas, only in stores of before schema version 5), `n` executions, `tps`
+        their mean, `tps_sd` their standard deviation, `tps_low` and `tps_high` the 95 % confidence
+        interval of the mean by Student's t (NaN, as the deviation, for n = 1), `mean_ms` over all
+        transactions, `p50_ms`, `p95_ms` and `p99_ms` as means over the executions' percentiles,
+        and `TP`: infinite where throughput never fell, NaN where the batchset was not analysed or
+        not retained.
 
         Parameters
         ----------
@@ -359,6 +364,7 @@ class Results:
             processors=("processors", "first"),
             primary_key=("primary_key", "first"),
             workload=("workload", "first"),
+            host=("host", _hosts),
             n=("tps", "size"),
             tps=("tps", "mean"),
             tps_sd=("tps", "std"),
@@ -375,7 +381,7 @@ class Results:
         table["tps_high"] += half
         table["mean_ms"] = table["mean_ms"] / table.pop("transactions").replace(0, np.nan)
         points = self.latest_points(experiment)
-        points = points.assign(TP=np.where(points["high"].notna(), points["low"], np.inf))
+        points = points.assign(TP=_point(points))
         return table.merge(points[[*_BATCHSET, "TP"]], on=_BATCHSET, how="left")
 
     def _latest(self, experiment: int | None) -> "pd.Series[int]":
@@ -432,6 +438,12 @@ class Results:
         return self.name if number is None else f"experiment {number}"
 
 
+def _point(points: pd.DataFrame) -> np.ndarray:
+    """Return each thrashing point: ∞ where throughput never fell, else the MPL before the fall."""
+    known = points["thrashing_point"].astype("float64").fillna(points["low"])
+    return np.where(points["high"].notna(), known, np.inf)
+
+
 def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
     """Return what is the same in all executions of a batchset, and ATPT over those measured."""
     executions = executions.assign(total_ms=executions["mean_ms"] * executions["transactions"])
@@ -439,9 +451,16 @@ def _batchsets(executions: pd.DataFrame) -> pd.DataFrame:
     same = ["subject", "processors_planned", "processors", "primary_key"]
     same += ["sf_percent", "rose_percent", *_MIX]
     found = of_batchset[same].first()
+    found["host"] = of_batchset["host"].agg(_hosts)
+    found["lowest_mpl"] = of_batchset["mpl"].min()
     sums = of_batchset[["total_ms", "transactions"]].sum()
     found["atpt_measured"] = sums["total_ms"] / sums["transactions"].replace(0, np.nan)
     return found.reset_index()
+
+
+def _hosts(hosts: "pd.Series[str]") -> str | None:
+    """Return the names of hosts, of several separated by commas; `None` where none is known."""
+    return ", ".join(sorted(hosts.dropna().unique())) or None
 
 
 def _processors(table: pd.DataFrame) -> "pd.Series[float]":

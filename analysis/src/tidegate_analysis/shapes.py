@@ -41,6 +41,7 @@ SAMPLES: Final[Shape] = {
     "experiment": Column("whole", "number of the experiment in its store", required=False),
     "run": Column("whole", "number of the run in the experiment", required=False),
     "batchset": Column("whole", "number of the batchset in the run", required=False),
+    "host": Column("text", "the host that measured it", required=False, may_be_missing=True),
     "dbms": Column("text", "the DBMS: samples of one are not independent of each other"),
     "mode": Column("text", "`read` or `update`: the study's two groups"),
     "numProcs": Column(
@@ -51,7 +52,9 @@ SAMPLES: Final[Shape] = {
     "ROSE": Column("number", "percent of the rows that it may touch"),
     "ATPT": Column("number", "average transaction processing time of the batchset, ms"),
     "TP": Column("number", "thrashing point, an MPL; inf when it never thrashed"),
-    "low": Column("number", "throughput held up to this MPL"),
+    "low": Column(
+        "number", "throughput held up to this MPL; 0 when it fell from the lowest (left-censored)"
+    ),
     "high": Column("number", "it had fallen at this MPL; inf when it never did"),
     "thrashed": Column("yes/no", "whether TP is finite"),
 }

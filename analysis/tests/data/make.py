@@ -33,14 +33,14 @@ INSERT INTO tree_seen VALUES (1, 1, 'orders', 0.0, 3, 90, 0.5, 10, 2, 1, '[0.5,0
 INSERT INTO tree_seen VALUES (1, 2, 'orders', 1.0, 4, 91, 0.75, 20, 3, 2, NULL);
 INSERT INTO consistency (start, batchset, condition, violation)
 VALUES (1, 1, 'sums agree', 'they differ by 1');
-DROP TRIGGER measurement_no_update;
-UPDATE measurement SET seconds = 20
+DROP TRIGGER measurement_taken_no_update;
+UPDATE measurement_taken SET seconds = 20
 WHERE execution IN (SELECT id FROM execution WHERE batchset = 2 AND mpl = 128)
 OR execution = (SELECT MIN(id) FROM execution WHERE batchset = 3);
 """
 
 #: What belongs to an attempt that measured. One execution loses its own: it is still to be done.
-DONE = ("kind", "interval_seen", "interval_kind", "measurement", "attempt")
+DONE = ("kind", "interval_seen", "interval_kind", "measurement_taken", "attempt")
 UNDONE = "SELECT MAX(id) FROM execution WHERE batchset = 2 AND mpl = 128"
 
 

@@ -11,6 +11,7 @@ use tidegate_lab::experiment::{
 use tidegate_lab::rig::Console;
 
 use tidegate_lab::store::{ExperimentRow, Format};
+use tidegate_lab::tap::Choices;
 
 use crate::machines::{self, WorkerArguments};
 use crate::{Failure, interrupt, print};
@@ -68,7 +69,7 @@ enum What {
     /// Show an experiment's curves
     Show(ShowArguments),
     /// Apply the thrashing analysis protocol, and keep the thrashing points
-    Tap(Numbered),
+    Tap(TapArguments),
     /// Write all that was recorded of an experiment into files for other programs
     Export(ExportArguments),
 }
@@ -114,6 +115,30 @@ struct Numbered {
     /// The experiment's number, as `tidegate lab list` shows it
     #[arg(value_name = "EXPERIMENT")]
     id: i64,
+}
+
+#[derive(Debug, Args)]
+struct TapArguments {
+    #[command(flatten)]
+    experiment: Numbered,
+
+    #[command(flatten)]
+    protocol: ProtocolArguments,
+}
+
+/// What the analyst chooses of the analysis protocol.
+#[derive(Debug, Args)]
+pub(crate) struct ProtocolArguments {
+    /// Keep executions that are no steady state (check 10), which are dropped otherwise; the
+    /// batchsets that they are in have it as a caveat
+    #[arg(long)]
+    keep_unsteady: bool,
+}
+
+impl ProtocolArguments {
+    pub(crate) fn choices(&self) -> Choices {
+        Choices { keeps_unsteady: self.keep_unsteady, ..Choices::default() }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +200,9 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         What::Run(RunArguments { file, workers }) => {
             // Also what is started to see whether it can be had is stopped before we end.
             let cancel = interrupt::flag().map_err(Failure::failed)?;
+            if workers {
+                machines::check_store(&place)?;
+            }
             // With workers, the subjects are theirs to have.
             let experiment = if workers { file.read()? } else { file.read_and_look()? };
             if cancel.load(Ordering::Relaxed) {
@@ -191,6 +219,9 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
         }
         What::Resume(ResumeArguments { experiment, workers }) => {
             let cancel = interrupt::flag().map_err(Failure::failed)?;
+            if workers {
+                machines::check_store(&place)?;
+            }
             conduct(&mut open_existing(&place)?, (&place, experiment.id), workers, &cancel)
         }
         What::Worker(arguments) => machines::work(&arguments, &place),
@@ -200,8 +231,9 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
             let text = laboratory.show(id, svg.as_deref()).map_err(failed)?;
             print(&if json { laboratory.show_json(id).map_err(failed)? } else { text })
         }
-        What::Tap(Numbered { id }) => {
-            let report = open_existing(&place)?.tap(id).map_err(failed)?;
+        What::Tap(TapArguments { experiment, protocol }) => {
+            let mut laboratory = open_existing(&place)?;
+            let report = laboratory.tap(experiment.id, protocol.choices()).map_err(failed)?;
             print(&report.tables())
         }
         What::Export(ExportArguments { id, format, out }) => {

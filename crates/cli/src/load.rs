@@ -156,9 +156,28 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     })?;
     if arguments.json {
         let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
-        return print(&(json + "\n"));
+        print(&(json + "\n"))?;
+    } else {
+        print(&table(&report))?;
     }
-    print(&table(&report))
+    let is_done = report.transactions + report.warmup_transactions + report.late_commits > 0;
+    match report.first_error {
+        Some(first) if !is_done => {
+            Err(Failure::failed(NothingDone { errors: report.errors.values().sum(), first }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// No transaction of a load succeeded.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no transaction succeeded, {errors} failed; the first one: {first}; are the tables loaded, as \
+     by `pgbench -i`?"
+)]
+struct NothingDone {
+    errors: u64,
+    first: String,
 }
 
 fn log_progress(progress: &Progress) {
@@ -181,6 +200,7 @@ fn table(report: &LoadReport) -> String {
          latency, ms    mean {mean:.2}  p50 {p50:.2}  p95 {p95:.2}  p99 {p99:.2}  max {max:.2}\n\
          stragglers     {stragglers}{overdue}\n\
          errors         {errors}, {retries} transactions run again, {losses} connections lost\n\
+         {first_error}\
          client's CPU   {cpu:.1} us a transaction, {share:.0} % of a core\n",
         workload = report.workload,
         clients = report.clients,
@@ -199,6 +219,10 @@ fn table(report: &LoadReport) -> String {
         },
         retries = report.retries,
         losses = report.connection_losses,
+        first_error = match &report.first_error {
+            None => String::new(),
+            Some(text) => format!("first error    {text}\n"),
+        },
         cpu = report.client_cpu_us,
         share = report.client_core_share * 100.0,
     )

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[cfg(not(feature = "machines"))]
 use left_out as with_queue;
-pub(crate) use with_queue::{enqueue, work};
+pub(crate) use with_queue::{check_store, enqueue, work};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArguments {
@@ -39,6 +39,12 @@ mod with_queue {
 
     use super::WorkerArguments;
     use crate::{Failure, interrupt, print};
+
+    /// Checks that workers on other hosts can reach the store at a place, before anything is
+    /// written there.
+    pub(crate) fn check_store(place: &str) -> Result<(), Failure> {
+        machines::shared(place).map_err(failed)
+    }
 
     /// Puts what is left of an experiment into the queue, and says what was put there.
     pub(crate) fn enqueue(
@@ -91,6 +97,10 @@ mod left_out {
     /// See the message.
     const LEFT_OUT: &str = "this program was built without workers: cargo build --release -p \
                             tidegate-cli --features machines";
+
+    pub(crate) fn check_store(_: &str) -> Result<(), Failure> {
+        Err(Failure::Usage(LEFT_OUT.into()))
+    }
 
     pub(crate) fn enqueue(_: &mut Laboratory, _: &str, _: i64) -> Result<(), Failure> {
         Err(Failure::Usage(LEFT_OUT.into()))

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -184,15 +185,31 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
 
-    signals.forever().next();
+    let (handle, failure) = (signals.handle(), running.failure());
+    // Ends the wait for signals when a thread has failed.
+    let watch = std::thread::spawn(move || {
+        let failure = failure();
+        if failure.is_some() {
+            handle.close();
+        }
+        failure
+    });
+    if !interrupt::wait(&mut signals) {
+        running.shutdown(Duration::ZERO);
+        let failure = watch.join().ok().flatten();
+        return failure.map_or(Ok(()), |failure| Err(Failure::failed(failure)));
+    }
     info!(grace = ?grace, "shutting down; a second signal stops at once");
     let stop_now = running.stop_now();
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        if interrupt::wait(&mut signals) {
             stop_now();
         }
     });
     running.shutdown(grace);
+    if let Ok(Some(failure)) = watch.join() {
+        return Err(Failure::failed(failure));
+    }
     info!("stopped");
     Ok(())
 }

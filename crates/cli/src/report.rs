@@ -15,6 +15,7 @@ use thiserror::Error;
 use tidegate_lab::experiment::Laboratory;
 use tidegate_lab::store::is_postgres;
 
+use crate::lab::ProtocolArguments;
 use crate::{Failure, interrupt};
 
 /// The Python package.
@@ -52,6 +53,9 @@ pub(crate) struct ReportArguments {
     /// The directory for the report
     #[arg(long, value_name = "DIR", default_value = "out/report")]
     out: PathBuf,
+
+    #[command(flatten)]
+    protocol: ProtocolArguments,
 }
 
 /// Why there is no report.
@@ -102,7 +106,9 @@ fn analyse(arguments: &ReportArguments) -> Result<(), Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let mut laboratory =
         Laboratory::open_existing(&arguments.store, tidegate).map_err(Failure::failed)?;
-    laboratory.tap_curves(&arguments.experiments).map_err(Failure::failed)
+    laboratory
+        .tap_curves(&arguments.experiments, arguments.protocol.choices())
+        .map_err(Failure::failed)
 }
 
 /// The interpreter that the environment names, or that of `make analysis`, or any.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::Args;
+use tidegate_control::plant::Scenario;
 use tidegate_lab::rig::Console;
-use tidegate_lab::simulate::{self, Controllers, SimulateOptions};
+use tidegate_lab::simulate::{self, Controllers, SimulateError, SimulateOptions};
 
 use crate::{Failure, interrupt, print};
 
@@ -14,7 +15,9 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate simulate
   tidegate simulate --controllers gaussian-process,vegas,fixed:8 --seeds 100
-  tidegate simulate --plants experiments/plants/ds2.toml --controllers hill-climbing --trace";
+  tidegate simulate --random 300 --seeds 1 --controllers gaussian-process,paired-comparison
+  tidegate simulate --plants experiments/plants/ds2.toml --controllers hill-climbing --trace
+  tidegate simulate --plants experiments/plants-by-tick --controllers paired-comparison";
 
 /// Try controllers on simulated databases, in virtual time
 ///
@@ -25,9 +28,17 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate simulate --help")]
 pub(crate) struct SimulateArguments {
-    /// Plants: .toml files, or directories of them
-    #[arg(long, value_name = "PATH", num_args = 1.., default_value = "experiments/plants")]
+    /// Plants: .toml files, or directories of them [default: experiments/plants]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     plants: Vec<PathBuf>,
+
+    /// Draw N plants at random as well, from --seed on; without --plants only these
+    #[arg(long, value_name = "N")]
+    random: Option<u32>,
+
+    /// Give plants that are described by a curve residence times and noise by tick
+    #[arg(long)]
+    by_tick: bool,
 
     /// Controllers: names, fixed:N, or all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
@@ -60,7 +71,7 @@ pub(crate) struct SimulateArguments {
 
 /// Runs the simulation and prints its table.
 pub(crate) fn run(arguments: SimulateArguments) -> Result<(), Failure> {
-    let scenarios = simulate::read(&arguments.plants).map_err(Failure::usage)?;
+    let scenarios = scenarios(&arguments).map_err(Failure::usage)?;
     let processors = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let options = SimulateOptions {
         scenarios,
@@ -79,6 +90,21 @@ pub(crate) fn run(arguments: SimulateArguments) -> Result<(), Failure> {
     drop(console);
     let (report, out) = (report.map_err(Failure::failed)?, arguments.out.display());
     print(&format!("{}\nSee {out}/simulate.md, simulate.svg and simulate.json.\n", report.table()))
+}
+
+/// The plants that were asked for.
+fn scenarios(arguments: &SimulateArguments) -> Result<Vec<Scenario>, SimulateError> {
+    let default = [PathBuf::from("experiments/plants")];
+    let paths: &[PathBuf] = match (&arguments.plants[..], arguments.random) {
+        ([], None) => &default,
+        (paths, _) => paths,
+    };
+    let mut scenarios = simulate::read(paths)?;
+    scenarios.extend(simulate::random(arguments.seed, arguments.random.unwrap_or(0))?);
+    if arguments.by_tick {
+        scenarios = scenarios.iter().map(Scenario::by_tick).collect();
+    }
+    Ok(scenarios)
 }
 
 /// The command line, with the program's name for the place where it lies on this machine.

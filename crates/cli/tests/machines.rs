@@ -229,10 +229,72 @@ fn a_worker_that_is_killed_is_made_up_for() {
     alpha.child.wait().unwrap();
     lab.wait(EXECUTIONS);
     lab.check("alpha,beta");
-    // The execution that was cut off is the only one with a second attempt.
-    assert!((0..=1).contains(&(lab.attempts() - EXECUTIONS)), "{}", lab.attempts());
+    // The execution that was cut off is the only attempt without a measurement; those of its
+    // batchset that alpha had measured were measured anew.
+    let taken: i64 = lab.value("SELECT COUNT(*) FROM measurement_taken").parse().unwrap();
+    assert!((0..=1).contains(&(lab.attempts() - taken)), "{} {taken}", lab.attempts());
+    assert!((0..4).contains(&(taken - EXECUTIONS)), "{taken}");
     assert_eq!(lab.value("SELECT COUNT(*) FROM start"), "5");
     beta.stop();
+}
+
+/// The batchsets that measurements of two hosts count for.
+const OF_TWO_HOSTS: &str = "SELECT COUNT(*) FROM (SELECT x.batchset FROM measurement m, \
+     execution x, attempt a, start s, machine k WHERE m.execution = x.id AND m.attempt = a.id \
+     AND a.start = s.id AND s.machine = k.id GROUP BY x.batchset \
+     HAVING COUNT(DISTINCT k.host) > 1) two";
+
+#[test]
+fn a_batchset_stays_on_one_host_when_its_worker_is_killed_in_it() {
+    let Some(lab) = Lab::new() else { return };
+    lab.enqueue();
+    let mut alpha = lab.worker("alpha", SLOW);
+    // Stopped where a part of a later batchset's four executions is there, and then killed.
+    let mut done = 4;
+    while done % 4 == 0 {
+        alpha.signal(Signal::CONT);
+        lab.wait(done + 1);
+        alpha.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(100));
+        done = lab.done();
+    }
+    alpha.child.kill().unwrap();
+    alpha.child.wait().unwrap();
+    let beta = lab.worker("beta", SLOW);
+    lab.wait(EXECUTIONS);
+    lab.check("alpha,beta");
+    assert_eq!(lab.value(OF_TWO_HOSTS), "0");
+    // What alpha had measured of that batchset is kept, and does not count.
+    let kept = "SELECT COUNT(*) FROM measurement_taken t \
+                WHERE t.attempt NOT IN (SELECT attempt FROM measurement)";
+    assert_eq!(lab.value(kept), (done % 4).to_string());
+    let shown = lab.tidegate(&["show", "1"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(!shown.contains("two hosts"), "{shown}");
+    beta.stop();
+}
+
+/// In the plan's order, runs with keys and without follow each other: hosts that take turns would
+/// have one of the two each.
+#[test]
+fn hosts_share_the_levels_of_each_factor() {
+    let Some(lab) = Lab::new() else { return };
+    let file = FILE.replace("[1, 2, 3, 4]", "[1, 2]").replace("[true]", "[true, false]");
+    fs::write(lab.file(), file).unwrap();
+    let workers = ["alpha", "beta"].map(|host| lab.worker(host, SLOW));
+    for worker in &workers {
+        wait_for("a worker", || worker.said().contains("waiting for runs"));
+    }
+    lab.enqueue();
+    lab.wait(EXECUTIONS);
+    lab.check("alpha,beta");
+    // Whoever had two runs or more has both levels of both factors.
+    let poor = "SELECT COUNT(*) FROM (SELECT t.host FROM turn t, run r WHERE t.run = r.id \
+                GROUP BY t.host HAVING COUNT(*) > 1 AND (COUNT(DISTINCT r.primary_key) < 2 \
+                OR COUNT(DISTINCT r.processors) < 2)) poor";
+    let turns = lab.value("SELECT string_agg(host || ' ' || run, ', ') FROM turn");
+    assert_eq!(lab.value(poor), "0", "{turns}");
+    workers.into_iter().for_each(Worker::stop);
 }
 
 /// A laboratory without workers at a run of the queue: it has no heartbeat that could be missing.

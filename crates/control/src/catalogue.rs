@@ -8,8 +8,8 @@ use crate::controllers::{
     ExternalScheduling, ExternalSchedulingSettings, FadedParabola, FadedParabolaSettings, Failsafe,
     FailsafeSettings, Fixed, GaussianProcess, GaussianProcessSettings, Gradient2,
     Gradient2Settings, HalfAndHalf, HalfAndHalfSettings, HillClimbing, HillClimbingSettings,
-    IncrementalSteps, IncrementalStepsSettings, Parabola, ParabolaSettings, Scalability,
-    ScalabilitySettings, Vegas, VegasSettings,
+    IncrementalSteps, IncrementalStepsSettings, PairedComparison, Parabola, ParabolaSettings,
+    Scalability, ScalabilitySettings, Vegas, VegasSettings,
 };
 use crate::{Bounds, Controller, Mpl, Tuned};
 
@@ -19,6 +19,8 @@ pub enum Algorithm {
     /// The default: a Gaussian process over the logarithm of the limit.
     #[default]
     GaussianProcess,
+    /// Limits compared in pairs, by ticks of 100 ms.
+    PairedComparison,
     /// Hill climbing with a proxy's parameters (auto-tuning study, 3.2.1).
     HillClimbing,
     /// Global parabola approximation with a proxy's parameters (3.2.2).
@@ -89,11 +91,7 @@ impl Resources {
 
 /// A name that no algorithm has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no algorithm is called `{name}`: use {}, fixed:N with N at least 1, or parameters as in \
-     study-hill-climbing:c=0.4,delta=10 and study-global-parabola:gamma=0.333",
-    names()
-)]
+#[error("{}", advice(name))]
 pub struct UnknownAlgorithm {
     /// What was asked for.
     pub name: String,
@@ -102,7 +100,7 @@ pub struct UnknownAlgorithm {
 impl Algorithm {
     /// Every algorithm that decides, the default first, each with its own parameters;
     /// [`Algorithm::Fixed`] decides nothing.
-    pub const ALL: [Algorithm; 18] = [
+    pub const ALL: [Algorithm; 19] = [
         Algorithm::GaussianProcess,
         Algorithm::HillClimbing,
         Algorithm::GlobalParabola,
@@ -121,6 +119,7 @@ impl Algorithm {
         Algorithm::Gradient2,
         Algorithm::EnvoyGradient,
         Algorithm::Failsafe,
+        Algorithm::PairedComparison,
     ];
 
     /// The name without a parameter.
@@ -128,6 +127,7 @@ impl Algorithm {
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::GaussianProcess => "gaussian-process",
+            Algorithm::PairedComparison => "paired-comparison",
             Algorithm::HillClimbing => "hill-climbing",
             Algorithm::GlobalParabola => "global-parabola",
             Algorithm::LocalParabola => "local-parabola",
@@ -166,6 +166,7 @@ impl Algorithm {
             Algorithm::GaussianProcess => {
                 Box::new(GaussianProcess::new(setting, GaussianProcessSettings::DEFAULT))
             }
+            Algorithm::PairedComparison => Box::new(PairedComparison::new(setting)),
             Algorithm::StudyHillClimbing => {
                 Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY))
             }
@@ -242,9 +243,16 @@ impl FromStr for Algorithm {
     }
 }
 
-/// All names, for an error message.
-fn names() -> String {
-    Algorithm::ALL.map(Algorithm::name).join(", ")
+/// What to write instead of a name that no algorithm has.
+fn advice(name: &str) -> String {
+    if name.split(':').next() == Some("fixed") {
+        return format!("`{name}` sets no limit: use fixed:N with N at least 1, as in fixed:20");
+    }
+    format!(
+        "no algorithm is called `{name}`: use {}, fixed:N with N at least 1, or parameters as in \
+         study-hill-climbing:c=0.4,delta=10 and study-global-parabola:gamma=0.333",
+        Algorithm::ALL.map(Algorithm::name).join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -271,9 +279,13 @@ mod tests {
 
     #[test]
     fn other_names_are_refused_with_the_names_there_are() {
-        for text in ["", "fixed", "fixed:", "fixed:0", "fixed:-1", "Vegas", "hill climbing"] {
+        for text in ["", "Vegas", "hill climbing"] {
             let error = text.parse::<Algorithm>().expect_err(text);
             assert!(error.to_string().contains("gaussian-process, hill-climbing"), "{error}");
+        }
+        for text in ["fixed", "fixed:", "fixed:0", "fixed:-1"] {
+            let error = text.parse::<Algorithm>().expect_err(text);
+            assert!(error.to_string().contains("use fixed:N with N at least 1"), "{error}");
         }
     }
 }

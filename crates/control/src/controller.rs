@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::controllers::{
-    BeliefReason, FeedbackReason, HeissWagnerReason, LatencyReason, LocksReason, ScalabilityReason,
+    BeliefReason, FeedbackReason, HeissWagnerReason, LatencyReason, LocksReason, PairedReason,
+    ScalabilityReason,
 };
-use crate::{Draw, Mpl, Observation};
+use crate::{Draw, IntervalRule, Mpl, Observation};
 
 /// Decides, once per control interval, how many transactions may run at once.
 ///
@@ -17,6 +18,11 @@ pub trait Controller: Send {
 
     /// The limit to apply until the first decision, `n*(t_0)`.
     fn start(&self) -> Mpl;
+
+    /// When a control interval of this controller is over.
+    fn interval_rule(&self) -> IntervalRule {
+        IntervalRule::default()
+    }
 
     /// The limit for the next interval, `n*(t_(i+1))`, given what the last one showed.
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision;
@@ -85,6 +91,8 @@ pub enum Reason {
     HeissWagner(HeissWagnerReason),
     /// The controller that fits a scalability law.
     Scalability(ScalabilityReason),
+    /// The controller that compares limits in pairs.
+    Paired(PairedReason),
 }
 
 impl Reason {
@@ -110,6 +118,7 @@ impl Reason {
             Reason::Locks(reason) => reason.kind(),
             Reason::HeissWagner(reason) => reason.kind(),
             Reason::Scalability(reason) => reason.kind(),
+            Reason::Paired(reason) => reason.kind(),
         }
     }
 }
@@ -165,6 +174,7 @@ impl fmt::Display for Reason {
             Reason::Locks(reason) => reason.fmt(formatter),
             Reason::HeissWagner(reason) => reason.fmt(formatter),
             Reason::Scalability(reason) => reason.fmt(formatter),
+            Reason::Paired(reason) => reason.fmt(formatter),
         }
     }
 }

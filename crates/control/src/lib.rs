@@ -10,6 +10,7 @@ mod controllers;
 mod draw;
 pub mod models;
 mod observation;
+mod overdue;
 pub mod plant;
 mod tuned;
 mod window;
@@ -24,5 +25,6 @@ pub use controller::{
 pub use controllers::*;
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
+pub use overdue::OverdueRule;
 pub use tuned::Tuned;
 pub use window::IntervalRule;

@@ -109,16 +109,25 @@ pub struct Observation {
     pub interval: Duration,
     /// The limit that was in force, `n*(t_i)`.
     pub limit: Mpl,
-    /// Permits out at the end of the interval.
+    /// Permits that count against the limit at the end of the interval.
     pub running: u32,
-    /// Permits out plus transactions waiting at the end of the interval, `n(t_i)`.
+    /// Permits out at the end of the interval that do not count, because they have been out far
+    /// longer than usual: see [`OverdueRule`](crate::OverdueRule). They are in no other number of
+    /// the population.
+    #[serde(default)]
+    pub discounted: u32,
+    /// The same, averaged over the time of the interval.
+    #[serde(default)]
+    pub discounted_mean: f64,
+    /// Permits that count plus transactions waiting at the end of the interval, `n(t_i)`.
     pub concurrency: u32,
     /// The highest concurrency seen at any moment of the interval.
     pub concurrency_peak: u32,
     /// The concurrency averaged over the time of the interval.
     pub concurrency_mean: f64,
-    /// The permits out averaged over the time of the interval: the MPL at which the database really
-    /// worked, above the limit while a lowered limit takes effect, below it under a light load.
+    /// The permits that count, averaged over the time of the interval: the MPL at which the
+    /// database really worked, above the limit while a lowered limit takes effect, below it under a
+    /// light load.
     pub running_mean: f64,
     /// The share of the interval's time in which a transaction was waiting, from 0 to 1: whether it
     /// was the limit that held throughput where it was, or the load.
@@ -127,7 +136,8 @@ pub struct Observation {
     pub completions: u64,
     /// Transactions that ended in an error or were abandoned, all classes.
     pub failures: u64,
-    /// Time inside the database, all classes.
+    /// Time inside the database, all classes, without transactions whose permits were discounted:
+    /// these are among the completions and failures and have no duration here.
     pub in_database: Timing,
     /// Time in the queue, all classes.
     pub in_queue: Timing,

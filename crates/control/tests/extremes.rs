@@ -38,6 +38,8 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         concurrency_mean: fraction(random),
         running: level(random),
         running_mean: fraction(random),
+        discounted: level(random),
+        discounted_mean: fraction(random),
         waiting_share: fraction(random),
         completions: one_of(random, [0, 1, 2, 100, 1_000, u64::MAX]),
         failures: one_of(random, [0, u64::MAX]),

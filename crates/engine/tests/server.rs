@@ -136,3 +136,39 @@ fn who_waits_too_long_or_is_one_too_many_is_refused() {
         holder.join().unwrap().unwrap();
     });
 }
+
+/// Four requests that run until they are told to end hold every permit; others run all the same.
+#[test]
+fn requests_that_run_for_long_do_not_stop_the_others() {
+    let store = store();
+    let (end, ended) = (Arc::new(Barrier::new(9)), Arc::new(AtomicU32::new(0)));
+    let hold: Procedure = {
+        let (end, ended) = (Arc::clone(&end), Arc::clone(&ended));
+        Box::new(move |_, _| {
+            end.wait();
+            ended.fetch_add(1, Ordering::SeqCst);
+            Ok(Vec::new())
+        })
+    };
+    let procedures = vec![("hold", hold), ("add", add(&store))];
+    let server = server(&store, 4, procedures, ServerOptions::default());
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| server.call("hold", b"", Class::Normal).unwrap());
+        }
+        while server.gate().outstanding < 4 {
+            thread::yield_now();
+        }
+        for _ in 0..10 {
+            server.call("add", b"one", Class::Normal).unwrap();
+        }
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "the holders are still there");
+        while server.gate().outstanding < 8 {
+            thread::yield_now();
+        }
+        assert!(server.gate().discounted >= 4, "{:?}", server.gate());
+        end.wait();
+    });
+    let left = server.gate();
+    assert_eq!((left.outstanding, left.discounted), (0, 0), "every permit is back");
+}

@@ -67,7 +67,7 @@ fn print(name: &str, nanoseconds: &mut [f64]) {
 fn gate(limit: u32) -> Gate {
     let mpl = Mpl::at_least_one(limit);
     let waiting_max = 16;
-    Gate::new(Limits { mpl, waiting_max }, Instant::now())
+    Gate::new(Limits { mpl, mpl_max: Mpl::at_least_one(1_000), waiting_max }, Instant::now())
 }
 
 fn nobody() -> Waker {

@@ -14,13 +14,27 @@
 //! B: ticket.claim -> Granted(permit)
 //! B: drop(permit)                           outstanding 0, waiting 0
 //! ```
+//!
+//! A permit that is out far longer than usual stops counting against the limit, it is *discounted*:
+//! [`Gate::discount`], which somebody has to call every few milliseconds, and
+//! [`OverdueRule`] for when. Its transaction is never queued again. What was let in beside it is
+//! worked off, since nobody follows a discounted permit that comes back:
+//!
+//! ```text
+//! C holds the only permit, D waits           outstanding 1, discounted 0, waiting 1
+//! discount, at 0.5 s: D's waker is called    outstanding 2, discounted 1, waiting 0
+//! E: request -> Queued(ticket)               outstanding 2, discounted 1, waiting 1
+//! C: permit.finish                           outstanding 1, discounted 0, waiting 1
+//! D: permit.finish -> E's waker is called    outstanding 1, discounted 0, waiting 0
+//! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use tidegate_control::{Mpl, Observation};
+use tidegate_control::{Mpl, Observation, OverdueRule};
 
+use crate::permits::{Out, PermitId, Permits};
 use crate::queue::{Class, Queue};
 use crate::statistics::{self, ClassStatistics, ClassTotals, Population};
 
@@ -45,6 +59,9 @@ pub enum Outcome {
 pub struct Limits {
     /// Permits that may be out at once, to begin with.
     pub mpl: Mpl,
+    /// Permits that may be out at once with those that are discounted. A limit above it takes its
+    /// place; one equal to it discounts nothing.
+    pub mpl_max: Mpl,
     /// Transactions that may wait at once, all classes together.
     pub waiting_max: usize,
 }
@@ -96,8 +113,12 @@ pub enum Claim {
 pub struct Snapshot {
     /// The limit in force.
     pub limit: Mpl,
-    /// Permits out.
+    /// Permits out, those that are discounted among them.
     pub outstanding: u32,
+    /// Permits out that do not count against the limit.
+    pub discounted: u32,
+    /// Permits discounted, since the start.
+    pub discounts: u64,
     /// Transactions waiting.
     pub waiting: usize,
     /// Requests refused because the queue was full, since the start.
@@ -110,6 +131,17 @@ pub struct Snapshot {
     pub classes: Vec<ClassTotals>,
 }
 
+/// A permit that has been discounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discounted {
+    /// Which permit: that of [`Permit::id`].
+    pub permit: PermitId,
+    /// Its transaction's class.
+    pub class: Class,
+    /// How long it has been out.
+    pub age: Duration,
+}
+
 struct Waiting {
     ticket: usize,
     since: Instant,
@@ -120,17 +152,22 @@ struct Waiting {
 
 enum TicketState {
     Waiting { queue_key: usize },
-    Granted { class: Class, at: Instant },
+    Granted { permit: usize },
     Expired,
 }
 
-/// - `outstanding` counts permits and granted tickets alike.
-/// - While a transaction waits, `outstanding >= limit`: nothing waits for a free permit.
-/// - A grant happens only while `outstanding < limit`.
+/// - `permits` holds permits and granted tickets alike; `counted` leaves out the discounted ones.
+/// - While a transaction waits, `is_full`: nothing waits for a free permit.
+/// - A grant happens only while `counted < limit`, and while `outstanding < mpl_max` or nothing is
+///   discounted.
 struct State {
     limit: u32,
+    mpl_max: u32,
     waiting_max: usize,
-    outstanding: u32,
+    permits: Permits,
+    overdue: OverdueRule,
+    start: Instant,
+    discounts: u64,
     queue: Queue<Waiting>,
     tickets: Slab<TicketState>,
     classes: [ClassStatistics; Class::ALL.len()],
@@ -147,30 +184,76 @@ impl State {
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
+    /// Transactions that count against the limit, and those that wait.
     fn concurrency(&self) -> u32 {
-        self.outstanding.saturating_add(self.waiting())
+        self.permits.counted().saturating_add(self.waiting())
     }
 
-    /// Accounts for the time up to `now`, before anything changes.
-    fn advance(&mut self, now: Instant) {
-        self.population.advance(now, self.outstanding, self.waiting());
+    /// Whether who asks has to wait.
+    fn is_full(&self) -> bool {
+        self.permits.counted() >= self.limit || self.permits.len() >= self.limit.max(self.mpl_max)
+    }
+
+    /// The time as the rule of overdue permits sees it.
+    fn clock(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.start)
+    }
+
+    /// Accounts for the time up to `now`, before anything changes. Returns the gate's time, which
+    /// never goes back: a thread may have read the clock before another that came first, and `Drop`
+    /// reads the real one.
+    fn advance(&mut self, now: Instant) -> Instant {
+        let now = now.max(self.population.until());
+        let (counted, discounted) = (self.permits.counted(), self.permits.discounted());
+        self.population.advance(now, counted, discounted, self.waiting());
+        now
     }
 
     /// Grants the next waiting request if the limit allows, and says whom to wake.
     fn grant_next(&mut self, now: Instant) -> Option<(Waker, u64)> {
-        if self.outstanding >= self.limit {
+        if self.is_full() {
             return None;
         }
         let (_, class, waiting) = self.queue.pop()?;
-        self.outstanding += 1;
+        let permit = self.permits.grant(class, now);
         self.classes[class.index()].record_wait(now.saturating_duration_since(waiting.since));
-        self.tickets[waiting.ticket] = TicketState::Granted { class, at: now };
+        self.tickets[waiting.ticket] = TicketState::Granted { permit };
         Some((waiting.waker, waiting.token))
     }
 
-    fn end(&mut self, class: Class, granted_at: Instant, outcome: Outcome, now: Instant) {
-        let in_database = now.saturating_duration_since(granted_at);
-        self.classes[class.index()].record_end(outcome, in_database);
+    /// Records the end of the transaction that held this permit.
+    fn end(&mut self, ended: &Out, outcome: Outcome, now: Instant) {
+        let in_database = now.saturating_duration_since(ended.granted_at);
+        let at_work = now.saturating_duration_since(ended.at_work_since);
+        self.overdue.record_end(at_work, ended.is_discounted, self.clock(now));
+        let class = &mut self.classes[ended.class.index()];
+        class.record_end(outcome, in_database, ended.is_discounted);
+    }
+
+    /// Lets permits that are overdue count no longer, the oldest first.
+    fn discount(&mut self, now: Instant) -> Vec<Discounted> {
+        let Some((_, oldest)) = self.permits.oldest_counted() else { return Vec::new() };
+        let (clock, somebody_waits) = (self.clock(now), self.queue.len() > 0);
+        let age_of = |out: &Out| now.saturating_duration_since(out.granted_at);
+        if age_of(oldest) < OverdueRule::PATIENCE_LEAST {
+            return Vec::new();
+        }
+        let patience = self.overdue.patience(somebody_waits, clock);
+        let room = self.mpl_max.saturating_sub(self.limit);
+        let most = self.overdue.discounted_max(clock).min(room);
+        let mut discounted = Vec::new();
+        while self.permits.discounted() < most
+            && let Some((key, out)) = self.permits.oldest_counted()
+            && age_of(out) >= patience
+        {
+            discounted.push(Discounted { permit: out.id, class: out.class, age: age_of(out) });
+            self.permits.discount(key);
+        }
+        self.discounts += discounted.len() as u64;
+        if somebody_waits && !discounted.is_empty() {
+            self.overdue.record_round(clock);
+        }
+        discounted
     }
 }
 
@@ -199,8 +282,12 @@ impl Gate {
     pub fn new(limits: Limits, now: Instant) -> Gate {
         let state = State {
             limit: limits.mpl.get(),
+            mpl_max: limits.mpl_max.get(),
             waiting_max: limits.waiting_max,
-            outstanding: 0,
+            permits: Permits::default(),
+            overdue: OverdueRule::new(),
+            start: now,
+            discounts: 0,
             queue: Queue::new(),
             tickets: Slab::new(),
             classes: [ClassStatistics::new(), ClassStatistics::new()],
@@ -223,13 +310,12 @@ impl Gate {
     #[must_use]
     pub fn request(&self, request: &Request<'_>, now: Instant) -> Admission {
         let mut state = self.lock();
-        state.advance(now);
-        if state.outstanding < state.limit {
-            state.outstanding += 1;
+        let now = state.advance(now);
+        if !state.is_full() {
+            let key = state.permits.grant(request.class, now);
             state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
             state.classes[request.class.index()].record_wait(Duration::ZERO);
-            drop(state);
-            return Admission::Granted(self.permit(request.class, now));
+            return Admission::Granted(self.permit(&state, key));
         }
         if state.queue.len() >= state.waiting_max {
             state.refused += 1;
@@ -255,14 +341,14 @@ impl Gate {
         Ticket { gate: self.clone(), key: ticket, open: true }
     }
 
-    fn permit(&self, class: Class, granted_at: Instant) -> Permit {
-        Permit { gate: self.clone(), class, granted_at, open: true }
+    fn permit(&self, state: &State, key: usize) -> Permit {
+        Permit { gate: self.clone(), key, id: state.permits.get(key).id, open: true }
     }
 
     /// Changes the limit. A lower one takes effect as permits return; a higher one at once.
     pub fn set_limit(&self, limit: Mpl, now: Instant) {
         let mut state = self.lock();
-        state.advance(now);
+        let now = state.advance(now);
         state.limit = limit.get();
         // All under one lock: a request that came between two grants would overtake the queue.
         let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
@@ -270,10 +356,24 @@ impl Gate {
         wake(granted);
     }
 
+    /// Lets permits that have been out far longer than usual count no longer, as [`OverdueRule`]
+    /// says, and lets in who waits for their places. To be called every few milliseconds. Returns
+    /// the permits that were discounted now, the oldest first.
+    #[must_use = "whoever holds these permits should be named in a warning"]
+    pub fn discount(&self, now: Instant) -> Vec<Discounted> {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        let discounted = state.discount(now);
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
+        discounted
+    }
+
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
     pub fn expire(&self, now: Instant) {
         let mut state = self.lock();
-        state.advance(now);
+        let now = state.advance(now);
         let late = state.queue.keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
         let mut woken = Vec::with_capacity(late.len());
         for key in late {
@@ -310,7 +410,7 @@ impl Gate {
         let mut state = self.lock();
         let empty = state.concurrency_peak == 0;
         if empty {
-            state.advance(now);
+            let now = state.advance(now);
             state.interval_start = now;
         }
         empty
@@ -321,7 +421,7 @@ impl Gate {
     pub fn observe(&self, now: Instant) -> Observation {
         let mut state = self.lock();
         let (classes, all) = statistics::end_interval(&mut state.classes);
-        state.advance(now);
+        let now = state.advance(now);
         let concurrency = state.concurrency();
         let interval = now.saturating_duration_since(state.interval_start);
         let means = state.population.end_interval(interval);
@@ -329,7 +429,9 @@ impl Gate {
             interval,
             limit: Mpl::at_least_one(state.limit),
             concurrency,
-            running: state.outstanding,
+            running: state.permits.counted(),
+            discounted: state.permits.discounted(),
+            discounted_mean: means.discounted,
             concurrency_peak: state.concurrency_peak,
             concurrency_mean: means.concurrency,
             running_mean: means.running,
@@ -352,7 +454,9 @@ impl Gate {
         let state = self.lock();
         Snapshot {
             limit: Mpl::at_least_one(state.limit),
-            outstanding: state.outstanding,
+            outstanding: state.permits.len(),
+            discounted: state.permits.discounted(),
+            discounts: state.discounts,
             waiting: state.queue.len(),
             refused: state.refused,
             expired: state.expired,
@@ -366,24 +470,40 @@ impl Gate {
 #[derive(Debug)]
 pub struct Permit {
     gate: Gate,
-    class: Class,
-    granted_at: Instant,
+    key: usize,
+    id: PermitId,
     open: bool,
 }
 
 impl Permit {
+    /// Returns what tells this permit from every other one of the gate.
+    #[must_use]
+    pub fn id(&self) -> PermitId {
+        self.id
+    }
+
     /// Gives the permit back.
     pub fn finish(mut self, outcome: Outcome, now: Instant) {
         self.give_back(outcome, now);
+    }
+
+    /// Says that the transaction could not begin to work before `now`, because it had to wait for a
+    /// connection to the database. How long that took says nothing of how long transactions take,
+    /// so [`OverdueRule`] is not told; all else counts from the grant.
+    pub fn begin_work(&self, now: Instant) {
+        let mut state = self.gate.lock();
+        let now = state.advance(now);
+        state.permits.begin_work(self.key, now);
     }
 
     /// Records the end of one transaction and the begin of the next one under the same permit, for
     /// transactions that are already inside the database when the one before them ends.
     pub fn next_transaction(&mut self, outcome: Outcome, now: Instant) {
         let mut state = self.gate.lock();
-        state.end(self.class, self.granted_at, outcome, now);
-        state.classes[self.class.index()].record_wait(Duration::ZERO);
-        self.granted_at = now;
+        let now = state.advance(now);
+        let ended = state.permits.renew(self.key, now);
+        state.end(&ended, outcome, now);
+        state.classes[ended.class.index()].record_wait(Duration::ZERO);
     }
 
     fn give_back(&mut self, outcome: Outcome, now: Instant) {
@@ -391,9 +511,9 @@ impl Permit {
             return;
         }
         let mut state = self.gate.lock();
-        state.advance(now);
-        state.end(self.class, self.granted_at, outcome, now);
-        state.outstanding -= 1;
+        let now = state.advance(now);
+        let ended = state.permits.take(self.key);
+        state.end(&ended, outcome, now);
         let next = state.grant_next(now);
         drop(state);
         wake(next);
@@ -426,7 +546,7 @@ impl Ticket {
                 drop(state);
                 return Claim::Waiting(self);
             }
-            TicketState::Granted { class, at } => Claim::Granted(self.gate.permit(class, at)),
+            TicketState::Granted { permit } => Claim::Granted(self.gate.permit(&state, permit)),
             TicketState::Expired => Claim::Expired,
         };
         state.tickets.remove(self.key);
@@ -445,9 +565,10 @@ impl Ticket {
                 // After the lock: what the waker owns may itself use the gate when it is dropped.
                 drop(waiting);
             }
-            TicketState::Granted { class, at } => {
+            TicketState::Granted { permit } => {
+                let permit = self.gate.permit(&state, permit);
                 drop(state);
-                drop(self.gate.permit(class, at));
+                drop(permit);
             }
             TicketState::Expired => {}
         }
@@ -470,7 +591,7 @@ mod tests {
     #[test]
     fn every_end_of_a_ticket_frees_its_slot() {
         let now = Instant::now();
-        let limits = Limits { mpl: Mpl::ONE, waiting_max: 8 };
+        let limits = Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 8 };
         let gate = Gate::new(limits, now);
         let waker: Waker = Arc::new(|_| {});
         let ask = |deadline| {
@@ -491,6 +612,6 @@ mod tests {
         drop((claimed.claim(), dropped, running));
         let state = gate.lock();
         assert!(state.tickets.is_empty());
-        assert_eq!((state.queue.len(), state.outstanding), (0, 0));
+        assert_eq!((state.queue.len(), state.permits.len()), (0, 0));
     }
 }

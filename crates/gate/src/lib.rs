@@ -8,12 +8,15 @@
 mod gate;
 mod governor;
 pub mod journal;
+mod permits;
 mod queue;
 mod statistics;
 
 pub use gate::{
-    Admission, Claim, Gate, Limits, Outcome, Permit, QueueFull, Request, Snapshot, Ticket, Waker,
+    Admission, Claim, Discounted, Gate, Limits, Outcome, Permit, QueueFull, Request, Snapshot,
+    Ticket, Waker,
 };
 pub use governor::{Adjustment, Control, Governor};
+pub use permits::PermitId;
 pub use queue::Class;
 pub use statistics::{ClassTotals, DurationTotals};

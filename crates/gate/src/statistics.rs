@@ -165,8 +165,10 @@ pub(crate) struct Population {
     until: Instant,
     /// Concurrency times seconds.
     concurrency_s: f64,
-    /// Permits out times seconds.
+    /// Permits that count times seconds.
     running_s: f64,
+    /// Discounted permits times seconds.
+    discounted_s: f64,
     /// Seconds in which somebody waited.
     waiting_s: f64,
 }
@@ -176,21 +178,34 @@ pub(crate) struct Population {
 pub(crate) struct PopulationMeans {
     pub(crate) concurrency: f64,
     pub(crate) running: f64,
+    pub(crate) discounted: f64,
     /// The share of the time in which somebody waited.
     pub(crate) waiting_share: f64,
 }
 
 impl Population {
     pub(crate) fn new(now: Instant) -> Self {
-        Population { until: now, concurrency_s: 0.0, running_s: 0.0, waiting_s: 0.0 }
+        Population {
+            until: now,
+            concurrency_s: 0.0,
+            running_s: 0.0,
+            discounted_s: 0.0,
+            waiting_s: 0.0,
+        }
+    }
+
+    /// Up to when the time is accounted for.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
     }
 
     /// Up to `now` there have been so many, since the last call.
-    pub(crate) fn advance(&mut self, now: Instant, running: u32, waiting: u32) {
+    pub(crate) fn advance(&mut self, now: Instant, running: u32, discounted: u32, waiting: u32) {
         let passed_s = now.saturating_duration_since(self.until).as_secs_f64();
         self.until = self.until.max(now);
         self.concurrency_s += passed_s * (f64::from(running) + f64::from(waiting));
         self.running_s += passed_s * f64::from(running);
+        self.discounted_s += passed_s * f64::from(discounted);
         if waiting > 0 {
             self.waiting_s += passed_s;
         }
@@ -206,6 +221,7 @@ impl Population {
         PopulationMeans {
             concurrency: ended.concurrency_s / length_s,
             running: ended.running_s / length_s,
+            discounted: ended.discounted_s / length_s,
             waiting_share: ended.waiting_s / length_s,
         }
     }
@@ -227,12 +243,20 @@ impl ClassStatistics {
         self.interval.in_queue.record(in_queue);
     }
 
-    pub(crate) fn record_end(&mut self, outcome: Outcome, in_database: Duration) {
+    /// Counts the end of a transaction. The time of one whose permit was discounted is an exception
+    /// that is to teach a controller nothing: it goes into the totals alone.
+    pub(crate) fn record_end(
+        &mut self,
+        outcome: Outcome,
+        in_database: Duration,
+        was_discounted: bool,
+    ) {
         match outcome {
             Outcome::Completed => self.interval.completions += 1,
             Outcome::Failed => self.interval.failures += 1,
         }
-        self.interval.in_database.record(in_database);
+        let tally = if was_discounted { &mut self.earlier } else { &mut self.interval };
+        tally.in_database.record(in_database);
     }
 
     pub(crate) fn completions(&self) -> u64 {

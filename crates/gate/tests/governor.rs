@@ -59,6 +59,8 @@ impl Database {
             concurrency_peak: self.clients,
             concurrency_mean: f64::from(self.clients),
             running_mean: f64::from(self.inside(limit)),
+            discounted: 0,
+            discounted_mean: 0.0,
             waiting_share: if self.clients > limit.get() { 1.0 } else { 0.0 },
             completions,
             failures: 0,
@@ -85,7 +87,11 @@ struct Site {
 impl Site {
     fn new(controller: Box<dyn Controller>) -> Site {
         let now = Instant::now();
-        let limits = Limits { mpl: controller.start(), waiting_max: usize::MAX };
+        let limits = Limits {
+            mpl: controller.start(),
+            mpl_max: Mpl::at_least_one(1_000),
+            waiting_max: usize::MAX,
+        };
         let gate = Gate::new(limits, now);
         let woken: Arc<Mutex<Vec<u64>>> = Arc::default();
         let heard = Arc::clone(&woken);

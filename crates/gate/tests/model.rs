@@ -1,8 +1,11 @@
 //! Random schedules against a naive gate: one list of everything that was ever asked for and is
 //! not yet over, in order of arrival.
 //!
-//! Time is synthetic. Only a permit that is dropped, not finished, reads the real clock; schedules
-//! with such drops are compared in everything but durations, and the others in durations too.
+//! Time is synthetic, and an hour ahead of the real clock, which only a permit that is dropped
+//! reads: there the gate's time stays where it was. Schedules with such drops are compared in
+//! everything but durations, and the others in durations too.
+//!
+//! A schedule that fails is printed with the seed that makes it again (`PROPTEST_RNG_SEED`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +14,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use tidegate_control::{ClassObservation, Mpl, Observation, Timing};
 use tidegate_gate::{Admission, Claim, Class, Gate, Limits, Outcome, Permit, Request};
-use tidegate_gate::{Ticket, Waker};
+use tidegate_gate::{Snapshot, Ticket, Waker};
 
 const WAITING_MAX: usize = 6;
 
@@ -27,6 +30,7 @@ enum Move {
     /// Drops a permit or a granted ticket.
     Abandon(usize),
     SetLimit(u32),
+    Discount,
     Expire,
     Observe,
 }
@@ -45,6 +49,9 @@ struct Entry {
     class: Class,
     since: Instant,
     stage: Stage,
+    /// The number of its grant: a lower one is older.
+    grant: u64,
+    is_discounted: bool,
 }
 
 /// What one class did in the interval.
@@ -64,6 +71,7 @@ type Totals = [u64; 4];
 struct Population {
     concurrency: f64,
     running: f64,
+    discounted: f64,
     /// Once for all who waited.
     waiting: f64,
 }
@@ -71,6 +79,12 @@ struct Population {
 #[derive(Clone, Debug)]
 struct Model {
     limit: u32,
+    mpl_max: u32,
+    /// The latest time that the gate was told.
+    clock: Instant,
+    start: Instant,
+    grants: u64,
+    rule: NaiveRule,
     entries: Vec<Entry>,
     refused: u64,
     expired: u64,
@@ -84,9 +98,14 @@ struct Model {
 }
 
 impl Model {
-    fn new(limit: u32, now: Instant) -> Model {
+    fn new(limit: u32, mpl_max: u32, now: Instant) -> Model {
         Model {
             limit,
+            mpl_max,
+            clock: now,
+            start: now,
+            grants: 0,
+            rule: NaiveRule::new(),
             entries: Vec::new(),
             refused: 0,
             expired: 0,
@@ -100,9 +119,10 @@ impl Model {
     }
 
     fn pass(&mut self, pause: Duration) {
-        let (running, waiting, pause_s) = (self.outstanding(), self.waiting(), pause.as_secs_f64());
+        let (running, waiting, pause_s) = (self.counted(), self.waiting(), pause.as_secs_f64());
         self.population.concurrency += (running + waiting) as f64 * pause_s;
         self.population.running += running as f64 * pause_s;
+        self.population.discounted += self.discounted() as f64 * pause_s;
         self.population.waiting += if waiting > 0 { pause_s } else { 0.0 };
     }
 
@@ -115,6 +135,46 @@ impl Model {
         let holds =
             |entry: &&Entry| matches!(entry.stage, Stage::Granted { .. } | Stage::Running { .. });
         self.entries.iter().filter(holds).count()
+    }
+
+    fn discounted(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_discounted).count()
+    }
+
+    /// Permits that count against the limit.
+    fn counted(&self) -> usize {
+        self.outstanding() - self.discounted()
+    }
+
+    fn is_full(&self) -> bool {
+        let most = self.limit.max(self.mpl_max) as usize;
+        self.counted() >= self.limit as usize || self.outstanding() >= most
+    }
+
+    /// The oldest permits that are overdue, up to the bound, count no longer. How old they are.
+    fn discount(&mut self, now: Instant) -> Vec<Duration> {
+        let clock = now - self.start;
+        let somebody_waits = self.waiting() > 0;
+        let patience = self.rule.patience(somebody_waits, clock);
+        let room = self.mpl_max.saturating_sub(self.limit) as usize;
+        let most = self.rule.most(clock).min(room).saturating_sub(self.discounted());
+        let mut overdue: Vec<(u64, u64, Duration)> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| !entry.is_discounted) {
+            if let Stage::Granted { at } | Stage::Running { at } = entry.stage
+                && now - at >= patience
+            {
+                overdue.push((entry.grant, entry.token, now - at));
+            }
+        }
+        overdue.sort_unstable();
+        overdue.truncate(most);
+        for &(_, token, _) in &overdue {
+            self.entry(token).is_discounted = true;
+        }
+        if somebody_waits && !overdue.is_empty() {
+            self.rule.rounds.push(clock);
+        }
+        overdue.into_iter().map(|(.., age)| age).collect()
     }
 
     fn entry(&mut self, token: u64) -> &mut Entry {
@@ -135,13 +195,15 @@ impl Model {
     /// Grants whatever the limit allows, highest class first, then by arrival.
     fn grant(&mut self, now: Instant) -> Vec<u64> {
         let mut granted = Vec::new();
-        while self.outstanding() < self.limit as usize {
+        while !self.is_full() {
             let waiting = |entry: &&mut Entry| matches!(entry.stage, Stage::Waiting { .. });
             // Of equals, the minimum is the first.
             let best = self.entries.iter_mut().filter(waiting);
             let Some(next) = best.min_by_key(|entry| entry.class) else {
                 break;
             };
+            self.grants += 1;
+            next.grant = self.grants;
             next.stage = Stage::Granted { at: now };
             granted.push(next.token);
             let (class, waited) = (next.class, now - next.since);
@@ -155,10 +217,19 @@ impl Model {
         self.totals[class.index()][3] += 1;
     }
 
-    fn record_end(&mut self, class: Class, outcome: Outcome, lasted: Duration) {
+    fn record_end(
+        &mut self,
+        class: Class,
+        outcome: Outcome,
+        lasted: Duration,
+        was_discounted: bool,
+    ) {
+        self.rule.end(lasted, was_discounted, self.clock - self.start);
         let tally = &mut self.interval[class.index()];
         let totals = &mut self.totals[class.index()];
-        tally.in_database.push(lasted);
+        if !was_discounted {
+            tally.in_database.push(lasted);
+        }
         totals[2] += 1;
         match outcome {
             Outcome::Completed => {
@@ -174,12 +245,12 @@ impl Model {
 
     /// Ends the permit or the granted ticket `token` and hands on; whom it wakes.
     fn end(&mut self, token: u64, outcome: Outcome, now: Instant) -> Vec<u64> {
-        let Entry { class, stage, .. } = *self.entry(token);
+        let Entry { class, stage, is_discounted, .. } = *self.entry(token);
         let (Stage::Running { at } | Stage::Granted { at }) = stage else {
             panic!("{token} holds nothing")
         };
         self.close(token);
-        self.record_end(class, outcome, now.saturating_duration_since(at));
+        self.record_end(class, outcome, now - at, is_discounted);
         self.grant(now)
     }
 
@@ -200,6 +271,70 @@ enum Held {
     Permit(Permit),
 }
 
+/// The rule of overdue permits, by its words: medians of lists that are never cut.
+#[derive(Clone, Debug)]
+struct NaiveRule {
+    ends: Vec<Duration>,
+    /// Ends that were not overdue: when, and after how long.
+    usual: Vec<(Duration, Duration)>,
+    /// When permits were discounted while somebody waited.
+    rounds: Vec<Duration>,
+}
+
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
+
+impl NaiveRule {
+    fn new() -> NaiveRule {
+        NaiveRule { ends: vec![Duration::ZERO; 64], usual: Vec::new(), rounds: Vec::new() }
+    }
+
+    fn last_ends(&self) -> &[Duration] {
+        &self.ends[self.ends.len().saturating_sub(128)..]
+    }
+
+    fn end(&mut self, held: Duration, was_discounted: bool, now: Duration) {
+        if !was_discounted && held < self.patience(false, now) {
+            self.usual.push((now, held));
+        }
+        self.ends.push(held);
+    }
+
+    fn patience(&self, somebody_waits: bool, now: Duration) -> Duration {
+        let mut typical = lower_median(self.last_ends().to_vec());
+        let newest = &self.usual[self.usual.len().saturating_sub(16)..];
+        let since = now.saturating_sub(HALF_A_SECOND);
+        let lately: Vec<Duration> =
+            newest.iter().filter(|end| end.0 >= since).map(|end| end.1).collect();
+        if lately.len() >= 3 {
+            typical = typical.max(lower_median(lately));
+        }
+        let mut least = HALF_A_SECOND;
+        let mut until = now;
+        for round in self.rounds.iter().rev().take(5) {
+            if somebody_waits && until.saturating_sub(*round) <= HALF_A_SECOND {
+                least /= 2;
+                until = *round;
+            } else {
+                break;
+            }
+        }
+        least.max(20 * typical)
+    }
+
+    /// How many may be discounted.
+    fn most(&self, now: Duration) -> usize {
+        let patience = self.patience(false, now);
+        let (long, short): (Vec<Duration>, Vec<Duration>) =
+            self.last_ends().iter().partition(|&&held| held >= patience);
+        short.len().saturating_sub(long.len()).min(64)
+    }
+}
+
+fn lower_median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort_unstable();
+    durations[(durations.len() - 1) / 2]
+}
+
 /// The gate and the model side by side.
 struct Pair {
     gate: Gate,
@@ -215,14 +350,15 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(limit: u32) -> Pair {
-        let now = Instant::now();
+    fn new(limit: u32, mpl_max: u32) -> Pair {
+        let now = Instant::now() + Duration::from_secs(3_600);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&woken);
-        let limits = Limits { mpl: Mpl::at_least_one(limit), waiting_max: WAITING_MAX };
+        let (mpl, mpl_max) = (Mpl::at_least_one(limit), Mpl::at_least_one(mpl_max));
+        let limits = Limits { mpl, mpl_max, waiting_max: WAITING_MAX };
         Pair {
             gate: Gate::new(limits, now),
-            model: Model::new(limit, now),
+            model: Model::new(limit, mpl_max.get(), now),
             held: BTreeMap::new(),
             waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
             woken,
@@ -245,6 +381,7 @@ impl Pair {
             Move::Request(class, patience) => self.request(class, patience),
             Move::Claim(n) => self.with_one(n, ticketed, Pair::claim),
             Move::Finish(n, outcome) => self.with_one(n, running, |pair, token| {
+                pair.model.clock = now;
                 pair.permit(token).finish(outcome, now);
                 let woken = pair.model.end(token, outcome, now);
                 pair.heard(&woken);
@@ -261,12 +398,22 @@ impl Pair {
             }),
             Move::Abandon(n) => self.with_one(n, holding, Pair::abandon),
             Move::SetLimit(limit) => {
+                self.model.clock = now;
                 self.gate.set_limit(Mpl::at_least_one(limit), now);
                 self.model.limit = limit;
                 let woken = self.model.grant(now);
                 self.heard(&woken);
             }
+            Move::Discount => {
+                self.model.clock = now;
+                let discounted = self.gate.discount(now);
+                let ages: Vec<Duration> = discounted.iter().map(|it| it.age).collect();
+                assert_eq!(ages, self.model.discount(now), "discounted");
+                let woken = self.model.grant(now);
+                self.heard(&woken);
+            }
             Move::Expire => {
+                self.model.clock = now;
                 self.gate.expire(now);
                 // In no particular order: nothing is granted, so nobody can notice.
                 self.woken.lock().expect("no waker panics").sort_unstable();
@@ -307,9 +454,10 @@ impl Pair {
     fn request(&mut self, class: Class, patience: Option<Duration>) {
         self.serial += 1;
         let (token, since) = (self.serial, self.now);
+        self.model.clock = since;
         let deadline = patience.map(|patience| since + patience);
         let request = Request { class, deadline, token, waker: &self.waker };
-        let free = self.model.outstanding() < self.model.limit as usize;
+        let free = !self.model.is_full();
         let room = self.model.waiting() < WAITING_MAX;
         let stage = match self.gate.request(&request, since) {
             Admission::Granted(permit) if free => {
@@ -328,8 +476,11 @@ impl Pair {
             }
             other => panic!("{other:?} with a permit free: {free}, room in the queue: {room}"),
         };
-        self.model.entries.push(Entry { token, class, since, stage });
-        let concurrency = self.model.outstanding() + self.model.waiting();
+        self.model.grants += u64::from(free);
+        let (grant, is_discounted) = (self.model.grants, false);
+        let entry = Entry { token, class, since, stage, grant, is_discounted };
+        self.model.entries.push(entry);
+        let concurrency = self.model.counted() + self.model.waiting();
         self.model.peak = self.model.peak.max(concurrency);
         self.heard(&[]);
     }
@@ -358,14 +509,19 @@ impl Pair {
         let Some(Held::Permit(permit)) = self.held.get_mut(&token) else {
             panic!("{token} holds no permit")
         };
+        self.model.clock = now;
         permit.next_transaction(outcome, now);
+        let grant = self.model.grants + 1;
         let entry = self.model.entry(token);
         let Stage::Running { at } = std::mem::replace(&mut entry.stage, Stage::Running { at: now })
         else {
             panic!("{token} does not run")
         };
         let class = entry.class;
-        self.model.record_end(class, outcome, now - at);
+        let was_discounted = std::mem::take(&mut entry.is_discounted);
+        entry.grant = grant;
+        self.model.grants = grant;
+        self.model.record_end(class, outcome, now - at, was_discounted);
         self.model.record_grant(class, Duration::ZERO);
         self.heard(&[]);
     }
@@ -374,14 +530,15 @@ impl Pair {
         drop(self.held.remove(&token));
         self.durations_are_exact = false;
         self.population_is_exact = false;
-        let woken = self.model.end(token, Outcome::Failed, self.now);
+        let woken = self.model.end(token, Outcome::Failed, self.model.clock);
         self.heard(&woken);
     }
 
     fn observe(&mut self) {
         let observation = self.gate.observe(self.now);
         let interval = std::mem::take(&mut self.model.interval);
-        let concurrency = self.model.outstanding() + self.model.waiting();
+        self.model.clock = self.now;
+        let concurrency = self.model.counted() + self.model.waiting();
         let mut all = Tally::default();
         for (tally, class) in interval.iter().zip(&observation.classes) {
             self.compare_class(tally, class);
@@ -395,6 +552,8 @@ impl Pair {
         assert_eq!(observation.interval, self.now - self.model.interval_start);
         assert_eq!(observation.limit.get(), self.model.limit);
         assert_eq!(observation.concurrency as usize, concurrency);
+        assert_eq!(observation.running as usize, self.model.counted());
+        assert_eq!(observation.discounted as usize, self.model.discounted());
         assert_eq!(observation.concurrency_peak as usize, self.model.peak);
         self.compare_population(&observation);
         self.model.interval_start = self.now;
@@ -410,6 +569,7 @@ impl Pair {
         for (what, seen, expected_s) in [
             ("concurrency", observation.concurrency_mean, expected.concurrency),
             ("running", observation.running_mean, expected.running),
+            ("discounted", observation.discounted_mean, expected.discounted),
             ("waiting", observation.waiting_share, expected.waiting),
         ] {
             let expected = expected_s / length_s;
@@ -432,10 +592,11 @@ impl Pair {
     }
 
     /// What must hold after every move.
-    fn check(&self, outstanding_before: u32) {
+    fn check(&self, before: &Snapshot) {
         let (seen, model) = (self.gate.snapshot(), &self.model);
         assert_eq!(seen.limit.get(), model.limit, "limit");
         assert_eq!(seen.outstanding as usize, model.outstanding(), "permits out");
+        assert_eq!(seen.discounted as usize, model.discounted(), "discounted");
         assert_eq!(seen.waiting, model.waiting(), "waiting");
         assert_eq!(self.gate.has_waiting(), seen.waiting > 0);
         assert_eq!(seen.refused, model.refused, "refused");
@@ -449,12 +610,16 @@ impl Pair {
         let elapsed = self.now - model.interval_start;
         assert_eq!(self.gate.progress(self.now), (elapsed, completed));
 
+        let counted = seen.outstanding - seen.discounted;
+        if seen.outstanding > before.outstanding {
+            assert!(counted <= seen.limit.get(), "granted above the limit");
+            let most = seen.limit.get().max(model.mpl_max);
+            assert!(seen.outstanding <= most, "granted above the highest limit");
+        }
         assert!(
-            seen.outstanding <= seen.limit.get().max(outstanding_before),
-            "granted above the limit"
-        );
-        assert!(
-            seen.waiting == 0 || seen.outstanding >= seen.limit.get(),
+            seen.waiting == 0
+                || counted >= seen.limit.get()
+                || seen.outstanding >= seen.limit.get().max(model.mpl_max),
             "a permit is free and somebody waits"
         );
         assert!(seen.waiting <= WAITING_MAX, "queue bound");
@@ -467,7 +632,7 @@ impl Pair {
             let stage = self.model.entry(token).stage;
             let woken = match stage {
                 Stage::Granted { .. } | Stage::Running { .. } => {
-                    self.model.end(token, Outcome::Failed, self.now)
+                    self.model.end(token, Outcome::Failed, self.model.clock)
                 }
                 Stage::Waiting { .. } | Stage::Expired => {
                     self.model.close(token);
@@ -551,20 +716,21 @@ fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
         1 => index().prop_map(Move::Withdraw),
         abandon_weight => index().prop_map(Move::Abandon),
         2 => (1_u32..8).prop_map(Move::SetLimit),
+        4 => Just(Move::Discount),
         2 => Just(Move::Expire),
         1 => Just(Move::Observe),
     ];
     (duration(), moves)
 }
 
-fn run(limit: u32, steps: &[(Duration, Move)]) {
-    let mut pair = Pair::new(limit);
+fn run(limit: u32, mpl_max: u32, steps: &[(Duration, Move)]) {
+    let mut pair = Pair::new(limit, mpl_max);
     for (pause, step) in steps {
         pair.now += *pause;
         pair.model.pass(*pause);
         let before = pair.gate.snapshot();
         pair.make(step);
-        pair.check(before.outstanding);
+        pair.check(&before);
     }
     pair.observe();
     pair.close();
@@ -576,16 +742,18 @@ proptest! {
     #[test]
     fn the_gate_does_what_the_list_does(
         limit in 1_u32..6,
+        mpl_max in 1_u32..14,
         steps in prop::collection::vec(step(3), 0..200),
     ) {
-        run(limit, &steps);
+        run(limit, mpl_max, &steps);
     }
 
     #[test]
     fn and_measures_what_the_list_measures(
         limit in 1_u32..6,
+        mpl_max in 1_u32..14,
         steps in prop::collection::vec(step(0), 0..200),
     ) {
-        run(limit, &steps);
+        run(limit, mpl_max, &steps);
     }
 }

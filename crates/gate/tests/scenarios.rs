@@ -6,7 +6,7 @@
 //! you keep it.
 //!
 //! ```text
-//! gate LIMIT WAITING_MAX               a gate
+//! gate LIMIT WAITING_MAX [MPL_MAX]     a gate; without MPL_MAX nothing is ever discounted
 //! at MS                                the time is now MS milliseconds
 //! request NAME high|normal [until MS]  ask for a permit
 //! claim NAME                           take the permit, if the gate has granted it
@@ -16,6 +16,7 @@
 //! panic NAME                           panic while NAME's permit is held
 //! limit LIMIT                          change the limit
 //! expire                               let deadlines pass
+//! discount                             let overdue permits count no longer
 //! totals                               counters since the start
 //! observe                              end the interval
 //! ```
@@ -48,13 +49,13 @@ struct Script {
 }
 
 impl Script {
-    fn new(limit: u32, waiting_max: usize) -> Script {
+    fn new(limit: u32, waiting_max: usize, mpl_max: u32) -> Script {
         let now = Instant::now();
         let woken = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&woken);
         let mpl = Mpl::at_least_one(limit);
         Script {
-            gate: Gate::new(Limits { mpl, waiting_max }, now),
+            gate: Gate::new(Limits { mpl, mpl_max: Mpl::at_least_one(mpl_max), waiting_max }, now),
             held: BTreeMap::new(),
             names: Vec::new(),
             waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
@@ -98,6 +99,9 @@ impl Script {
                 self.gate.expire(self.now);
                 String::new()
             }
+            ["discount"] => self.gate.discount(self.now).iter().fold(String::new(), |said, it| {
+                said + &format!("discounts a permit of {:?}\n", it.age)
+            }),
             ["totals"] => self.totals(),
             ["observe"] => self.observe(),
             _ => panic!("no such move: {words:?}"),
@@ -175,7 +179,12 @@ impl Script {
     fn state(&self) -> String {
         let seen = self.gate.snapshot();
         let (out, limit, waiting) = (seen.outstanding, seen.limit, seen.waiting);
-        format!("{out} of {limit} out, {waiting} waiting\n")
+        let discounted = match seen.discounted {
+            0 => String::new(),
+            discounted => format!(" and {discounted} discounted"),
+        };
+        let counted = out - seen.discounted;
+        format!("{counted} of {limit} out{discounted}, {waiting} waiting\n")
     }
 
     fn totals(&self) -> String {
@@ -204,6 +213,7 @@ impl Script {
         format!(
             "{:?} at limit {}: {:.1} tps, completed {}, failed {}\n\
              concurrency {}, at most {}, mean {:.3}; running mean {:.3}; waiting share {:.3}\n\
+             {}\
              in queue {}; in database {}\n",
             seen.interval,
             seen.limit,
@@ -215,6 +225,10 @@ impl Script {
             seen.concurrency_mean,
             seen.running_mean,
             seen.waiting_share,
+            match seen.discounted_mean {
+                0.0 => String::new(),
+                mean => format!("discounted {}, mean {mean:.3}\n", seen.discounted),
+            },
             timing(seen.in_queue),
             timing(seen.in_database),
         )
@@ -246,8 +260,9 @@ fn play(text: &str) -> String {
             continue;
         };
         let words: Vec<&str> = step.split_whitespace().collect();
-        let said = if let ["gate", limit, waiting_max] = words[..] {
-            let new = Script::new(number(limit), number(waiting_max) as usize);
+        let said = if let ["gate", limit, waiting_max, ref mpl_max @ ..] = words[..] {
+            let mpl_max = mpl_max.first().unwrap_or(&limit);
+            let new = Script::new(number(limit), number(waiting_max) as usize, number(mpl_max));
             script.insert(new).state()
         } else {
             let script = script.as_mut().expect("a script begins with `> gate`");

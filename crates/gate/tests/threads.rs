@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn gate(limit: u32, waiting_max: usize) -> Gate {
     let mpl = Mpl::at_least_one(limit);
-    Gate::new(Limits { mpl, waiting_max }, Instant::now())
+    Gate::new(Limits { mpl, mpl_max: mpl, waiting_max }, Instant::now())
 }
 
 /// A waker runs where a change is half announced: some of the granted are told, some not yet.

@@ -241,6 +241,8 @@ pub struct LoadReport {
     /// Errors that clients were told of, by SQLSTATE, or by their kind where there is none, in the
     /// whole run.
     pub errors: BTreeMap<String, u64>,
+    /// What the first of these errors said.
+    pub first_error: Option<String>,
     /// Transactions that gave way to others, by the reason, in the whole run. Of the embedded
     /// engine these are waits that ended without the lock, after each of which it runs the
     /// transaction again.

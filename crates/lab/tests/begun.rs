@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidegate_lab::experiment::{Choice, LabError, Laboratory, parse};
 use tidegate_lab::store::{Format, StoreError};
+use tidegate_lab::tap::Choices;
 use tidegate_subject::sqlite::SqliteConnection;
 
 /// 1 run of 2 batchsets of 2 MPLs.
@@ -18,7 +19,8 @@ scenario = "thrash"
 subjects = ["simulated"]
 processors = [2]
 mpl = [100, 200]
-ctl = "4s"
+ctl = "40s"
+warmup = "8s"
 interval = "700ms"
 
 [factors]
@@ -58,14 +60,14 @@ impl Bench {
         let Bench { directory, laboratory, .. } = self;
         let resumed = laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).map(drop);
         let exported = laboratory.export(1, Format::Csv, &directory.path().join("out"));
-        [resumed, laboratory.tap(1).map(drop), exported.map(drop)]
+        [resumed, laboratory.tap(1, Choices::default()).map(drop), exported.map(drop)]
     }
 }
 
 #[test]
 fn another_plan_than_was_begun_is_refused() {
     for (change, expected) in [
-        ("UPDATE experiment SET warmup_s = 5", "warmup_s was 5 and is 1"),
+        ("UPDATE experiment SET warmup_s = 5", "warmup_s was 5 and is 8"),
         ("UPDATE experiment SET connect_limit_s = 30", "connect_limit_s was 30 and is 60"),
         ("UPDATE run SET settings = '{\"fsync\":\"off\"}'", "run 1 is of another configuration"),
         ("UPDATE run SET isolation = 'serializable'", "run 1 is of another configuration"),
@@ -126,7 +128,7 @@ fn an_execution_that_ends_before_its_begin_is_dropped_alone() {
     let set = "DROP TRIGGER attempt_no_update; UPDATE attempt SET began_us = began_us + 3600000000 \
                WHERE id = 1";
     bench.connection.batch(set).unwrap();
-    let report = bench.laboratory.tap(1).unwrap();
+    let report = bench.laboratory.tap(1, Choices::default()).unwrap();
     assert_eq!((report.dropped_executions.len(), report.retained.len()), (1, 1));
     let why = &report.violations[0].observed;
     assert!(why.contains("s after its begin") && why.contains("it ended -"), "{why}");
@@ -137,7 +139,8 @@ fn an_execution_that_ends_before_its_begin_is_dropped_alone() {
 fn what_cannot_be_analysed_is_shown_with_its_reason() {
     let mut bench = Bench::new();
     bench.laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).unwrap();
-    let spoil = "DROP TRIGGER measurement_no_update; UPDATE measurement SET seconds = 0";
+    let spoil = "DROP TRIGGER measurement_taken_no_update; \
+                 UPDATE measurement_taken SET seconds = 0";
     bench.connection.batch(spoil).unwrap();
     let reason = "the rows cannot be analysed: run 1, batchset ";
     let shown = bench.laboratory.show(1, None).unwrap();

@@ -96,7 +96,8 @@ fn the_plan_grows_with_what_is_asked_for() {
     let sweeps_s = 2.0 * 13.0 * all.sweep.measured.as_secs_f64();
     assert!(apart_s - together_s > sweeps_s, "{apart_s} and {together_s}");
     assert!(all.clone().quick().planned_s() < 120.0);
-    assert!((30.0..50.0).contains(&(all.planned_s() / 60.0)), "{}", all.planned_s());
+    // As the Makefile says: with 19 controllers 50 minutes.
+    assert!((30.0..51.0).contains(&(all.planned_s() / 60.0)), "{}", all.planned_s());
 }
 
 #[test]

@@ -29,8 +29,8 @@ seed = 7
 subjects = ["simulated"]
 processors = [1, 2]
 mpl = { from = 200, to = 800, step = 200 }
-ctl = "2s"
-warmup = "0s"
+ctl = "200s"
+warmup = "40s"
 repetitions = 2
 
 [factors]
@@ -129,8 +129,7 @@ fn what_is_cut_off_is_done_in_the_end(place: &str) {
 /// The thrashing points of all batchsets, of which none is dropped.
 fn thrashing_points(store: &mut Store, id: i64) -> Vec<Option<Mpl>> {
     let (experiment, plan) = experiment();
-    let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
-    let data = store.data_set(id, &plan, times).unwrap();
+    let data = store.data_set(id, &experiment, &plan).unwrap();
     assert_eq!((data.runs.len(), data.batchsets.len(), data.executions.len()), (2, 10, 80));
     let report = analyse(&data, Rule::default()).unwrap();
     // Virtual time goes on where it had been before: no two executions overlap.
@@ -291,8 +290,9 @@ fn rows_in_a_file_are_never_changed() {
 
 fn rows_are_never_changed(connection: &mut impl Transactional) {
     for change in [
-        "UPDATE measurement SET tps = 1",
-        "DELETE FROM measurement",
+        "UPDATE measurement_taken SET tps = 1",
+        "DELETE FROM measurement_taken",
+        "UPDATE series SET host = 'another'",
         "DELETE FROM attempt",
         "UPDATE experiment SET seed = 3",
         "DELETE FROM interval_seen",
@@ -306,13 +306,14 @@ fn rows_are_never_changed(connection: &mut impl Transactional) {
     let statement = Statement::written(twice.trim_end_matches("; ").to_owned());
     assert!(connection.run(&statement, &[], Wants::Count).is_ok());
     let again = Statement::new(
-        "INSERT INTO measurement (attempt, execution, ended_us, connect_s, seconds, clients, \
-         transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, \
-         connection_losses, client_cpu_us, client_core_share, processors, other_executors, report) \
-         SELECT attempt + 1000000, execution, ended_us, connect_s, seconds, clients, transactions, \
-         tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, \
+        "INSERT INTO measurement_taken (attempt, execution, series, ended_us, connect_s, seconds, \
+         clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, \
+         stragglers, overdue, connection_losses, client_cpu_us, client_core_share, processors, \
+         other_executors, report) SELECT attempt + 1000000, execution, series, ended_us, \
+         connect_s, seconds, clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, \
+         retries, stragglers, overdue, \
          connection_losses, client_cpu_us, client_core_share, processors, other_executors, report \
-         FROM measurement",
+         FROM measurement_taken",
     );
     let refused = connection.run(&again, &[], Wants::Count).unwrap_err().to_string();
     assert!(refused.to_lowercase().contains("unique"), "{refused}");
@@ -332,6 +333,34 @@ fn with_warmup() -> (Experiment, Plan) {
     (experiment, plan)
 }
 
+/// What counts of a batchset is one host's, and what another had measured of it is kept.
+#[test]
+fn a_batchset_that_another_host_left_is_measured_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open_file(&directory.path().join("results.db")).unwrap();
+    let (experiment, plan) = with_warmup();
+    let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    // Two executions are a batchset: alpha leaves the second in its middle.
+    for (host, executions, left_here, left_to_another) in
+        [("alpha", 3, 1, 2), ("beta", usize::MAX, 0, 0)]
+    {
+        store.set_host(host.to_owned());
+        let _ = run_of(&(&experiment, &plan), &mut store, id, executions);
+        assert_eq!(store.to_do(id).unwrap().len(), left_here, "{host}");
+        store.set_host("gamma".to_owned());
+        assert_eq!(store.to_do(id).unwrap().len(), left_to_another, "{host}");
+    }
+    let data = store.data_set(id, &experiment, &plan).unwrap();
+    let hosts: Vec<&str> = data.executions.iter().map(|one| one.host.as_str()).collect();
+    assert_eq!(hosts, ["alpha", "alpha", "beta", "beta"]);
+    let report = analyse(&data, Rule::default()).unwrap();
+    assert!(report.is_sound(), "{:?}", report.violations);
+    // Runs differ in their processors, and each was another host's.
+    let said: Vec<String> = report.confounded.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("processors is confounded with the host: "), "{said:?}");
+}
+
 /// Each execution is where and when it was, also when its run went on elsewhere.
 #[test]
 fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
@@ -340,13 +369,12 @@ fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
     let mut store = Store::open_file(&path).unwrap();
     let (experiment, plan) = with_warmup();
     let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
-    for (host, executions) in [("alpha", 1), ("beta", usize::MAX)] {
+    for (host, executions) in [("alpha", 2), ("beta", usize::MAX)] {
         store.set_host(host.to_owned());
         let _ = run_of(&(&experiment, &plan), &mut store, id, executions);
     }
-    let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
     let violations = |store: &mut Store| {
-        let data = store.data_set(id, &plan, times).unwrap();
+        let data = store.data_set(id, &experiment, &plan).unwrap();
         let lengths = data.executions.iter().map(|one| one.ended_s - one.began_s);
         assert!(lengths.into_iter().all(|length_s| length_s >= 120.0), "{:?}", data.executions);
         let machines = data.executions.iter().map(|one| one.machine.clone()).collect::<Vec<_>>();
@@ -354,15 +382,15 @@ fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
         (machines, found.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let [alpha, beta] = ["alpha, in virtual time", "beta, in virtual time"];
-    let machines = [alpha, beta, beta, beta].map(str::to_owned).to_vec();
+    let machines = [alpha, alpha, beta, beta].map(str::to_owned).to_vec();
     assert_eq!(violations(&mut store), (machines.clone(), Vec::new()));
 
-    // The second begins half a minute before the first has ended, but elsewhere; the fourth in the
+    // The third begins half a minute before the second has ended, but elsewhere; the fourth in the
     // last half minute of the third, where that is.
     let connection = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
     connection.batch("DROP TRIGGER attempt_no_update").unwrap();
     let earlier = "UPDATE attempt SET began_us = began_us - 30000000 WHERE execution";
-    connection.batch(&format!("{earlier} = 2")).unwrap();
+    connection.batch(&format!("{earlier} = 3")).unwrap();
     assert_eq!(violations(&mut store), (machines.clone(), Vec::new()));
     connection.batch(&format!("{earlier} = 4")).unwrap();
     let (_, found) = violations(&mut store);

@@ -12,6 +12,7 @@ use parquet::record::Field;
 use serde_json::Value as Json;
 use tidegate_lab::experiment::{Choice, Laboratory, parse};
 use tidegate_lab::store::Format;
+use tidegate_lab::tap::Choices;
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::processors::Processors;
@@ -28,8 +29,9 @@ seed = 7
 subjects = ["simulated"]
 processors = [2]
 mpl = { from = 100, to = 300, step = 100 }
-ctl = "4s"
-warmup = "0s"
+ctl = "40s"
+warmup = "8s"
+interval = "10s"
 repetitions = 2
 
 [factors]
@@ -67,7 +69,7 @@ fn laboratory(place: &str) -> Laboratory {
     let mut laboratory = Laboratory::open(place, PathBuf::from("none")).unwrap();
     let id = laboratory.begin(&experiment).unwrap();
     laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
-    laboratory.tap(id).unwrap();
+    laboratory.tap(id, Choices::default()).unwrap();
     laboratory
 }
 
@@ -157,7 +159,7 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
         assert_eq!(csv, lines, "{table}");
     }
     let rows = |table| csv(&out, table).len() - 1;
-    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 0, 48, 48, 48, 0, 0, 0, 0, 2, 1, 27, 0, 2]);
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 0, 48, 48, 48, 0, 0, 0, 0, 2, 1, 29, 0, 2]);
     let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
     assert!(nobody.contains("no experiment 9"), "{nobody}");
     let file = laboratory.export(1, Format::Csv, &place.join("out")).unwrap_err().to_string();
@@ -202,7 +204,7 @@ fn a_row_carries_what_it_depended_on() {
         ("reads", "0"),
         ("updates", "1"),
         ("scale", ""),
-        ("seconds", "4"),
+        ("seconds", "40"),
         ("subject_cpu_us", ""),
         ("subject_core_share", ""),
     ] {
@@ -228,7 +230,7 @@ fn a_row_carries_what_it_depended_on() {
     assert_eq!(intervals, counted("interval_kinds", last["execution"]));
     let lines = csv(out, "experiment");
     let experiment = &named(&lines)[0];
-    assert_eq!((experiment["ctl_s"], experiment["file"]), ("4", FILE));
+    assert_eq!((experiment["ctl_s"], experiment["file"]), ("40", FILE));
 }
 
 #[test]
@@ -239,22 +241,23 @@ fn what_an_analysis_dropped_is_there_with_its_reason() {
     // One execution of batchset 1 took too long, and all of MPL 300 of batchset 2 ended early.
     let connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
     let of = "execution IN (SELECT x.id FROM execution x, batchset b WHERE b.id = x.batchset AND";
-    let longer = "DROP TRIGGER measurement_no_update; UPDATE measurement SET seconds = ";
+    connection.batch("DROP TRIGGER measurement_taken_no_update").unwrap();
+    let set = "UPDATE measurement_taken SET seconds = ";
     for wrong in [
-        format!("{longer}9 WHERE {of} b.number = 1 AND x.mpl = 200 AND x.repetition = 2)"),
-        format!("UPDATE measurement SET seconds = 1 WHERE {of} b.number = 2 AND x.mpl = 300)"),
+        format!("{set}49 WHERE {of} b.number = 1 AND x.mpl = 200 AND x.repetition = 2)"),
+        format!("{set}31 WHERE {of} b.number = 2 AND x.mpl = 300)"),
     ] {
         connection.batch(&wrong).unwrap();
     }
-    laboratory.tap(1).unwrap();
+    laboratory.tap(1, Choices::default()).unwrap();
     laboratory.export(1, Format::Csv, out).unwrap();
 
     let lines = csv(out, "tap_drops");
     let rows = named(&lines);
     let columns = ["batchset", "mpl", "repetition", "analysis", "step", "name", "why"];
     let found: Vec<_> = rows.iter().map(|row| columns.map(|name| row[name])).collect();
-    let late = "9.000 s from start to end, but should be 4 s, give or take 0.1 s";
-    let early = "1.000 s from start to end, but should be 4 s, give or take 0.1 s";
+    let late = "49.000 s from start to end, but should be 40 s, give or take 0.4 s";
+    let early = "31.000 s from start to end, but should be 40 s, give or take 0.4 s";
     let limit = "connection_time_limit";
     assert_eq!(
         found,
@@ -339,7 +342,7 @@ fn the_courses_of_executions_are_exported() {
                  (1, 2, 'stock', 1.5, 3, 40, 0.7, 12, 10, 9, NULL)";
     connection.batch(added).unwrap();
     laboratory.export(id, Format::Csv, out).unwrap();
-    let of = |table: &str| csv(out, table)[1..].iter().map(|row| row[6..].join(" ")).collect();
+    let of = |table: &str| csv(out, table)[1..].iter().map(|row| row[7..].join(" ")).collect();
     let classes: Vec<String> = of("classes");
     assert_eq!(classes, ["high 7 1.5 1.25 2.5 3.5 4.5"]);
     let trees: Vec<String> = of("trees");
@@ -380,7 +383,8 @@ fn the_document_names_every_table_and_column() {
     let names = |rows: &Rows| -> Vec<String> {
         (0..rows.len()).map(|row| rows.text(row, 0).unwrap().to_owned()).collect()
     };
-    let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+    let tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') \
+                  AND name NOT LIKE 'sqlite%'";
     let tables = names(&asked(&mut connection, tables)).into_iter().map(|table| {
         let columns = format!("SELECT name FROM pragma_table_info('{table}')");
         let columns = names(&asked(&mut connection, &columns));
@@ -475,7 +479,7 @@ fn both_databases_answer_and_export_alike() {
     let (file, server_out) = (directory.path().join("file"), directory.path().join("server"));
     laboratory(place.to_str().unwrap()).export(1, Format::Csv, &file).unwrap();
     let mut connection = SqliteConnection::open(&place, std::time::Duration::ZERO).unwrap();
-    let expected = [6, 1, 1, 2, 27, 24];
+    let expected = [6, 1, 1, 2, 29, 24];
     assert_eq!(answers(&mut connection), expected);
     if let Err(error) = Postgres::find() {
         println!("skipped: {error}");

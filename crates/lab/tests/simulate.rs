@@ -437,6 +437,54 @@ fn every_plant_of_the_experiments_can_be_run_and_is_named_like_its_file() {
     }
 }
 
+/// Under the best fixed limit, ten seconds of the first phase come near what it is said to give,
+/// where nothing but noise disturbs it.
+#[test]
+fn every_plant_by_tick_can_be_run_and_is_named_like_its_file() {
+    let directory = experiments().with_file_name("plants-by-tick");
+    let files =
+        fs::read_dir(&directory).expect("experiments").map(|entry| entry.expect("an entry"));
+    let mut files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    files.sort();
+    assert!(files.len() >= 30, "{}", files.len());
+    for file in files {
+        let scenarios = simulate::read(std::slice::from_ref(&file)).expect("a plant");
+        let scenario = &scenarios[0];
+        let stem = file.file_stem().expect("a name").to_string_lossy();
+        assert_eq!(scenario.name(), stem);
+        assert!(scenario.about().len() > 40 && scenario.is_by_tick(), "{stem}");
+        if !stem.starts_with("cliff") && !stem.starts_with("noise") {
+            continue;
+        }
+        let (limit, tps) = scenario.truth(0).expect("a sound phase").expect("a phase").best();
+        let mut plant = scenario.start(1).expect("a plant");
+        let counts = (0..100).map(|_| plant.interval(limit).completions);
+        let share = counts.sum::<u64>() as f64 / (10.0 * tps);
+        // A second of noise-30-of-a-second has a deviation of 30 %, ten seconds of 10 %.
+        assert!((0.7..1.3).contains(&share), "{stem}: {share}");
+    }
+}
+
+/// Curve plants run second by second with residence times; a controller that wants ticks has them.
+#[test]
+fn plants_are_run_by_tick() {
+    let out = tempfile::tempdir().expect("a directory");
+    let mut options = options(out.path(), "fixed:50,paired-comparison", &[HILL]);
+    options.scenarios = options.scenarios.iter().map(Scenario::by_tick).collect();
+    options.scenarios.extend(simulate::random(5, 1).expect("a random plant"));
+    options.trace = true;
+    let report = run(&options);
+    let share = |plant| {
+        report
+            .cell("fixed:50", plant)
+            .and_then(|cell| cell.over_seeds.mean.get(Measure::Throughput))
+    };
+    assert!(share("hill").is_some_and(|share| (0.9..1.1).contains(&share)), "{:?}", share("hill"));
+    assert!(share("random-5").is_some());
+    let trace = written(out.path(), "traces/hill/paired-comparison-1.jsonl");
+    assert!(trace.lines().count() >= 10 * 29, "{}", trace.lines().count());
+}
+
 /// Something to find in the first phase, and throughput that is there and within reason.
 fn assert_sane(scenario: &Scenario) {
     let name = scenario.name();

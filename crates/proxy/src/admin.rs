@@ -86,24 +86,24 @@ pub fn start(address: SocketAddr, source: Arc<MetricsSource>) -> Result<AdminHan
     let poll = Poll::new()?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let stop = Waker::new(poll.registry(), STOP)?;
-    let thread = std::thread::Builder::new()
-        .name("tidegate-admin".into())
-        .spawn(move || serve(poll, &listener, &source))?;
+    let thread = std::thread::Builder::new().name("tidegate-admin".into()).spawn(move || {
+        let work = || serve(poll, &listener, &source);
+        source.health().supervise("the admin interface", work);
+    })?;
     Ok(AdminHandle { address: local_address, stop, thread: Some(thread) })
 }
 
-fn serve(mut poll: Poll, listener: &TcpListener, source: &MetricsSource) {
+fn serve(mut poll: Poll, listener: &TcpListener, source: &MetricsSource) -> io::Result<()> {
     let mut events = Events::with_capacity(2);
     let mut pause = None;
     loop {
         if let Err(error) = poll.poll(&mut events, pause)
             && error.kind() != io::ErrorKind::Interrupted
         {
-            warn!(%error, "the admin interface stops: poll failed");
-            return;
+            return Err(error);
         }
         if events.iter().any(|event| event.token() == STOP) {
-            return;
+            return Ok(());
         }
         // A pending connection is announced once, so a failed accept has to be tried again.
         pause = accept_all(listener, source).err().map(|error| {
@@ -193,10 +193,13 @@ fn respond(request: &Request, source: &MetricsSource) -> Response {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
             ..Response::ok(source.page())
         },
-        "/healthz" if source.is_shutting_down() => {
-            Response::error(503, "Service Unavailable", "shutting down\n")
-        }
-        "/healthz" => Response::ok("ok\n".into()),
+        "/healthz" => match source.health().failure() {
+            Some(failure) => Response::error(503, "Service Unavailable", &format!("{failure}\n")),
+            None if source.is_shutting_down() => {
+                Response::error(503, "Service Unavailable", "shutting down\n")
+            }
+            None => Response::ok("ok\n".into()),
+        },
         _ => Response::error(404, "Not Found", "there are /metrics and /healthz\n"),
     }
 }
@@ -282,6 +285,15 @@ mod tests {
         assert_eq!(get(&admin, "/healthz"), down);
         assert_eq!(get(&admin, "/metrics").0, "HTTP/1.1 200 OK");
         assert_eq!(get(&admin, "/nothing").0, "HTTP/1.1 404 Not Found");
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_reported() {
+        let (admin, source) = admin();
+        source.health().supervise("event loop 0", || -> io::Result<()> { panic!("no slot 7") });
+        let (status, body) = get(&admin, "/healthz");
+        assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+        assert!(body.starts_with("event loop 0 has failed: no slot 7; "), "{body}");
     }
 
     #[test]

@@ -3,11 +3,24 @@
 use std::time::Instant;
 
 use tidegate_gate::{Class, Permit, Ticket};
+use tidegate_wire::input::Missing;
 use tidegate_wire::startup::CancelKey;
 
 use crate::login::Exchange;
 use crate::net::{Outbox, Stream};
 use crate::session::ClientSession;
+use crate::slots::Key;
+use crate::upstream::UpstreamKey;
+
+/// Names a client of a worker.
+pub(crate) type ClientKey = Key<Client>;
+
+/// The connection a cancel request came by, and the worker that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requester {
+    pub(crate) worker: usize,
+    pub(crate) client: ClientKey,
+}
 
 /// Where a client stands.
 pub(crate) enum Phase {
@@ -27,6 +40,8 @@ pub(crate) enum Phase {
     Running,
     /// Its transaction was refused: messages up to the end of the batch are discarded.
     Refused,
+    /// It has sent a cancel request, and is closed when the server has dealt with it.
+    Cancelling,
     /// It is told a last thing, then closed.
     Closing,
 }
@@ -39,17 +54,15 @@ pub(crate) struct Client {
     /// Bytes received and not yet passed on: an incomplete message, or all that came while the
     /// client waits.
     pub(crate) inbox: Vec<u8>,
-    /// Bytes still to come of a message that is passed on, or discarded, in pieces.
-    pub(crate) passing: usize,
+    /// The rest of a message that is passed on, or discarded, in pieces.
+    pub(crate) passing: Missing,
     /// The socket may hold bytes that were not read because the client could not go on.
     pub(crate) readable: bool,
     pub(crate) phase: Phase,
-    /// Tells this client from an earlier one in the same slot.
-    pub(crate) serial: u64,
     pub(crate) key: CancelKey,
     /// Known once the first packet was understood.
     pub(crate) pool: Option<usize>,
-    pub(crate) upstream: Option<usize>,
+    pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
     pub(crate) session: ClientSession,
@@ -57,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) hung_up: bool,
     /// Its input waits for something of its upstream connection's.
     pub(crate) is_held: bool,
+    /// A cancel request that is sent on as soon as the held input is.
+    pub(crate) cancel_when_sent: Option<Requester>,
     /// The end of the refused batch is being discarded; its answer follows.
     pub(crate) refused_batch_ends: bool,
     /// Since when its login is awaited, or the end of its last message's way out.
@@ -68,15 +83,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(stream: Stream, serial: u64, key: CancelKey, now: Instant) -> Client {
+    pub(crate) fn new(stream: Stream, key: CancelKey, now: Instant) -> Client {
         Client {
             stream,
             outbox: Outbox::default(),
             inbox: Vec::new(),
-            passing: 0,
+            passing: Missing::default(),
             readable: false,
             phase: Phase::FirstPacket,
-            serial,
             key,
             pool: None,
             upstream: None,
@@ -85,6 +99,7 @@ impl Client {
             session: ClientSession::default(),
             hung_up: false,
             is_held: false,
+            cancel_when_sent: None,
             refused_batch_ends: false,
             login_since: Some(now),
             mid_message_since: None,
@@ -100,9 +115,11 @@ impl Client {
             | Phase::Idle
             | Phase::Running
             | Phase::Refused => true,
-            Phase::Welcoming | Phase::Queued(_) | Phase::AwaitingUpstream(_) | Phase::Closing => {
-                false
-            }
+            Phase::Welcoming
+            | Phase::Queued(_)
+            | Phase::AwaitingUpstream(_)
+            | Phase::Cancelling
+            | Phase::Closing => false,
         }
     }
 }

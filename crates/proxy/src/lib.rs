@@ -14,6 +14,9 @@ mod client;
 pub mod config;
 pub mod config_file;
 mod handshake;
+mod health;
+mod holders;
+mod log_limit;
 mod login;
 mod mailbox;
 pub mod metrics;
@@ -25,6 +28,7 @@ pub mod scram;
 mod session;
 mod settings;
 mod shared;
+mod slots;
 mod statements;
 mod upstream;
 mod upstream_url;
@@ -33,7 +37,8 @@ mod worker;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,6 +47,7 @@ use thiserror::Error;
 use tidegate_gate::{Gate, Limits};
 
 use config::{Config, ListenAddress, ServerAddress};
+pub use health::ThreadFailure;
 use mailbox::{Letter, Mailbox};
 use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
@@ -74,7 +80,18 @@ pub enum StartError {
     /// The admin interface does not start.
     #[error(transparent)]
     Admin(#[from] admin::AdminError),
-    /// The journal cannot be written, or threads or polls cannot be had.
+    /// The journal cannot be written.
+    #[error(
+        "cannot write the journal {}: {source}; name a file in an existing directory that may be \
+         written (--journal FILE)", path.display()
+    )]
+    Journal {
+        /// The journal's file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Threads or polls cannot be made.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
 }
@@ -98,22 +115,28 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     if config.threads > worker::WORKERS_MAX {
         return Err(StartError::Threads(config.threads));
     }
+    let Gated { servers, server_of, regulated } = servers(&config)?;
+    let journal = regulation::journal(&config, &regulated).map_err(|source| {
+        StartError::Journal { path: config.journal.clone().unwrap_or_default(), source }
+    })?;
     let (listeners, addresses) = listen(&config.listen)?;
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
-    let Gated { servers, server_of, regulated } = servers(&config)?;
     let (polls, mailboxes) = event_loops(config.threads.max(1))?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
     let server_metrics = servers.iter().zip(&regulated).map(server_metrics).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
     let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
+    let health = Arc::clone(metrics.health());
+    let regulation =
+        Regulation::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
     let mut running = Running {
         addresses,
         unix_paths,
         shared: Arc::clone(&shared),
         workers: Vec::new(),
         admin,
-        regulation: Some(Regulation::start(Arc::clone(&shared), regulated)?),
+        regulation: Some(regulation),
         metrics,
     };
     // The first worker accepts for all.
@@ -122,7 +145,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         let listeners = listeners.take().unwrap_or_default();
         let worker = Worker::new(index, Arc::clone(&shared), poll, listeners, counters)?;
         let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
-        running.workers.push(thread.spawn(|| worker.run())?);
+        let health = Arc::clone(&health);
+        let supervised = move || {
+            health.supervise(&format!("event loop {index}"), || worker.run());
+        };
+        running.workers.push(thread.spawn(supervised)?);
     }
     Ok(running)
 }
@@ -174,9 +201,29 @@ fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
             Ok((Listener::Tcp(listener), taken))
         }
         ListenAddress::Unix(path) => {
-            let listener = mio::net::UnixListener::bind(path)?;
+            let listener = mio::net::UnixListener::bind(path).or_else(|error| {
+                remove_if_stale(path, error)?;
+                mio::net::UnixListener::bind(path)
+            })?;
             Ok((Listener::Unix(listener), address.clone()))
         }
+    }
+}
+
+/// Removes a socket on which nobody listens: what a killed process leaves behind. `taken` is why
+/// the path cannot be listened on, and the error if it is no such socket.
+fn remove_if_stale(path: &Path, taken: io::Error) -> io::Result<()> {
+    let is_socket = || std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if taken.kind() != io::ErrorKind::AddrInUse || !is_socket() {
+        return Err(taken);
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let path_shown = path.display();
+            tracing::info!(path = %path_shown, "replacing a socket on which nobody listens");
+            std::fs::remove_file(path)
+        }
+        _ => Err(taken),
     }
 }
 
@@ -199,8 +246,11 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             server_of.push(index);
             continue;
         }
-        let limits =
-            Limits { mpl: database.control.controller().start(), waiting_max: config.waiting_max };
+        let limits = Limits {
+            mpl: database.control.controller().start(),
+            mpl_max: database.control.setting.bounds.max(),
+            waiting_max: config.waiting_max,
+        };
         let gate = Gate::new(limits, Instant::now());
         let server = Server::new(database.server.clone(), gate)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
@@ -240,8 +290,18 @@ impl Running {
         move || tell_all(&shared, Duration::ZERO)
     }
 
+    /// Returns a function that waits until a thread of the proxy fails, and returns that failure,
+    /// or until the proxy is stopped.
+    ///
+    /// The process should end then: the clients of a failed thread are served by nobody.
+    pub fn failure(&self) -> impl Fn() -> Option<ThreadFailure> + Send + use<> {
+        let health = Arc::clone(self.metrics.health());
+        move || health.wait_for_failure()
+    }
+
     fn stop(&mut self, grace: Duration) {
         self.metrics.begin_shutdown();
+        self.metrics.health().begin_shutdown();
         tell_all(&self.shared, grace);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {

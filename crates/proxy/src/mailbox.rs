@@ -6,17 +6,24 @@ use std::time::Instant;
 
 use tidegate_wire::startup::CancelKey;
 
+use crate::client::{ClientKey, Requester};
+use crate::holders::Holder;
 use crate::net::Stream;
 
 /// A message to a worker.
 #[derive(Debug)]
 pub(crate) enum Letter {
-    /// The ticket of the client in this slot can be claimed.
-    Admitted { client: usize },
+    /// This client's ticket can be claimed.
+    Admitted { client: ClientKey },
     /// A client was accepted for this worker.
     Accepted(Stream),
-    /// Somebody wants the query of this client cancelled.
-    Cancel(CancelKey),
+    /// A client asks for the query of the client with this key to be cancelled.
+    Cancel { key: CancelKey, requester: Requester },
+    /// The cancel request that this client sent has been dealt with.
+    CancelEnded { client: ClientKey },
+    /// A permit no longer counts against the limit: whoever serves its holder names it in a
+    /// warning.
+    Discounted(Holder),
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

@@ -15,6 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tidegate_control::Reason;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
+use crate::health::Health;
+
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -192,13 +194,15 @@ pub struct MetricsSource {
     servers: Vec<ServerMetrics>,
     workers: Vec<Arc<WorkerCounters>>,
     shutting_down: AtomicBool,
+    health: Arc<Health>,
 }
 
 impl MetricsSource {
     /// The source of a proxy that is serving.
     #[must_use]
     pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
-        MetricsSource { servers, workers, shutting_down: AtomicBool::new(false) }
+        let health = Arc::default();
+        MetricsSource { servers, workers, shutting_down: AtomicBool::new(false), health }
     }
 
     /// From now on the proxy is in its grace time: it finishes what runs and takes nothing new.
@@ -210,6 +214,11 @@ impl MetricsSource {
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::Relaxed)
+    }
+
+    /// Where the proxy's threads report that they have failed.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// All metrics in Prometheus' text format.
@@ -281,13 +290,25 @@ impl MetricsSource {
 
 type GateMetric = (&'static str, Kind, &'static str, fn(&Snapshot) -> u64);
 
-const GATE_METRICS: [GateMetric; 6] = [
+const GATE_METRICS: [GateMetric; 8] = [
     ("tidegate_limit", Kind::Gauge, "Transactions allowed inside the database at once.", |gate| {
         gate.limit.get().into()
     }),
     ("tidegate_permits_out", Kind::Gauge, "Transactions inside the database.", |gate| {
         gate.outstanding.into()
     }),
+    (
+        "tidegate_permits_discounted",
+        Kind::Gauge,
+        "Transactions inside for far longer than usual, which do not count against the limit.",
+        |gate| gate.discounted.into(),
+    ),
+    (
+        "tidegate_discounts_total",
+        Kind::Counter,
+        "Transactions that stopped counting against the limit.",
+        |gate| gate.discounts,
+    ),
     ("tidegate_waiting", Kind::Gauge, "Transactions in the queue.", |gate| gate.waiting as u64),
     (
         "tidegate_refused_total",
@@ -447,7 +468,8 @@ mod tests {
     }
 
     fn gate(mpl: u32, now: Instant) -> Gate {
-        Gate::new(Limits { mpl: Mpl::at_least_one(mpl), waiting_max: 1 }, now)
+        let mpl = Mpl::at_least_one(mpl);
+        Gate::new(Limits { mpl, mpl_max: mpl, waiting_max: 1 }, now)
     }
 
     fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<Decisions>) {

@@ -16,6 +16,16 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Returns the peer's address, for a log.
+    pub(crate) fn peer(&self) -> String {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.peer_addr().map_or_else(|_| "gone".to_owned(), |peer| peer.to_string())
+            }
+            Stream::Unix(_) => "a Unix-domain socket".to_owned(),
+        }
+    }
+
     /// Begins to connect; the socket becomes writable when it is done or has failed.
     pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
         let stream = TcpStream::connect(address)?;

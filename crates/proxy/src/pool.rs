@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::client::ClientKey;
 use crate::config::PoolMode;
 use crate::handshake::Credentials;
+use crate::upstream::UpstreamKey;
 
 /// What distinguishes pools.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,13 +16,6 @@ pub(crate) struct PoolKey {
     pub(crate) server_database: String,
     /// The user's name on the server.
     pub(crate) user: String,
-}
-
-/// A client that waits for something of the pool; the serial tells whether it still is the one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    pub(crate) client: usize,
-    pub(crate) serial: u64,
 }
 
 /// What a server says of itself at login: names and values of parameters.
@@ -34,13 +29,13 @@ pub(crate) struct Pool {
     pub(crate) mode: PoolMode,
     pub(crate) credentials: Credentials,
     /// Connections at rest, the one used last on top: the others grow old and are closed.
-    pub(crate) idle: Vec<usize>,
+    pub(crate) idle: Vec<UpstreamKey>,
     /// Connections on their way to be ready.
     pub(crate) opening: usize,
     /// Transactions with a permit and without a connection.
-    pub(crate) waiting: VecDeque<Waiter>,
+    pub(crate) waiting: VecDeque<ClientKey>,
     /// Clients that are told the server's parameters when they are known.
-    pub(crate) welcoming: Vec<Waiter>,
+    pub(crate) welcoming: Vec<ClientKey>,
     pub(crate) welcome: Option<Welcome>,
 }
 

@@ -1,18 +1,21 @@
 //! The thread that keeps every gate's limit where its controller wants it.
 //!
-//! It also does what must not stop an event loop: passing queue deadlines, looking names up again,
-//! writing the journal.
+//! It also does what must not stop an event loop: passing queue deadlines, looking after permits
+//! that are out far longer than usual, looking names up again, writing the journal.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidegate_control::{IntervalRule, SplitMix64};
+use tidegate_control::{Decision, Observation, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, Governor};
 
-use crate::config::Control;
+use crate::config::{Config, Control};
+use crate::health::Health;
+use crate::holders::HolderWarnings;
 use crate::metrics::Decisions;
 use crate::shared::Shared;
 
@@ -40,16 +43,20 @@ impl Regulation {
     pub(crate) fn start(
         shared: Arc<Shared>,
         regulated: Vec<Regulated>,
+        journal: Option<Journal>,
+        health: Arc<Health>,
     ) -> std::io::Result<Regulation> {
-        let journal = journal(&shared, &regulated)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let mut control_loop = ControlLoop::new(shared, regulated, journal);
         let thread =
             std::thread::Builder::new().name("tidegate-control".into()).spawn(move || {
-                while !sleep(&stopped, TICK) {
-                    control_loop.tick(Instant::now());
-                }
+                health.supervise("the control thread", || {
+                    while !sleep(&stopped, TICK) {
+                        control_loop.tick(Instant::now());
+                    }
+                    Ok::<(), Infallible>(())
+                });
             })?;
         Ok(Regulation { stop, thread: Some(thread) })
     }
@@ -78,21 +85,50 @@ fn sleep(stop: &(Mutex<bool>, Condvar), duration: Duration) -> bool {
 }
 
 /// The journal, if one is wanted, with the beginning of every server's record.
-fn journal(shared: &Shared, regulated: &[Regulated]) -> std::io::Result<Option<Journal>> {
-    let Some(path) = &shared.config.journal else {
+pub(crate) fn journal(
+    config: &Config,
+    regulated: &[Regulated],
+) -> std::io::Result<Option<Journal>> {
+    let Some(path) = &config.journal else {
         return Ok(None);
     };
     let mut journal = Journal::open(path)?;
     for Regulated { name, control, .. } in regulated {
-        journal.begin(name, control, shared.config.seed)?;
+        journal.begin(name, control, config.seed)?;
     }
     Ok(Some(journal))
+}
+
+/// Logs a control interval: a change of the limit at level info, any other at level debug.
+fn log_interval(is_change: bool, server: &str, observation: &Observation, decision: &Decision) {
+    macro_rules! log {
+        ($level:ident, $message:literal) => {
+            tracing::$level!(
+                server,
+                limit = decision.limit.get(),
+                reason = %decision.reason,
+                tps = format_args!("{:.0}", observation.throughput_tps()),
+                queue_ms = format_args!("{:.2}", observation.in_queue.mean_s * 1e3),
+                database_ms = format_args!("{:.2}", observation.in_database.mean_s * 1e3),
+                concurrency = observation.concurrency,
+                $message
+            )
+        };
+    }
+    if is_change {
+        log!(info, "limit changed");
+    } else {
+        log!(debug, "interval");
+    }
 }
 
 struct ControlLoop {
     shared: Arc<Shared>,
     regulated: Vec<Regulated>,
     governors: Vec<Governor>,
+    /// The limits last decided, to tell a change from a confirmation.
+    limits: Vec<Option<u32>>,
+    warnings: Vec<HolderWarnings>,
     journal: Option<Journal>,
     started: Instant,
     looked_up: Arc<AtomicBool>,
@@ -113,14 +149,20 @@ impl ControlLoop {
             .map(|(server, regulated)| {
                 let draws = SplitMix64::new(seeds.next_bits());
                 let controller = regulated.control.controller();
-                Governor::new(server.gate.clone(), controller, IntervalRule::default(), draws)
+                let rule = controller.interval_rule();
+                Governor::new(server.gate.clone(), controller, rule, draws)
             })
             .collect();
+        let warnings = (0..shared.servers.len()).map(HolderWarnings::new).collect();
         let started = Instant::now();
+        let limits =
+            regulated.iter().map(|one| Some(one.control.controller().start().get())).collect();
         ControlLoop {
             shared,
             regulated,
             governors,
+            limits,
+            warnings,
             journal,
             started,
             looked_up: Arc::new(AtomicBool::new(true)),
@@ -129,8 +171,9 @@ impl ControlLoop {
     }
 
     fn tick(&mut self, now: Instant) {
-        for server in &self.shared.servers {
+        for (server, warnings) in self.shared.servers.iter().zip(&mut self.warnings) {
             server.gate.expire(now);
+            warnings.give(&server.gate.discount(now), &self.shared, now);
         }
         for index in 0..self.governors.len() {
             if let Some(adjustment) = self.governors[index].tick(now) {
@@ -148,16 +191,9 @@ impl ControlLoop {
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
-        tracing::info!(
-            server = regulated.name,
-            limit = decision.limit.get(),
-            reason = %decision.reason,
-            tps = format_args!("{:.0}", observation.throughput_tps()),
-            queue_ms = format_args!("{:.2}", observation.in_queue.mean_s * 1e3),
-            database_ms = format_args!("{:.2}", observation.in_database.mean_s * 1e3),
-            concurrency = observation.concurrency,
-            "interval"
-        );
+        let limit = decision.limit.get();
+        let is_change = self.limits[index].replace(limit) != Some(limit);
+        log_interval(is_change, &regulated.name, observation, decision);
         let Some(journal) = &mut self.journal else {
             return;
         };

@@ -4,13 +4,11 @@
 //! and keep the account of what is owed. In session mode nothing is changed on the way; in
 //! transaction mode names of prepared statements are.
 
-use std::ops::Range;
-
 use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response;
-use tidegate_wire::frame::{Frame, HEADER_LEN};
 use tidegate_wire::frontend::{self, BindNames, Target, tag};
+use tidegate_wire::input::Message;
 
 use crate::net::Gather;
 use crate::replies::{Fate, Owed, Replies, Verdict};
@@ -73,6 +71,16 @@ impl ServerSession {
         !self.replies.is_quiet() && self.replies.is_batch_complete() && !self.replies.is_copy_in()
     }
 
+    /// Whether a message that can begin a request would begin one if it were sent now.
+    pub(crate) fn takes_request(&self) -> bool {
+        self.replies.is_batch_complete() && !self.replies.is_copy_in()
+    }
+
+    /// Whether the server works on something that a client sent.
+    pub(crate) fn is_at_work(&self) -> bool {
+        !self.replies.is_quiet() && !self.replies.is_own_query()
+    }
+
     /// Whether nothing has been sent that is not answered, and no transaction is open.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.replies.is_quiet()
@@ -112,22 +120,20 @@ pub(crate) enum Naming<'a> {
     },
 }
 
-/// Passes one client message on. `at` is where it stands in the gather's input: all of it, or as
-/// much as has arrived of a long one.
+/// Passes one client message on: all of it, or as much as has arrived of a long one. It was taken
+/// off the gather's input.
 ///
 /// # Errors
 /// The message is not one a client may send now; nothing was passed on.
 pub(crate) fn to_server(
-    frame: Frame,
-    at: Range<usize>,
-    input: &[u8],
+    message: &Message<'_>,
     client: &mut ClientSession,
     server: &mut ServerSession,
     naming: &mut Naming<'_>,
     out: &mut Gather<'_>,
 ) -> Result<(), Violation> {
     if let Naming::Shared { definitions, prepared_max } = naming
-        && matches!(frame.tag, tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
+        && matches!(message.tag(), tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
         && !server.replies.is_skipping()
     {
         let mut translation = Translation {
@@ -136,21 +142,20 @@ pub(crate) fn to_server(
             prepared_max: *prepared_max,
             out,
         };
-        let payload = &input[at.start + HEADER_LEN..at.end];
-        return match frame.tag {
-            tag::PARSE => translation.parse(at, payload, definitions),
-            tag::BIND => translation.bind(frame, at, payload),
-            tag::DESCRIBE => translation.describe(at, payload),
-            _ => translation.close(at, payload),
+        return match message.tag() {
+            tag::PARSE => translation.parse(message, definitions),
+            tag::BIND => translation.bind(message),
+            tag::DESCRIBE => translation.describe(message),
+            _ => translation.close(message),
         };
     }
-    if let Some(owed) = owed_for(frame.tag)? {
+    if let Some(owed) = owed_for(message.tag())? {
         server.replies.sent(owed);
     }
-    if frame.tag == tag::QUERY {
+    if message.tag() == tag::QUERY {
         client.statements.forget_unnamed();
     }
-    out.pass(at);
+    out.pass(message.range());
     Ok(())
 }
 
@@ -203,10 +208,10 @@ struct Translation<'a, 'b> {
 impl Translation<'_, '_> {
     fn parse(
         &mut self,
-        at: Range<usize>,
-        payload: &[u8],
+        message: &Message<'_>,
         definitions: &mut Definitions,
     ) -> Result<(), Violation> {
+        let payload = message.payload();
         // A long unnamed Parse comes in pieces; its name is at the head.
         if payload.first() == Some(&0) {
             match frontend::parse(payload) {
@@ -216,7 +221,7 @@ impl Translation<'_, '_> {
             self.server.statements.unnamed_is_current = true;
             self.server.statements.unnamed_pending += 1;
             self.server.replies.sent(Owed::Parse(None));
-            self.out.pass(at);
+            self.out.pass(message.range());
             return Ok(());
         }
         let parse = frontend::parse(payload)?;
@@ -244,24 +249,25 @@ impl Translation<'_, '_> {
         self.server.replies.sent(Owed::ParseTaken);
     }
 
-    fn bind(&mut self, frame: Frame, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
-        let names = frontend::bind_names(payload)?;
+    fn bind(&mut self, message: &Message<'_>) -> Result<(), Violation> {
+        let names = frontend::bind_names(message.payload())?;
         let statement = self.resolve(names.statement);
         self.server.replies.sent(Owed::Bind);
         let Some(statement) = statement else {
-            self.out.pass(at);
+            self.out.pass(message.range());
             return Ok(());
         };
-        let rest_len = frame.len - HEADER_LEN - names.encoded_len();
-        let rest = at.start + HEADER_LEN + names.encoded_len()..at.end;
+        // The names were read from the payload, so they are no longer than it.
+        let rest_len = message.announced_payload_len().saturating_sub(names.encoded_len());
+        let rest = message.payload_range(names.encoded_len());
         let names = BindNames { portal: names.portal, statement: &statement };
         frontend::encode_bind_head(self.out.spill(), names, rest_len);
         self.out.pass(rest);
         Ok(())
     }
 
-    fn describe(&mut self, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
-        let (target, name) = frontend::target(payload)?;
+    fn describe(&mut self, message: &Message<'_>) -> Result<(), Violation> {
+        let (target, name) = frontend::target(message.payload())?;
         let statement = match target {
             Target::Statement => self.resolve(name),
             Target::Portal => None,
@@ -269,13 +275,13 @@ impl Translation<'_, '_> {
         self.server.replies.sent(Owed::Describe);
         match statement {
             Some(name) => frontend::encode_describe(self.out.spill(), target, &name),
-            None => self.out.pass(at),
+            None => self.out.pass(message.range()),
         }
         Ok(())
     }
 
-    fn close(&mut self, at: Range<usize>, payload: &[u8]) -> Result<(), Violation> {
-        let (target, name) = frontend::target(payload)?;
+    fn close(&mut self, message: &Message<'_>) -> Result<(), Violation> {
+        let (target, name) = frontend::target(message.payload())?;
         match target {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
@@ -286,11 +292,11 @@ impl Translation<'_, '_> {
                 self.statements.forget_unnamed();
                 self.server.statements.unnamed_is_current = true;
                 self.server.replies.sent(Owed::Close);
-                self.out.pass(at);
+                self.out.pass(message.range());
             }
             Target::Portal => {
                 self.server.replies.sent(Owed::Close);
-                self.out.pass(at);
+                self.out.pass(message.range());
             }
         }
         Ok(())

@@ -45,17 +45,24 @@ impl Server {
         }
     }
 
-    /// Begins to connect. `attempt` chooses among several addresses in turn.
-    pub(crate) fn connect(&self, attempt: u64) -> std::io::Result<Stream> {
-        match &self.address {
-            ServerAddress::Unix(path) => Stream::connect_unix(path),
-            ServerAddress::Tcp(..) => {
-                let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-                let turn = usize::try_from(attempt).unwrap_or(0) % resolved.len().max(1);
-                let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
-                drop(resolved);
-                Stream::connect_tcp(address)
-            }
+    /// Returns the address for the connection of this number: each of a name's addresses in turn.
+    /// `None` is a Unix-domain socket.
+    pub(crate) fn peer(&self, number: u64) -> std::io::Result<Option<SocketAddr>> {
+        if matches!(self.address, ServerAddress::Unix(_)) {
+            return Ok(None);
+        }
+        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = usize::try_from(number).unwrap_or(0) % resolved.len().max(1);
+        let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
+        Ok(Some(address))
+    }
+
+    /// Begins to connect to an address that [`Server::peer`] gave.
+    pub(crate) fn connect(&self, peer: Option<SocketAddr>) -> std::io::Result<Stream> {
+        match (&self.address, peer) {
+            (ServerAddress::Unix(path), _) => Stream::connect_unix(path),
+            (ServerAddress::Tcp(..), Some(address)) => Stream::connect_tcp(address),
+            (ServerAddress::Tcp(..), None) => Err(std::io::ErrorKind::NotFound.into()),
         }
     }
 }

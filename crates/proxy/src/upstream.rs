@@ -1,13 +1,20 @@
 //! A connection to a database server.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use tidegate_gate::Permit;
+use tidegate_wire::input::Missing;
 use tidegate_wire::startup::CancelKey;
 
+use crate::client::ClientKey;
 use crate::handshake::Handshake;
 use crate::net::{Outbox, Stream};
 use crate::session::ServerSession;
+use crate::slots::Key;
+
+/// Names an upstream connection of a worker.
+pub(crate) type UpstreamKey = Key<Upstream>;
 
 /// Where an upstream connection stands.
 pub(crate) enum UpstreamPhase {
@@ -21,7 +28,7 @@ pub(crate) enum UpstreamPhase {
     Linked,
     /// Its client went away in the middle; it is brought back to rest.
     Abandoned,
-    /// At rest, but a cancel request for its last transaction is still on the way.
+    /// At rest, but a cancel request for its last transaction may still be on the way.
     Quarantined,
 }
 
@@ -31,19 +38,19 @@ pub(crate) struct Upstream {
     pub(crate) outbox: Outbox,
     /// The beginning of a message whose rest has not arrived.
     pub(crate) carry: Vec<u8>,
-    /// Bytes still to come of a message that is handled in pieces, and whether they pass on.
-    pub(crate) passing: usize,
+    /// The rest of a message that is handled in pieces, and whether it passes on.
+    pub(crate) passing: Missing,
     pub(crate) passing_on: bool,
     /// The socket may hold bytes that were not read because the client takes no more.
     pub(crate) readable: bool,
     /// The peer has sent its last byte, or the socket has failed.
     pub(crate) hung_up: bool,
     pub(crate) phase: UpstreamPhase,
-    /// Tells this connection from an earlier one in the same slot.
-    pub(crate) serial: u64,
+    /// Where it leads, which is where its cancel requests have to go; `None` is a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) pool: usize,
     /// The client that holds it, or in session mode the one it is opened for.
-    pub(crate) client: Option<usize>,
+    pub(crate) client: Option<ClientKey>,
     /// The running transaction's permit.
     pub(crate) permit: Option<Permit>,
     pub(crate) session: ServerSession,
@@ -55,17 +62,22 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(stream: Stream, pool: usize, serial: u64, now: Instant) -> Upstream {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: Option<SocketAddr>,
+        pool: usize,
+        now: Instant,
+    ) -> Upstream {
         Upstream {
             stream,
             outbox: Outbox::default(),
             carry: Vec::new(),
-            passing: 0,
+            passing: Missing::default(),
             passing_on: false,
             readable: false,
             hung_up: false,
             phase: UpstreamPhase::Connecting,
-            serial,
+            peer,
             pool,
             client: None,
             permit: None,

@@ -25,11 +25,13 @@
 //! - `clients`: a client's bytes from then on.
 //! - `admission`: permits, upstream connections for them, the end of a transaction.
 //! - `upstreams`: a server's bytes, opening and closing.
+//! - `holders`: whose permit no longer counts against the limit.
 //! - `abandoned`: transactions whose client has gone, and cancel requests.
 
 mod abandoned;
 mod admission;
 mod clients;
+mod holders;
 mod logins;
 mod upstreams;
 
@@ -41,21 +43,22 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::{Events, Poll, Token};
-use slab::Slab;
 use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::startup::CancelKey;
 
-use crate::client::{Client, Phase};
+use crate::client::{Client, ClientKey, Phase};
+use crate::log_limit::LogLimit;
 use crate::mailbox::{Letter, Mailbox};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
-use crate::pool::{Pool, PoolKey, Waiter};
+use crate::pool::{Pool, PoolKey};
 use crate::shared::Shared;
+use crate::slots::{INDEX_BITS, Key, Slots};
 use crate::statements::Definitions;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, UpstreamKey};
 
-use abandoned::Canceller;
+use abandoned::{Canceller, CancellerKey};
 
 /// Bytes read from a socket at once.
 const READ_LEN: usize = 64 * 1024;
@@ -67,9 +70,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 /// become a storm of new server processes.
 const OPENING_MAX: usize = 32;
 
-/// Slots a worker's clients can be numbered with in a cancel key.
-const SLOT_BITS: u32 = 24;
-
 /// Most workers that a cancel key can name.
 pub(crate) const WORKERS_MAX: usize = 127;
 
@@ -77,9 +77,19 @@ pub(crate) const WORKERS_MAX: usize = 127;
 enum Source {
     Mailbox,
     Listener(usize),
-    Client(usize),
-    Upstream(usize),
-    Canceller(usize),
+    Client(ClientKey),
+    Upstream(UpstreamKey),
+    Canceller(CancellerKey),
+}
+
+// A token holds a key's 56 bits and two that tell the kinds apart.
+const _: () = assert!(usize::BITS >= 64, "tokens of 64 bits are needed");
+
+/// A poll token that names one connection and none that comes after it, so that an event which was
+/// received before the connection ended finds nothing.
+#[expect(clippy::cast_possible_truncation, reason = "asserted above: usize has 64 bits")]
+fn keyed<T>(key: Key<T>, kind: usize) -> usize {
+    (key.to_bits() as usize) << 2 | kind
 }
 
 impl Source {
@@ -87,20 +97,21 @@ impl Source {
         Token(match self {
             Source::Mailbox => 0,
             Source::Listener(index) => (index + 1) << 2,
-            Source::Client(slot) => slot << 2 | 1,
-            Source::Upstream(slot) => slot << 2 | 2,
-            Source::Canceller(slot) => slot << 2 | 3,
+            Source::Client(key) => keyed(key, 1),
+            Source::Upstream(key) => keyed(key, 2),
+            Source::Canceller(key) => keyed(key, 3),
         })
     }
 
     fn of(token: Token) -> Source {
-        let (slot, kind) = (token.0 >> 2, token.0 & 3);
+        let (number, kind) = (token.0 >> 2, token.0 & 3);
+        let bits = number as u64;
         match kind {
-            0 if slot == 0 => Source::Mailbox,
-            0 => Source::Listener(slot - 1),
-            1 => Source::Client(slot),
-            2 => Source::Upstream(slot),
-            _ => Source::Canceller(slot),
+            0 if number == 0 => Source::Mailbox,
+            0 => Source::Listener(number - 1),
+            1 => Source::Client(Key::from_bits(bits)),
+            2 => Source::Upstream(Key::from_bits(bits)),
+            _ => Source::Canceller(Key::from_bits(bits)),
         }
     }
 }
@@ -121,23 +132,26 @@ pub(crate) struct Worker {
     /// A listener may have clients that were not accepted for want of file descriptors.
     accept_again: bool,
     accept_turn: usize,
-    clients: Slab<Client>,
-    upstreams: Slab<Upstream>,
-    cancellers: Slab<Canceller>,
+    clients: Slots<Client>,
+    upstreams: Slots<Upstream>,
+    cancellers: Slots<Canceller>,
     pools: Vec<Pool>,
     pool_of: HashMap<PoolKey, usize>,
     definitions: Definitions,
     /// Clients of session mode that wait to have their connection opened.
-    to_open: VecDeque<Waiter>,
+    to_open: VecDeque<ClientKey>,
     opening: usize,
     admitted: Waker,
-    serial: u64,
+    /// Connections opened to servers, which takes a name's addresses in turn.
+    connects: u64,
     client_buffer: Box<[u8]>,
     server_buffer: Box<[u8]>,
     spill: Vec<u8>,
-    ready_clients: Vec<Waiter>,
-    ready_upstreams: Vec<usize>,
+    ready_clients: Vec<ClientKey>,
+    ready_upstreams: Vec<UpstreamKey>,
     letters: Vec<Letter>,
+    /// Limits the lines about clients whose connection was ended.
+    endings: LogLimit,
     /// The time at which the current events were received.
     now: Instant,
     next_sweep: Instant,
@@ -161,7 +175,7 @@ impl Worker {
         let mailbox = Arc::clone(&shared.mailboxes[index]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
-            post_to.post(Letter::Admitted { client: usize::try_from(token).unwrap_or(usize::MAX) });
+            post_to.post(Letter::Admitted { client: Key::from_bits(token) });
         });
         Ok(Worker {
             index,
@@ -172,22 +186,23 @@ impl Worker {
             listeners,
             accept_again: true,
             accept_turn: 0,
-            clients: Slab::new(),
-            upstreams: Slab::new(),
-            cancellers: Slab::new(),
+            clients: Slots::new(),
+            upstreams: Slots::new(),
+            cancellers: Slots::new(),
             pools: Vec::new(),
             pool_of: HashMap::new(),
             definitions: Definitions::default(),
             to_open: VecDeque::new(),
             opening: 0,
             admitted,
-            serial: 0,
+            connects: 0,
             client_buffer: vec![0; READ_LEN].into(),
             server_buffer: vec![0; READ_LEN].into(),
             spill: Vec::new(),
             ready_clients: Vec::new(),
             ready_upstreams: Vec::new(),
             letters: Vec::new(),
+            endings: LogLimit::new(now),
             now,
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
@@ -195,35 +210,41 @@ impl Worker {
     }
 
     /// Runs until told to stop and every client has gone.
-    pub(crate) fn run(mut self) {
+    ///
+    /// # Errors
+    /// Events cannot be waited for.
+    pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.is_finished() {
-            let timeout = if self.mailbox.sleep() {
-                self.next_sweep.saturating_duration_since(self.now)
-            } else {
-                Duration::ZERO
-            };
-            match self.poll.poll(&mut events, Some(timeout)) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    tracing::error!(%error, worker = self.index, "polling failed; stopping");
-                    return;
-                }
-            }
-            self.mailbox.awake();
-            self.now = Instant::now();
-            for event in &events {
-                self.event(event);
-                self.follow_up();
-            }
-            self.read_letters();
-            if self.now >= self.next_sweep {
-                self.next_sweep = self.now + SWEEP_INTERVAL;
-                self.sweep();
-                self.follow_up();
-            }
+            self.turn(&mut events)?;
         }
+        Ok(())
+    }
+
+    /// Waits for events and handles them.
+    fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        let timeout = if self.mailbox.sleep() {
+            self.next_sweep.saturating_duration_since(self.now)
+        } else {
+            Duration::ZERO
+        };
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            polled => polled?,
+        }
+        self.mailbox.awake();
+        self.now = Instant::now();
+        for event in &*events {
+            self.event(event);
+            self.follow_up();
+        }
+        self.read_letters();
+        if self.now >= self.next_sweep {
+            self.next_sweep = self.now + SWEEP_INTERVAL;
+            self.sweep();
+            self.follow_up();
+        }
+        Ok(())
     }
 
     fn has_busy_upstream(&self) -> bool {
@@ -266,10 +287,8 @@ impl Worker {
     /// Does what events left to be done, until nothing is left.
     fn follow_up(&mut self) {
         loop {
-            if let Some(waiter) = self.ready_clients.pop() {
-                if self.is_current(waiter) {
-                    self.resume_client(waiter.client);
-                }
+            if let Some(slot) = self.ready_clients.pop() {
+                self.resume_client(slot);
             } else if let Some(slot) = self.ready_upstreams.pop() {
                 self.pump_upstream(slot);
             } else {
@@ -285,7 +304,9 @@ impl Worker {
             match letter {
                 Letter::Admitted { client } => self.admitted(client),
                 Letter::Accepted(stream) => self.add_client(stream),
-                Letter::Cancel(key) => self.cancel(key),
+                Letter::Cancel { key, requester } => self.cancel(key, requester),
+                Letter::CancelEnded { client } => self.cancel_answered(client),
+                Letter::Discounted(holder) => self.warn_of_holder(&holder),
                 Letter::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -327,80 +348,47 @@ impl Worker {
         if self.stopping.is_some() {
             return;
         }
-        let Some(key) = self.new_key() else {
-            tracing::error!("no randomness for a cancel key: client turned away");
-            return;
-        };
-        self.serial += 1;
-        let slot = self.clients.insert(Client::new(stream, self.serial, key, self.now));
-        let token = Source::Client(slot).token();
         self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = self.clients[slot].stream.register(self.poll.registry(), token) {
-            tracing::warn!(%error, "cannot watch a client's socket");
-            self.remove_client(slot);
+        let (registry, now, index) = (self.poll.registry(), self.now, self.index);
+        let inserted = self.clients.insert_with(|slot| {
+            let mut stream = stream;
+            stream.register(registry, Source::Client(slot).token())?;
+            Ok(Client::new(stream, new_cancel_key(index, slot)?, now))
+        });
+        if let Err(error) = inserted {
+            tracing::warn!(%error, "a client is turned away");
         }
-    }
-
-    /// A cancel key whose process id says where the client is to be found.
-    fn new_key(&self) -> Option<CancelKey> {
-        let mut secret = [0; 4];
-        getrandom::fill(&mut secret).ok()?;
-        // From 1: some drivers take process 0 for "cannot be cancelled".
-        let slot = u32::try_from(self.clients.vacant_key() + 1).ok()?;
-        if slot >> SLOT_BITS != 0 {
-            return None;
-        }
-        let worker = u32::try_from(self.index).ok()?;
-        Some(CancelKey {
-            process_id: worker << SLOT_BITS | slot,
-            secret: u32::from_ne_bytes(secret),
-        })
-    }
-
-    /// A name for the client in `slot` that no later client has.
-    fn waiter(&self, slot: usize) -> Option<Waiter> {
-        self.clients.get(slot).map(|client| Waiter { client: slot, serial: client.serial })
-    }
-
-    fn is_current(&self, waiter: Waiter) -> bool {
-        self.clients.get(waiter.client).is_some_and(|client| client.serial == waiter.serial)
     }
 
     /// Lets the client go on with what it sent already, once the current event has been handled.
-    fn resume_later(&mut self, slot: usize) {
-        if let Some(waiter) = self.waiter(slot) {
-            self.ready_clients.push(waiter);
-        }
+    fn resume_later(&mut self, slot: ClientKey) {
+        self.ready_clients.push(slot);
     }
 
     fn begin_shutdown(&mut self, deadline: Instant) {
         self.stopping = Some(deadline);
         self.listeners.clear();
         self.next_sweep = self.now;
-        for slot in self.client_slots() {
-            let running = matches!(self.clients[slot].phase, Phase::Running | Phase::Closing);
-            if !running {
+        for slot in self.clients.keys() {
+            // The last two end by themselves, soon.
+            let goes_on = matches!(
+                self.clients[slot].phase,
+                Phase::Running | Phase::Cancelling | Phase::Closing
+            );
+            if !goes_on {
                 self.say_goodbye(slot);
             }
         }
-        for slot in self.upstream_slots() {
+        for slot in self.upstreams.keys() {
             if !self.upstreams[slot].is_busy() {
                 self.close_upstream(slot);
             }
         }
     }
 
-    fn say_goodbye(&mut self, slot: usize) {
+    fn say_goodbye(&mut self, slot: ClientKey) {
         let message = "terminating connection because Tidegate is shutting down";
         self.end_client(slot, Severity::Fatal, SqlState::ADMIN_SHUTDOWN, message);
-    }
-
-    fn client_slots(&self) -> Vec<usize> {
-        self.clients.iter().map(|(slot, _)| slot).collect()
-    }
-
-    fn upstream_slots(&self) -> Vec<usize> {
-        self.upstreams.iter().map(|(slot, _)| slot).collect()
     }
 
     /// Looks at every timeout. Nothing here is on the path of a transaction that goes well.
@@ -409,6 +397,9 @@ impl Worker {
         self.sweep_upstreams();
         self.sweep_cancellers();
         self.definitions.sweep();
+        if let Some(more) = self.endings.unreported(self.now) {
+            tracing::info!(more, "client connections ended, not logged one by one");
+        }
         if self.accept_again {
             self.accept();
         }
@@ -421,13 +412,13 @@ impl Worker {
 
     /// The grace time is over.
     fn cut_off(&mut self) {
-        for slot in self.client_slots() {
+        for slot in self.clients.keys() {
             self.say_goodbye(slot);
         }
-        for slot in self.client_slots() {
+        for slot in self.clients.keys() {
             self.remove_client(slot);
         }
-        for slot in self.upstream_slots() {
+        for slot in self.upstreams.keys() {
             self.close_upstream(slot);
         }
     }
@@ -441,3 +432,17 @@ impl Worker {
         self.counters.upstreams_busy.store(busy as u64, Ordering::Relaxed);
     }
 }
+
+/// A cancel key whose process id says where the client is to be found.
+fn new_cancel_key(worker: usize, client: ClientKey) -> io::Result<CancelKey> {
+    let mut secret = [0; 4];
+    getrandom::fill(&mut secret)
+        .map_err(|error| io::Error::other(format!("no randomness for a cancel key: {error}")))?;
+    let worker = u32::try_from(worker).map_err(io::Error::other)?;
+    // From 1: some drivers take process 0 for "cannot be cancelled".
+    let process_id = worker << INDEX_BITS | (client.index() + 1);
+    Ok(CancelKey { process_id, secret: u32::from_ne_bytes(secret) })
+}
+
+#[cfg(test)]
+mod tests;

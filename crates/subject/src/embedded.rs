@@ -173,6 +173,7 @@ impl Embedded {
             // A client runs a transaction again until it is done or not wanted any more.
             retries_max: u32::MAX,
             seed,
+            mpl_max: setting.bounds.max(),
             ..ServerOptions::default()
         };
         let server = Server::start(

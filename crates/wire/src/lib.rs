@@ -17,6 +17,7 @@ mod cursor;
 pub mod error_response;
 pub mod frame;
 pub mod frontend;
+pub mod input;
 pub mod mysql;
 pub mod startup;
 

@@ -213,10 +213,11 @@ def _levels(samples: pd.DataFrame, mpls: Sequence[float] | None) -> Floats:
 def seen(points: Floats, mpls: Floats) -> pd.DataFrame:
     """Thrashing points as a curve measured at these MPLs shows them: TP, low, high, thrashed.
 
-    A point below the first MPL is seen as TP = the first MPL, in the interval from 0 to it.
+    A point below the second MPL is seen as TP = the first MPL, in the interval from 0 to the
+    second: a curve that falls from its first level does not show whether it had held there.
     """
-    place = np.searchsorted(mpls, points, side="right")
-    ends = np.concatenate([[0.0], mpls, [np.inf]])
+    place = np.searchsorted(mpls[1:], points, side="right")
+    ends = np.concatenate([[0.0], mpls[1:], [np.inf]])
     low, high = ends[place], ends[place + 1]
     tp = np.where(np.isinf(high), np.inf, np.where(low > 0, low, mpls[0]))
     return pd.DataFrame({"TP": tp, "low": low, "high": high, "thrashed": np.isfinite(tp)})

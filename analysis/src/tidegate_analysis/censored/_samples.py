@@ -18,7 +18,8 @@ Flags = npt.NDArray[np.bool_]
 class Intervals:
     """Where the thrashing point of each sample lies: above `low`, up to `high` (inf: unknown).
 
-    `low` is 0 where a sample had thrashed at the first MPL already (left-censored).
+    `low` is 0 where throughput fell from the first MPL on, so that it is not known to have held
+    anywhere (left-censored).
     """
 
     low: Floats

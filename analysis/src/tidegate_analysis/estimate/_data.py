@@ -37,7 +37,8 @@ class Design:
     scales
         Standard deviation of each term; of a product, the product of the two.
     nuisance
-        The intercept, or an indicator for each group when groups have intercepts of their own.
+        The intercept, or an indicator for each group when groups have intercepts of their own;
+        indicators of blocks after them.
     groups
         The group of each sample, or all zero.
 
@@ -128,6 +129,7 @@ def design(
     *,
     cluster: str | None = None,
     intercepts: bool = False,
+    block: str | None = None,
 ) -> Design:
     """Make the matrices of a regression of `outcome` on `terms`.
 
@@ -139,6 +141,8 @@ def design(
         Column that groups the samples.
     intercepts
         Whether each group has an intercept of its own.
+    block
+        Column whose values have effects of their own beside that, such as the host.
 
     Raises
     ------
@@ -152,7 +156,10 @@ def design(
         raise SampleError(f"`{outcome}` explains itself", "leave it out of the terms")
     values = {name: numbers(samples, name) for name in (outcome, *factors(terms))}
     codes = groups(samples, cluster) if cluster is not None else np.zeros(len(samples), np.intp)
-    parameters = len(terms) + (int(codes.max()) + 1 if intercepts else 1)
+    nuisance = np.eye(int(codes.max()) + 1)[codes] if intercepts else np.ones((len(samples), 1))
+    if block is not None:
+        nuisance = _with_blocks(nuisance, groups(samples, block))
+    parameters = len(terms) + nuisance.shape[1]
     if len(samples) <= parameters:
         raise SampleError(
             f"{len(samples)} samples for the {parameters} parameters of `{outcome}`",
@@ -167,11 +174,19 @@ def design(
     columns = [product([values[f] for f in term.split(TIMES)]) for term in terms]
     X = np.column_stack(columns) if columns else np.empty((len(samples), 0))
     scales = [np.prod([values[f].std(ddof=1) for f in term.split(TIMES)]) for term in terms]
-    nuisance = np.eye(int(codes.max()) + 1)[codes] if intercepts else np.ones((len(samples), 1))
-    refuse_collinear(X, terms, nuisance, cluster if intercepts else None)
+    refuse_collinear(X, terms, nuisance, cluster if intercepts else None, block)
     return Design(
         outcome, tuple(terms), values[outcome], X, np.array(scales, float), nuisance, codes
     )
+
+
+def _with_blocks(nuisance: Array, codes: Codes) -> Array:
+    """Append an indicator for each block but those that the columns before add up to."""
+    for column in np.eye(int(codes.max()) + 1)[codes].T:
+        left = column - nuisance @ np.linalg.lstsq(nuisance, column, rcond=None)[0]
+        if np.linalg.norm(left) > _TOLERANCE * np.linalg.norm(column):
+            nuisance = np.column_stack([nuisance, column])
+    return nuisance
 
 
 def refuse_exact(data: Design, rss: float) -> None:
@@ -183,7 +198,13 @@ def refuse_exact(data: Design, rss: float) -> None:
         )
 
 
-def refuse_collinear(X: Array, terms: Sequence[str], nuisance: Array, cluster: str | None) -> None:
+def refuse_collinear(
+    X: Array,
+    terms: Sequence[str],
+    nuisance: Array,
+    cluster: str | None,
+    block: str | None = None,
+) -> None:
     """Refuse terms that add up to each other, naming them.
 
     What the nuisance columns explain is taken out first. The null space of what is left says which
@@ -195,6 +216,12 @@ def refuse_collinear(X: Array, terms: Sequence[str], nuisance: Array, cluster: s
     size = np.linalg.norm(left, axis=0)
     within = [t for t, s, x in zip(terms, size, X.T, strict=True) if s <= 1e-9 * _spread(x)]
     if within:
+        if block is not None and nuisance.shape[1] > 1:
+            raise SampleError(
+                f"{_named(within)} cannot be told from `{block}`: each of its levels was measured "
+                f"by other values of `{block}`",
+                f"measure all its levels on each `{block}`, or leave it out",
+            )
         where = f" in each `{cluster}`" if cluster else ""
         raise SampleError(
             f"{_named(within)} is constant{where}",

@@ -310,6 +310,7 @@ def _bootstrap(fit: PathFit, draws: int, seed: int, *, raw: bool) -> Array:
             fit.model.terms(name),
             cluster=fit.options.cluster if by_group else None,
             intercepts=by_group,
+            block=fit.options.block,
         )
         for name in fit.model.endogenous
     }

@@ -46,6 +46,7 @@ class Options:
     confidence: float = 0.95
     draws: int = 9999
     seed: int = 0
+    block: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +219,7 @@ def fit(
     confidence: float = 0.95,
     draws: int = 9999,
     seed: int = 0,
+    block: str | None = None,
 ) -> PathFit:
     """Estimate a model's path coefficients.
 
@@ -228,7 +230,7 @@ def fit(
     samples
         A table, or one marked as exploratory or confirmatory. Confirmatory samples are refused
         when the model was refined with some of them; a table of no kind then has a caution.
-    errors, effect, cluster, confidence, draws, seed
+    errors, effect, cluster, confidence, draws, seed, block
         See `regress`.
 
     Raises
@@ -245,7 +247,7 @@ def fit(
             f"model `{model.name}` is about {model.mode}s, and the samples hold others",
             f'keep those with mode == "{model.mode}"',
         )
-    options = Options(errors, effect, cluster, confidence, draws, seed)
+    options = Options(errors, effect, cluster, confidence, draws, seed, block)
     regressions = {
         name: regress(table, name, model.terms(name), **vars(options)) for name in model.endogenous
     }

@@ -169,6 +169,7 @@ def regress(
     confidence: float = 0.95,
     draws: int = 9999,
     seed: int = 0,
+    block: str | None = None,
 ) -> Regression:
     """Regress a column on others.
 
@@ -186,6 +187,9 @@ def regress(
         Of intervals.
     draws, seed
         Data sets of the wild bootstrap when there are too many groups to make all, and their seed.
+    block
+        Column whose values have an effect of their own that is held constant, such as ``host``
+        where several hosts measured. It takes part in no errors: those go by `cluster`.
 
     Raises
     ------
@@ -202,6 +206,8 @@ def regress(
 
     """
     check_options(errors, effect, confidence)
+    if effect == "random" and block is not None:
+        raise SampleError("a block beside a random effect", "use a fixed effect, or no block")
     by_group = errors in ("cluster", "wild") or effect != "none"
     data = design(
         samples,
@@ -209,6 +215,7 @@ def regress(
         terms,
         cluster=cluster if by_group else None,
         intercepts=effect == "fixed",
+        block=block,
     )
     if by_group and data.groups.max() == 0:
         raise SampleError(

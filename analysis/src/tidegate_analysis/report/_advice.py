@@ -146,6 +146,14 @@ def _warnings(view: View) -> list[Sentence]:
     all_given = done["processors"] >= machine
     if words.shares_all(done["processors"], machine):
         warn("shared processors", int(all_given.sum()), words.SHARED_PROCESSORS)
+    kept = view.points["caveats"].astype(str).str.contains("not-steady")
+    warn(
+        "no steady state", int(kept.sum()),
+        f"In {words.count(int(kept.sum()), 'batchset')} executions that are no steady state were "
+        "kept, because that was asked for (`--keep-unsteady`): a transaction took longer in the "
+        "mean than the warm-up or a fifth of the measured time, so that throughput there is of "
+        "the transactions that happened to end first.", "tap-points",
+    )  # fmt: skip
     if len(view.dropped):
         said.append(_dropped(view))
     return said

@@ -24,8 +24,13 @@ def throughput(
     level: str,
     title: str = "throughput, tps",
     repetitions: pd.DataFrame | None = None,
+    band_ends: tuple[str, str] = ("95 % from", "to"),
 ) -> Chart:
-    """Return throughput against MPL with bands, means, thrashing points, and every repetition."""
+    """Return throughput against MPL with bands, means, thrashing points, and every repetition.
+
+    A band is drawn where `curves` has `tps_low` and `tps_high`; `band_ends` says what they are. A
+    column that is not there is not drawn and not told.
+    """
     x = _levels(curves["mpl"], level)
     y = {"field": "tps", "type": "quantitative", "title": title}
     rows = _records(curves, ["label", "mpl", "tps", "tps_low", "tps_high", "n", "TP"])
@@ -33,10 +38,11 @@ def throughput(
         {"field": "label", "title": "batchset"},
         {"field": "mpl", "title": level},
         {"field": "tps", "title": "tps", "format": ",.4~r"},
-        {"field": "tps_low", "title": "95 % from", "format": ",.4~r"},
-        {"field": "tps_high", "title": "to", "format": ",.4~r"},
+        {"field": "tps_low", "title": band_ends[0], "format": ",.4~r"},
+        {"field": "tps_high", "title": band_ends[1], "format": ",.4~r"},
         {"field": "n", "title": "repetitions"},
     ]
+    tips = [tip for tip in tips if tip["field"] in curves]
     band = {
         "transform": [{"filter": "isValid(datum.tps_low)"}],
         "mark": {"type": "area", "opacity": 0.2},
@@ -60,7 +66,7 @@ def throughput(
             "tooltip": [{"field": "TP", "title": "thrashing point"}],
         },
     }  # fmt: skip
-    layers = [band, line, mark]
+    layers = [band, line, mark] if "tps_low" in curves else [line, mark]
     if repetitions is not None:
         dot: Chart = {
             "data": {"values": _records(repetitions, ["mpl", "tps", "repetition"])},
@@ -127,7 +133,7 @@ def over_time(rows: pd.DataFrame, names: Mapping[str, str], marks: Sequence[floa
 
 def _timed(column: str, title: str, index: int, marks: Sequence[float]) -> Chart:
     """Return one column over time, with a dashed line wherever something was exchanged."""
-    time = {"field": "s", "type": "quantitative", "title": "time, s"}
+    time = {"field": "s", "type": "quantitative", "title": "time, s", "scale": {"zero": True}}
     tips = [
         {"field": "line", "title": "line"},
         {"field": "s", "title": "s"},

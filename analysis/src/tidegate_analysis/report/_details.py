@@ -10,7 +10,6 @@ from matplotlib.ticker import MaxNLocator
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Part, Section, Table
-from tidegate_analysis.report._throughput import _wrapped
 from tidegate_analysis.report._time import singles
 from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
@@ -52,7 +51,6 @@ def _ranges(table: pd.DataFrame, picked: dict[int, str]) -> Figure:
             panel.set_yticks(rows, own["kind"].astype(str))
             style.logarithmic(panel, "x")
             panel.set_ylim(len(own) - 0.5, -0.5)
-            panel.set_title(_wrapped(label, 3.2))
             if len(own):
                 slow = own.loc[own["p95_ms"].idxmax()]
                 said.append(
@@ -61,6 +59,7 @@ def _ranges(table: pd.DataFrame, picked: dict[int, str]) -> Figure:
                     f"{words.number(slow['p95_ms'])} ms"
                 )
         figure.supxlabel("latency, ms", fontsize=9)
+        style.titles(figure, axes, list(picked.values()), 9)
         alt = ". ".join(said) + "."
         svg = style.svg(figure, "Latency of each kind of transaction", alt)
     caption = (
@@ -88,10 +87,10 @@ def _boxes(intervals: pd.DataFrame, picked: dict[int, str]) -> Figure:
                 flierprops={"marker": ".", "markersize": 2, "markeredgecolor": style.INK},
             )  # fmt: skip
             style.logarithmic(panel, "x")
-            panel.set_title(_wrapped(label, 3.2))
             medians = [f"{kind} {words.number(means.median())} ms" for kind, means in each.items()]
             said.append(f"{label}: medians are {words.enumeration(medians)}")
         figure.supxlabel("mean latency of an interval, ms", fontsize=9)
+        style.titles(figure, axes, list(picked.values()), 9)
         alt = ". ".join(said) + "."
         svg = style.svg(figure, "Mean latency of each kind, interval by interval", alt)
     caption = (
@@ -168,7 +167,6 @@ def _classes(view: View, table: pd.DataFrame) -> Figure:
                 )  # fmt: skip
             style.logarithmic(panel, "y")
             style.levels(panel, rows["mpl"])
-            panel.set_title(_wrapped(label, 3.4))
             if {"high", "normal"} <= set(rows):
                 ratio = rows["normal"] / rows["high"]
                 at = int(ratio.to_numpy().argmax()) if ratio.notna().any() else 0
@@ -179,6 +177,8 @@ def _classes(view: View, table: pd.DataFrame) -> Figure:
         figure.supxlabel("MPL", fontsize=9)
         figure.supylabel("mean latency, ms", fontsize=9)
         figure.legend(loc="outside upper center", ncols=2)
+        labels = [str(rows["label"].iloc[0]) for _, rows in each]
+        style.titles(figure, axes, labels, 9)
         alt = ". ".join(said) + "."
         svg = style.svg(figure, title := "Mean latency of the two classes", alt)
     return Figure("classes", f"{title} against MPL; logarithmic.", alt, svg)
@@ -300,13 +300,13 @@ def _leaves(seen: pd.DataFrame, tree: str) -> Figure | None:
     ]
     with style.style():
         figure, axes = style.panels(len(each), 1, height=1.4)
-        for panel, (label, fills) in zip(axes, each.items(), strict=True):
+        for panel, fills in zip(axes, each.values(), strict=True):
             panel.plot(100 * fills, ".", color=style.COLOURS[0], markersize=3)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.set_ylim(0, 105)
-            panel.set_title(label)
         figure.supxlabel("leaf, in the order of keys", fontsize=9)
         figure.supylabel("fill, %", fontsize=9)
+        style.titles(figure, axes, list(each), 9)
         alt = ". ".join(said) + "."
         svg = style.svg(figure, f"Fill of each leaf of {tree}", alt)
     return Figure("leaves", f"Fill of each leaf of {tree} at the last look.", alt, svg)

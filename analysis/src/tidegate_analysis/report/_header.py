@@ -121,9 +121,34 @@ def missing(view: View) -> list[str]:
             f"{words.count(failures, 'attempt')} failed before an execution was measured or given "
             "up; reasons are under Troubles."
         )
+    said += _of_hosts(view)
     if int(view.curves["n"].max() if len(view.curves) else 0) == 1:
         said.append(
             "Each level was measured once. How much a repetition would differ is not known, so "
             "this sample cannot tell a small effect from noise."
         )
+    return said
+
+
+def _of_hosts(view: View) -> list[str]:
+    """Return who measured, where several hosts did, and what cannot be told from them."""
+    hosts = sorted(view.measured["host"].dropna().unique()) if "host" in view.measured else []
+    if len(hosts) < 2:
+        return []
+    said = [f"{len(hosts)} hosts measured: {words.enumeration(hosts)}."]
+    of_batchset = view.measured.groupby(BATCHSET)["host"].nunique()
+    if several := int((of_batchset > 1).sum()):
+        said.append(
+            f"Several hosts measured {words.count(several, 'batchset')}: a difference between its "
+            "levels may be one between hosts."
+        )
+    counts = view.results.tap_counts(view.number)
+    if len(counts):
+        latest = counts[counts["analysis"] == counts["analysis"].max()]
+        found = latest[(latest["name"] == "confounded_with_host") & (latest["found"] > 0)]
+        said += [
+            f"The factor `{factor}` cannot be told from the hosts: some of its levels were "
+            "measured on other hosts than the rest, so an effect of it may be theirs."
+            for factor in found["part"]
+        ]
     return said

@@ -12,7 +12,7 @@ from tidegate_analysis import scalability
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
-from tidegate_analysis.report._throughput import _wrapped, chosen
+from tidegate_analysis.report._throughput import chosen
 from tidegate_analysis.report._view import BATCHSET, View, records
 
 _FEWEST_LEVELS: Final = 4
@@ -65,10 +65,10 @@ def _drawn(view: View, shown: pd.DataFrame) -> Figure:
             panel.plot(own["mpl"], own["tps"], "o", color=style.INK, alpha=0.6, markersize=2.6)
             style.levels(panel, own["mpl"], ticks=4 if columns > 2 else 10)
             style.thousands(panel, 1.4 * own["tps"].max())
-            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
             said.append(f"{row['label']}: {_peak(found)}, R² {words.number(found.r2)}")
         figure.supxlabel("MPL", fontsize=9)
         figure.supylabel("throughput, tps", fontsize=9)
+        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
         alt = ". ".join(said[:8]) + "."
         svg = style.svg(figure, "The scalability law beside what was measured", alt)
     caption = (

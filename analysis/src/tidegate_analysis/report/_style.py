@@ -9,12 +9,15 @@ the file for print keeps it.
 import html
 import io
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from tidegate_analysis.report import _words as words
@@ -80,6 +83,43 @@ def panels(count: int, columns: int, width: float = 7.2, height: float = 1.9) ->
     for unused in axes[count:]:
         unused.set_visible(False)
     return figure, list(axes[:count])
+
+
+#: How much of an axes' width a title takes: another font than ours may be a little wider.
+TITLE_ROOM: Final = 0.95
+
+
+def titles(figure: Figure, axes: Sequence[Axes], labels: Sequence[str], size: float) -> None:
+    """Give each axes its title, broken into lines that are no wider than the axes.
+
+    Layout does not make room for the width of a title, and what is wider than its axes is cut at
+    the edge of the figure. So this is called when all else is drawn, and measures.
+    """
+    figure.draw_without_rendering()
+    font = FontProperties(family=STYLE["font.sans-serif"], size=size)
+    for panel, label in zip(axes, labels, strict=True):
+        room = TITLE_ROOM * panel.get_window_extent().width * 72 / figure.dpi
+        panel.set_title("\n".join(_lines(label, font, room)), fontsize=size)
+
+
+def _lines(label: str, font: FontProperties, room: float) -> list[str]:
+    """Break a label after commas, and inside a piece that is too wide alone at its spaces."""
+
+    def width(text: str) -> float:
+        return float(TextPath((0, 0), text, prop=font).get_extents().width)
+
+    pieces = [f"{piece}," for piece in label.split(", ")]
+    pieces[-1] = pieces[-1].removesuffix(",")
+    lines = [""]
+    for piece in pieces:
+        parts = [piece] if width(piece) <= room else piece.split(" ")
+        for part in parts:
+            joined = f"{lines[-1]} {part}".lstrip()
+            if lines[-1] and width(joined) > room:
+                lines.append(part)
+            else:
+                lines[-1] = joined
+    return lines
 
 
 def levels(axes: Axes, values: Any, ticks: int = 10) -> None:

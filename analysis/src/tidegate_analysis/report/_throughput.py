@@ -91,14 +91,20 @@ def _together(view: View) -> Figure:
         alt = ". ".join(_said(view, row) for row in records(view.summary)) + "."
         name = f"Throughput against {view.level}"
         svg = style.svg(figure, name, alt)
-    caption = (
-        f"Throughput against {view.level}: mean of the repetitions, with the 95 % t interval of "
-        "the mean as a band where a level was measured more than once"
-        + ("; every repetition is a dot" if len(view.summary) == 1 else "")
-    ) + ("; a cross marks a thrashing point." if np.isfinite(view.summary["TP"]).any() else ".")
+    caption = f"Throughput against {view.level}: mean of the repetitions"
+    if view.curves["n"].max() > 1:
+        caption += ", with the 95 % t interval of the mean as a band where there is more than one"
+    if len(view.summary) == 1:
+        caption += "; every repetition is a dot"
+    caption += f"{_crosses(view.summary)}."
     repetitions = view.done if len(view.summary) == 1 else None
     chart = charts.throughput(view.curves, view.level, repetitions=repetitions)
     return Figure("throughput", caption, alt, svg, chart)
+
+
+def _crosses(shown: pd.DataFrame) -> str:
+    """Return what a cross is, where one is drawn."""
+    return "; a cross marks a thrashing point" if np.isfinite(shown["TP"]).any() else ""
 
 
 def _said(view: View, row: dict[str, Any]) -> str:
@@ -180,8 +186,13 @@ def _subjects(view: View) -> Figure:
             f"{_of_all(row['n'], row['of'])}, of {row['subject']} at {view.level} "
             f"{words.number(row['mpl'])}. What collapsed is dropped first."
         )
-    median = table.assign(label=table["subject"], tps=100 * table[0.5])
-    chart = charts.throughput(median, view.level, "throughput, % of the batchset's best")
+    median = table.assign(
+        label=table["subject"], tps=100 * table[0.5], tps_low=100 * table[0.25],
+        tps_high=100 * table[0.75],
+    )  # fmt: skip
+    chart = charts.throughput(
+        median, view.level, "throughput, % of the batchset's best", band_ends=("quartiles", "and")
+    )
     return Figure("throughput", caption, alt, svg, chart)
 
 
@@ -204,28 +215,18 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
             _dots(panel, repetitions)
             style.levels(panel, grouped[key]["mpl"], ticks=4)
             style.thousands(panel, 1.4 * repetitions["tps"].max())
-            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
         figure.supxlabel(view.level, fontsize=9)
         figure.supylabel("throughput, tps", fontsize=9)
+        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
         alt = ". ".join(_said(view, row) for row in records(shown)[:8]) + "."
         if len(shown) > 8:
             alt += f" And {len(shown) - 8} more, which the table lists."
         svg = style.svg(figure, "Throughput of each batchset", alt)
-    caption = (
-        "Throughput of each batchset: every repetition as a dot, the mean as a line, the 95 % "
-        "interval as a band where there are repetitions, the thrashing point as a cross."
-    )
+    caption = "Throughput of each batchset: every repetition as a dot, the mean as a line"
+    if shown["n"].max() > 1:
+        caption += ", its 95 % interval as a band where there are repetitions"
+    caption += f"{_crosses(shown)}."
     return Figure("batchsets", caption, alt, svg)
-
-
-def _wrapped(label: str, inches: float) -> str:
-    """Break a label at commas where it would be wider than its panel."""
-    room, lines = int(inches * (13 if inches > 3 else 16)), [""]
-    for piece in label.split(", "):
-        if lines[-1] and len(lines[-1]) + len(piece) > room:
-            lines.append("")
-        lines[-1] += f", {piece}" if lines[-1] else piece
-    return "\n".join(lines)
 
 
 def at_a_glance(view: View) -> Figure:
@@ -290,7 +291,8 @@ def thrashing_points(view: View) -> Figure:
         svg = style.svg(figure, "Thrashing points", alt)
     caption = (
         "Thrashing points: how many batchsets have which. One that has none up to the last level "
-        "is not without one: its point is censored there."
+        "is not without one: its point is censored there. One at the lowest level may lie below "
+        "it: throughput is not known to have held anywhere."
     )
     return Figure("points", caption, alt, svg)
 
@@ -395,7 +397,6 @@ def latency(view: View) -> Section:
                 )  # fmt: skip
             style.logarithmic(panel, "y")
             style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
-            panel.set_title(_wrapped(row["label"], 7.2 / columns), fontsize=9 if columns < 3 else 7)
             ends = curve["p99_ms"].to_numpy()
             said.append(
                 f"{row['label']}: the 99th percentile goes from {words.number(ends[0])} ms at "
@@ -405,6 +406,7 @@ def latency(view: View) -> Section:
         figure.supxlabel(view.level, fontsize=9)
         figure.supylabel("latency, ms", fontsize=9)
         figure.legend(loc="outside upper center", ncols=4)
+        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
         alt = ". ".join(said[:8]) + "."
         svg = style.svg(figure, "Latency percentiles", alt)
     caption = (

@@ -17,11 +17,16 @@ from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section
-from tidegate_analysis.report._throughput import _wrapped
 from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 MOST_FIGURES: Final = 12
 MOST_POINTS: Final = 400
+#: Points of a line.
+FEWEST_INTERVALS: Final = 2
+ONE_INTERVAL: Final = (
+    "each execution that is looked at has one interval, so there is no course that could be drawn; "
+    "a longer `ctl` or a shorter `interval` gives more"
+)
 NAMES: Final = {"limit": "limit, MPL", "tps": "throughput, tps", "ms": "response time, ms"}
 
 
@@ -94,6 +99,8 @@ def over_time(view: View) -> Section:
     intervals = view.selected(view.results.intervals, chosen)
     if intervals.empty:
         return Section("time", title, missing="no interval was kept")
+    if _has_no_course(intervals):
+        return Section("time", title, missing=ONE_INTERVAL)
     limits = pd.DataFrame({"execution": []})
     if view.is_controlled:
         limits = view.selected(view.results.limits, chosen)
@@ -106,12 +113,17 @@ def over_time(view: View) -> Section:
     return Section("time", title, parts)
 
 
+def _has_no_course(table: pd.DataFrame) -> bool:
+    """Return whether no execution has as many intervals as a line has points."""
+    return bool(table.groupby("execution")["interval"].nunique().max() < FEWEST_INTERVALS)
+
+
 def _lines(group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
     """Return the group's executions in long form: line, s, tps, ms, limit."""
     pieces = []
     for execution, name in group.lines.items():
         seen = intervals[intervals["execution"] == execution].sort_values("until_s")
-        if seen.empty:
+        if len(seen) < FEWEST_INTERVALS:
             continue
         until = seen["until_s"].to_numpy(dtype=float)
         length = np.diff(until, prepend=0.0)
@@ -140,7 +152,7 @@ def _lines(group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> pd.Da
 def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> Part:
     rows = _lines(group, intervals, limits)
     if rows.empty:
-        return Paragraph(f"{group.label}: no interval was kept.")
+        return Paragraph(f"{group.label}: {ONE_INTERVAL}.")
     names = {column: title for column, title in NAMES.items() if column in rows}
     with style.style():
         figure = style.empty(7.2, 1.5 * len(names) + 0.6)
@@ -200,6 +212,8 @@ def heat(view: View) -> Section:
     seen = view.selected(view.results.histograms, list(picked))
     if seen.empty:
         return Section("heat", title, missing="no histogram of latencies was kept")
+    if _has_no_course(seen):
+        return Section("heat", title, missing=ONE_INTERVAL)
     return Section("heat", title, [_heat_map(view, picked, seen)])
 
 
@@ -213,7 +227,6 @@ def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figu
         for panel, (execution, label) in zip(axes, picked.items(), strict=True):
             own = seen[seen["execution"] == execution]
             image = _shade(panel, own, edges, length)
-            panel.set_title(_wrapped(label, 3.4))
             said.append(f"{label}: {_spread(own)}")
         figure.supxlabel("time, s", fontsize=9)
         figure.supylabel("latency, ms", fontsize=9)
@@ -221,6 +234,7 @@ def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figu
             figure.colorbar(
                 image, ax=axes, label="% of the interval's transactions", shrink=0.8, extend="max"
             )
+        style.titles(figure, axes, list(picked.values()), 9)
         alt = ". ".join(said) + "."
         svg = style.svg(figure, "Latencies over time", alt)
     caption = (
@@ -262,6 +276,8 @@ def _shade(panel: Any, own: pd.DataFrame, edges: np.ndarray, length: float) -> A
     steps = (1.0,) if edges[-1] / edges[0] > 300 else (1.0, 2.0, 5.0)
     ticks = np.sort(np.outer(decades, steps).ravel())
     ticks = ticks[(ticks >= edges[0]) & (ticks <= edges[-1])]
+    if len(ticks) < 2:  # all latencies are nearly alike
+        ticks = edges[[0, -1]]
     places = np.interp(np.log(ticks), np.log(edges), np.arange(len(edges)))
     panel.set_yticks(places, [words.value(tick) for tick in ticks])
     return image

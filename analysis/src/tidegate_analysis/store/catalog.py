@@ -5,12 +5,14 @@ give the same frames. A statement gives the columns in their order; what it cann
 derived from its last column, as `derived` says.
 
 Of what belongs to attempts there may be millions of rows, so their statements give the attempt's
-number in place of the six columns that say which execution it was, and those are looked up in
-`PLACES`.
+number in place of the columns that say which execution it was and which host measured it, and
+those are looked up in `PLACES`. What was measured and no longer counts, since another host measured
+the batchset anew (version 5), is in `attempts` only.
 
 A store of schema version 1 has neither analyses nor kinds by interval: these tables are empty
 there, and thrashing points have NULL for what they lack. Before version 3 an experiment's times are
-in its file only. What version 4 added, the work of the subject's processes, is not read.
+in its file only. What version 4 added, the work
+of the subject's processes, is NULL before.
 """
 
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 Scope = Literal["experiment", "batchset", "attempt"]
 
 #: The versions of the schema that can be read.
-VERSIONS: Final = (1, 2, 3, 4)
+VERSIONS: Final = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Table:
         and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
     since
         The version of the schema that brought it.
-    sql_1
-        What gives it in version 1, where that differs.
+    older
+        What gives it in versions up to a number, where that differs.
     derived
         What is made of the last column that the statement gives.
 
@@ -71,7 +73,7 @@ class Table:
     sql: str
     scope: Scope = "batchset"
     since: int = 1
-    sql_1: str | None = None
+    older: tuple[int, str] | None = None
     derived: Derived = ""
 
     def schema(self) -> pa.Schema:
@@ -100,7 +102,10 @@ class Table:
 
 
 #: The columns that an execution is found by.
-PLACE: Final = ("experiment", "run", "batchset", "mpl", "repetition", "execution")
+_EXECUTION: Final = ("experiment", "run", "batchset", "mpl", "repetition", "execution")
+
+#: The columns that say which execution a row is of, and which host measured it.
+PLACE: Final = (*_EXECUTION, "host")
 
 #: The last column that is given, where others are derived from it.
 _LAST: Final = {"settings": "file", "workload": "workload_values"}
@@ -115,7 +120,7 @@ def _columns(*groups: str) -> dict[str, Kind]:
     return columns
 
 
-_KEY = f"whole {' '.join(PLACE)}"
+_KEY = f"whole {' '.join(_EXECUTION)}"
 _BATCHSET_KEY = "whole experiment run batchset"
 _LATENCY = "number mean_ms p50_ms p95_ms p99_ms max_ms"
 
@@ -141,7 +146,7 @@ _EXPERIMENT = Table(
         "whole experiment",
         "text name scenario preset subjects",
         "whole seed began_us",
-        "text cpu",
+        "text host cpu",
         "whole machine_processors memory_mib",
         "text kernel tidegate build file",
         "number ctl_s warmup_s pause_s connect_limit_s interval_s",
@@ -150,16 +155,34 @@ _EXPERIMENT = Table(
     keys=1,
     scope="experiment",
     derived="settings",
-    sql="SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.seed, e.began_us, k.cpu, "
-    "k.processors, k.memory_mib, k.kernel, c.version, c.build, e.file "
+    sql="SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.seed, e.began_us, k.host, "
+    "k.cpu, k.processors, k.memory_mib, k.kernel, c.version, c.build, e.file "
     "FROM experiment e JOIN machine k ON k.id = e.machine JOIN code c ON c.id = e.code",
 )
+
+
+def _executions(subject_cpu: str) -> str:
+    return _of_executions(
+        "k.host, e.name, e.scenario, e.preset, r.subject, r.processors, r.primary_key, "
+        "r.isolation, r.settings, b.workload, b.treatment, "
+        "(SELECT COUNT(*) FROM attempt t WHERE t.execution = x.id), "
+        "(SELECT COUNT(*) FROM failure f, attempt t WHERE f.attempt = t.id "
+        "AND t.execution = x.id), m.attempt, a.seed, a.began_us, m.ended_us, s.version, "
+        "s.settings, m.processors, k.cpu, k.processors, k.memory_mib, k.kernel, c.version, "
+        "c.build, m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, "
+        "m.p95_ms, m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, "
+        f"m.client_cpu_us, m.client_core_share, {subject_cpu}, m.other_executors, b.spec",
+        "LEFT JOIN measurement m ON m.execution = x.id LEFT JOIN attempt a ON a.id = m.attempt "
+        "LEFT JOIN start s ON s.id = a.start LEFT JOIN machine k ON k.id = s.machine "
+        "LEFT JOIN code c ON c.id = s.code",
+    )
+
 
 _EXECUTIONS = Table(
     "executions",
     _columns(
         _KEY,
-        "text name scenario preset subject",
+        "text host name scenario preset subject",
         "whole processors_planned primary_key",
         "text isolation settings_planned workload treatment",
         "whole attempts failures",
@@ -173,7 +196,7 @@ _EXECUTIONS = Table(
         "whole? clients transactions",
         "number tps mean_ms p50_ms p95_ms p99_ms max_ms",
         "whole? retries stragglers overdue connection_losses",
-        "number client_cpu_us client_core_share",
+        "number client_cpu_us client_core_share subject_cpu_us subject_core_share",
         "whole? other_executors",
         "text workload_values",
         "whole? scale rows",
@@ -181,46 +204,45 @@ _EXECUTIONS = Table(
         "text placement",
         "whole? reads updates changes joins",
     ),
-    keys=6,
+    keys=7,
     derived="workload",
-    sql=_of_executions(
-        "e.name, e.scenario, e.preset, r.subject, r.processors, r.primary_key, r.isolation, "
-        "r.settings, b.workload, b.treatment, "
-        "(SELECT COUNT(*) FROM attempt t WHERE t.execution = x.id), "
-        "(SELECT COUNT(*) FROM failure f, attempt t WHERE f.attempt = t.id "
-        "AND t.execution = x.id), m.attempt, a.seed, a.began_us, m.ended_us, s.version, "
-        "s.settings, m.processors, k.cpu, k.processors, k.memory_mib, k.kernel, c.version, "
-        "c.build, m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, "
-        "m.p95_ms, m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, "
-        "m.client_cpu_us, m.client_core_share, m.other_executors, b.spec",
-        "LEFT JOIN measurement m ON m.execution = x.id LEFT JOIN attempt a ON a.id = m.attempt "
-        "LEFT JOIN start s ON s.id = a.start LEFT JOIN machine k ON k.id = s.machine "
-        "LEFT JOIN code c ON c.id = s.code",
-    ),
+    sql=_executions("m.subject_cpu_us, m.subject_core_share"),
+    older=(3, _executions("NULL, NULL")),
 )
+
+
+def _attempts(outcome: str, joins: str) -> str:
+    return _of_executions(
+        "k.host, a.id, a.number, a.seed, a.began_us, s.version, k.cpu, k.kernel, c.version, "
+        f"c.build, CASE WHEN m.attempt IS NOT NULL THEN 'measured' {outcome}"
+        "WHEN f.attempt IS NOT NULL THEN 'failed' ELSE 'cut off' END, f.reason",
+        "JOIN attempt a ON a.execution = x.id JOIN start s ON s.id = a.start "
+        "JOIN machine k ON k.id = s.machine JOIN code c ON c.id = s.code "
+        f"LEFT JOIN measurement m ON m.attempt = a.id {joins}"
+        "LEFT JOIN failure f ON f.attempt = a.id",
+    )
+
 
 _ATTEMPTS = Table(
     "attempts",
     _columns(
         _KEY,
+        "text host",
         "whole attempt number seed began_us",
         "text version cpu kernel tidegate build outcome reason",
     ),
-    keys=7,
-    sql=_of_executions(
-        "a.id, a.number, a.seed, a.began_us, s.version, k.cpu, k.kernel, c.version, c.build, "
-        "CASE WHEN m.attempt IS NOT NULL THEN 'measured' WHEN f.attempt IS NOT NULL "
-        "THEN 'failed' ELSE 'cut off' END, f.reason",
-        "JOIN attempt a ON a.execution = x.id JOIN start s ON s.id = a.start "
-        "JOIN machine k ON k.id = s.machine JOIN code c ON c.id = s.code "
-        "LEFT JOIN measurement m ON m.attempt = a.id LEFT JOIN failure f ON f.attempt = a.id",
+    keys=8,
+    sql=_attempts(
+        "WHEN t.attempt IS NOT NULL THEN 'superseded' ",
+        "LEFT JOIN measurement_taken t ON t.attempt = a.id ",
     ),
+    older=(4, _attempts("", "")),
 )
 
 _KINDS = Table(
     "kinds",
-    _columns(_KEY, "text workload kind", "whole committed rolled_back", _LATENCY),
-    keys=8,
+    _columns(_KEY, "text host", "text workload kind", "whole committed rolled_back", _LATENCY),
+    keys=9,
     scope="attempt",
     sql="SELECT q.attempt, q.workload, q.kind, q.committed, q.rolled_back, q.mean_ms, q.p50_ms, "
     "q.p95_ms, q.p99_ms, q.max_ms "
@@ -230,9 +252,14 @@ _KINDS = Table(
 _INTERVALS = Table(
     "intervals",
     _columns(
-        _KEY, "whole interval", "number until_s", "whole transactions", "number mean_ms p99_ms"
+        _KEY,
+        "text host",
+        "whole interval",
+        "number until_s",
+        "whole transactions",
+        "number mean_ms p99_ms",
     ),
-    keys=7,
+    keys=8,
     scope="attempt",
     sql="SELECT q.attempt, q.number, q.until_s, q.transactions, q.mean_ms, q.p99_ms "
     "FROM interval_seen q",
@@ -242,13 +269,14 @@ _INTERVAL_KINDS = Table(
     "interval_kinds",
     _columns(
         _KEY,
+        "text host",
         "whole interval",
         "text workload kind",
         "number until_s",
         "whole transactions",
         "number mean_ms p99_ms",
     ),
-    keys=9,
+    keys=10,
     since=2,
     scope="attempt",
     sql="SELECT q.attempt, q.number, q.workload, q.kind, i.until_s, q.transactions, q.mean_ms, "
@@ -258,8 +286,8 @@ _INTERVAL_KINDS = Table(
 
 _HISTOGRAMS = Table(
     "histograms",
-    _columns(_KEY, "whole interval latency_us transactions"),
-    keys=8,
+    _columns(_KEY, "text host", "whole interval latency_us transactions"),
+    keys=9,
     derived="histogram",
     scope="attempt",
     sql="SELECT q.attempt, q.number, q.histogram FROM interval_seen q",
@@ -269,13 +297,14 @@ _LIMITS = Table(
     "limits",
     _columns(
         _KEY,
+        "text host",
         "whole number",
         "number at_s interval_s",
         "whole limit next_limit",
         "text reason",
         "number tps concurrency",
     ),
-    keys=7,
+    keys=8,
     scope="attempt",
     sql="SELECT q.attempt, q.number, q.at_s, q.interval_s, q.mpl, q.next_mpl, q.reason, q.tps, "
     "q.concurrency "
@@ -284,8 +313,8 @@ _LIMITS = Table(
 
 _CLASSES = Table(
     "classes",
-    _columns(_KEY, "text class", "whole transactions", _LATENCY),
-    keys=7,
+    _columns(_KEY, "text host", "text class", "whole transactions", _LATENCY),
+    keys=8,
     scope="attempt",
     sql="SELECT q.attempt, q.class, q.transactions, q.mean_ms, q.p50_ms, q.p95_ms, q.p99_ms, "
     "q.max_ms "
@@ -296,6 +325,7 @@ _TREES = Table(
     "trees",
     _columns(
         _KEY,
+        "text host",
         "whole look",
         "text tree",
         "number at_s",
@@ -304,7 +334,7 @@ _TREES = Table(
         "whole logical_reads physical_reads writes",
         "text fills",
     ),
-    keys=8,
+    keys=9,
     scope="attempt",
     sql="SELECT q.attempt, q.number, q.tree, q.at_s, q.leaves, q.entries, q.fill, q.logical_reads, "
     "q.physical_reads, q.writes, q.fills "
@@ -313,19 +343,23 @@ _TREES = Table(
 
 _TROUBLES = Table(
     "troubles",
-    _columns(_KEY, "text trouble what", "whole times"),
-    keys=8,
+    _columns(_KEY, "text host", "text trouble what", "whole times"),
+    keys=9,
     scope="attempt",
     sql="SELECT q.attempt, q.kind, q.what, q.times FROM trouble q",
 )
 
 _CONDITIONS = Table(
     "conditions",
-    _columns(_BATCHSET_KEY, "whole check start", "text condition", "whole holds", "text violation"),
+    _columns(
+        _BATCHSET_KEY, "whole check start", "text host condition", "whole holds", "text violation"
+    ),
     keys=4,
     sql=_of_batchsets(
-        "y.id, y.start, y.condition, CASE WHEN y.violation IS NULL THEN 1 ELSE 0 END, y.violation",
-        "JOIN consistency y ON y.batchset = b.id",
+        "y.id, y.start, k.host, y.condition, CASE WHEN y.violation IS NULL THEN 1 ELSE 0 END, "
+        "y.violation",
+        "JOIN consistency y ON y.batchset = b.id JOIN start s ON s.id = y.start "
+        "JOIN machine k ON k.id = s.machine",
     ),
 )
 
@@ -391,25 +425,32 @@ _THRASHING_POINTS = Table(
         "p.caveats",
         "JOIN thrashing_point p ON p.batchset = b.id",
     ),
-    sql_1=_of_batchsets(
-        "p.id, NULL, p.found_us, p.protocol, p.rule, p.mpl, p.low, p.high, NULL, p.caveats",
-        "JOIN thrashing_point p ON p.batchset = b.id",
+    older=(
+        1,
+        _of_batchsets(
+            "p.id, NULL, p.found_us, p.protocol, p.rule, p.mpl, p.low, p.high, NULL, p.caveats",
+            "JOIN thrashing_point p ON p.batchset = b.id",
+        ),
     ),
 )
 
-#: The numbers of the attempts that are chosen, without a condition.
+#: The numbers of the attempts that count and are chosen, without a condition.
 ATTEMPTS_OF: Final = (
-    "SELECT a.id FROM experiment e JOIN run r ON r.experiment = e.id "
+    "SELECT m.attempt FROM experiment e JOIN run r ON r.experiment = e.id "
     "JOIN batchset b ON b.run = r.id JOIN execution x ON x.batchset = b.id "
-    "JOIN attempt a ON a.execution = x.id"
+    "JOIN measurement m ON m.execution = x.id"
 )
 
-#: Where each attempt belongs: its number after the columns that an execution is found by.
+#: Where each attempt that counts belongs: its number after the columns of `PLACE`.
 PLACES: Final = Table(
     "attempts",
-    _columns(_KEY, "whole attempt"),
-    keys=7,
-    sql=_of_executions("a.id", "JOIN attempt a ON a.execution = x.id"),
+    _columns(_KEY, "text host", "whole attempt"),
+    keys=8,
+    sql=_of_executions(
+        "k.host, m.attempt",
+        "JOIN measurement m ON m.execution = x.id JOIN attempt a ON a.id = m.attempt "
+        "JOIN start s ON s.id = a.start JOIN machine k ON k.id = s.machine",
+    ),
 )
 
 #: Every table of an export, by name.

@@ -101,11 +101,14 @@ class Database:
 
     def _statement(self, table: Table, chosen: dict[str, int]) -> str:
         """Return the table's statement with what is chosen, in its order."""
-        sql = table.sql if self.version > 1 or table.sql_1 is None else table.sql_1
-        if chosen:
-            which = " AND ".join(f"{_COLUMN_OF[name]} = {self._mark}" for name in chosen)
-            if table.scope == "attempt":
-                which = f"q.attempt IN ({ATTEMPTS_OF} WHERE {which})"
+        sql = table.sql
+        if table.older is not None and self.version <= table.older[0]:
+            sql = table.older[1]
+        which = " AND ".join(f"{_COLUMN_OF[name]} = {self._mark}" for name in chosen)
+        if table.scope == "attempt":
+            # Also of all: what no longer counts has its rows there, too.
+            which = f"q.attempt IN ({ATTEMPTS_OF}{f' WHERE {which}' if which else ''})"
+        if which:
             sql = f"{sql} WHERE {which}"
         given = table.given()
         # Databases differ in the order of texts, and in where NULL comes.
@@ -235,7 +238,7 @@ def _with_places(found: pa.Table, places: pa.Table) -> pa.Table:
     place = by_number[np.searchsorted(attempts, found["attempt"].to_numpy(), sorter=by_number)]
     rows = np.argsort(place, kind="stable")
     place = place[rows]
-    columns = {name: pa.array(places[name].to_numpy()[place]) for name in PLACE}
+    columns = {name: places[name].take(pa.array(place)) for name in PLACE}
     columns |= {name: found[name].take(rows) for name in found.column_names[1:]}
     return pa.table(columns)
 

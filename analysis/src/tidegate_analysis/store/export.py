@@ -50,7 +50,7 @@ class Export:
             )
             found = found.append_column("analysis", pa.nulls(len(found), pa.int64()))
             found = found.append_column("atpt_ms", pa.nulls(len(found), pa.float64()))
-        found = self._shaped(found, table)
+        found = self._shaped(_with_later(found, table), table)
         for name, value in selection.chosen().items():
             found = found.filter(pc.equal(found[name], value))
         if progress is not None:
@@ -131,6 +131,20 @@ class Export:
                 f"{self.name}: {table.name} has a column of another type: {error}",
                 "export the experiment again",
             ) from error
+
+
+#: Columns that exports did not always have: `host` came with schema version 5, the work of
+#: the subject's processes with 4.
+_LATER: Final = ("host", "subject_cpu_us", "subject_core_share")
+
+
+def _with_later(found: pa.Table, table: Table) -> pa.Table:
+    """Return the table with the columns that older exports do not have, NULL."""
+    for name in _LATER:
+        if name in table.columns and name not in found.column_names:
+            kind = table.schema().field(name).type
+            found = found.append_column(name, pa.nulls(len(found), kind))
+    return found
 
 
 def _read_csv(path: Path, table: Table) -> pa.Table:

@@ -407,6 +407,21 @@ fn each_run_has_its_processors_and_leaves_all_to_the_next() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Workers need a store that all of them reach, which a file is not: neither a plan nor the file is
+/// left behind.
+#[test]
+fn workers_refuse_a_store_in_a_file_before_a_plan_is_written() {
+    let bench = Bench::new(FILE);
+    let output = bench.lab(&["run", &bench.path("e.toml"), "--workers"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let files = fs::read_dir(bench.directory.path()).unwrap();
+    assert_eq!(files.count(), 1, "something was written");
+    bench.done(&["run", &bench.path("e.toml")]);
+    let output = bench.lab(&["resume", "1", "--workers"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(bench.done(&["list"]).lines().count(), 1);
+}
+
 #[test]
 fn a_bad_file_is_refused_before_anything_is_there() {
     for (from, to, expected) in [

@@ -1,11 +1,13 @@
 //! Start, flags over the file, and stop.
 
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::process::Signal;
+use tidegate_subject::postgres::{Options, Postgres};
 
-use crate::support::{Proxy, get};
+use crate::support::{Proxy, get, run, text};
 
 #[test]
 fn flags_go_before_the_file() {
@@ -63,4 +65,75 @@ fn logging_can_be_turned_off() {
     proxy.signal(Signal::TERM);
     let (status, log) = proxy.end();
     assert_eq!((status.code(), log.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn signals_without_a_meaning_are_logged_and_ignored() {
+    let mut proxy = Proxy::start(&["--upstream", "postgres://127.0.0.1:1"]);
+    let address = proxy.address("listening on ");
+    for signal in [Signal::HUP, Signal::USR1, Signal::USR2] {
+        proxy.signal(signal);
+        TcpStream::connect(&address).unwrap();
+    }
+    proxy.signal(Signal::TERM);
+    let (status, log) = proxy.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    for name in ["SIGHUP", "SIGUSR1", "SIGUSR2"] {
+        assert_eq!(log.matches(&format!("{name} ignored")).count(), 1, "{log}");
+    }
+}
+
+/// What a killed process leaves behind is replaced, and nothing else is.
+#[test]
+fn a_stale_socket_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".s.PGSQL.6432");
+    let path = path.to_str().unwrap();
+    let arguments = ["--upstream", "postgres://127.0.0.1:1", "--listen", path];
+    let start = || {
+        let mut proxy = Proxy::start(&arguments);
+        proxy.address("listening on ");
+        assert_eq!(proxy.address("listening on "), path);
+        proxy
+    };
+    let mut killed = start();
+    killed.signal(Signal::KILL);
+    killed.end();
+    assert!(UnixStream::connect(path).is_err());
+    let mut serving = start();
+    UnixStream::connect(path).unwrap();
+    // One that answers is left alone.
+    let (status, log) = Proxy::start(&arguments).end();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains(path), "{log}");
+    UnixStream::connect(path).unwrap();
+    serving.signal(Signal::TERM);
+    serving.end();
+    // So is what is no socket.
+    std::fs::write(path, "kept").unwrap();
+    let (status, log) = Proxy::start(&arguments).end();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "kept");
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_named_with_its_flag() {
+    let upstream = ["--upstream", "postgres://127.0.0.1:1"];
+    let journal = ["--journal", "/nonexistent/journal.jsonl"];
+    let (status, log) = Proxy::start(&[upstream, journal].concat()).end();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("/nonexistent/journal.jsonl") && log.contains("--journal FILE"), "{log}");
+}
+
+#[test]
+fn a_load_without_its_tables_fails_with_the_first_error() {
+    let server = Postgres::start(Options::default()).unwrap();
+    let url = server.url();
+    let times = ["--warmup", "100ms", "--duration", "300ms", "--clients", "2"];
+    let output = run(&[&["load", "--url", &url][..], &times[..]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no transaction succeeded") && said.contains("42P01"), "{said}");
+    assert!(said.contains("relation \"pgbench_accounts\" does not exist"), "{said}");
+    assert!(text(&output.stdout).contains("first error "));
 }

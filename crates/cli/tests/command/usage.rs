@@ -41,7 +41,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     let upstream = ["proxy", "--upstream", "postgres://127.0.0.1"];
     for (flags, expected) in [
         (["--mode", "statement"], "transaction or session"),
-        (["--control", "fixed:0"], "fixed:N"),
+        (["--control", "fixed:0"], "use fixed:N with N at least 1"),
         (["--control", "guess"], "gaussian-process, hill-climbing, "),
         (["--cpus", "0"], "--cpus"),
         (["--disks", "none"], "--disks"),

@@ -1,11 +1,13 @@
 //! Style as a test: it prints `file:line` for every offence and fails.
 //!
-//! Three parts. `arrows` compares the dependencies of the workspace with the map in
+//! Four parts. `arrows` compares the dependencies of the workspace with the map in
 //! ARCHITECTURE.md, so the document itself is what is tested. `rules` are what a reader of one
-//! file can check. `lexer` tells code from comments and literals, so that a word in a comment is
+//! file can check. `commits` holds the commits that pages cite against the history. `lexer`
+//! tells code from comments and literals, so that a word in a comment is
 //! not taken for code; it knows tokens and blocks, not syntax, and macros are read as written.
 
 mod arrows;
+mod commits;
 mod lexer;
 mod rules;
 
@@ -99,6 +101,36 @@ fn files_are_tidy() {
         if !paths.iter().any(|known| known == path) {
             let what = format!("exception for `{name}` in a file that is gone");
             offences.push(Offence::new(path, 1, what));
+        }
+    }
+    assert_none(offences);
+}
+
+#[test]
+fn every_commit_that_a_page_cites_exists() {
+    let root = root();
+    let mut offences = Vec::new();
+    let mut citations = Vec::new();
+    for path in files(&root, &root).expect("the repository can be walked") {
+        if !commits::is_page(&path) {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&path)).expect("a page is text");
+        let (cited, unmarked) = commits::in_page(&path, &text);
+        offences.extend(unmarked);
+        citations.extend(cited.into_iter().map(|citation| (path.clone(), citation)));
+    }
+    assert!(!citations.is_empty(), "no page cites a commit: the form has changed");
+    match commits::History::of(&root) {
+        commits::History::Whole => {
+            citations.retain(|(_, one)| !commits::is_in_history(&root, &one.hash));
+            offences.extend(citations.iter().map(|(path, one)| {
+                let what = format!("commit `{}` is not in the history", one.hash);
+                Offence::new(path, one.line, what)
+            }));
+        }
+        commits::History::Unknown(reason) => {
+            println!("commits that pages cite were not looked up: {reason}");
         }
     }
     assert_none(offences);

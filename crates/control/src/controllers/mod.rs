@@ -7,6 +7,7 @@ mod heiss_wagner;
 mod hill_climbing;
 mod latency;
 mod locks;
+mod paired;
 mod parabola;
 mod scalability;
 
@@ -30,5 +31,6 @@ pub use latency::{
 pub use locks::{
     ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
 };
+pub use paired::{PairedComparison, PairedReason};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};

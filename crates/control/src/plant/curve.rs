@@ -118,13 +118,19 @@ impl Curve {
     }
 
     fn check(&self) -> Result<(), CurveError> {
+        if self.is_valid() { Ok(()) } else { Err(CurveError::Points) }
+    }
+
+    /// Whether there are points, with rising levels from 1 and throughputs above 0.
+    pub(super) fn is_valid(&self) -> bool {
         let rising = self.points.is_sorted_by(|low, high| low.0 < high.0);
         let positive = |&(level, tps): &(u32, f64)| level > 0 && tps > 0.0 && tps.is_finite();
-        if !self.points.is_empty() && rising && self.points.iter().all(positive) {
-            Ok(())
-        } else {
-            Err(CurveError::Points)
-        }
+        !self.points.is_empty() && rising && self.points.iter().all(positive)
+    }
+
+    /// One transaction per second at every level.
+    pub(super) fn unit() -> Curve {
+        Curve { points: vec![(1, 1.0)] }
     }
 
     /// Throughput with `level` transactions inside; in proportion below one, 0 for a curve without
@@ -519,6 +525,8 @@ fn observation(
         concurrency_peak: whole(sums.peak.ceil()),
         concurrency_mean: sums.present_s / interval_s,
         running_mean: sums.running_s / interval_s,
+        discounted: 0,
+        discounted_mean: 0.0,
         waiting_share: sums.waiting_s / interval_s,
         completions,
         failures: 0,

@@ -3,17 +3,33 @@
 mod curve;
 mod events;
 mod scenario;
+mod sharing;
 
-use crate::{Controller, Decision, Mpl, Observation, SplitMix64};
+use crate::{Controller, Decision, IntervalRule, Mpl, Observation, SplitMix64};
 
 pub use curve::{Curve, CurveClass, CurveError, CurvePhase, CurvePlant};
 pub use events::{EventsError, EventsPhase, EventsPlant, TransactionClass};
 pub use scenario::{Arrivals, Scenario, ScenarioError, ScenarioFile, Truth};
+pub use sharing::{
+    Overload, Second, SharingClass, SharingError, SharingPhase, SharingPlant, random_scenario,
+};
 
 /// A simulated database behind a gate, advanced one control interval at a time, in virtual time.
 pub trait Simulated {
     /// Runs one control interval at `limit` and tells what a gate would observe.
     fn interval(&mut self, limit: Mpl) -> Observation;
+
+    /// Runs one interval that ends by `rule`. A plant whose intervals are part of its description
+    /// runs one of these.
+    fn interval_by(&mut self, limit: Mpl, rule: IntervalRule) -> Observation {
+        let _ = rule;
+        self.interval(limit)
+    }
+
+    /// Every second that has passed, of a plant that is observed by ticks; none of others.
+    fn seconds(&self) -> &[Second] {
+        &[]
+    }
 }
 
 /// A controller at work on plants, interval by interval.
@@ -33,7 +49,8 @@ impl Simulation {
 
     /// Runs one interval on `plant`: what was observed and what was decided from it.
     pub fn interval(&mut self, plant: &mut dyn Simulated) -> (Observation, Decision) {
-        let observation = plant.interval(self.limit);
+        let rule = self.controller.interval_rule();
+        let observation = plant.interval_by(self.limit, rule);
         let decision = self.controller.decide(&observation, self.random.next_draw());
         self.limit = decision.limit;
         (observation, decision)

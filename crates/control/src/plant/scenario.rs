@@ -32,7 +32,8 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 
 use super::{
-    Curve, CurveError, CurvePhase, CurvePlant, EventsError, EventsPhase, EventsPlant, Simulated,
+    Curve, CurveError, CurvePhase, CurvePlant, EventsError, EventsPhase, EventsPlant, SharingError,
+    SharingPhase, SharingPlant, Simulated,
 };
 use crate::controller::whole;
 use crate::{Mpl, Observation};
@@ -73,6 +74,9 @@ pub struct ScenarioFile {
     /// The phases of a plant that simulates every transaction.
     #[serde(default)]
     pub events: Vec<EventsPhase>,
+    /// The phases of a plant whose transactions share the throughput of a curve.
+    #[serde(default)]
+    pub sharing: Vec<SharingPhase>,
 }
 
 /// A plant and what it goes through; every phase can be run.
@@ -87,6 +91,7 @@ pub struct Scenario {
 enum Phases {
     Curve(Vec<CurvePhase>),
     Events(Vec<EventsPhase>),
+    Sharing(Vec<SharingPhase>),
 }
 
 /// What makes a scenario impossible.
@@ -95,8 +100,8 @@ pub enum ScenarioError {
     /// The name does not serve as one.
     #[error("name = \"{0}\": use small letters, digits and hyphens")]
     Name(String),
-    /// There is no phase, or there are phases of both kinds.
-    #[error("give either [[curve]] phases or [[events]] phases")]
+    /// There is no phase, or there are phases of several kinds.
+    #[error("give either [[curve]] phases or [[events]] phases or [[sharing]] phases")]
     Kind,
     /// A phase that is over before it begins.
     #[error("phase {phase}: intervals must be at least 1")]
@@ -112,6 +117,14 @@ pub enum ScenarioError {
         /// What is wrong with it.
         source: CurveError,
     },
+    /// A phase of a sharing plant that cannot be run.
+    #[error("[[sharing]] phase {phase}: {source}")]
+    Sharing {
+        /// The phase, counted from 1.
+        phase: usize,
+        /// What is wrong with it.
+        source: SharingError,
+    },
     /// Phases of a simulation that cannot be run.
     #[error("[[events]]: {0}")]
     Events(#[from] EventsError),
@@ -125,9 +138,11 @@ impl TryFrom<ScenarioFile> for Scenario {
         if file.name.is_empty() || !file.name.chars().all(is_plain) {
             return Err(ScenarioError::Name(file.name));
         }
-        let phases = match (file.curve.is_empty(), file.events.is_empty()) {
-            (false, true) => Phases::Curve(file.curve),
-            (true, false) => Phases::Events(file.events),
+        let missing = [file.curve.is_empty(), file.events.is_empty(), file.sharing.is_empty()];
+        let phases = match missing {
+            [false, true, true] => Phases::Curve(file.curve),
+            [true, false, true] => Phases::Events(file.events),
+            [true, true, false] => Phases::Sharing(file.sharing),
             _ => return Err(ScenarioError::Kind),
         };
         let scenario = Scenario { name: file.name, about: file.about, phases };
@@ -146,7 +161,29 @@ impl Scenario {
                 phase.check().map_err(|source| ScenarioError::Curve { phase: number, source })
             }),
             Phases::Events(phases) => Ok(EventsPlant::new(phases, 0).map(drop)?),
+            Phases::Sharing(phases) => phases.iter().zip(1..).try_for_each(|(phase, number)| {
+                phase.check().map_err(|source| ScenarioError::Sharing { phase: number, source })
+            }),
         }
+    }
+
+    /// The same plant with residence times and noise by tick, if it is given by a curve; others
+    /// are as they were.
+    #[must_use]
+    pub fn by_tick(&self) -> Scenario {
+        let phases = match &self.phases {
+            Phases::Curve(phases) => {
+                Phases::Sharing(phases.iter().map(SharingPhase::of_curve).collect())
+            }
+            other => other.clone(),
+        };
+        Scenario { phases, ..self.clone() }
+    }
+
+    /// Whether the plant is observed by ticks, of which each controller takes as many as it wants.
+    #[must_use]
+    pub fn is_by_tick(&self) -> bool {
+        matches!(self.phases, Phases::Sharing(_))
     }
 
     /// Its name.
@@ -161,12 +198,15 @@ impl Scenario {
         &self.about
     }
 
-    /// The control intervals of each phase, at least 1 each.
+    /// The control intervals of each phase, at least 1 each; of a sharing plant, its seconds.
     #[must_use]
     pub fn intervals(&self) -> Vec<u32> {
         match &self.phases {
             Phases::Curve(phases) => phases.iter().map(|phase| phase.intervals).collect(),
             Phases::Events(phases) => phases.iter().map(|phase| phase.intervals).collect(),
+            Phases::Sharing(phases) => {
+                phases.iter().map(|phase| whole(phase.seconds.ceil()).max(1)).collect()
+            }
         }
     }
 
@@ -178,6 +218,7 @@ impl Scenario {
         Ok(match &self.phases {
             Phases::Curve(phases) => Box::new(CurvePlant::new(phases, seed)),
             Phases::Events(phases) => Box::new(EventsPlant::new(phases, seed)?),
+            Phases::Sharing(phases) => Box::new(SharingPlant::new(phases, seed)),
         })
     }
 
@@ -186,7 +227,7 @@ impl Scenario {
     #[must_use]
     pub fn truth_intervals(&self) -> u32 {
         let limits = match &self.phases {
-            Phases::Curve(_) => 0,
+            Phases::Curve(_) | Phases::Sharing(_) => 0,
             Phases::Events(phases) => {
                 phases.iter().map(|phase| measured_limits(phase).len()).sum::<usize>()
             }
@@ -202,6 +243,7 @@ impl Scenario {
     pub fn truth(&self, index: usize) -> Result<Option<Truth>, ScenarioError> {
         match &self.phases {
             Phases::Curve(phases) => Ok(phases.get(index).map(computed)),
+            Phases::Sharing(phases) => Ok(phases.get(index).map(SharingPhase::truth)),
             Phases::Events(phases) => {
                 phases.get(index).map(|phase| measured(index + 1, phase)).transpose()
             }
@@ -324,6 +366,11 @@ pub struct Truth {
 }
 
 impl Truth {
+    /// Throughputs at the limits 1, 2 and so on, and what arrives.
+    pub(super) fn of(tps: Vec<f64>, arrivals: Option<Arrivals>) -> Truth {
+        Truth { tps, arrivals }
+    }
+
     /// The truth about a closed system that is `curve`, with the limit for the number inside.
     #[must_use]
     pub fn along(curve: &Curve) -> Truth {
@@ -412,6 +459,7 @@ mod tests {
         ScenarioFile {
             name: "a-plant".into(),
             about: "for a test".into(),
+            sharing: Vec::new(),
             curve: curve.to_vec(),
             events: events.to_vec(),
         }

@@ -10,6 +10,14 @@
 //! taken for part of this one. A copy of a page that is whole at its place is never used, so an old
 //! page cannot come back.
 //!
+//! # What was read need not be durable
+//! When a process ended and not the system, what is read comes from the system's memory, and its
+//! sync may never have come, or failed and dropped it. A page that looks whole at its place may be
+//! torn on the disk, and its only copy be overwritten by the next batch. So after anything but a
+//! clean end [`DoubleWrite::renew`] writes the copies again and syncs them, then every page listed.
+//! It cannot be the case that such a page is not listed: the next batch is written only after the
+//! last one was synced.
+//!
 //! # Why not images in the log
 //! PostgreSQL logs the whole page at its first change after a checkpoint. Then the log of small
 //! random updates is mostly pages, forty times as long here, and is what commits wait for. Copies
@@ -36,6 +44,22 @@ const MEMBER_BYTES: usize = 16;
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
     seed: Seed,
+}
+
+/// A page of the last batch.
+struct Member {
+    /// Where its copy is, in pages from the file's beginning.
+    number: usize,
+    id: PageId,
+    /// The checksum of its copy.
+    checksum: u32,
+}
+
+impl Member {
+    /// Where the page itself is, in bytes from the beginning of the file of pages.
+    fn place(&self, size: usize) -> u64 {
+        self.id.0.saturating_mul(size as u64)
+    }
 }
 
 impl DoubleWrite {
@@ -70,23 +94,18 @@ impl DoubleWrite {
         self.file.sync()
     }
 
-    /// Puts copies where a crash has torn the pages themselves; how many.
+    /// Puts copies where the pages themselves are torn; how many. For a store that was closed:
+    /// everything else is durable.
     ///
     /// # Errors
     /// A file cannot be read or written.
     pub(crate) fn repair(&mut self, data: &dyn File, size: usize) -> io::Result<usize> {
-        let Some(list) = self.read(0, size)? else { return Ok(0) };
-        let is_list = get_u64(&list, MAGIC_AT) == MAGIC
-            && get_u32(&list, CHECKSUM_AT) == crc32c::crc32c(&list[COUNT_AT..]);
-        if !is_list {
-            return Ok(0);
-        }
         let mut repaired = 0;
-        let members = (get_u32(&list, COUNT_AT) as usize).min((size - LIST_AT) / MEMBER_BYTES);
-        for member in 0..members {
-            let at = LIST_AT + member * MEMBER_BYTES;
-            let (id, checksum) = (PageId(get_u64(&list, at)), get_u32(&list, at + 8));
-            if self.repair_page(member, id, checksum, data, size)? {
+        for member in self.members(size)? {
+            if !self.is_whole(&member, data, size)?
+                && let Some(copy) = self.copy(&member, size)?
+            {
+                data.write_at(&copy, member.place(size))?;
                 repaired += 1;
             }
         }
@@ -96,27 +115,75 @@ impl DoubleWrite {
         Ok(repaired)
     }
 
-    fn repair_page(
-        &mut self,
-        member: usize,
-        id: PageId,
-        checksum: u32,
-        data: &dyn File,
-        size: usize,
-    ) -> io::Result<bool> {
-        let Some(copy) = self.read(member + 1, size)? else { return Ok(false) };
-        if get_u32(&copy, 0) != checksum || page::verify(&copy, id, self.seed).is_err() {
-            return Ok(false);
+    /// Makes the copies durable, then every page that they are of, which is put back if it is torn;
+    /// how many were put back. The length of the file of pages is durable as well.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub(crate) fn renew(&mut self, data: &dyn File, size: usize) -> io::Result<usize> {
+        let members = self.members(size)?;
+        self.write_again(members.len(), size)?;
+        let mut repaired = 0;
+        for member in members {
+            let mut page = vec![0; size];
+            if self.is_whole(&member, data, size)? {
+                data.read_at(&mut page, member.place(size))?;
+            } else if let Some(copy) = self.copy(&member, size)? {
+                page = copy;
+                repaired += 1;
+            } else {
+                continue;
+            }
+            data.write_at(&page, member.place(size))?;
         }
-        let place = id.0.saturating_mul(size as u64);
+        data.set_len(data.len()?)?;
+        data.sync()?;
+        Ok(repaired)
+    }
+
+    /// Writes the list and so many copies as they are.
+    fn write_again(&self, members: usize, size: usize) -> io::Result<()> {
+        for number in 0..=members {
+            if let Some(page) = self.read(number, size)? {
+                self.file.write_at(&page, (number * size) as u64)?;
+            }
+        }
+        self.file.sync()
+    }
+
+    /// The pages of the last batch, none if there is no list.
+    fn members(&self, size: usize) -> io::Result<Vec<Member>> {
+        let Some(list) = self.read(0, size)? else { return Ok(Vec::new()) };
+        let is_list = get_u64(&list, MAGIC_AT) == MAGIC
+            && get_u32(&list, CHECKSUM_AT) == crc32c::crc32c(&list[COUNT_AT..]);
+        if !is_list {
+            return Ok(Vec::new());
+        }
+        let count = (get_u32(&list, COUNT_AT) as usize).min((size - LIST_AT) / MEMBER_BYTES);
+        let member = |index: usize| {
+            let at = LIST_AT + index * MEMBER_BYTES;
+            let (id, checksum) = (PageId(get_u64(&list, at)), get_u32(&list, at + 8));
+            Member { number: index + 1, id, checksum }
+        };
+        Ok((0..count).map(member).collect())
+    }
+
+    /// The copy of a page, if it is the one that the list means.
+    fn copy(&self, member: &Member, size: usize) -> io::Result<Option<Vec<u8>>> {
+        let is_meant = |copy: &Vec<u8>| {
+            get_u32(copy, 0) == member.checksum && page::verify(copy, member.id, self.seed).is_ok()
+        };
+        Ok(self.read(member.number, size)?.filter(is_meant))
+    }
+
+    /// Whether the page at its place is whole.
+    fn is_whole(&self, member: &Member, data: &dyn File, size: usize) -> io::Result<bool> {
         let mut there = vec![0; size];
-        match data.read_at(&mut there, place) {
-            Ok(()) if page::verify(&there, id, self.seed).is_ok() => return Ok(false),
-            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
-            _ => {}
+        match data.read_at(&mut there, member.place(size)) {
+            Ok(()) => Ok(page::verify(&there, member.id, self.seed).is_ok()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
         }
-        data.write_at(&copy, place)?;
-        Ok(true)
     }
 
     /// A page of the file; `None` when it ends before.

@@ -40,7 +40,6 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
@@ -104,9 +103,6 @@ pub enum BufferError {
         /// The record that changed it last.
         lsn: Lsn,
     },
-    /// A write failed before, and what is on disk is not known: the store must be opened again.
-    #[error("a write failed earlier; close the store and open it again")]
-    Stopped,
     /// Every frame is in use.
     #[error("all {0} frames of the buffer are in use at once; give it more")]
     Full(usize),
@@ -162,8 +158,6 @@ pub(crate) struct Pool {
     spares: Mutex<Vec<Vec<u8>>>,
     /// How far the file has been lengthened, in pages.
     file_pages: Mutex<u64>,
-    /// A write failed: nothing is written any more.
-    is_stopped: AtomicBool,
     counters: RwLock<HashMap<TreeId, Arc<IoCounters>>>,
 }
 
@@ -198,7 +192,6 @@ impl Pool {
             doublewrite: Mutex::new(doublewrite),
             spares: Mutex::default(),
             file_pages: Mutex::new(file_pages),
-            is_stopped: AtomicBool::new(false),
             counters: RwLock::new(HashMap::new()),
         };
         pool.replacement.lock().grow(frames);
@@ -513,18 +506,25 @@ impl Exclusive<'_> {
         }
     }
 
+    /// Has the page written, whatever becomes of it: the copy on disk may lack what was logged as
+    /// the record `lsn` or later.
+    pub(crate) fn write_since(&mut self, lsn: Lsn) {
+        self.frame.set_dirty_since(lsn);
+    }
+
     /// Makes changes that were logged as the record `lsn`.
     ///
     /// # Errors
-    /// A change does not fit. The page in memory is then wrong, and the pool writes nothing any
-    /// more.
+    /// A change does not fit. The page in memory is then wrong, and the log is closed: nothing is
+    /// written, read or committed any more.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>], lsn: Lsn) -> Result<(), BufferError> {
         self.frame.set_dirty_since(lsn);
         let bytes = self.frame.bytes_mut(self.pool.page_size.bytes());
         for change in changes {
             if let Err(error) = change.apply(bytes, self.id) {
-                self.pool.is_stopped.store(true, Ordering::Relaxed);
-                return Err(BufferError::Change { page: self.id, source: error.into() });
+                let error = BufferError::Change { page: self.id, source: error.into() };
+                self.pool.log.stop(&error.to_string());
+                return Err(error);
             }
         }
         page::set_lsn(bytes, lsn);

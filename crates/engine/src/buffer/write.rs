@@ -8,8 +8,6 @@
 //! whole in the doublewrite file. Last, each page that has not been changed since its copy, and
 //! that nobody is changing, is clean.
 
-use std::sync::atomic::Ordering;
-
 use super::frame::Frame;
 use super::{BufferError, PAGES, Pool};
 use crate::page::{self, PageId};
@@ -136,8 +134,9 @@ impl Pool {
             return self.check_running().map(|()| 0);
         }
         let result = self.check_running().and_then(|()| self.write_copies(&mut batch));
-        if result.is_err() {
-            self.is_stopped.store(true, Ordering::Relaxed);
+        if let Err(error) = &result {
+            // Nobody knows what is on the disk now, and a second sync would not tell.
+            self.log.stop(&error.to_string());
         }
         for &(frame, _, lsn) in &batch.members {
             // Not waited for: who changes the page may wait for a frame that the caller is to free,
@@ -166,8 +165,13 @@ impl Pool {
         }
     }
 
+    /// Returns when no batch is being written.
+    pub(crate) fn wait_for_writes(&self) {
+        drop(self.doublewrite.lock());
+    }
+
     fn check_running(&self) -> Result<(), BufferError> {
-        if self.is_stopped.load(Ordering::Relaxed) { Err(BufferError::Stopped) } else { Ok(()) }
+        Ok(self.log.check()?)
     }
 
     fn write_copies(&self, batch: &mut Batch<'_>) -> Result<(), BufferError> {
@@ -182,6 +186,8 @@ impl Pool {
         let failed =
             |action| move |source| BufferError::Io { action, file: PAGES, page: first, source };
         let mut doublewrite = self.doublewrite.lock();
+        // Under the lock: once the log is closed, nothing is written after `wait_for_writes`.
+        self.log.check()?;
         doublewrite.write(&ids, &mut batch.bytes, size).map_err(failed("write a copy of"))?;
         let (_, pages) = batch.bytes.split_at(size);
         self.lengthen(ids.last().copied().unwrap_or(first)).map_err(failed("make room for"))?;

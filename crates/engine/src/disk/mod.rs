@@ -28,6 +28,7 @@ mod simulated;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use file_disk::{FileDisk, IoMode};
 pub use simulated::{Crash, Faults, SimulatedDisk};
@@ -80,6 +81,39 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// What the system says.
     fn sync_directory(&self) -> io::Result<()>;
+
+    /// Keeps the disk for one store, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// `ResourceBusy` when a store has it.
+    fn claim(&self) -> io::Result<Claim>;
+}
+
+/// A disk kept for one store. Two stores on the same files would each overwrite what the other has
+/// made durable.
+#[derive(Debug)]
+pub struct Claim {
+    is_taken: Arc<AtomicBool>,
+}
+
+impl Claim {
+    /// Takes what `is_taken` stands for.
+    ///
+    /// # Errors
+    /// `ResourceBusy` when it is taken.
+    pub fn take(is_taken: &Arc<AtomicBool>) -> io::Result<Claim> {
+        if is_taken.swap(true, Ordering::AcqRel) {
+            let message = "a store is open on this disk already: close it or drop it first";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+        Ok(Claim { is_taken: Arc::clone(is_taken) })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.is_taken.store(false, Ordering::Release);
+    }
 }
 
 /// An open file; every method may be called from several threads at once.

@@ -8,7 +8,7 @@
 //! | structure | pages changed in a way that no transaction will undo, such as a split |
 //! | commit | a transaction is done |
 //! | end | a transaction that was rolled back is done |
-//! | checkpoint | which pages and transactions were under way |
+//! | checkpoint | which pages and transactions were under way; as many records as that takes |
 //!
 //! Changes of several pages that must happen together are in one record. A record is in the log
 //! wholly or not at all, so they happen wholly or not at all, and need no undo: this is what ARIES
@@ -62,9 +62,11 @@ pub(crate) struct Active {
     pub(crate) last: Lsn,
 }
 
-/// What was under way at a checkpoint.
+/// What was under way at a checkpoint, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckpointTables {
+    /// The record with the part before this one; zero for none.
+    pub(crate) earlier: Lsn,
     /// Records from here on may be missing in the tables.
     pub(crate) begin: Lsn,
     /// A number that no transaction has had.
@@ -111,6 +113,8 @@ const STRUCTURE: u8 = 3;
 const COMMIT: u8 = 4;
 const END: u8 = 5;
 const CHECKPOINT: u8 = 6;
+/// A checkpoint that has parts in earlier records.
+const CHECKPOINT_PART: u8 = 7;
 
 const UNDO_REMOVE: u8 = 1;
 const UNDO_INSERT: u8 = 2;
@@ -300,20 +304,7 @@ impl<'a> Record<'a> {
                 out.push(END);
                 put_u64(out, transaction.0);
             }
-            Record::Checkpoint(tables) => {
-                out.push(CHECKPOINT);
-                put_u64(out, tables.begin.0);
-                put_u64(out, tables.next_transaction);
-                put_u64(out, tables.dirty.len() as u64);
-                for (page, since) in &tables.dirty {
-                    put_u64(out, page.0);
-                    put_u64(out, since.0);
-                }
-                for active in &tables.active {
-                    put_u64(out, active.transaction.0);
-                    put_u64(out, active.last.0);
-                }
-            }
+            Record::Checkpoint(tables) => tables.encode(out),
         }
     }
 
@@ -326,7 +317,11 @@ impl<'a> Record<'a> {
         let record = match reader.u8()? {
             COMMIT => Record::Commit { transaction: TxnId(reader.u64()?) },
             END => Record::End { transaction: TxnId(reader.u64()?) },
-            CHECKPOINT => Record::Checkpoint(decode_checkpoint(&mut reader)?),
+            CHECKPOINT => Record::Checkpoint(CheckpointTables::decode(Lsn::ZERO, &mut reader)?),
+            CHECKPOINT_PART => {
+                let earlier = Lsn(reader.u64()?);
+                Record::Checkpoint(CheckpointTables::decode(earlier, &mut reader)?)
+            }
             kind => {
                 let cause = Cause::decode(kind, &mut reader)?;
                 Record::Pages { cause, pages: Pages { bytes: reader.rest() } }
@@ -336,20 +331,64 @@ impl<'a> Record<'a> {
     }
 }
 
-fn decode_checkpoint(reader: &mut Reader<'_>) -> Result<CheckpointTables, BadRecord> {
-    let mut tables = CheckpointTables {
-        begin: Lsn(reader.u64()?),
-        next_transaction: reader.u64()?,
-        ..CheckpointTables::default()
-    };
-    for _ in 0..reader.u64()? {
-        tables.dirty.push((PageId(reader.u64()?), Lsn(reader.u64()?)));
+impl CheckpointTables {
+    /// Bytes of a record before its entries, and bytes of an entry.
+    const FIXED_BYTES: usize = 1 + 4 * size_of::<u64>();
+    const ENTRY_BYTES: usize = 2 * size_of::<u64>();
+
+    /// The same in parts, each of which fits into a payload of so many bytes. Who logs them says
+    /// in each which was [`earlier`](CheckpointTables::earlier).
+    pub(crate) fn split(&self, payload_max: usize) -> Vec<CheckpointTables> {
+        let room = (payload_max.saturating_sub(Self::FIXED_BYTES) / Self::ENTRY_BYTES).max(1);
+        let empty = || CheckpointTables {
+            begin: self.begin,
+            next_transaction: self.next_transaction,
+            ..CheckpointTables::default()
+        };
+        let dirty = self.dirty.chunks(room);
+        let dirty = dirty.map(|dirty| CheckpointTables { dirty: dirty.to_vec(), ..empty() });
+        let active = self.active.chunks(room);
+        let active = active.map(|active| CheckpointTables { active: active.to_vec(), ..empty() });
+        let fits = self.dirty.len() + self.active.len() <= room;
+        if fits { vec![self.clone()] } else { dirty.chain(active).collect() }
     }
-    while !reader.is_empty() {
-        let (transaction, last) = (TxnId(reader.u64()?), Lsn(reader.u64()?));
-        tables.active.push(Active { transaction, last });
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if self.earlier == Lsn::ZERO {
+            out.push(CHECKPOINT);
+        } else {
+            out.push(CHECKPOINT_PART);
+            put_u64(out, self.earlier.0);
+        }
+        put_u64(out, self.begin.0);
+        put_u64(out, self.next_transaction);
+        put_u64(out, self.dirty.len() as u64);
+        for (page, since) in &self.dirty {
+            put_u64(out, page.0);
+            put_u64(out, since.0);
+        }
+        for active in &self.active {
+            put_u64(out, active.transaction.0);
+            put_u64(out, active.last.0);
+        }
     }
-    Ok(tables)
+
+    fn decode(earlier: Lsn, reader: &mut Reader<'_>) -> Result<CheckpointTables, BadRecord> {
+        let mut tables = CheckpointTables {
+            earlier,
+            begin: Lsn(reader.u64()?),
+            next_transaction: reader.u64()?,
+            ..CheckpointTables::default()
+        };
+        for _ in 0..reader.u64()? {
+            tables.dirty.push((PageId(reader.u64()?), Lsn(reader.u64()?)));
+        }
+        while !reader.is_empty() {
+            let (transaction, last) = (TxnId(reader.u64()?), Lsn(reader.u64()?));
+            tables.active.push(Active { transaction, last });
+        }
+        Ok(tables)
+    }
 }
 
 #[cfg(test)]
@@ -385,10 +424,18 @@ mod tests {
             Record::Commit { transaction },
             Record::End { transaction },
             Record::Checkpoint(CheckpointTables {
+                earlier: Lsn::ZERO,
                 begin: Lsn(1),
                 next_transaction: 2,
                 dirty: vec![(PageId(3), Lsn(4)), (PageId(5), Lsn(6))],
                 active: vec![Active { transaction, last: Lsn(10) }],
+            }),
+            Record::Checkpoint(CheckpointTables {
+                earlier: Lsn(8),
+                begin: Lsn(1),
+                next_transaction: 2,
+                dirty: vec![(PageId(3), Lsn(4))],
+                active: vec![],
             }),
         ];
         for record in with_pages.iter().chain(&others) {
@@ -409,5 +456,31 @@ mod tests {
             .map(|page| page.map(|page| (page.page, page.decode().unwrap())).unwrap())
             .collect();
         assert_eq!(decoded, [(PageId(5), changes.to_vec()), (PageId(6), vec![])]);
+    }
+
+    #[test]
+    fn a_checkpoint_is_cut_into_parts_that_fit() {
+        let page = |number| (PageId(number), Lsn(number + 1));
+        let active = |number| Active { transaction: TxnId(number), last: Lsn(number + 1) };
+        for (pages, transactions) in [(0, 0), (1, 0), (7, 3), (100, 0), (0, 100), (210, 205)] {
+            let tables = CheckpointTables {
+                earlier: Lsn::ZERO,
+                begin: Lsn(9),
+                next_transaction: 500,
+                dirty: (0..pages).map(page).collect(),
+                active: (0..transactions).map(active).collect(),
+            };
+            let mut together = CheckpointTables::default();
+            for part in tables.split(200) {
+                let part = CheckpointTables { earlier: Lsn(8), ..part };
+                let mut bytes = Vec::new();
+                part.encode(&mut bytes);
+                assert!(bytes.len() <= 200, "{} bytes", bytes.len());
+                assert_eq!((part.begin, part.next_transaction), (Lsn(9), 500));
+                together.dirty.extend(part.dirty);
+                together.active.extend(part.active);
+            }
+            assert_eq!((together.dirty, together.active), (tables.dirty, tables.active));
+        }
     }
 }

@@ -8,9 +8,11 @@
 //! and any [`Controller`] may set it.
 //!
 //! A worker runs the procedure in a transaction and commits it. If a conflict ends it, it is run
-//! again under the same permit: what has started is never queued again. There are at most as many
-//! workers as the limit ever was; one that has had nothing to do for a while goes, so that after a
-//! lowered limit the pool shrinks.
+//! again under the same permit: what has started is never queued again. A request that runs far
+//! longer than the others stops counting against the limit ([`tidegate_control::OverdueRule`]), so
+//! that a few long ones do not stop the rest. There are at most as many workers as permits were
+//! ever out; one that has had nothing to do for a while goes, so that after a lowered limit the
+//! pool shrinks.
 //!
 //! # Example
 //! Limit 1. A and B call at once. A gets the permit, B a ticket. A's worker commits, answers, and
@@ -35,8 +37,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
-use tidegate_control::{Controller, IntervalRule, SplitMix64};
-use tidegate_gate::{Admission, Class, Gate, Governor, Limits, QueueFull, Request, Snapshot};
+use tidegate_control::{Controller, IntervalRule, Mpl, SplitMix64};
+use tidegate_gate::Snapshot;
+use tidegate_gate::{Admission, Class, Discounted, Gate, Governor, Limits, QueueFull, Request};
 
 use crate::store::{Store, StoreError};
 use crate::txn::{Transaction, TxnError, TxnOptions};
@@ -59,6 +62,10 @@ pub type Procedure =
 pub struct ServerOptions {
     /// How transactions run.
     pub transactions: TxnOptions,
+    /// Permits that may be out at once with those that are discounted: a request that runs far
+    /// longer than the others stops counting against the limit, and others are let in for it. A
+    /// limit above this takes its place; one equal to it discounts nothing.
+    pub mpl_max: Mpl,
     /// Requests that may wait at once.
     pub waiting_max: usize,
     /// How long a request waits for a permit; `None` for as long as it takes.
@@ -75,6 +82,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
             transactions: TxnOptions::default(),
+            mpl_max: Mpl::at_least_one(1_000),
             waiting_max: 10_000,
             queue_timeout: None,
             retries_max: 1_000,
@@ -134,6 +142,9 @@ pub type Observer = Box<dyn FnMut(&Adjustment) + Send>;
 /// How often deadlines and the end of an interval are looked for.
 const TICK: Duration = Duration::from_millis(20);
 
+/// There are no two warnings of long requests within this time.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Server {
     /// Starts a server whose limit `controller` sets.
     ///
@@ -146,7 +157,8 @@ impl Server {
         options: ServerOptions,
         observer: Observer,
     ) -> Result<Server, StoreError> {
-        let limits = Limits { mpl: controller.start(), waiting_max: options.waiting_max };
+        let ServerOptions { mpl_max, waiting_max, .. } = options;
+        let limits = Limits { mpl: controller.start(), mpl_max, waiting_max };
         let gate = Gate::new(limits, Instant::now());
         let draws = SplitMix64::new(options.seed);
         let governor = Governor::new(gate.clone(), controller, options.interval, draws);
@@ -247,15 +259,32 @@ impl Drop for Server {
 /// Ends control intervals and lets deadlines pass, until the server is stopped.
 fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
     let mut stop = shared.stop.lock();
+    let mut warned = None;
     while !*stop {
         shared.bell.wait_for(&mut stop, TICK);
         let now = Instant::now();
         shared.gate.expire(now);
+        warn(&shared.gate.discount(now), &mut warned, now);
         let locks = || Some(shared.maturity.observe(&shared.store.locks().statistics()));
         if let Some(adjustment) = governor.tick_with(now, locks) {
             observer(&adjustment);
         }
     }
+}
+
+/// Warns of requests that no longer count against the limit, at most once in [`WARNING_INTERVAL`].
+fn warn(discounted: &[Discounted], warned: &mut Option<Instant>, now: Instant) {
+    let Some(oldest) = discounted.first() else { return };
+    if warned.is_some_and(|last| now.saturating_duration_since(last) < WARNING_INTERVAL) {
+        return;
+    }
+    *warned = Some(now);
+    tracing::warn!(
+        class = oldest.class.name(),
+        age_ms = oldest.age.as_millis(),
+        requests = discounted.len(),
+        "requests run far longer than the others and no longer count against the limit"
+    );
 }
 
 impl Shared {

@@ -119,8 +119,14 @@ impl Head {
         }
         file.write_at(&blocks, 0).map_err(failed("write"))?;
         file.sync().map_err(failed("sync"))?;
-        disk.sync_directory().map_err(failed("sync the directory of"))?;
-        Ok(Head { file, id, page_size, checkpoint, sequence: 2 })
+        let named = disk.sync_directory().map_err(failed("sync the directory of"));
+        if named.is_err() {
+            // Without a head it is no store. With one it could be opened, and be gone after a
+            // failure of power, because a second sync does not bring back what the first dropped.
+            let removed = disk.remove(NAME);
+            removed.map_err(failed("remove, after its directory could not be synced,"))?;
+        }
+        named.map(|()| Head { file, id, page_size, checkpoint, sequence: 2 })
     }
 
     pub(crate) fn open(disk: &dyn Disk) -> Result<Head, HeadError> {
@@ -160,15 +166,24 @@ impl Head {
 
     /// Writes where the latest checkpoint is.
     pub(crate) fn set_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), HeadError> {
-        let sequence = self.sequence + 1;
+        self.write(self.sequence + 1, checkpoint)?;
+        (self.sequence, self.checkpoint) = (self.sequence + 1, checkpoint);
+        Ok(())
+    }
+
+    /// Writes the latest checkpoint once more: what was read of it may be in the system's memory
+    /// only, and the checkpoint before it, which the next one overwrites, may be the one on disk.
+    pub(crate) fn make_durable(&self) -> Result<(), HeadError> {
+        self.write(self.sequence, self.checkpoint)
+    }
+
+    fn write(&self, sequence: u64, checkpoint: Checkpoint) -> Result<(), HeadError> {
         let mut block = vec![0; BLOCK];
         encode(&mut block, sequence, checkpoint);
         // Odd ones are in block 1, even ones in block 2.
         let at = BLOCK as u64 * (2 - sequence % 2);
         self.file.write_at(&block, at).map_err(failed("write"))?;
-        self.file.sync().map_err(failed("sync"))?;
-        (self.sequence, self.checkpoint) = (sequence, checkpoint);
-        Ok(())
+        self.file.sync().map_err(failed("sync"))
     }
 }
 

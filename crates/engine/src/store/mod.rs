@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::btree::{Deletion, LeafFill, SplitPolicy, Tree, TreeEntry, TreeShape};
 use crate::buffer::{BufferError, DoubleWrite, IoCounters, IoCounts, PAGES, Pool};
-use crate::disk::{Disk, Open};
+use crate::disk::{Claim, Disk, File, Open};
 use crate::lock::{
     Detector, Escalation, Hierarchy, LockManager, LockSettings, Mode, ModeTable, ModeTableError,
     Parent,
@@ -116,6 +116,25 @@ pub enum StoreError {
     /// Transactions are under way.
     #[error("{0} transactions are under way; end them before the store is closed")]
     Busy(usize),
+    /// A log record may have to hold more than a segment does.
+    #[error(
+        "log segments of {segment_bytes} bytes are too short for pages of {page_bytes} bytes: \
+         set `segment_bytes` to {least} or more"
+    )]
+    SegmentTooShort {
+        /// The length asked for.
+        segment_bytes: u64,
+        /// The size of a page.
+        page_bytes: usize,
+        /// The shortest length that will do.
+        least: u64,
+    },
+    /// The store was not closed, and recovery would have to write.
+    #[error(
+        "the store was not closed, so that opening it has to write: open it for writing once and \
+         close it, then it can be opened to be read only"
+    )]
+    NotClosed,
 }
 
 /// How a store is kept. The size of pages and of log segments is fixed when it is created.
@@ -178,12 +197,27 @@ pub(crate) struct Core {
 }
 
 /// An open store.
+///
+/// When it is dropped or closed, transactions and trees of it that are still there can do nothing
+/// any more: another store may be open on the same disk.
 pub struct Store {
     pub(crate) core: Arc<Core>,
     writer: Option<Writer>,
     /// Stopped with the store.
     _detector: Option<Detector>,
     recovery: Recovery,
+    /// Given back last. Those who only read have none.
+    _claim: Option<Claim>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        drop(self.writer.take());
+        self.core.log.close("the store was closed");
+        self.core.pool.wait_for_writes();
+        // A checkpoint that is being taken writes the head.
+        drop(self.core.head.lock());
+    }
 }
 
 fn io(action: &'static str) -> impl Fn(io::Error) -> StoreError {
@@ -195,7 +229,8 @@ impl Store {
     /// number drawn at random will do.
     ///
     /// # Errors
-    /// There are files already, or a file cannot be made. What was made then is no store.
+    /// There are files already, log segments are too short for pages of this size, or a file
+    /// cannot be made. What was made then is no store.
     pub fn create(
         disk: &Arc<dyn Disk>,
         id: LogId,
@@ -204,11 +239,14 @@ impl Store {
         if let Some(file) = disk.list().map_err(io("list the directory"))?.into_iter().next() {
             return Err(StoreError::NotEmpty { file });
         }
+        check_segment(options)?;
+        let claim = disk.claim().map_err(io("take the disk"))?;
         let data = disk.open(PAGES, Open::New).map_err(io("create the file of pages"))?;
         let copies = disk
             .open(crate::buffer::DOUBLEWRITE, Open::New)
             .map_err(io("create the doublewrite file"))?;
         let log = Arc::new(Log::create(Arc::clone(disk), LogSettings { id, ..options.log })?);
+        disk.sync_directory().map_err(io("make durable the names in the directory"))?;
         let pool = make_pool(
             options,
             options.page_size,
@@ -244,7 +282,7 @@ impl Store {
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
         };
-        Store::start(core, options, Recovery::default())
+        Store::start(core, options, Recovery::default(), Some(claim))
     }
 
     /// Opens a store, and recovers it if it was not closed.
@@ -252,39 +290,47 @@ impl Store {
     /// # Errors
     /// There is none, it was written by a newer program, or something of it is damaged.
     pub fn open(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<Store, StoreError> {
-        let head = Head::open(&**disk)?;
-        let (checkpoint, size) = (head.checkpoint, head.page_size);
-        let data = disk.open(PAGES, Open::Existing).map_err(io("open the file of pages"))?;
-        let copies = disk
-            .open(crate::buffer::DOUBLEWRITE, Open::Existing)
-            .map_err(io("open the doublewrite file"))?;
-        let mut copies = DoubleWrite::new(copies, Seed::of(head.id));
+        let claim = disk.claim().map_err(io("take the disk"))?;
+        let mut files = Files::open(disk)?;
+        let (settings, from) = files.log(options);
+        let (log, tail) = Log::open(Arc::clone(disk), settings, from)?;
+        // What is read may be in the system's memory only, unless the store was closed.
         let repaired_pages =
-            copies.repair(&*data, size.bytes()).map_err(io("repair torn pages"))?;
-        let settings = LogSettings { id: head.id, ..options.log };
-        let from = checkpoint.needed.min(checkpoint.record);
-        let (log, _) = Log::open(Arc::clone(disk), settings, from)?;
-        let log = Arc::new(log);
-        let pool = make_pool(options, size, data, copies, &log)?;
-        let (space, catalog) = (Space::new(), Catalog::new(&pool));
-        let (locks, range_modes) = make_locks(options)?;
-        let mut core = Core {
-            pool,
-            log,
-            space,
-            catalog,
-            transactions: Transactions::new(1),
-            locks,
-            indexes: Indexes::default(),
-            range_modes,
-            head: Mutex::new(head),
-            recovery_counters: IoCounters::default(),
-        };
-        let recovery = core.recover(checkpoint, repaired_pages)?;
-        Store::start(core, options, recovery)
+            if tail.is_sealed && !tail.is_torn { files.repair()? } else { files.make_durable()? };
+        let mut core = Core::new(files, log, options)?;
+        let recovery = core.recover(repaired_pages)?;
+        Store::start(core, options, recovery, Some(claim))
     }
 
-    fn start(core: Core, options: &StoreOptions, recovery: Recovery) -> Result<Store, StoreError> {
+    /// Opens a store that was closed, to be read only: nothing is written, so that it can lie on
+    /// media that cannot be written, see
+    /// [`FileDisk::open_read_only`](crate::disk::FileDisk::open_read_only). Whatever would change
+    /// it fails with [`LogError::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`StoreError::NotClosed`], or as [`Store::open`].
+    pub fn open_read_only(
+        disk: &Arc<dyn Disk>,
+        options: &StoreOptions,
+    ) -> Result<Store, StoreError> {
+        let files = Files::open(disk)?;
+        let (settings, from) = files.log(options);
+        let (log, tail) = Log::open_read_only(Arc::clone(disk), settings, from)?;
+        if !tail.is_sealed || tail.is_torn {
+            return Err(StoreError::NotClosed);
+        }
+        let mut core = Core::new(files, log, options)?;
+        core.load_closed()?;
+        let options = StoreOptions { background: false, ..options.clone() };
+        Store::start(core, &options, Recovery::default(), None)
+    }
+
+    fn start(
+        core: Core,
+        options: &StoreOptions,
+        recovery: Recovery,
+        claim: Option<Claim>,
+    ) -> Result<Store, StoreError> {
         let core = Arc::new(core);
         let writer = if options.background {
             Some(Writer::start(&core, options).map_err(io("start the background writer"))?)
@@ -294,7 +340,7 @@ impl Store {
         let every = options.detect_every.filter(|_| !options.locks.check_on_block);
         let detector = every.map(|every| core.locks.start_detector(every)).transpose();
         let detector = detector.map_err(io("start the deadlock detector"))?;
-        Ok(Store { core, writer, _detector: detector, recovery })
+        Ok(Store { core, writer, _detector: detector, recovery, _claim: claim })
     }
 
     /// What recovery did when the store was opened.
@@ -409,6 +455,11 @@ impl Store {
     /// next opening recovers it.
     pub fn close(mut self) -> Result<(), StoreError> {
         drop(self.writer.take());
+        if matches!(self.core.log.check_writable(), Err(LogError::ReadOnly)) {
+            return Ok(());
+        }
+        // Transactions that could not be rolled back then count as under way.
+        self.core.log.check()?;
         let busy = self.core.transactions.count();
         if busy > 0 {
             return Err(StoreError::Busy(busy));
@@ -449,7 +500,7 @@ fn make_locks(
 fn make_pool(
     options: &StoreOptions,
     size: PageSize,
-    data: Arc<dyn crate::disk::File>,
+    data: Arc<dyn File>,
     copies: DoubleWrite,
     log: &Arc<Log>,
 ) -> Result<Pool, StoreError> {
@@ -459,20 +510,100 @@ fn make_pool(
         .map_err(io("look at the file of pages"))
 }
 
+/// The files of a store, apart from its log.
+struct Files {
+    head: Head,
+    data: Arc<dyn File>,
+    copies: DoubleWrite,
+}
+
+impl Files {
+    fn open(disk: &Arc<dyn Disk>) -> Result<Files, StoreError> {
+        let head = Head::open(&**disk)?;
+        let data = disk.open(PAGES, Open::Existing).map_err(io("open the file of pages"))?;
+        let copies = disk
+            .open(crate::buffer::DOUBLEWRITE, Open::Existing)
+            .map_err(io("open the doublewrite file"))?;
+        let copies = DoubleWrite::new(copies, Seed::of(head.id));
+        Ok(Files { head, data, copies })
+    }
+
+    /// How the log is to be opened, and from where on.
+    fn log(&self, options: &StoreOptions) -> (LogSettings, Lsn) {
+        let Checkpoint { record, needed } = self.head.checkpoint;
+        (LogSettings { id: self.head.id, ..options.log }, needed.min(record))
+    }
+
+    /// Puts torn pages back; how many.
+    fn repair(&mut self) -> Result<usize, StoreError> {
+        let size = self.head.page_size.bytes();
+        self.copies.repair(&*self.data, size).map_err(io("repair torn pages"))
+    }
+
+    /// The same, and makes durable what recovery relies on.
+    fn make_durable(&mut self) -> Result<usize, StoreError> {
+        self.head.make_durable()?;
+        let size = self.head.page_size.bytes();
+        self.copies.renew(&*self.data, size).map_err(io("make durable the pages written last"))
+    }
+}
+
+/// Whether every record fits into a segment. The longest splits a node: it holds the entries of a
+/// page and some fences, which together are shorter than two pages.
+fn check_segment(options: &StoreOptions) -> Result<(), StoreError> {
+    let page_bytes = options.page_size.bytes();
+    let least = (2 * page_bytes as u64 + 1024).next_multiple_of(512);
+    let segment_bytes = options.log.segment_bytes;
+    if segment_bytes < least {
+        return Err(StoreError::SegmentTooShort { segment_bytes, page_bytes, least });
+    }
+    Ok(())
+}
+
 impl Core {
-    fn recover(
-        &mut self,
-        checkpoint: Checkpoint,
-        repaired_pages: usize,
-    ) -> Result<Recovery, StoreError> {
+    /// A store that was opened, before its recovery.
+    fn new(files: Files, log: Log, options: &StoreOptions) -> Result<Core, StoreError> {
+        let Files { head, data, copies } = files;
+        let log = Arc::new(log);
+        let pool = make_pool(options, head.page_size, data, copies, &log)?;
+        let (space, catalog) = (Space::new(), Catalog::new(&pool));
+        let (locks, range_modes) = make_locks(options)?;
+        Ok(Core {
+            pool,
+            log,
+            space,
+            catalog,
+            transactions: Transactions::new(1),
+            locks,
+            indexes: Indexes::default(),
+            range_modes,
+            head: Mutex::new(head),
+            recovery_counters: IoCounters::default(),
+        })
+    }
+
+    /// Reads what a store that was closed holds.
+    fn load_closed(&mut self) -> Result<(), StoreError> {
+        let checkpoint = self.head.lock().checkpoint;
+        let analysis = self.analyse(checkpoint.record)?;
+        if !analysis.is_empty() {
+            return Err(StoreError::NotClosed);
+        }
+        self.transactions = Transactions::new(analysis.next_transaction);
+        self.space.check(&self.pool)?;
+        Ok(self.catalog.load(&self.pool, &self.log, &self.space)?)
+    }
+
+    fn recover(&mut self, repaired_pages: usize) -> Result<Recovery, StoreError> {
         let mut recovery = Recovery { repaired_pages, ..Recovery::default() };
+        let checkpoint = self.head.lock().checkpoint;
         let analysis = self.analyse(checkpoint.record)?;
         self.transactions = Transactions::new(analysis.next_transaction);
         self.redo(&analysis, &mut recovery)?;
         self.space.check(&self.pool)?;
         self.catalog.load(&self.pool, &self.log, &self.space)?;
         recovery.rolled_back = self.undo(&analysis)?;
-        if recovery.redone > 0 || recovery.rolled_back > 0 {
+        if recovery.pages > 0 || recovery.rolled_back > 0 {
             self.write_back()?;
             self.checkpoint()?;
         }

@@ -3,7 +3,10 @@
 //! 1. **Analysis.** From the tables of the last checkpoint and the records since: which pages may
 //!    lack a change, and which transactions were not done.
 //! 2. **Redo.** Every logged change that a page lacks is made again, also those of transactions
-//!    that were not done: history is repeated. A page lacks a change if its LSN is lower. A change
+//!    that were not done: history is repeated. A page lacks a change if its LSN is lower. A page
+//!    that lacks none is written again as well: it may have been read from the system's memory, and
+//!    on the disk be what it was before, because the process was killed before the sync, or the
+//!    sync failed. A change
 //!    depends on nothing but its page, so the log is taken in stretches, and the changes of a
 //!    stretch are made page after page: each page is read and written once for all of them, and in
 //!    the order of the file, also where the buffer holds few of them.
@@ -17,7 +20,7 @@
 use std::collections::HashMap;
 
 use crate::page::{self, PageId};
-use crate::record::{BadRecord, Cause, PageChanges, Pages, Record, TxnId};
+use crate::record::{BadRecord, Cause, CheckpointTables, PageChanges, Pages, Record, TxnId};
 use crate::wal::Lsn;
 
 use super::{Core, StoreError};
@@ -29,6 +32,8 @@ pub struct Recovery {
     pub repaired_pages: usize,
     /// Records read.
     pub records: u64,
+    /// Pages that were changed since the last checkpoint, all of which are written again.
+    pub pages: u64,
     /// Changes of pages that were made again.
     pub redone: u64,
     /// Transactions that were rolled back.
@@ -46,16 +51,17 @@ pub(super) struct Analysis {
     pub(super) next_transaction: u64,
 }
 
+impl Analysis {
+    /// Whether there is nothing to redo and nothing to undo.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dirty.is_empty() && self.losers.is_empty()
+    }
+}
+
 impl Core {
     /// Reads the tables of the checkpoint and the log since.
     pub(super) fn analyse(&self, checkpoint: Lsn) -> Result<Analysis, StoreError> {
-        let payload = self.log.read(checkpoint)?;
-        let Record::Checkpoint(tables) = decode(&payload, checkpoint)? else {
-            return Err(StoreError::Record {
-                lsn: checkpoint,
-                what: "the head calls it a checkpoint, and it is none",
-            });
-        };
+        let tables = self.checkpoint_tables(checkpoint)?;
         let mut analysis = Analysis {
             dirty: tables.dirty.into_iter().collect(),
             losers: tables.active.iter().map(|active| (active.transaction, active.last)).collect(),
@@ -66,6 +72,27 @@ impl Core {
             analysis.take(lsn, &decode(payload, lsn)?)?;
         }
         Ok(analysis)
+    }
+
+    /// The tables of a checkpoint, put together from the record `last` and those before it.
+    fn checkpoint_tables(&self, last: Lsn) -> Result<CheckpointTables, StoreError> {
+        let mut all = CheckpointTables { earlier: last, ..CheckpointTables::default() };
+        while all.earlier != Lsn::ZERO {
+            let lsn = all.earlier;
+            let bad = |what| StoreError::Record { lsn, what };
+            let payload = self.log.read(lsn)?;
+            let Record::Checkpoint(tables) = decode(&payload, lsn)? else {
+                return Err(bad("the head calls it a checkpoint, and it is none"));
+            };
+            if tables.earlier >= lsn {
+                return Err(bad("the checkpoint goes on behind itself"));
+            }
+            all.dirty.extend(tables.dirty);
+            all.active.extend(tables.active);
+            let CheckpointTables { earlier, begin, next_transaction, .. } = tables;
+            (all.earlier, all.begin, all.next_transaction) = (earlier, begin, next_transaction);
+        }
+        Ok(all)
     }
 
     /// Makes again what pages lack.
@@ -87,20 +114,20 @@ impl Core {
                 stretch.take(lsn, pages)?;
             }
             if stretch.bytes.len() >= limit {
-                recovery.redone += self.redo_stretch(&mut stretch, &analysis.dirty)?;
+                self.redo_stretch(&mut stretch, &analysis.dirty, recovery)?;
             }
         }
-        recovery.redone += self.redo_stretch(&mut stretch, &analysis.dirty)?;
-        Ok(())
+        self.redo_stretch(&mut stretch, &analysis.dirty, recovery)
     }
 
-    /// Makes the changes of a stretch that pages lack, page after page; how many. It is empty then.
+    /// Makes the changes of a stretch that pages lack, page after page, and counts them. It is
+    /// empty then.
     fn redo_stretch(
         &self,
         stretch: &mut Stretch,
         dirty: &HashMap<PageId, Lsn>,
-    ) -> Result<u64, StoreError> {
-        let mut redone = 0;
+        recovery: &mut Recovery,
+    ) -> Result<(), StoreError> {
         // Those of a page stay in the order of the log.
         stretch.changes.sort_by_key(|change| change.page);
         for changes in stretch.changes.chunk_by(|one, other| one.page == other.page) {
@@ -112,20 +139,23 @@ impl Core {
                 continue;
             };
             let mut page = self.pool.write(id, &self.recovery_counters)?;
-            for &Logged { lsn, at, len, .. } in changes {
-                if lsn < since || page::lsn(&page) >= lsn {
+            recovery.pages += 1;
+            for &Logged { lsn, at, len, .. } in changes.iter().filter(|change| change.lsn >= since)
+            {
+                page.write_since(lsn);
+                if page::lsn(&page) >= lsn {
                     continue;
                 }
                 let bytes = stretch.bytes.get(at..at + len).unwrap_or_default();
                 let changes = PageChanges::of(id, bytes).decode();
                 let bad = |bad: BadRecord| StoreError::Record { lsn, what: bad.0 };
                 page.apply(&changes.map_err(bad)?, lsn)?;
-                redone += 1;
+                recovery.redone += 1;
             }
         }
         stretch.bytes.clear();
         stretch.changes.clear();
-        Ok(redone)
+        Ok(())
     }
 
     /// Rolls back all transactions that were not done; how many.

@@ -3,6 +3,7 @@
 use crate::btree::{Need, Tree};
 use crate::page::{Node, TreeId};
 use crate::record::{Cause, Record, Undo};
+use crate::txn::Durability;
 use crate::wal::Lsn;
 
 use super::recovery::{decode, next_to_undo};
@@ -78,12 +79,21 @@ impl Core {
         Ok(())
     }
 
-    /// A transaction is done; its last record, which may not be durable yet.
-    pub(crate) fn commit(&self, state: &TxnState) -> Result<Lsn, StoreError> {
+    /// Commits a transaction. Others see what it did without a lock when this has returned: when
+    /// it is durable, or, with the lazy level, at once.
+    pub(crate) fn commit(
+        &self,
+        state: &TxnState,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
         let record = Record::Commit { transaction: state.id };
         let lsn = state.log_end(|| self.log.append_with(16, |out| record.encode(out)))?;
+        match durability {
+            Durability::Synced => self.log.force(lsn)?,
+            Durability::Lazy => self.log.force_soon()?,
+        }
         self.transactions.leave(state.id);
-        Ok(lsn)
+        Ok(())
     }
 }
 

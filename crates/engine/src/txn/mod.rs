@@ -16,6 +16,12 @@
 //! Read committed, a page is looked at first: if nothing in it is younger than the oldest change
 //! that is not committed, all of it is, and no lock is needed.
 //!
+//! # When the store has failed
+//! After a failed write or sync, or a rollback that could not be done, the log is closed. Locks are
+//! given back then, also those of transactions that could not be rolled back, so that nobody waits
+//! for ever. What they guarded is never seen: a lock that was got after the failure is refused,
+//! and a lock got before it guards against all who failed later.
+//!
 //! # After an error
 //! A transaction that is chosen as the victim of a deadlock, waits too long or is preempted has to
 //! be rolled back; everything else it asks for fails with the same error. What was wrong with a
@@ -492,11 +498,20 @@ impl Transaction {
         self.note(locked)
     }
 
+    /// Remembers a conflict. A lock that was got when the store had failed may be one that a
+    /// transaction gave back whose changes are still there: it is worth nothing.
     fn note<T>(&mut self, result: Result<T, LockError>) -> Result<T, TxnError> {
-        result.map_err(|conflict| {
+        let locked = result.map_err(|conflict| {
             self.conflict = Some(conflict);
             TxnError::Conflict(conflict)
-        })
+        })?;
+        self.check_running()?;
+        Ok(locked)
+    }
+
+    /// Returns an error when the store has failed.
+    fn check_running(&self) -> Result<(), TxnError> {
+        Ok(self.core.log.check().map_err(StoreError::from)?)
     }
 
     fn lock_to_write(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
@@ -538,6 +553,7 @@ impl Transaction {
         if !tree.is_of(&self.core) {
             return Err(TxnError::OtherStore);
         }
+        self.check_running()?;
         self.check_conflict()
     }
 
@@ -545,6 +561,7 @@ impl Transaction {
         if tree.entry().indexed.is_some() {
             return Err(TxnError::IsIndex);
         }
+        self.core.log.check_writable().map_err(StoreError::from)?;
         self.check(tree)
     }
 
@@ -597,7 +614,9 @@ impl Transaction {
                 self.check_conflict()?;
                 self.keep_read(tree, &key)?;
             }
-            lsn = self.core.undo_record(&state, lsn)?;
+            // Half of it taken back is not to be committed.
+            let undone = self.core.undo_record(&state, lsn);
+            lsn = undone.inspect_err(|error| self.core.log.stop(&error.to_string()))?;
         }
         Ok(())
     }
@@ -628,19 +647,14 @@ impl Transaction {
     /// Makes what was done last, and lets others see it.
     ///
     /// # Errors
-    /// There was a conflict: the transaction is rolled back. Or the store failed: whether it is
-    /// done is known when the store was opened again.
+    /// There was a conflict: the transaction is rolled back. Or the store has failed: whether a
+    /// transaction that changed something is done is known when the store was opened again.
     pub fn commit(mut self) -> Result<(), TxnError> {
         self.check_conflict()?;
-        let Some(state) = self.state.take() else {
-            return Ok(());
-        };
-        let lsn = self.core.commit(&state)?;
-        match self.options.durability {
-            Durability::Synced => self.core.log.force(lsn).map_err(StoreError::from)?,
-            Durability::Lazy => self.core.log.force_soon().map_err(StoreError::from)?,
+        match self.state.take() {
+            Some(state) => Ok(self.core.commit(&state, self.options.durability)?),
+            None => self.check_running(),
         }
-        Ok(())
     }
 
     /// Takes everything back.
@@ -652,11 +666,11 @@ impl Transaction {
     }
 
     fn undo_all(&mut self) -> Result<(), TxnError> {
-        if let Some(state) = self.state.take() {
-            self.core.roll_back(&state, Lsn::ZERO)?;
-            self.core.end(&state)?;
-        }
-        Ok(())
+        let Some(state) = self.state.take() else { return Ok(()) };
+        let rolled_back =
+            self.core.roll_back(&state, Lsn::ZERO).and_then(|()| self.core.end(&state));
+        // The changes are still there, and the locks that guard them will be given back.
+        Ok(rolled_back.inspect_err(|error| self.core.log.stop(&error.to_string()))?)
     }
 }
 

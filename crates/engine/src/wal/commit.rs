@@ -19,7 +19,7 @@ use super::segment::Segments;
 use super::state::State;
 use super::waiters::{Goal, Signal};
 use super::writer::Writer;
-use super::{LogError, LogSettings, LogStatistics, Lsn};
+use super::{Access, LogError, LogSettings, LogStatistics, Lsn};
 
 /// What is read without the mutex, away from what it guards.
 #[repr(align(128))]
@@ -36,6 +36,7 @@ pub(super) struct Core {
     writer: Mutex<Writer>,
     segments: Segments,
     checksum: Checksum,
+    access: Access,
 }
 
 impl Core {
@@ -45,6 +46,7 @@ impl Core {
         settings: &LogSettings,
         end: Lsn,
         is_marked: bool,
+        access: Access,
     ) -> Core {
         let (layout, checksum) = (segments.layout(), Checksum::of_log(settings.id));
         let state = State::new(layout, checksum, settings.buffer_bytes, end, is_marked);
@@ -55,6 +57,7 @@ impl Core {
             writer: Mutex::new(Writer::default()),
             segments,
             checksum,
+            access,
         }
     }
 
@@ -75,7 +78,24 @@ impl Core {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.published.failed.load(Ordering::Relaxed)
+        self.published.failed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn check_access(&self) -> Result<(), LogError> {
+        match self.access {
+            Access::Full => Ok(()),
+            Access::ReadOnly => Err(LogError::ReadOnly),
+        }
+    }
+
+    /// Closes the log for good and wakes all who wait.
+    pub(super) fn stop(&self, reason: &str) {
+        let mut state = self.state.lock();
+        state.fail(reason);
+        self.published.failed.store(true, Ordering::Release);
+        let wakeups = state.wakeups();
+        drop(state);
+        wakeups.send();
     }
 
     pub(super) fn check(&self) -> Result<(), LogError> {
@@ -91,6 +111,7 @@ impl Core {
         if payload.len() > limit {
             return Err(LogError::TooLong { length: payload.len(), limit });
         }
+        self.check_access()?;
         let checksum = self.checksum.with(payload);
         let length = stored_length(payload.len());
         let mut state = self.state.lock();
@@ -115,6 +136,13 @@ impl Core {
         let state = self.state.lock();
         state.check()?;
         Ok(state)
+    }
+
+    /// Returns when nobody writes. After [`Core::stop`] nobody will.
+    pub(super) fn wait_for_leader(&self) {
+        while self.state.lock().has_leader() {
+            std::thread::yield_now();
+        }
     }
 
     /// Everything that begins before or at `up_to`, to the disk.
@@ -199,7 +227,7 @@ impl Core {
         let mut state = self.state.lock();
         state.give_back(batch, began_sync, &result);
         self.published.durable.store(state.durable().0, Ordering::Release);
-        self.published.failed.store(state.has_failed(), Ordering::Relaxed);
+        self.published.failed.store(state.has_failed(), Ordering::Release);
         let wakeups = state.wakeups();
         drop(state);
         wakeups.send();
@@ -243,6 +271,12 @@ impl Core {
 
     /// Gives up what is wholly before `lsn` and durable.
     pub(super) fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
-        self.segments.truncate_before(lsn.min(self.durable()))
+        let Some(spares) = self.segments.give_up_before(lsn.min(self.durable()))? else {
+            return Ok(());
+        };
+        // After a failed sync nobody knows which names are durable.
+        self.segments.sync_directory().inspect_err(|error| self.stop(&error.to_string()))?;
+        self.segments.keep_spares(spares);
+        Ok(())
     }
 }

@@ -109,9 +109,12 @@ pub enum LogError {
         /// What the system said.
         source: io::Error,
     },
-    /// The log was closed for good by an earlier error: whether what was not yet durable reached
-    /// the disk is unknown, and trying again would not tell.
-    #[error("the log is closed since an error: {reason}; open the store again to recover")]
+    /// The log was opened to be read only.
+    #[error("the store was opened to be read only: open it for writing to change it")]
+    ReadOnly,
+    /// The log was closed, with the store or by an earlier error. After an error it is unknown
+    /// whether what was not yet durable reached the disk, and trying again would not tell.
+    #[error("the log is closed: {reason}; open the store again to go on")]
     Failed {
         /// The earlier error.
         reason: Arc<str>,

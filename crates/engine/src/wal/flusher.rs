@@ -79,14 +79,20 @@ impl Request {
     }
 }
 
-impl Drop for Flusher {
-    /// Waits for the thread, which first does what it was asked to.
-    fn drop(&mut self) {
+impl Flusher {
+    /// Ends the thread, which first does what it was asked to.
+    pub(super) fn finish(&self) {
         *self.request.is_stopped.lock() = true;
         self.request.changed.notify_one();
-        if let Some(thread) = self.thread.get_mut().take() {
+        if let Some(thread) = self.thread.lock().take() {
             // A panic there has been reported by the thread itself.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -14,17 +14,20 @@ use crate::disk::SECTOR;
 /// | 16..24 | the log's id |
 /// | 24..32 | LSN of the segment's first byte, a multiple of its length |
 /// | 32..40 | length of every segment of this log |
-/// | 40..508 | zero |
+/// | 40..48 | LSN of the next segment once its file is durable, else zero |
+/// | 48..508 | zero |
 /// | 508..512 | CRC-32C of bytes 0..508 |
 ///
-/// Every version keeps the first two fields and the last where they are.
+/// Every version keeps the first two fields and the last where they are. In version 1 bytes 40..48
+/// are zero and the file may be shorter than a segment; since version 2 it has the full length from
+/// the beginning, so that a file that was cut is noticed.
 pub const SEGMENT_HEADER: usize = SECTOR;
 
 /// The first bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"TIDELOG\0";
 
 /// The version of the format written here.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Segments are not shorter than this.
 pub(super) const SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -124,9 +127,18 @@ pub(super) struct Header {
     /// The LSN of the segment's first byte.
     pub(super) segment: Lsn,
     pub(super) layout: Layout,
+    /// The next segment is durable, so the log does not end here.
+    pub(super) is_followed: bool,
+    /// The file has the length of a segment, whatever is in it.
+    pub(super) has_full_length: bool,
 }
 
 impl Header {
+    /// The header of a new segment.
+    pub(super) fn new(id: LogId, segment: Lsn, layout: Layout) -> Header {
+        Header { id, segment, layout, is_followed: false, has_full_length: true }
+    }
+
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -134,6 +146,9 @@ impl Header {
         bytes[16..24].copy_from_slice(&self.id.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.segment.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.layout.segment_bytes.to_le_bytes());
+        if self.is_followed {
+            bytes[40..48].copy_from_slice(&self.layout.next(self.segment).0.to_le_bytes());
+        }
         let sum = crc32c::crc32c(&bytes[..CHECKED]);
         bytes[CHECKED..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -157,13 +172,18 @@ impl Header {
         }
         let id = LogId(record::u64_at(bytes, 16));
         let segment = Lsn(record::u64_at(bytes, 24));
-        match Layout::new(record::u64_at(bytes, 32)) {
-            Some(layout) if is_position(segment) && layout.offset(segment) == 0 => {
-                Ok(Header { id, segment, layout })
-            }
-            Some(_) => damaged(24, "its header says a position at which no segment begins"),
-            None => damaged(32, "its header says a length that no segment has"),
+        let Some(layout) = Layout::new(record::u64_at(bytes, 32)) else {
+            return damaged(32, "its header says a length that no segment has");
+        };
+        if !is_position(segment) || layout.offset(segment) != 0 {
+            return damaged(24, "its header says a position at which no segment begins");
         }
+        let is_followed = match record::u64_at(bytes, 40) {
+            0 => false,
+            next if next == layout.next(segment).0 => true,
+            _ => return damaged(40, "its header names a next segment that is not the next"),
+        };
+        Ok(Header { id, segment, layout, is_followed, has_full_length: version >= 2 })
     }
 }
 
@@ -173,7 +193,7 @@ mod tests {
 
     fn header() -> Header {
         let layout = Layout::new(8_192).expect("a length");
-        Header { id: LogId(5), segment: Lsn(16_384), layout }
+        Header::new(LogId(5), Lsn(16_384), layout)
     }
 
     /// With another four bytes somewhere, and the checksum made right again.
@@ -223,6 +243,10 @@ mod tests {
     fn a_header_is_read_as_it_was_written() {
         let bytes = header().encode();
         assert_eq!(Header::decode(&bytes, "f").expect("a header"), header());
+        let followed = Header { is_followed: true, ..header() };
+        assert_eq!(Header::decode(&followed.encode(), "f").expect("a header"), followed);
+        let first = Header { has_full_length: false, ..header() };
+        assert_eq!(Header::decode(&altered(8, 1), "f").expect("a header"), first);
     }
 
     #[test]
@@ -233,10 +257,11 @@ mod tests {
         };
         let cases = [
             (altered(0, 0), "damaged at byte 0: it does not begin as a log file does"),
-            (altered(8, 2), "has format version 2, and this program knows up to 1"),
+            (altered(8, 3), "has format version 3, and this program knows up to 2"),
             (altered(24, 4_096), "damaged at byte 24"),
             (altered(28, 1 << 30), "damaged at byte 24"),
             (altered(32, 100), "damaged at byte 32"),
+            (altered(40, 8_192), "damaged at byte 40"),
         ];
         for (bytes, part) in cases {
             assert!(told(&bytes).contains(part), "{}", told(&bytes));

@@ -66,15 +66,21 @@
 //! * A bit of C flips. This looks like the third sync never returned, and the log ends at 592.
 //!
 //! So what cannot be told is damage in the **last write** before a crash, which nothing later
-//! vouches for, and the loss of the last segment's rest as a whole. Two things narrow this down.
+//! vouches for, and zeros in place of the last segment's rest. That the file of the last segment is
+//! cut or missing is noticed (`segment`). Two things narrow the rest down.
 //! [`Log::seal`], at a clean shutdown, leaves a mark that vouches for all, and [`Tail::is_sealed`]
 //! says that it was found. And the caller may know more: a page on the disk whose LSN is not before
 //! [`Tail::end`] proves that the log was longer, because it was forced before the page was written.
 //!
-//! A torn end is overwritten with zeros, and synced, before anything is appended. Else a record
+//! A torn end is dropped, durably, before anything is appended. Else a record
 //! that survived beyond the hole would come back when the log has grown up to it. The rest of the
-//! last segment is searched for headers that say their own position; only those could come back, so
-//! where there is none nothing is changed, and a second open never changes anything.
+//! last segment is searched for headers that say their own position; only those could come back.
+//!
+//! What is found need not be durable, because it is read from the system's memory: the process
+//! that wrote it was killed before its sync, or the sync failed, and then a second one succeeds and
+//! writes nothing. So opening a log that was not sealed copies the newest segment, up to the end
+//! of the log, to a new file that takes its name; of a log that was sealed it writes the last mark
+//! again. Both are synced before anybody is told what was found.
 //!
 //! # Files that come and go
 //! [`Log::truncate_before`] gives up segments; up to four are kept and become later ones, which
@@ -108,9 +114,7 @@
 //! * Records of the last write before a crash are not vouched for, see above.
 //! * A record is found to be damaged when it is read. What is before the position given to
 //!   [`Log::open`] is not looked at.
-//! * A process that dies with unsynced records and is started again finds them in the system's
-//!   memory. Opening syncs them. If a sync had failed before, that one may succeed without having
-//!   written anything; only a restart of the system is a safe way on from a failed disk.
+//! * Zeros in place of the last write before a crash cannot be told from a write that never came.
 //! * The checksum has 32 bits: damage to a record goes unnoticed once in four thousand million
 //!   times.
 
@@ -185,6 +189,9 @@ impl fmt::Display for LogId {
     }
 }
 
+/// The longest time that [`LogSettings::lazy_sync`] can be.
+const LAZY_SYNC_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// How a log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
@@ -197,7 +204,7 @@ pub struct LogSettings {
     /// this size are kept.
     pub buffer_bytes: usize,
     /// The time within which [`Log::force_soon`] makes records durable: the sync begins after half
-    /// of it.
+    /// of it. At most a year.
     pub lazy_sync: Duration,
 }
 
@@ -221,7 +228,12 @@ impl LogSettings {
         })
     }
 
-    fn check_buffer(&self) -> Result<(), LogError> {
+    fn check(&self) -> Result<(), LogError> {
+        if self.lazy_sync > LAZY_SYNC_MAX {
+            let value = self.lazy_sync.as_millis().try_into().unwrap_or(u64::MAX);
+            let rule = "at most 31536000000 milliseconds, a year";
+            return Err(LogError::Setting { setting: "lazy_sync", value, rule });
+        }
         let bytes = self.buffer_bytes as u64;
         if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
             return Ok(());
@@ -229,6 +241,13 @@ impl LogSettings {
         let rule = "from 4096 to 1073741824";
         Err(LogError::Setting { setting: "buffer_bytes", value: bytes, rule })
     }
+}
+
+/// What may be done with an open log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Full,
+    ReadOnly,
 }
 
 /// What was found at the end of a log when it was opened.
@@ -242,7 +261,7 @@ pub struct Tail {
     pub records: u64,
     /// The log was sealed and nothing was written since: it surely ends here.
     pub is_sealed: bool,
-    /// There were traces of a write after the end, which were erased.
+    /// There were traces of a write after the end, which were dropped.
     pub is_torn: bool,
 }
 
@@ -296,14 +315,14 @@ impl Log {
     /// # Errors
     /// [`LogError::Exists`] when there is a log, [`LogError::Setting`], or an error of the disk.
     pub fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<Log, LogError> {
-        settings.check_buffer()?;
+        settings.check()?;
         let segments = Segments::create(disk, settings.id, settings.layout()?)?;
         let begin = segments.first_record();
-        Ok(Log::new(segments, &settings, begin, true))
+        Ok(Log::new(segments, &settings, begin, true, Access::Full))
     }
 
     /// Opens a log that is there, and finds its end: the first position at or after `from` at which
-    /// no record begins. What is after it is erased if it could be taken for records.
+    /// no record begins. What is after it is dropped, and what is before it made durable.
     ///
     /// `from` is a position that the caller knows to be durable, like that of its last checkpoint,
     /// or what [`Log::end`] was at the time of something that is; [`Lsn::ZERO`] is the oldest
@@ -319,15 +338,76 @@ impl Log {
         settings: LogSettings,
         from: Lsn,
     ) -> Result<(Log, Tail), LogError> {
-        settings.check_buffer()?;
+        settings.check()?;
         let segments = Segments::open(disk, settings.id)?;
         let tail = open::find_end(&segments, Checksum::of_log(settings.id), from)?;
-        Ok((Log::new(segments, &settings, tail.end, tail.is_sealed), tail))
+        segments.make_durable(&tail)?;
+        Ok((Log::new(segments, &settings, tail.end, tail.is_sealed, Access::Full), tail))
     }
 
-    fn new(segments: Segments, settings: &LogSettings, end: Lsn, is_sealed: bool) -> Log {
-        let core = Arc::new(Core::new(segments, settings, end, is_sealed));
+    /// Opens a log that is there to be read only: nothing is written, appending fails with
+    /// [`LogError::ReadOnly`], and what is found need not be durable.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_read_only(
+        disk: Arc<dyn Disk>,
+        settings: LogSettings,
+        from: Lsn,
+    ) -> Result<(Log, Tail), LogError> {
+        settings.check()?;
+        let segments = Segments::open(disk, settings.id)?;
+        let tail = open::find_end(&segments, Checksum::of_log(settings.id), from)?;
+        Ok((Log::new(segments, &settings, tail.end, tail.is_sealed, Access::ReadOnly), tail))
+    }
+
+    fn new(
+        segments: Segments,
+        settings: &LogSettings,
+        end: Lsn,
+        is_sealed: bool,
+        access: Access,
+    ) -> Log {
+        let core = Arc::new(Core::new(segments, settings, end, is_sealed, access));
         Log { flusher: Flusher::new(settings.lazy_sync), core }
+    }
+
+    /// The longest payload that a record can have.
+    #[must_use]
+    pub fn payload_max(&self) -> usize {
+        self.core.segments().layout().payload_max()
+    }
+
+    /// Closes the log for good, as a failed sync does: what uses the log fails with
+    /// [`LogError::Failed`] and this reason. For a failure elsewhere in the store after which
+    /// nothing may become durable.
+    pub fn stop(&self, reason: &str) {
+        self.core.stop(reason);
+    }
+
+    /// Ends all use of the log: makes durable what was asked to be soon, and returns when nothing
+    /// is written any more. What uses the log then fails with [`LogError::Failed`].
+    pub fn close(&self, reason: &str) {
+        self.flusher.finish();
+        self.core.stop(reason);
+        self.core.wait_for_leader();
+    }
+
+    /// Returns an error when nothing can be appended: the log is closed, or open to be read only.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`], [`LogError::ReadOnly`].
+    pub fn check_writable(&self) -> Result<(), LogError> {
+        self.core.check_access()?;
+        self.check()
+    }
+
+    /// Returns an error when the log is closed.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub fn check(&self) -> Result<(), LogError> {
+        if self.core.has_failed() { self.core.check() } else { Ok(()) }
     }
 
     /// Adds a record at the end, in memory; returns its LSN. Waits for a write when the buffer is
@@ -409,9 +489,7 @@ impl Log {
     /// # Errors
     /// [`LogError::Failed`]. A later failure is told to whom uses the log then.
     pub fn force_soon(&self) -> Result<(), LogError> {
-        if self.core.has_failed() {
-            return self.core.check();
-        }
+        self.check()?;
         match self.flusher.ask(&self.core) {
             Ok(()) => Ok(()),
             // There is no thread to be had, so it is done here.
@@ -451,7 +529,7 @@ impl Log {
     ///
     /// # Errors
     /// An error of the disk. Some segments then stay until the log was opened again, and is
-    /// truncated again. The log is not closed.
+    /// truncated again. The log is closed only if a sync failed.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
         self.core.truncate_before(lsn)
     }

@@ -1,6 +1,4 @@
-//! Opening a log that is there: finding its end, and making sure of it.
-
-use std::io;
+//! Opening a log that is there: finding its end.
 
 use tracing::warn;
 
@@ -11,7 +9,7 @@ use super::segment::{Segments, segment_name};
 use super::{LogError, Lsn, Tail};
 use crate::disk::File;
 
-/// Finds the end of the log after `from`; what is after it can never be read as records again.
+/// Finds the end of the log after `from`.
 pub(super) fn find_end(
     segments: &Segments,
     checksum: Checksum,
@@ -31,14 +29,9 @@ pub(super) fn find_end(
     };
     let name = segment_name(newest);
     if segment == newest && look_beyond(&*file, segments, checksum, tail.end, flaw)? {
-        warn!(end = %tail.end, file = name, "log ends in a torn write, which is erased");
-        let erased = erase(&*file, segments.layout().offset(tail.end));
-        erased.map_err(|error| LogError::io(&name, "erasing", error))?;
+        warn!(end = %tail.end, file = name, "log ends in a torn write, which is dropped");
         tail.is_torn = true;
     }
-    // When a process ended and not the system, what was found may be in the system's memory only.
-    file.sync().map_err(|error| LogError::io(&name, "syncing", error))?;
-    segments.sync_directory()?;
     Ok(tail)
 }
 
@@ -113,19 +106,6 @@ fn look_beyond(
         left -= step as u64;
     }
     Ok(has_traces)
-}
-
-/// Writes zeros from `offset` to the end. A cut would be shorter, but a file that grows again may
-/// show what it held before: file systems may leave that in new blocks after a crash.
-fn erase(file: &dyn File, offset: u64) -> io::Result<()> {
-    let zeros = vec![0; BLOCK];
-    let (mut at, length) = (offset, file.len()?);
-    while at < length {
-        let step = layout::to_usize((length - at).min(BLOCK as u64));
-        file.write_at(&zeros[..step], at)?;
-        at += step as u64;
-    }
-    Ok(())
 }
 
 /// What of this log is found in bytes that are not part of it.

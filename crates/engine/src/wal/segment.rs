@@ -4,6 +4,11 @@
 //! under the name of a spare. So a file with the name of a segment always has the right header, and
 //! one that has not is damaged. A segment that is given up becomes a spare; that name is durable
 //! before the file is used again, so a crash never finds new contents under the old name.
+//!
+//! Two things tell that the newest segment is not what it was. Its file has the full length from
+//! the beginning, so one that was cut is too short. And when its name is durable, the header of the
+//! segment before it is told that it is followed: where that is the newest to be found, the newest
+//! is missing. A record in a segment is durable only after both.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,8 +18,9 @@ use parking_lot::Mutex;
 use tracing::debug;
 
 use super::layout::{self, Header, Layout, SEGMENT_HEADER};
-use super::record::{Checksum, Content, Flaw, Parsed, RECORD_HEADER, parse};
-use super::{LogError, LogId, Lsn};
+use super::record::{Checksum, Content, Flaw, MARK_LENGTH, Parsed, RECORD_HEADER, parse};
+use super::scan::BLOCK;
+use super::{LogError, LogId, Lsn, Tail};
 use crate::disk::{Disk, File, Open};
 
 /// As many segments as are kept for later when they are given up. PostgreSQL estimates how many it
@@ -83,6 +89,16 @@ fn read_header(file: &dyn File, name: &str) -> Result<Header, LogError> {
     Header::decode(&bytes, name)
 }
 
+/// A file that was made with the full length of a segment still has it.
+fn check_length(file: &dyn File, length: u64, name: &str) -> Result<(), LogError> {
+    let found = file.len().map_err(|error| LogError::io(name, "measuring", error))?;
+    if found >= length {
+        return Ok(());
+    }
+    let reason = format!("the file was cut: it has {found} bytes of {length}");
+    Err(LogError::Damaged { file: name.into(), offset: found, reason })
+}
+
 fn open_file(disk: &dyn Disk, name: &str, how: Open) -> Result<Arc<dyn File>, LogError> {
     disk.open(name, how).map_err(|error| LogError::io(name, "opening", error))
 }
@@ -110,9 +126,13 @@ impl Segments {
             return Err(LogError::Missing { file: segment_name(Lsn::ZERO) });
         };
         let name = segment_name(newest);
-        let layout = read_header(&*open_file(&*disk, &name, Open::Existing)?, &name)?.layout;
+        let header = read_header(&*open_file(&*disk, &name, Open::Existing)?, &name)?;
+        let layout = header.layout;
         let segments = Segments { disk, id, layout, files: Mutex::new(files) };
         segments.find(newest)?;
+        if header.is_followed {
+            return Err(LogError::Missing { file: segment_name(layout.next(newest)) });
+        }
         Ok(segments)
     }
 
@@ -148,7 +168,11 @@ impl Segments {
         }
         let name = segment_name(segment);
         let file = open_file(&*self.disk, &name, Open::Existing)?;
-        self.check(&read_header(&*file, &name)?, segment, &name)?;
+        let header = read_header(&*file, &name)?;
+        self.check(&header, segment, &name)?;
+        if header.has_full_length {
+            check_length(&*file, self.layout.segment_bytes(), &name)?;
+        }
         files.segments.insert(segment, Some(Arc::clone(&file)));
         Ok(Some(file))
     }
@@ -170,31 +194,117 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the file of `segment`, which is not there yet, and its name durable.
-    pub(super) fn begin(&self, segment: Lsn) -> Result<Arc<dyn File>, LogError> {
+    /// Makes the file of `segment`, which is not there yet, and its name durable. Returns the file
+    /// and up to where its blocks were written before.
+    pub(super) fn begin(&self, segment: Lsn) -> Result<(Arc<dyn File>, u64), LogError> {
         let spare = self.files.lock().spares.pop();
         debug!(%segment, ?spare, "log segment begun");
-        let how = if spare.is_some() { Open::Existing } else { Open::New };
+        let (how, filled) = match spare {
+            Some(_) => (Open::Existing, self.layout.segment_bytes()),
+            None => (Open::New, SEGMENT_HEADER as u64),
+        };
         let made_as = spare.unwrap_or_else(|| file_name(SPARE_PREFIX, segment));
         let file = open_file(&*self.disk, &made_as, how)?;
-        let name = segment_name(segment);
         self.write_header(&*file, segment)
             .map_err(|error| LogError::io(&made_as, "writing the header of", error))?;
-        self.disk
-            .rename(&made_as, &name)
-            .map_err(|error| LogError::io(&made_as, "renaming", error))?;
-        self.sync_directory()?;
-        self.files.lock().segments.insert(segment, Some(Arc::clone(&file)));
-        Ok(file)
+        self.name(&made_as, segment, &file)?;
+        Ok((file, filled))
     }
 
     fn write_header(&self, file: &dyn File, segment: Lsn) -> io::Result<()> {
-        if file.len()? > self.layout.segment_bytes() {
+        if file.len()? != self.layout.segment_bytes() {
             file.set_len(self.layout.segment_bytes())?;
         }
-        let header = Header { id: self.id, segment, layout: self.layout };
-        file.write_at(&header.encode(), 0)?;
+        file.write_at(&Header::new(self.id, segment, self.layout).encode(), 0)?;
         file.sync()
+    }
+
+    /// Gives a file that is durable the name of `segment`, and tells the segment before.
+    fn name(&self, made_as: &str, segment: Lsn, file: &Arc<dyn File>) -> Result<(), LogError> {
+        self.disk
+            .rename(made_as, &segment_name(segment))
+            .map_err(|error| LogError::io(made_as, "renaming", error))?;
+        self.sync_directory()?;
+        self.mark_followed(segment)?;
+        self.files.lock().segments.insert(segment, Some(Arc::clone(file)));
+        Ok(())
+    }
+
+    /// Writes into the header of the segment before `segment`, if it is kept, that it is followed.
+    fn mark_followed(&self, segment: Lsn) -> Result<(), LogError> {
+        let before = Lsn(segment.0.saturating_sub(self.layout.segment_bytes()));
+        if !self.files.lock().segments.contains_key(&before) || before == segment {
+            return Ok(());
+        }
+        let Some(file) = self.find(before)? else { return Ok(()) };
+        let header = Header { is_followed: true, ..Header::new(self.id, before, self.layout) };
+        let length = self.layout.segment_bytes();
+        // A segment of format version 1 may be shorter.
+        let written = file
+            .len()
+            .and_then(|len| if len < length { file.set_len(length) } else { Ok(()) })
+            .and_then(|()| file.write_at(&header.encode(), 0))
+            .and_then(|()| file.sync());
+        written.map_err(|error| self.failed("writing the header of", before, error))
+    }
+
+    /// Makes sure that what was found of the log is durable, and that nothing of a torn end can be
+    /// taken for records when the log has grown up to it.
+    ///
+    /// What is read may be in the system's memory only: the process that wrote it was killed before
+    /// it synced, or its sync failed and another one will write nothing. So it is written again. Of
+    /// a log that was sealed that is the last mark: all before it was durable when the mark was
+    /// written. Of any other it is the newest segment as a whole, under its name; a segment is
+    /// begun only after those before it are durable.
+    pub(super) fn make_durable(&self, tail: &Tail) -> Result<(), LogError> {
+        let newest = self.newest();
+        let Some(file) = self.find(newest)? else {
+            return Err(LogError::Missing { file: segment_name(newest) });
+        };
+        let is_full = self.layout.segment(tail.end) != newest;
+        if !tail.is_sealed || tail.is_torn || is_full {
+            return self.renew(newest, &*file, tail.end);
+        }
+        let mut mark = [0; MARK_LENGTH];
+        let at = self.layout.offset(Lsn(tail.end.0 - MARK_LENGTH as u64));
+        let written = file
+            .read_at(&mut mark, at)
+            .and_then(|()| file.write_at(&mark, at))
+            .and_then(|()| file.sync());
+        written.map_err(|error| self.failed("writing the last mark of", newest, error))
+    }
+
+    /// Replaces the newest segment by a new file with what of it is before `end`. A crash finds the
+    /// old one or the new one, and the records are the same.
+    fn renew(&self, newest: Lsn, old: &dyn File, end: Lsn) -> Result<(), LogError> {
+        self.discard_spares()?;
+        let is_full = self.layout.segment(end) != newest;
+        let length = if is_full { self.layout.segment_bytes() } else { self.layout.offset(end) };
+        let made_as = file_name(SPARE_PREFIX, newest);
+        let file = open_file(&*self.disk, &made_as, Open::New)?;
+        let mut block = Vec::new();
+        let mut copy = || {
+            let mut at = SEGMENT_HEADER as u64;
+            while at < length {
+                block.resize(layout::to_usize((length - at).min(BLOCK as u64)), 0);
+                old.read_at(&mut block, at)?;
+                file.write_at(&block, at)?;
+                at += block.len() as u64;
+            }
+            self.write_header(&*file, newest)
+        };
+        copy().map_err(|error| LogError::io(&made_as, "copying the newest segment to", error))?;
+        self.name(&made_as, newest, &file)
+    }
+
+    /// Removes the spares that an earlier process left: their names may not be durable.
+    fn discard_spares(&self) -> Result<(), LogError> {
+        let spares = std::mem::take(&mut self.files.lock().spares);
+        for spare in spares {
+            let removed = self.disk.remove(&spare);
+            removed.map_err(|error| LogError::io(&spare, "removing", error))?;
+        }
+        Ok(())
     }
 
     /// Makes the names of segments and spares durable.
@@ -203,11 +313,12 @@ impl Segments {
     }
 
     /// Gives up the segments that lie wholly before `lsn`, the oldest first. The last one stays,
-    /// since without any file the log would be gone.
-    pub(super) fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
+    /// since without any file the log would be gone. Returns the names of spares, which are durable
+    /// after [`Segments::sync_directory`]; `None` when there was nothing to give up.
+    pub(super) fn give_up_before(&self, lsn: Lsn) -> Result<Option<Vec<String>>, LogError> {
         let (given_up, mut taken) = self.forget_before(lsn);
         if given_up.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let mut spares = Vec::new();
         for first in given_up {
@@ -222,10 +333,13 @@ impl Segments {
                 removed.map_err(|error| LogError::io(&name, "removing", error))?;
             }
         }
-        self.sync_directory()?;
         debug!(%lsn, kept = spares.len(), "log truncated");
+        Ok(Some(spares))
+    }
+
+    /// Keeps spares, whose names are durable, for the next segments.
+    pub(super) fn keep_spares(&self, spares: Vec<String>) {
         self.files.lock().spares.extend(spares);
-        Ok(())
     }
 
     /// Takes the segments before `lsn` out of the map; also tells the spares there are.

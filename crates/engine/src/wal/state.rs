@@ -31,6 +31,7 @@ pub(super) struct State {
     durable: Lsn,
     /// What a mark in the log already says to be durable.
     marked: Lsn,
+    /// Why the log is closed.
     failed: Option<Arc<str>>,
     gather: Gather,
     /// Somebody watches the time while a group gathers.
@@ -92,6 +93,13 @@ impl State {
 
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// Closes the log for good. The first reason is kept.
+    pub(super) fn fail(&mut self, reason: &str) {
+        if self.failed.is_none() {
+            self.failed = Some(reason.into());
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), LogError> {
@@ -199,7 +207,7 @@ impl State {
                     self.gather.end(crowd, now.saturating_duration_since(began), now);
                 }
             }
-            Err(error) => self.failed = Some(error.to_string().into()),
+            Err(error) => self.fail(&error.to_string()),
         }
         self.writing = None;
         self.spare = Arc::into_inner(batch);

@@ -4,11 +4,11 @@
 //! anything to sync, and the name of a segment on the disk says that those before it are complete.
 //!
 //! A sync is cheap when it need not change the file's length or its list of blocks. So a small
-//! write at the end of a file is followed by zeros, which the same sync makes durable, and the next
-//! writes overwrite them. On ext4, writes of 2 to 8 KiB with a sync each were so 1.5 times as many
-//! a second as in a file that grows, and 1.2 times as many as in one whose length is set before,
-//! because there the blocks are still to be found. With 64 KiB all were the same, so a large write
-//! is not followed by zeros.
+//! write behind what was written of a file is followed by zeros, which the same sync makes durable,
+//! and the next writes overwrite them. On ext4, writes of 2 to 8 KiB with a sync each were so 1.5
+//! times as many a second as in a file that grows, and 1.2 times as many as in one whose length is
+//! set before, because there the blocks are still to be found. With 64 KiB all were the same, so a
+//! large write is not followed by zeros.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::segment::{Segments, segment_name};
 use super::{LogError, Lsn};
 use crate::disk::File;
 
-/// Files grow by as many bytes of zeros at once.
+/// Files are filled with as many bytes of zeros at once.
 const AHEAD: u64 = 1 << 20;
 
 /// Writes of as many bytes and more are not followed by zeros.
@@ -33,7 +33,8 @@ pub(super) struct Writer {
 struct Current {
     segment: Lsn,
     file: Arc<dyn File>,
-    length: u64,
+    /// Up to here the file's blocks were written.
+    filled: u64,
     is_synced: bool,
 }
 
@@ -49,23 +50,22 @@ impl Writer {
         let segment = layout.segment(lsn);
         let current = match &mut self.current {
             Some(current) if current.segment == segment => current,
-            _ => self.enter(segments, segment)?,
+            _ => self.enter(segments, lsn)?,
         };
         current
             .write(bytes, layout.offset(lsn), layout.segment_bytes())
             .map_err(|error| segments.failed("writing", lsn, error))
     }
 
-    fn enter(&mut self, segments: &Segments, segment: Lsn) -> Result<&mut Current, LogError> {
+    /// Goes on with the segment of `lsn`, which was opened or is begun now.
+    fn enter(&mut self, segments: &Segments, lsn: Lsn) -> Result<&mut Current, LogError> {
         self.sync()?;
-        let file = match segments.find(segment)? {
-            Some(file) => file,
+        let segment = segments.layout().segment(lsn);
+        let (file, filled) = match segments.find(segment)? {
+            Some(file) => (file, segments.layout().offset(lsn)),
             None => segments.begin(segment)?,
         };
-        let measured = file.len();
-        let length =
-            measured.map_err(|error| LogError::io(&segment_name(segment), "measuring", error))?;
-        Ok(self.current.insert(Current { segment, file, length, is_synced: true }))
+        Ok(self.current.insert(Current { segment, file, filled, is_synced: true }))
     }
 
     /// Makes durable what was written.
@@ -85,15 +85,15 @@ impl Current {
         self.is_synced = false;
         self.file.write_at(bytes, offset)?;
         let end = offset + bytes.len() as u64;
-        if end <= self.length {
+        if end <= self.filled {
             return Ok(bytes.len() as u64);
         }
-        self.length = end;
+        self.filled = end;
         if bytes.len() < LARGE {
-            let length = (end + 1).next_multiple_of(AHEAD).min(segment_bytes);
-            self.file.write_at(&vec![0; to_usize(length - end)], end)?;
-            self.length = length;
+            let filled = (end + 1).next_multiple_of(AHEAD).min(segment_bytes);
+            self.file.write_at(&vec![0; to_usize(filled - end)], end)?;
+            self.filled = filled;
         }
-        Ok(self.length - offset)
+        Ok(self.filled - offset)
     }
 }

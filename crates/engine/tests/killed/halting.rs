@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tidegate_engine::disk::{Disk, File, FileDisk, Open};
+use tidegate_engine::disk::{Claim, Disk, File, FileDisk, Open};
 
 /// Counts changes of files down and, at the last, does half of a write, tells, and waits for the
 /// end. Each thread that comes later waits as well.
@@ -83,6 +83,10 @@ impl Disk for HaltingDisk {
     fn sync_directory(&self) -> io::Result<()> {
         self.countdown.count(|| {});
         self.disk.sync_directory()
+    }
+
+    fn claim(&self) -> io::Result<Claim> {
+        self.disk.claim()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate_engine::disk::{Disk, Open, SimulatedDisk};
+use tidegate_engine::disk::{Crash, Disk, Open, SimulatedDisk};
 use tidegate_engine::wal::{
     FORMAT_VERSION, KIND_RECORD, KIND_SHIFT, Log, LogError, LogId, LogSettings, Lsn, MAGIC,
     RECORD_HEADER, SEGMENT_HEADER,
@@ -100,8 +100,59 @@ fn the_example_of_the_module_holds() {
     assert!(matches!(flipped(544), Err(LogError::Damaged { offset: 544, .. })));
     assert_eq!(flipped(592).expect("a torn end"), Lsn(592));
     // The crash in the second sync: the mark after B has arrived, B has not, and C never was.
-    disk.truncate(FIRST, 592).expect("a file");
+    let file = disk.open(FIRST, Open::Existing).expect("a file");
+    file.write_at(&[0; 100], 592).and_then(|()| file.sync()).expect("a disk without faults");
     assert_eq!(flipped(544).expect("a torn end"), Lsn(544));
+}
+
+/// What was forced into the newest segment is not lost without a word when its file is.
+#[test]
+fn the_newest_segment_cut_or_missing_is_damage() {
+    let (disk, _) = sample(true);
+    let newest = files(&disk, "log-").pop().expect("a segment");
+    for length in [0, 100, 512, 600, 4_000, 4_095] {
+        let cut = Arc::new(disk.fork());
+        cut.truncate(&newest, length).expect("a file");
+        let error = found(&cut).expect_err("a file that was cut");
+        assert!(
+            matches!(&error, LogError::Damaged { file, .. } if *file == newest),
+            "{length}: {error}"
+        );
+    }
+    let without = Arc::new(disk.fork());
+    without.remove(&newest).and_then(|()| without.sync_directory()).expect("a file");
+    for from in [Lsn::ZERO, Lsn(512)] {
+        let error = try_open(&without, from).err().expect("a missing file");
+        assert!(matches!(&error, LogError::Missing { file } if *file == newest), "{error}");
+    }
+}
+
+/// Segments of format version 1 were as long as what had been written, and said nothing of the
+/// next. Such a log opens, goes on, and is of this version from then on.
+#[test]
+fn a_log_of_the_first_version_goes_on() {
+    let (disk, records) = sample(false);
+    for name in files(&disk, "log-") {
+        let file = disk.open(&name, Open::Existing).expect("a file");
+        let mut header = [0; SEGMENT_HEADER];
+        file.read_at(&mut header, 0).expect("a header");
+        header[8..12].copy_from_slice(&1_u32.to_le_bytes());
+        header[40..48].fill(0);
+        let sum = crc32c::crc32c(&header[..508]);
+        header[508..].copy_from_slice(&sum.to_le_bytes());
+        file.write_at(&header, 0).expect("a disk without faults");
+    }
+    let (_, tail) = open(&Arc::new(disk.fork()), Lsn::ZERO);
+    let end = tail.end;
+    let newest = files(&disk, "log-").pop().expect("a segment");
+    disk.truncate(&newest, end.0 % 4_096).expect("a file");
+    let (log, _) = open(&disk, Lsn::ZERO);
+    let more = append_all(&log, &[&[9; 3_000], &[8; 3_000]]);
+    log.force(log.end()).expect("a disk without faults");
+    drop(log);
+    let disk = Arc::new(disk.crash(Crash::Lost));
+    let (log, _) = open(&disk, Lsn::ZERO);
+    assert_eq!(super::records(&log, Lsn::ZERO), [records, more].concat());
 }
 
 /// What is after the end is read in blocks of 256 KiB. Here the mark that vouches for a damaged
@@ -207,7 +258,8 @@ fn files_of_another_log_or_version_are_refused() {
     file.write_at(&header, 0).expect("a disk without faults");
     let error = found(&disk).expect_err("a newer version");
     assert!(
-        matches!(&error, LogError::NewerVersion { file, version: 2, .. } if file == SECOND),
+        matches!(&error, LogError::NewerVersion { file, version, .. }
+            if file == SECOND && *version == FORMAT_VERSION + 1),
         "{error}"
     );
 }
@@ -244,9 +296,10 @@ fn the_bytes_are_as_documented() {
     log.force(lsn).expect("a disk without faults");
     let bytes = &disk.image()[FIRST];
     assert_eq!(bytes[..8], MAGIC);
-    assert_eq!(bytes[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes.len(), 4_096);
     assert_eq!(bytes[16..24], SETTINGS.id.0.to_le_bytes());
-    assert_eq!(bytes[24..40], [&[0; 8][..], &4_096_u64.to_le_bytes()].concat());
+    assert_eq!(bytes[24..48], [&[0; 8][..], &4_096_u64.to_le_bytes(), &[0; 8]].concat());
     assert_eq!(bytes[508..512], crc32c::crc32c(&bytes[..508]).to_le_bytes());
     let word = (KIND_RECORD << KIND_SHIFT) + 23;
     let header = [&word.to_le_bytes()[..], &512_u64.to_le_bytes()].concat();

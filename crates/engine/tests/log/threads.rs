@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_engine::disk::{Crash, Disk, File, Open, SimulatedDisk};
+use tidegate_engine::disk::{Claim, Crash, Disk, File, Open, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogError, LogSettings, Lsn};
 
 use crate::{SETTINGS, create, new_disk, open, records};
@@ -117,6 +117,10 @@ impl Disk for GatedDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.disk.sync_directory()
+    }
+
+    fn claim(&self) -> io::Result<Claim> {
+        self.disk.claim()
     }
 }
 

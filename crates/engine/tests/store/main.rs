@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bulk;
+mod chains;
 mod crashes;
 mod cursors;
+mod failures;
 mod for_update;
 mod indexes;
 mod isolation;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
+use tidegate_engine::lock::LockSettings;
 use tidegate_engine::wal::LogSettings;
 use tidegate_engine::{PageSize, StoreOptions};
 
@@ -37,6 +40,10 @@ impl Random {
         self.next() % bound
     }
 
+    fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).unwrap()
+    }
+
     fn bytes(&mut self, max: u64) -> Vec<u8> {
         let len = self.below(max + 1);
         (0..len).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
@@ -44,13 +51,16 @@ impl Random {
 }
 
 fn options() -> StoreOptions {
+    let defaults = StoreOptions::default();
     StoreOptions {
+        // Stores are opened by the thousand here, and each bucket costs its time.
+        locks: LockSettings { buckets: 64, ..defaults.locks },
         page_size: PageSize::new(4096).unwrap(),
         buffer_bytes: 64 * 4096,
         buffer_bytes_max: 64 * 4096,
         log: LogSettings { segment_bytes: 256 << 10, ..LogSettings::default() },
         background: false,
-        ..StoreOptions::default()
+        ..defaults
     }
 }
 

@@ -82,6 +82,8 @@ fn observation(limit: Mpl, random: &mut SplitMix64) -> Observation {
         concurrency_peak: level(random),
         concurrency_mean: number(random),
         running_mean: number(random),
+        discounted: level(random),
+        discounted_mean: number(random),
         waiting_share: number(random),
         completions: count(random),
         failures: count(random),

@@ -51,6 +51,7 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         oldest_straggler_s: 0.1,
         late_commits: 0,
         errors: BTreeMap::new(),
+        first_error: None,
         retries: 0,
         connection_losses: 0,
         connect_retries: 0,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::rig::{Machine, Update};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
-use crate::tap::{DataError, Report, Rule, analyse};
+use crate::tap::{Choices, DataError, Report, analyse};
 
 /// The name that a file taken out of the store goes by in messages.
 const STORED: &str = "the stored experiment file";
@@ -223,8 +223,8 @@ impl Laboratory {
     ///
     /// # Errors
     /// See [`LabError`].
-    pub fn tap(&mut self, id: i64) -> Result<Report, LabError> {
-        let report = self.analysed(id)?;
+    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
+        let report = self.analysed(id, choices)?;
         self.store.analysed(id, &report)?;
         Ok(report)
     }
@@ -234,29 +234,28 @@ impl Laboratory {
     ///
     /// # Errors
     /// See [`LabError`]; there is one that is not in the store.
-    pub fn tap_curves(&mut self, ids: &[i64]) -> Result<(), LabError> {
+    pub fn tap_curves(&mut self, ids: &[i64], choices: Choices) -> Result<(), LabError> {
         let experiments = self.experiments()?;
         let missing = |id| StoreError::Missing { what: "experiment", id };
         let of = |&id: &i64| experiments.iter().find(|row| row.id == id).ok_or(missing(id));
         for row in ids.iter().map(of).collect::<Result<Vec<_>, _>>()? {
             if is_curve(row) {
-                self.tap(row.id)?;
+                self.tap(row.id, choices)?;
             }
         }
         Ok(())
     }
 
-    fn analysed(&mut self, id: i64) -> Result<Report, LabError> {
+    fn analysed(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
         let (experiment, plan) = self.stored(id)?;
-        let times = (experiment.ctl.as_secs_f64(), experiment.connect.as_secs_f64());
-        let data = self.store.data_set(id, &plan, times)?;
-        Ok(analyse(&data, Rule::default())?)
+        let data = self.store.data_set(id, &experiment, &plan)?;
+        Ok(analyse(&data, choices)?)
     }
 
     /// What the analysis protocol says of an experiment: nothing where it is not for it. Curves can
     /// be shown also where the rows cannot be analysed.
     fn judged(&mut self, row: &ExperimentRow) -> Result<Option<Report>, LabError> {
-        if is_curve(row) { self.analysed(row.id).map(Some) } else { Ok(None) }
+        if is_curve(row) { self.analysed(row.id, Choices::default()).map(Some) } else { Ok(None) }
     }
 
     /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
@@ -274,6 +273,9 @@ impl Laboratory {
         let troubles = self.troubles(id)?;
         for line in [troubles.violations, troubles.unchecked, troubles.failures].iter().flatten() {
             // Writing to a String cannot fail.
+            let _ = writeln!(text, "{line}");
+        }
+        for line in report.into_iter().flat_map(show::host_warnings) {
             let _ = writeln!(text, "{line}");
         }
         if let Err(error) = &judged {

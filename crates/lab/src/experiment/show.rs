@@ -11,7 +11,7 @@ use tidegate_control::Mpl;
 use super::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
-use crate::tap::Report;
+use crate::tap::{Check, Report, ThrashingPoint};
 
 /// One straggler to so many transactions that ended is told: 5 %.
 const STRAGGLERS: i64 = 20;
@@ -116,6 +116,15 @@ fn little_ms(points: &[Point]) -> Option<f64> {
     (tps > 0.0).then_some(1e3 * clients / tps)
 }
 
+/// What is to be known of the hosts, a line for each: batchsets that several measured, and factors
+/// that cannot be told from them.
+pub fn host_warnings(report: &Report) -> impl Iterator<Item = String> {
+    let several =
+        report.violations.iter().filter(|violation| violation.check == Check::SeveralHosts);
+    let confounded = report.confounded.iter().map(|one| format!("warning: {one}"));
+    several.map(|one| format!("warning: {one}")).chain(confounded)
+}
+
 /// What a curve is of.
 #[must_use]
 pub fn title(curve: &Curve) -> String {
@@ -189,9 +198,20 @@ fn verdict(curve: &Curve, report: Option<&Report>) -> String {
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
     };
-    match retained.thrashing_point.bounds() {
-        (low, Some(high)) => format!("thrashing point {low}: throughput falls before {high}"),
-        (highest, None) => format!("no thrashing up to {highest}"),
+    verdict_of(retained.thrashing_point)
+}
+
+fn verdict_of(point: ThrashingPoint) -> String {
+    match point {
+        ThrashingPoint::AtLowest { mpl, next } => format!(
+            "thrashing point {mpl} or below: throughput falls before {next}, and {mpl} is the \
+             lowest level"
+        ),
+        ThrashingPoint::At { mpl, next } => {
+            format!("thrashing point {mpl}: throughput falls before {next}")
+        }
+        ThrashingPoint::Between { high, .. } => format!("throughput falls before {high}"),
+        ThrashingPoint::Infinite { highest } => format!("no thrashing up to {highest}"),
     }
 }
 
@@ -237,6 +257,8 @@ pub fn json(
         "planned": row.planned,
         "done": row.done,
         "not_analysed": judged.err(),
+        "hosts": report.map(|report| &report.hosts),
+        "warnings": report.map(|report| host_warnings(report).collect::<Vec<_>>()),
         "curves": curves.iter().map(curve).collect::<Vec<Value>>(),
         "violations": troubles.violations,
         "unchecked": troubles.unchecked,

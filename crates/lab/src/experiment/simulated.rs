@@ -275,6 +275,7 @@ fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
         overdue: 0,
         late_commits: 0,
         errors: BTreeMap::new(),
+        first_error: None,
         conflicts: BTreeMap::new(),
         retries: 0,
         connection_losses: 0,

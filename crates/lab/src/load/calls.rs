@@ -82,9 +82,11 @@ impl<'a> Calls<'a> {
                 self.losses.add(|| error.to_string());
                 return;
             }
-            Err(RequestError::Call(error)) => self.desk.tally.error(kind(&error).to_owned()),
+            Err(RequestError::Call(error)) => {
+                self.desk.tally.error(kind(&error).to_owned(), || error.to_string());
+            }
             Err(RequestError::Transaction(failure)) => {
-                self.desk.failed(failure);
+                self.desk.failed(&failure);
             }
         }
         self.next(client);

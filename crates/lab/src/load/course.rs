@@ -208,6 +208,7 @@ impl<'a, C: Crowd> Course<'a, C> {
             overdue: measured.overdue,
             late_commits: tally.late_commits,
             errors: tally.errors.clone(),
+            first_error: tally.first_error.clone(),
             retries: conflicts.values().sum(),
             conflicts: conflicts
                 .into_iter()

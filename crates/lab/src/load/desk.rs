@@ -147,23 +147,23 @@ impl Desk {
     }
 
     /// A client's transaction has failed: whether the same one is to run again.
-    pub(super) fn failed(&mut self, failure: Failure) -> bool {
+    pub(super) fn failed(&mut self, failure: &Failure) -> bool {
         match failure {
             Failure::Conflict(conflict) => {
-                self.tally.conflict(conflict);
+                self.tally.conflict(*conflict);
                 true
             }
             Failure::Refused { code, .. } => {
-                self.tally.error(code);
+                self.tally.error(code.clone(), || failure.to_string());
                 false
             }
             Failure::Unexpected(what) => {
-                self.tally.error(format!("not found: {what}"));
+                self.tally.error(format!("not found: {what}"), || failure.to_string());
                 false
             }
             // Somebody else cancelled it, or a limit of the server on how long a statement takes.
             Failure::Stopped if !self.is_closing() => {
-                self.tally.error("stopped before its end".to_owned());
+                self.tally.error("stopped before its end".to_owned(), || failure.to_string());
                 false
             }
             Failure::Lost(_) | Failure::Stopped => false,

@@ -238,7 +238,7 @@ impl Talk {
 
     /// After a failure: the same transaction when that may help, else the next one.
     fn again(&mut self, desk: &mut Desk) -> Send {
-        let is_retried = self.failure.take().is_some_and(|failure| desk.failed(failure));
+        let is_retried = self.failure.take().is_some_and(|failure| desk.failed(&failure));
         if desk.is_closing() {
             return self.quit();
         }

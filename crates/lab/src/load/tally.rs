@@ -22,6 +22,8 @@ pub(super) struct Tally {
     pub(super) late_commits: u64,
     pub(super) conflicts: BTreeMap<Conflict, u64>,
     pub(super) errors: BTreeMap<String, u64>,
+    /// What the first of them said.
+    pub(super) first_error: Option<String>,
     kinds: Vec<OfKind>,
     /// Of each class, in the order of `Class::ALL`.
     classes_us: [Histogram<u64>; 2],
@@ -153,6 +155,7 @@ impl Tally {
             late_commits: 0,
             conflicts: BTreeMap::new(),
             errors: BTreeMap::new(),
+            first_error: None,
             kinds: Vec::new(),
             classes_us: [histogram(), histogram()],
             latency_us: histogram(),
@@ -222,8 +225,9 @@ impl Tally {
         *self.conflicts.entry(conflict).or_default() += 1;
     }
 
-    /// A transaction failed.
-    pub(super) fn error(&mut self, code: String) {
+    /// Counts a transaction that failed, and keeps the text of the first.
+    pub(super) fn error(&mut self, code: String, text: impl FnOnce() -> String) {
+        self.first_error.get_or_insert_with(text);
         *self.errors.entry(code).or_default() += 1;
     }
 

@@ -172,7 +172,7 @@ impl Threads {
                 return self.leave(client);
             }
             Err(failure) if !self.desk.is_closing() => {
-                if self.desk.failed(failure) {
+                if self.desk.failed(&failure) {
                     self.clients[client].is_again = true;
                     return self.give(client, task);
                 }

@@ -38,7 +38,7 @@ use tidegate_control::{Algorithm, Mpl};
 use crate::rig::Update;
 
 pub use error::{ControllersError, SimulateError};
-pub use plants::read;
+pub use plants::{random, read};
 pub use report::{Cell, CellResult, ControllerSummary, Entry, PhaseSummary, PlantSummary, Report};
 pub use score::{BAND, Measure, Measures, Phase, Reached, SOON, Sample, Score, Spread, phases};
 

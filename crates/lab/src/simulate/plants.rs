@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use tidegate_control::Mpl;
-use tidegate_control::plant::{Scenario, ScenarioFile};
+use tidegate_control::plant::{Scenario, ScenarioFile, random_scenario};
 
 use super::SimulateError;
 use super::parallel::in_parallel;
@@ -49,6 +49,17 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Scenario>, SimulateError> {
         }
     }
     Ok(scenarios)
+}
+
+/// So many plants drawn at random from `seed` on, each from a seed of its own.
+///
+/// # Errors
+/// None: what is drawn can be run.
+pub fn random(seed: u64, count: u32) -> Result<Vec<Scenario>, SimulateError> {
+    let seeds = (0..count).map(|offset| seed.wrapping_add(offset.into()));
+    seeds
+        .map(|seed| random_scenario(seed).map_err(SimulateError::plant(&format!("random-{seed}"))))
+        .collect()
 }
 
 /// A file is itself; a directory stands for its `.toml` files.

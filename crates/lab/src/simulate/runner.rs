@@ -10,6 +10,8 @@ use tidegate_control::{
     Algorithm, Bounds, Decision, Draw, Mpl, Observation, Resources, Setting, SplitMix64,
 };
 
+use tidegate_control::plant::Second;
+
 use super::plants::Plant;
 use super::score::{Phase, Sample};
 use super::{HIGHEST, SimulateError};
@@ -98,6 +100,33 @@ impl Line {
     }
 }
 
+/// Where a run is.
+struct Course<'a> {
+    phases: &'a [Phase],
+    intervals: u32,
+    now_s: f64,
+}
+
+impl<'a> Course<'a> {
+    /// The phase that the next interval belongs to, with its index; none after the last. Phases of
+    /// a plant that is observed by ticks last so many seconds.
+    fn phase(&self, by_tick: bool) -> Option<(usize, &'a Phase)> {
+        let mut begins = 0;
+        self.phases.iter().enumerate().find(|(_, phase)| {
+            begins += phase.intervals();
+            // An interval ends at a multiple of 100 ms.
+            if by_tick { self.now_s + 0.05 < f64::from(begins) } else { self.intervals < begins }
+        })
+    }
+}
+
+/// A second of a plant that is observed by ticks.
+fn second(second: &Second) -> Sample {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,000")]
+    let limit = Mpl::at_least_one(second.limit.round() as u32);
+    Sample { limit, completions: second.completions, seconds: 1.0 }
+}
+
 impl Run<'_> {
     /// The intervals of the run.
     ///
@@ -114,21 +143,27 @@ impl Run<'_> {
             resources: RESOURCES,
         });
         let mut limit = controller.start();
+        let mut course = Course { phases: &self.plant.phases, intervals: 0, now_s: 0.0 };
         let (mut samples, mut trace) = (Vec::new(), Vec::new());
-        for phase in self.plant.phases.iter().enumerate() {
-            for _ in 0..phase.1.intervals() {
-                if cancel.load(Ordering::Relaxed) {
-                    return Err(SimulateError::Cancelled);
-                }
-                let seen = plant.interval(limit);
-                let decision = controller.decide(&seen, draws.next_draw());
-                let seconds = seen.interval.as_secs_f64();
-                samples.push(Sample { limit, completions: seen.completions, seconds });
-                if self.traces.is_some() {
-                    trace.push(Line::after(trace.last(), phase, &seen, &decision));
-                }
-                limit = decision.limit;
+        let by_tick = scenario.is_by_tick();
+        while let Some(phase) = course.phase(by_tick) {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(SimulateError::Cancelled);
             }
+            let seen = plant.interval_by(limit, controller.interval_rule());
+            let decision = controller.decide(&seen, draws.next_draw());
+            let seconds = seen.interval.as_secs_f64();
+            samples.push(Sample { limit, completions: seen.completions, seconds });
+            if self.traces.is_some() {
+                trace.push(Line::after(trace.last(), phase, &seen, &decision));
+            }
+            course.intervals += 1;
+            course.now_s += seconds;
+            limit = decision.limit;
+        }
+        if by_tick {
+            // Scored second by second, however long the controller's intervals are.
+            samples = plant.seconds().iter().map(second).collect();
         }
         match self.traces {
             Some(directory) => self.write(&trace, directory).map(|()| samples),

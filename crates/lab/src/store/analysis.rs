@@ -111,7 +111,8 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a thrashing point, with the protocol, the rule and the moment of its analysis.
+    /// Keeps a thrashing point, with the protocol, the rule and the moment of its analysis. `low`
+    /// is 0 where throughput fell from the lowest level.
     fn add_point(
         &mut self,
         analysis: i64,
@@ -129,7 +130,7 @@ impl Store {
                 protocol.clone(),
                 rule.clone(),
                 number(set.thrashing_point.mpl()),
-                number(Some(low)),
+                count(low.map_or(0, Mpl::get)),
                 number(high),
                 json(&set.caveats)?.into(),
                 found_us.clone(),

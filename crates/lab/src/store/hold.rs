@@ -242,6 +242,20 @@ impl Store {
         self.release(SCHEMA)
     }
 
+    /// Waits for its turn to choose a run of an experiment: two hosts at a time could choose one.
+    pub(super) fn hold_turns(&mut self, experiment: i64) -> Result<(), StoreError> {
+        if self.is_shared() {
+            let key = turns_key(experiment);
+            let hold = "SELECT pg_advisory_lock(hashtextextended(?, 0))";
+            self.query(hold, &[key.as_str().into()])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_turns(&mut self, experiment: i64) -> Result<(), StoreError> {
+        self.release(&turns_key(experiment))
+    }
+
     fn is_shared(&self) -> bool {
         self.connection.dialect() == Dialect::Postgres
     }
@@ -281,6 +295,10 @@ impl Store {
 
 fn host_key(host: &str) -> String {
     format!("tidegate host {host}")
+}
+
+fn turns_key(experiment: i64) -> String {
+    format!("tidegate turns {experiment}")
 }
 
 fn run_key(run: i64) -> String {

@@ -5,8 +5,13 @@
 //! it. What is *planned* is written before the first execution, down to each execution. What was
 //! *tried* is an `attempt`, written before it begins; what came of it is a `measurement` or a
 //! `failure`, written in one transaction when it is over. An execution is done when it has a
-//! measurement, and it can have only one: a unique key says so. So whatever kills the laboratory,
-//! at whatever moment, the store says exactly what is left to do.
+//! measurement that counts, and it can have only one: a unique key says so. So whatever kills the
+//! laboratory, at whatever moment, the store says exactly what is left to do.
+//!
+//! All that counts of a batchset was measured by one host. A host's measurements of a batchset are
+//! a `series`. A host that goes on with another's unfinished batchset begins a series of its own,
+//! with all executions, and only the last series counts. `measurement` shows what counts, and
+//! `measurement_taken` keeps the rest, too.
 //!
 //! A store is reached through the same connections as the databases under test
 //! ([`Transactional`]), with statements in the SQL that both share.
@@ -22,6 +27,7 @@ mod hold;
 mod planned;
 mod read;
 pub mod schema;
+mod turn;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use tidegate_control::Mpl;
 use tidegate_workload::Rows;
+use tidegate_workload::workload::mean_think_time;
 
 use super::write::Place;
 use super::{NOT_CHECKED, Store, StoreError};
 use crate::experiment::SubjectKind;
-use crate::experiment::treatment::Treatment;
+use crate::experiment::treatment::{Admission, ArrivalSpec, Treatment};
 use crate::experiment::workload::WorkloadSpec;
 use crate::tap::{
     BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
@@ -201,16 +202,24 @@ impl Store {
         (0..rows.len()).map(batchset).collect()
     }
 
-    /// The rows of an experiment's executions that are not done, by their places in the plan.
+    /// The rows of an experiment's executions that this host has to do, by their places in the
+    /// plan: those that are not done, and all of a batchset that another host left unfinished, for
+    /// one host measures all of a batchset.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Place, i64>, StoreError> {
+        let host = self.host().to_owned();
         let rows = self.query(
-            "SELECT r.number, b.number, x.mpl, x.repetition, x.id \
+            "WITH undone AS (SELECT y.id, y.batchset FROM execution y, batchset d, run q \
+             WHERE y.batchset = d.id AND d.run = q.id AND q.experiment = ? \
+             AND y.id NOT IN (SELECT execution FROM measurement)) \
+             SELECT r.number, b.number, x.mpl, x.repetition, x.id \
              FROM execution x, batchset b, run r WHERE x.batchset = b.id AND b.run = r.id \
-             AND r.experiment = ? AND x.id NOT IN (SELECT execution FROM measurement)",
-            &[experiment.into()],
+             AND b.id IN (SELECT batchset FROM undone) AND (x.id IN (SELECT id FROM undone) \
+             OR EXISTS (SELECT 1 FROM series s WHERE s.batchset = b.id AND s.host <> ? \
+             AND s.number = (SELECT MAX(n.number) FROM series n WHERE n.batchset = b.id)))",
+            &[experiment.into(), host.as_str().into()],
         )?;
         let execution = |row| {
             let place = Place {
@@ -386,12 +395,12 @@ impl Store {
     /// See [`StoreError`].
     pub fn data_set(
         &mut self,
-        experiment: i64,
+        id: i64,
+        experiment: &crate::experiment::Experiment,
         plan: &crate::experiment::Plan,
-        times: (f64, f64),
     ) -> Result<DataSet, StoreError> {
         let mut data = DataSet::default();
-        let rows = self.runs(experiment)?;
+        let rows = self.runs(id)?;
         for (run, row) in plan.runs.iter().zip(&rows) {
             let (dbms, processors) = self.start_of(row.id)?;
             data.runs.push(Run {
@@ -412,13 +421,14 @@ impl Store {
                         .and_then(|set| set.batches.first())
                         .map_or(1, |batch| batch.repetitions),
                     num_procs: run.processors.unwrap_or(processors),
-                    ctl_s: times.0,
-                    connect_limit_s: times.1,
+                    ctl_s: experiment.ctl.as_secs_f64(),
+                    warmup_s: experiment.warmup.as_secs_f64(),
+                    connect_limit_s: experiment.connect.as_secs_f64(),
                 },
             });
         }
-        self.add_batchsets(experiment, &mut data)?;
-        self.add_executions(experiment, &mut data)?;
+        self.add_batchsets(id, &mut data)?;
+        self.add_executions(id, &mut data)?;
         Ok(data)
     }
 
@@ -448,6 +458,8 @@ impl Store {
                 data.batchsets.push(BatchsetInstance {
                     key: BatchsetKey { run, batchset: batchset.number },
                     factors: factors(&batchset.spec),
+                    think_s: think_s(&batchset),
+                    is_limit: matches!(batchset.treatment.admission, Admission::Limit { .. }),
                 });
             }
         }
@@ -459,7 +471,9 @@ impl Store {
         let rows = self.query(
             "SELECT r.number, b.number, x.mpl, x.repetition, a.began_us, m.ended_us, m.connect_s, \
              m.seconds, m.transactions, m.mean_ms, m.processors, m.other_executors, m.attempt, \
-             k.host, r.subject \
+             k.host, r.subject, m.clients, \
+             (SELECT CAST(COALESCE(SUM(t.times), 0) AS bigint) FROM trouble t \
+             WHERE t.attempt = m.attempt AND t.kind = 'error') \
              FROM measurement m, attempt a, start s, machine k, execution x, batchset b, run r \
              WHERE m.attempt = a.id AND a.start = s.id AND s.machine = k.id \
              AND m.execution = x.id AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
@@ -476,12 +490,15 @@ impl Store {
             let atpt_s = float(&rows, row, 9)? / 1e3;
             data.executions.push(BatchExecution {
                 key,
+                host: text(&rows, row, 13),
                 machine: machine(text(&rows, row, 13), &text(&rows, row, 14)),
                 began_s: int(&rows, row, 4)? as f64 / 1e6,
                 ended_s: int(&rows, row, 5)? as f64 / 1e6,
                 connect_s: float(&rows, row, 6)?,
                 seconds: float(&rows, row, 7)?,
+                clients: small(&rows, row, 15)?,
                 transactions,
+                errors: u64::try_from(int(&rows, row, 16)?).unwrap_or(0),
                 atpt_s: (transactions > 0).then_some(atpt_s),
                 num_procs: small(&rows, row, 10)?,
                 other_executors: small(&rows, row, 11)?,
@@ -513,6 +530,14 @@ fn machine(mut host: String, subject: &str) -> String {
         host.push_str(", in virtual time");
     }
     host
+}
+
+/// The mean think time of a batchset's clients, in seconds; `None` where transactions come by a
+/// rate, or where nothing is known of the workload.
+fn think_s(batchset: &BatchsetRow) -> Option<f64> {
+    let is_closed = batchset.treatment.arrivals == ArrivalSpec::Closed;
+    let workload = batchset.spec.build().ok().filter(|_| is_closed)?;
+    Some(mean_think_time(&*workload).as_secs_f64())
 }
 
 /// The independent variables of a workload. What is not of the thrashing study is a group of its

@@ -10,7 +10,7 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point.
-const STEPS: [&[&str]; 4] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU];
+const STEPS: [&[&str]; 5] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -120,6 +120,49 @@ const SUBJECT_CPU: &[&str] = &[
     "ALTER TABLE measurement ADD COLUMN subject_core_share {real}",
 ];
 
+/// Which host measured: all of a batchset is one host's, and the runs go to hosts by their levels.
+///
+/// A `series` is what one host measured of a batchset. A host that goes on with another's batchset
+/// begins a series, and only the last counts: `measurement`, a table in the versions before, shows
+/// it. Measurements of older stores are one series of each batchset, whatever hosts made them.
+const HOSTS: &[&str] = &[
+    "CREATE TABLE series (id {id}, batchset integer NOT NULL REFERENCES batchset (id), number \
+     integer NOT NULL, host text NOT NULL, UNIQUE (batchset, number))",
+    "INSERT INTO series (batchset, number, host) SELECT l.batchset, 1, k.host FROM (SELECT \
+     x.batchset AS batchset, MAX(m.attempt) AS attempt FROM measurement m JOIN execution x ON \
+     x.id = m.execution GROUP BY x.batchset) l JOIN attempt a ON a.id = l.attempt JOIN start s \
+     ON s.id = a.start JOIN machine k ON k.id = s.machine",
+    "CREATE TABLE measurement_taken (attempt integer PRIMARY KEY REFERENCES attempt (id), \
+     execution integer NOT NULL REFERENCES execution (id), series integer NOT NULL REFERENCES \
+     series (id), ended_us bigint NOT NULL, connect_s {real} NOT NULL, seconds {real} NOT NULL, \
+     clients integer NOT NULL, transactions bigint NOT NULL, tps {real} NOT NULL, mean_ms \
+     {real} NOT NULL, p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, \
+     max_ms {real} NOT NULL, retries bigint NOT NULL, stragglers integer NOT NULL, overdue \
+     bigint NOT NULL, connection_losses integer NOT NULL, client_cpu_us {real} NOT NULL, \
+     client_core_share {real} NOT NULL, processors integer NOT NULL, other_executors integer \
+     NOT NULL, report text NOT NULL, subject_cpu_us {real}, subject_core_share {real}, UNIQUE \
+     (execution, series))",
+    "INSERT INTO measurement_taken (attempt, execution, ended_us, connect_s, seconds, clients, \
+     transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, \
+     connection_losses, client_cpu_us, client_core_share, processors, other_executors, report, \
+     subject_cpu_us, subject_core_share, series) SELECT m.attempt, m.execution, m.ended_us, \
+     m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, m.p95_ms, \
+     m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, \
+     m.client_cpu_us, m.client_core_share, m.processors, m.other_executors, m.report, \
+     m.subject_cpu_us, m.subject_core_share, s.id FROM measurement m JOIN execution x ON x.id = \
+     m.execution JOIN series s ON s.batchset = x.batchset",
+    "DROP TABLE measurement",
+    "CREATE VIEW measurement AS SELECT attempt, execution, ended_us, connect_s, seconds, \
+     clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, \
+     overdue, connection_losses, client_cpu_us, client_core_share, processors, other_executors, \
+     report, subject_cpu_us, subject_core_share FROM measurement_taken m WHERE NOT EXISTS \
+     (SELECT 1 FROM series s JOIN series n ON n.batchset = s.batchset AND n.number > s.number \
+     WHERE s.id = m.series)",
+    "CREATE TABLE turn (id {id}, experiment integer NOT NULL REFERENCES experiment (id), place \
+     integer NOT NULL, run integer NOT NULL UNIQUE REFERENCES run (id), host text NOT NULL, \
+     UNIQUE (experiment, place))",
+];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -144,6 +187,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &["analysis", "tap_count", "tap_drop", "interval_kind", "thrashing_point"],
     &[],
     &[],
+    &["series", "measurement_taken", "turn"],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -199,8 +243,9 @@ mod tests {
     use super::*;
     use crate::store::Store;
 
-    /// An experiment of one execution and its thrashing point, as the first version wrote them.
-    const OLD: [&str; 7] = [
+    /// An experiment of one execution and its thrashing point, as the first version wrote them, and
+    /// a second execution of the batchset, which another host had measured.
+    const OLD: [&str; 11] = [
         "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
          VALUES ('h', 'c', 1, 1, 'k')",
         "INSERT INTO code (version, build) VALUES ('0', 'b')",
@@ -213,7 +258,22 @@ mod tests {
         "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (1, 100, 1, 0)",
         "INSERT INTO thrashing_point (batchset, protocol, rule, mpl, low, high, caveats, found_us) \
          VALUES (1, 'tap v1', 'equation-1 v1', 100, 100, 200, '[]', 5)",
+        "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
+         VALUES ('another', 'c', 1, 1, 'k')",
+        "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (1, 200, 1, 1)",
+        "INSERT INTO start (run, machine, code, version, settings, processors, began_us) \
+         VALUES (1, 1, 1, 'v', '[]', 1, 1), (1, 2, 1, 'v', '[]', 1, 2)",
+        "INSERT INTO attempt (execution, number, start, seed, began_us) \
+         VALUES (1, 1, 1, 1, 1), (2, 1, 2, 1, 2)",
     ];
+
+    /// What the first version wrote of these attempts.
+    const MEASURED: &str = "INSERT INTO measurement (attempt, execution, ended_us, connect_s, \
+         seconds, clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, \
+         retries, stragglers, overdue, connection_losses, client_cpu_us, client_core_share, \
+         processors, other_executors, report) \
+         SELECT id, execution, 3, 0, 1, 1, 7, 7, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, '{}' \
+         FROM attempt";
 
     fn execute(connection: &mut dyn Transactional, sql: &str) -> Result<u64, String> {
         let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
@@ -228,7 +288,7 @@ mod tests {
         for sql in [VERSIONS.to_owned()].into_iter().chain(steps).chain([version]) {
             execute(connection, &sql).unwrap();
         }
-        for sql in OLD {
+        for sql in OLD.into_iter().chain([MEASURED]) {
             execute(connection, sql).unwrap();
         }
         for _ in 0..2 {
@@ -239,12 +299,18 @@ mod tests {
                 (0, "SELECT COUNT(*) FROM analysis"),
                 (1, "SELECT COUNT(*) FROM experiment WHERE ctl_s IS NULL AND interval_s IS NULL"),
                 (0, "SELECT COUNT(subject_cpu_us) + COUNT(subject_core_share) FROM measurement"),
+                // All of a batchset is one series, and counts, whoever measured it.
+                (14, "SELECT CAST(SUM(transactions) AS bigint) FROM measurement"),
+                (1, "SELECT COUNT(*) FROM series WHERE host = 'another' AND number = 1"),
+                (0, "SELECT COUNT(*) FROM turn"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
         }
-        let refused = execute(connection, "DELETE FROM thrashing_point").unwrap_err();
-        assert!(refused.contains("never changed"), "{refused}");
+        for table in ["thrashing_point", "series", "measurement_taken"] {
+            let refused = execute(connection, &format!("DELETE FROM {table}")).unwrap_err();
+            assert!(refused.contains("never changed"), "{table}: {refused}");
+        }
     }
 
     #[test]
@@ -281,6 +347,7 @@ mod tests {
             0xdaad_03b8_2a15_d9ed,
             0x27b1_0c51_4f5f_da33,
             0x402b_18fa_9437_5367,
+            0xaf4e_27a4_8f8c_df23,
         ];
         assert_eq!(found, released);
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
+use super::read::{int, text};
 use super::{Store, StoreError, count, real};
 use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
 use crate::load::{IntervalKind, KindReport, LoadReport};
@@ -15,6 +16,8 @@ use crate::rig::Machine;
 pub struct Tried {
     id: i64,
     execution: i64,
+    /// The host's measurements of the batchset that this one will be of.
+    series: i64,
     /// When, by the store's clock, and by one that nobody sets.
     began_us: i64,
     began: Instant,
@@ -189,6 +192,7 @@ impl Store {
             let before = store
                 .query("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
             let number = before.int(0, 0).unwrap_or(0) + 1;
+            let series = store.series(execution, start)?;
             let id = store.add(
                 "INSERT INTO attempt (execution, number, start, seed, began_us) \
                  VALUES (?, ?, ?, ?, ?)",
@@ -200,8 +204,32 @@ impl Store {
                     began_us.into(),
                 ],
             )?;
-            Ok(Tried { id, execution, began_us, began, ahead_us })
+            Ok(Tried { id, execution, series, began_us, began, ahead_us })
         })
+    }
+
+    /// Returns the series that a measurement of an execution after a start belongs to: that of the
+    /// start's host. Where the batchset's last series is another host's, a new one begins, and the
+    /// measurements of the one before no longer count.
+    fn series(&mut self, execution: i64, start: i64) -> Result<i64, StoreError> {
+        let rows = self.query(
+            "SELECT x.batchset, k.host FROM execution x, start s, machine k \
+             WHERE k.id = s.machine AND x.id = ? AND s.id = ?",
+            &[execution.into(), start.into()],
+        )?;
+        let (batchset, host) = (int(&rows, 0, 0)?, text(&rows, 0, 1));
+        let last = self.query(
+            "SELECT id, number, host FROM series WHERE batchset = ? ORDER BY number DESC LIMIT 1",
+            &[batchset.into()],
+        )?;
+        if last.text(0, 2) == Some(host.as_str()) {
+            return int(&last, 0, 0);
+        }
+        let number = last.int(0, 1).unwrap_or(0) + 1;
+        self.add(
+            "INSERT INTO series (batchset, number, host) VALUES (?, ?, ?)",
+            &[batchset.into(), number.into(), host.as_str().into()],
+        )
     }
 
     /// An attempt failed.
@@ -247,14 +275,15 @@ impl Store {
         let load = &measured.load;
         let latency = load.latency;
         self.execute(
-            "INSERT INTO measurement (attempt, execution, ended_us, connect_s, seconds, clients, \
-             transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, \
-             overdue, connection_losses, client_cpu_us, client_core_share, subject_cpu_us, \
-             subject_core_share, processors, other_executors, report) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO measurement_taken (attempt, execution, series, ended_us, connect_s, \
+             seconds, clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, \
+             retries, stragglers, overdue, connection_losses, client_cpu_us, client_core_share, \
+             subject_cpu_us, subject_core_share, processors, other_executors, report) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &[
                 tried.id.into(),
                 tried.execution.into(),
+                tried.series.into(),
                 self.end_us(tried).into(),
                 real(measured.connect_s),
                 real(load.seconds),

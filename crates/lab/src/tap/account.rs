@@ -16,7 +16,9 @@
 //! The study's Table 8 says 70,000 executions at the start of Step 2 and 66,927 after it. That is
 //! the count `faulty_executions` of Step 2 at the level `execution`: found 3,073 of 70,000.
 
+use super::PROTOCOL;
 use super::check::{Check, Class, Place};
+use super::host;
 use super::index::Counts;
 use super::steps::{CheckCount, Report, Step};
 
@@ -27,9 +29,9 @@ pub struct Count {
     pub step: Step,
     /// What was counted: a check's name, or what a step drops for.
     pub name: &'static str,
-    /// In Step 4 the group; nothing otherwise.
+    /// In Step 4 the group, and of a factor its name; nothing otherwise.
     pub part: String,
-    /// What one is: a `batchset`, a `batch` or an `execution`.
+    /// What one is: a `batchset`, a `batch`, an `execution` or a `factor`.
     pub level: &'static str,
     /// The study's number of the check, where it is one.
     pub number: Option<u8>,
@@ -95,7 +97,8 @@ impl Report {
         counts
     }
 
-    /// Step 1: the nine checks, and how many executions check 8 could not judge.
+    /// Step 1: the checks, how many executions check 8 could not judge, and of more than one host
+    /// whether each factor is confounded with them.
     fn check_counts(&self) -> Vec<Count> {
         let count = |count: &CheckCount| Count {
             name: count.check.name(),
@@ -105,7 +108,7 @@ impl Report {
                 Step::Checks,
                 match count.check {
                     Check::MissingBatches => "batch",
-                    Check::TransientThrashing => "batchset",
+                    Check::TransientThrashing | Check::SeveralHosts => "batchset",
                     _ => "execution",
                 },
                 count.checked,
@@ -118,6 +121,16 @@ impl Report {
             name: "unjudged_atpt",
             ..plain(Step::Checks, "execution", executed, self.unjudged_atpt)
         });
+        if self.hosts.len() > 1 {
+            counts.extend(host::FACTORS.iter().map(|&factor| {
+                let is_confounded = self.confounded.iter().any(|one| one.factor == factor);
+                Count {
+                    name: "confounded_with_host",
+                    part: factor.to_owned(),
+                    ..plain(Step::Checks, "factor", 1, usize::from(is_confounded))
+                }
+            }));
+        }
         counts
     }
 
@@ -130,7 +143,8 @@ impl Report {
             Place::Batch(_) | Place::Batchset(_) => false,
         };
         let of_execution = self.violations.iter().filter(|violation| {
-            violation.check.class() == Class::Execution && is_faulty(violation.place)
+            let is_kept = violation.check == Check::NotSteady && self.protocol != PROTOCOL;
+            violation.check.class() == Class::Execution && !is_kept && is_faulty(violation.place)
         });
         let executions = of_execution.map(|violation| Dropped {
             step: Step::Executions,

@@ -1,4 +1,4 @@
-//! The nine checks by name, and what a violation says.
+//! The checks by name, and what a violation says.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::curve::Rule;
 use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, Plan};
 use super::index::Index;
-use super::{atpt, batchset, execution, experiment};
+use super::{atpt, batchset, execution, experiment, host, steady};
 
-/// A sanity check of Step 1. Tables 5 to 7 of the study number them so; its text announces eight,
-/// because it leaves out the fourth.
+/// A sanity check of Step 1. Tables 5 to 7 of the study number the first nine so; its text
+/// announces eight, because it leaves out the fourth. The tenth and the eleventh are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
@@ -33,6 +33,11 @@ pub enum Check {
     AbnormalAtpt,
     /// 9: throughput fell sharply and recovered at a higher MPL.
     TransientThrashing,
+    /// 10: an execution was too short, or was warmed up too shortly, for the time that its
+    /// transactions took.
+    NotSteady,
+    /// 11: more than one host measured a batchset instance. Not of the study.
+    SeveralHosts = 11,
 }
 
 /// What a check is about, and so what its violations lead to.
@@ -41,7 +46,7 @@ pub enum Check {
 pub enum Class {
     /// Not one violation may be in a sound experiment (Table 5).
     Experiment,
-    /// A few are expected; Step 2 drops the executions (Table 6).
+    /// A few are expected; Step 2 drops the executions (Table 6, and check 10).
     Execution,
     /// Step 3 drops the batchset instances (Table 7).
     Batchset,
@@ -49,7 +54,7 @@ pub enum Class {
 
 impl Check {
     /// All checks, by number.
-    pub const ALL: [Check; 9] = [
+    pub const ALL: [Check; 11] = [
         Check::MissingBatches,
         Check::ProcessorConfiguration,
         Check::MissedExecutions,
@@ -59,9 +64,11 @@ impl Check {
         Check::ConnectionTimeLimit,
         Check::AbnormalAtpt,
         Check::TransientThrashing,
+        Check::NotSteady,
+        Check::SeveralHosts,
     ];
 
-    /// The study's number.
+    /// Its number: the study's, or 10.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
@@ -80,6 +87,8 @@ impl Check {
             Check::ConnectionTimeLimit => "connection time limit violations",
             Check::AbnormalAtpt => "abnormal ATPT",
             Check::TransientThrashing => "transient thrashing",
+            Check::NotSteady => "no steady state",
+            Check::SeveralHosts => "batchsets of several hosts",
         }
     }
 
@@ -96,10 +105,12 @@ impl Check {
             Check::ConnectionTimeLimit => "connection_time_limit",
             Check::AbnormalAtpt => "abnormal_atpt",
             Check::TransientThrashing => "transient_thrashing",
+            Check::NotSteady => "not_steady",
+            Check::SeveralHosts => "several_hosts",
         }
     }
 
-    /// The study's table that it is in.
+    /// What it is about: the study's table that it is in.
     #[must_use]
     pub const fn class(self) -> Class {
         match self {
@@ -107,8 +118,12 @@ impl Check {
             | Check::ProcessorConfiguration
             | Check::MissedExecutions
             | Check::OtherExecutors
-            | Check::OtherDbmsProcesses => Class::Experiment,
-            Check::ZeroTps | Check::ConnectionTimeLimit | Check::AbnormalAtpt => Class::Execution,
+            | Check::OtherDbmsProcesses
+            | Check::SeveralHosts => Class::Experiment,
+            Check::ZeroTps
+            | Check::ConnectionTimeLimit
+            | Check::AbnormalAtpt
+            | Check::NotSteady => Class::Execution,
             Check::TransientThrashing => Class::Batchset,
         }
     }
@@ -125,6 +140,8 @@ impl Check {
             Check::ConnectionTimeLimit => execution::connection_time_limit(index),
             Check::AbnormalAtpt => atpt::abnormal_atpt(index),
             Check::TransientThrashing => batchset::transient_thrashing(index, rule),
+            Check::NotSteady => steady::not_steady(index),
+            Check::SeveralHosts => host::several_hosts(index),
         }
     }
 }

@@ -18,7 +18,10 @@
 //! # Censoring
 //! Throughput is known at the MPLs tried and nowhere else. A TP of 300 says that the fall began
 //! somewhere from 300 to 400, an interval; a TP of ∞ says that it begins above the highest MPL
-//! tried, if ever. [`ThrashingPoint::bounds`] gives both to whoever fits a model to them.
+//! tried, if ever. A TP at the *lowest* MPL tried says only that the fall began below the second:
+//! nothing was measured at which throughput had held, so that it may have been falling before the
+//! first. It is left-censored, also where the first MPL is 1. [`ThrashingPoint::bounds`] gives all
+//! three to whoever fits a model to them.
 //!
 //! # Where this leaves the study
 //! * **20 % or 16.7 %.** Eq. (1) asks that throughput be more than 1.2 times its successor, which
@@ -87,6 +90,13 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum ThrashingPoint {
+    /// TP is `mpl`, the lowest MPL measured: the fall begins below `next`, nobody knows how far.
+    AtLowest {
+        /// The lowest MPL measured.
+        mpl: Mpl,
+        /// The MPL planned after it, at which throughput had fallen.
+        next: Mpl,
+    },
     /// TP is `mpl`: the fall begins there or above, below `next`.
     At {
         /// The last MPL before the fall.
@@ -96,8 +106,8 @@ pub enum ThrashingPoint {
     },
     /// Throughput fell somewhere between two MPLs; those planned between them were not measured.
     Between {
-        /// The last MPL measured before the fall.
-        low: Mpl,
+        /// The last MPL measured before the fall; `None` where that is the lowest measured.
+        low: Option<Mpl>,
         /// The first measured after it.
         high: Mpl,
     },
@@ -163,12 +173,14 @@ impl Rule {
     #[must_use]
     pub fn thrashing_point(self, curve: &Curve) -> ThrashingPoint {
         let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
-        match lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) {
-            None => ThrashingPoint::Infinite { highest: curve.highest },
-            Some((low, high)) if curve.has_between(low, high) => {
-                ThrashingPoint::Between { low, high }
-            }
-            Some((mpl, next)) => ThrashingPoint::At { mpl, next },
+        let Some((mpl, next)) = lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) else {
+            return ThrashingPoint::Infinite { highest: curve.highest };
+        };
+        let is_lowest = curve.measured().first().is_some_and(|first| first.mpl == mpl);
+        match (curve.has_between(mpl, next), is_lowest) {
+            (true, _) => ThrashingPoint::Between { low: (!is_lowest).then_some(mpl), high: next },
+            (false, true) => ThrashingPoint::AtLowest { mpl, next },
+            (false, false) => ThrashingPoint::At { mpl, next },
         }
     }
 
@@ -207,19 +219,20 @@ impl ThrashingPoint {
     #[must_use]
     pub const fn mpl(self) -> Option<Mpl> {
         match self {
-            ThrashingPoint::At { mpl, .. } => Some(mpl),
+            ThrashingPoint::At { mpl, .. } | ThrashingPoint::AtLowest { mpl, .. } => Some(mpl),
             ThrashingPoint::Between { .. } | ThrashingPoint::Infinite { .. } => None,
         }
     }
 
-    /// The interval that holds it: from this MPL, to below that one; no end for ∞.
+    /// The interval that holds it: from this MPL, to below that one. It has no beginning where
+    /// throughput fell from the lowest MPL measured, and no end for ∞; it has one of the two.
     #[must_use]
-    pub const fn bounds(self) -> (Mpl, Option<Mpl>) {
+    pub const fn bounds(self) -> (Option<Mpl>, Option<Mpl>) {
         match self {
-            ThrashingPoint::At { mpl: low, next: high } | ThrashingPoint::Between { low, high } => {
-                (low, Some(high))
-            }
-            ThrashingPoint::Infinite { highest } => (highest, None),
+            ThrashingPoint::AtLowest { next, .. } => (None, Some(next)),
+            ThrashingPoint::At { mpl, next } => (Some(mpl), Some(next)),
+            ThrashingPoint::Between { low, high } => (low, Some(high)),
+            ThrashingPoint::Infinite { highest } => (Some(highest), None),
         }
     }
 }
@@ -228,8 +241,12 @@ impl fmt::Display for ThrashingPoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ThrashingPoint::At { mpl, .. } => mpl.fmt(formatter),
-            ThrashingPoint::Between { low, high } => {
+            ThrashingPoint::AtLowest { mpl, .. } => write!(formatter, "{mpl} or below"),
+            ThrashingPoint::Between { low: Some(low), high } => {
                 write!(formatter, "between {low} and {high}, not measured")
+            }
+            ThrashingPoint::Between { low: None, high } => {
+                write!(formatter, "below {high}, not measured")
             }
             ThrashingPoint::Infinite { highest } => write!(formatter, "∞ (above {highest})"),
         }
@@ -252,8 +269,16 @@ mod tests {
         Curve::new(points).expect("something was measured")
     }
 
+    fn first(level: u32) -> ThrashingPoint {
+        ThrashingPoint::AtLowest { mpl: mpl(level), next: mpl(level + 100) }
+    }
+
     fn at(level: u32) -> ThrashingPoint {
         ThrashingPoint::At { mpl: mpl(level), next: mpl(level + 100) }
+    }
+
+    fn below(high: u32) -> ThrashingPoint {
+        ThrashingPoint::Between { low: None, high: mpl(high) }
     }
 
     fn infinite(highest: u32) -> ThrashingPoint {
@@ -261,7 +286,7 @@ mod tests {
     }
 
     fn between(low: u32, high: u32) -> ThrashingPoint {
-        ThrashingPoint::Between { low: mpl(low), high: mpl(high) }
+        ThrashingPoint::Between { low: Some(mpl(low)), high: mpl(high) }
     }
 
     /// What each curve is by Eq. (1): its TP, and the MPL of a first fall that does not last.
@@ -278,18 +303,19 @@ mod tests {
             (&[100.0, 200.0, 190.0, 120.0, 110.0, 189.9], at(300), None, "nearly again"),
             (&[100.0, 50.0, 110.0, 120.0], infinite(400), Some(100), "a dip"),
             (&[100.0, 50.0, 200.0, 100.0], at(300), Some(100), "two peaks, the higher last"),
-            (&[200.0, 100.0, 150.0, 50.0], at(100), None, "two peaks, the higher first"),
-            (&[100.0, 50.0, 20.0, 60.0, 55.0], at(100), None, "a bump while thrashing"),
-            (&[100.0, 80.0, 60.0, 40.0], at(100), None, "falling from the first"),
+            (&[200.0, 100.0, 150.0, 50.0], first(100), None, "two peaks, the higher first"),
+            (&[100.0, 50.0, 20.0, 60.0, 55.0], first(100), None, "a bump while thrashing"),
+            (&[100.0, 80.0, 60.0, 40.0], first(100), None, "falling from the first"),
             (&[0.0, 0.0, 0.0], infinite(300), None, "nothing at all"),
             (&[0.0, 100.0, 50.0], at(200), None, "nothing at the start"),
-            (&[100.0, 0.0, 0.0], at(100), None, "nothing after the start"),
+            (&[100.0, 0.0, 0.0], first(100), None, "nothing after the start"),
             (&[10.0, 20.0, 10.0], at(200), None, "fall at the last MPL but one"),
             (&[7.0], infinite(100), None, "a single MPL"),
-            (&[100.0, -1.0, 50.0, 40.0], between(100, 300), None, "fall over a gap"),
+            (&[100.0, -1.0, 50.0, 40.0], below(300), None, "fall over a gap from the first"),
+            (&[90.0, 100.0, -1.0, 50.0], between(200, 400), None, "fall over a gap"),
             (&[100.0, -1.0, 110.0, 50.0], at(300), None, "fall after a gap"),
             (&[100.0, 50.0, -1.0, 120.0], infinite(400), Some(100), "a dip before a gap"),
-            (&[-1.0, 100.0, 50.0], at(200), None, "the first is missing"),
+            (&[-1.0, 100.0, 50.0], first(200), None, "the first is missing"),
             (&[100.0, 110.0, -1.0], infinite(200), None, "the last is missing"),
         ];
         for &(tps, expected, transient, case) in table {
@@ -304,9 +330,9 @@ mod tests {
     fn the_text_asks_for_a_larger_drop_than_the_equation() {
         let table: &[(&[f64], ThrashingPoint, ThrashingPoint)] = &[
             (&[100.0, 83.4, 80.0], infinite(300), infinite(300)),
-            (&[100.0, 83.3, 80.0], at(100), infinite(300)),
-            (&[100.0, 80.1, 79.0], at(100), infinite(300)),
-            (&[100.0, 80.0, 79.0], at(100), at(100)),
+            (&[100.0, 83.3, 80.0], first(100), infinite(300)),
+            (&[100.0, 80.1, 79.0], first(100), infinite(300)),
+            (&[100.0, 80.0, 79.0], first(100), first(100)),
             (&[0.0, 0.0, 0.0], infinite(300), infinite(300)),
         ];
         for &(tps, equation, text) in table {
@@ -322,7 +348,7 @@ mod tests {
     fn the_point_of_the_studys_first_figure_is_800() {
         let tps = [10.0, 20.0, 30.0, 40.0, 45.0, 48.0, 49.0, 50.0, 30.0, 28.0];
         let point = Rule::Equation1.thrashing_point(&curve(&tps));
-        assert_eq!(point.bounds(), (mpl(800), Some(mpl(900))));
+        assert_eq!(point.bounds(), (Some(mpl(800)), Some(mpl(900))));
     }
 
     #[test]
@@ -335,12 +361,25 @@ mod tests {
 
     #[test]
     fn the_bounds_are_those_of_the_censoring() {
-        assert_eq!(at(300).bounds(), (mpl(300), Some(mpl(400))));
-        assert_eq!(between(300, 600).bounds(), (mpl(300), Some(mpl(600))));
-        assert_eq!(infinite(1_000).bounds(), (mpl(1_000), None));
+        let [known, ends] = [300, 400].map(|level| Some(mpl(level)));
+        assert_eq!(at(300).bounds(), (known, ends));
+        assert_eq!(between(300, 400).bounds(), (known, ends));
+        assert_eq!(infinite(300).bounds(), (known, None));
+        assert_eq!([first(300), below(400)].map(ThrashingPoint::bounds), [(None, ends); 2]);
+        assert_eq!([first(300), at(300)].map(ThrashingPoint::mpl), [known; 2]);
         assert_eq!(
-            [at(300), between(300, 600), infinite(900)].map(ThrashingPoint::mpl),
-            [Some(mpl(300)), None, None]
+            [between(300, 600), below(400), infinite(900)].map(ThrashingPoint::mpl),
+            [None; 3]
+        );
+        assert_eq!(
+            [first(8), at(8), below(9), between(8, 9), infinite(8)].map(|point| point.to_string()),
+            [
+                "8 or below",
+                "8",
+                "below 9, not measured",
+                "between 8 and 9, not measured",
+                "∞ (above 8)"
+            ]
         );
     }
 

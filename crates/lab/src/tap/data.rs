@@ -55,6 +55,8 @@ pub struct Plan {
     pub num_procs: u32,
     /// The connection time limit, CTL: how long clients submit transactions, in seconds.
     pub ctl_s: f64,
+    /// How long clients submit transactions before that which do not count, in seconds.
+    pub warmup_s: f64,
     /// The longest time in which all clients of a batch may connect before that, in seconds.
     pub connect_limit_s: f64,
 }
@@ -99,6 +101,11 @@ pub struct BatchsetInstance {
     pub key: BatchsetKey,
     /// What was set.
     pub factors: Factors,
+    /// The mean time that a client thinks between two transactions, in seconds. `None` where
+    /// transactions come by a rate, so that clients say nothing of how many are inside.
+    pub think_s: Option<f64>,
+    /// Whether a level is a limit that a gate holds before more clients, and not their number.
+    pub is_limit: bool,
 }
 
 /// The independent variables of a batchset, but `numProcs`, which belongs to the run. The protocol
@@ -120,7 +127,9 @@ pub struct Factors {
 pub struct BatchExecution {
     /// Which one.
     pub key: ExecutionKey,
-    /// The machine that it ran on, one name for each.
+    /// The host that measured it, by name.
+    pub host: String,
+    /// The machine that it ran on, one name for each: the host, or its virtual time.
     pub machine: String,
     /// When it began: before tables are put in order, clients connect and warm up. Seconds since a
     /// moment common to all rows of the machine.
@@ -132,8 +141,12 @@ pub struct BatchExecution {
     /// From when the clients were let go, all connected and warmed up, to when the last had
     /// stopped: the time in which transactions count; seconds.
     pub seconds: f64,
+    /// Clients that submitted transactions, each one at a time.
+    pub clients: u32,
     /// Transactions completed.
     pub transactions: u64,
+    /// Transactions that failed: each lets its client begin the next, as a completed one does.
+    pub errors: u64,
     /// Mean time of these transactions, ATPT, in seconds; `None` when there were none.
     pub atpt_s: Option<f64>,
     /// Logical processors that the subject was seen to have.
@@ -156,6 +169,25 @@ impl BatchExecution {
     #[must_use]
     pub fn tps(&self) -> f64 {
         self.transactions as f64 / self.seconds
+    }
+
+    /// Transactions that ended per second, completed or failed.
+    #[must_use]
+    pub fn ended_per_s(&self) -> f64 {
+        (self.transactions + self.errors) as f64 / self.seconds
+    }
+
+    /// The mean time of all transactions in the system by Little's law, also of those that had not
+    /// ended, where a client thinks so long between two; in seconds. `None` when none ended.
+    ///
+    /// Where the level is a limit, the system is what is behind it: at most so many are inside.
+    #[must_use]
+    pub fn in_system_s(&self, think_s: f64, is_limit: bool) -> Option<f64> {
+        let ended_per_s = self.ended_per_s();
+        let cycle_s = |inside: u32| f64::from(inside) / ended_per_s;
+        let of_clients_s = (cycle_s(self.clients) - think_s).max(0.0);
+        let of_limit_s = if is_limit { cycle_s(self.key.mpl.get()) } else { f64::INFINITY };
+        (ended_per_s > 0.0).then_some(of_clients_s.min(of_limit_s))
     }
 }
 

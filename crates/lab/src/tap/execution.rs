@@ -2,7 +2,8 @@
 //!
 //! # Where this leaves the study
 //! * **Zero TPS.** Each execution without a completed transaction at the starting MPL, the lowest
-//!   planned, is a violation. At higher MPLs zero is the worst of thrashing, and data.
+//!   planned, is a violation. At higher MPLs zero is the worst of thrashing, and data, where
+//!   transactions failed; where none ended at all nothing is known, by check 10.
 //! * **The limit's tolerance.** The study gives none. The time is measured from the moment the
 //!   clients are let go to the moment the last has stopped, which takes a little longer than the
 //!   limit even where nothing is wrong. Allowed is 1 % of the limit, and a tenth of a second where

@@ -175,6 +175,7 @@ fn check_plan(run: &Run) -> Result<(), DataError> {
         (plan.executions == 0, "no execution of a batch is planned"),
         (!is_length(plan.ctl_s), "the connection time limit is not a length of time"),
         // 0 is one that nothing to connect keeps.
+        (!is_time(plan.warmup_s), "the warm-up is not a length of time"),
         (!is_time(plan.connect_limit_s), "the limit for connecting is not a length of time"),
     ];
     let fault = faults.into_iter().find(|(is_wrong, _)| *is_wrong);

@@ -6,18 +6,19 @@ use std::fmt;
 use serde::Serialize;
 use tidegate_control::Mpl;
 
-use super::PROTOCOL;
 use super::atpt::unjudged;
 use super::batchset;
 use super::check::{Check, Class, Place, Violation};
 use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
+use super::host::{self, Confounded};
 use super::index::{Batchset, Counts, Index, mean_tps};
+use super::{PROTOCOL, PROTOCOL_UNSTEADY};
 
 /// What the protocol found, dropped and kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The protocol's version, [`PROTOCOL`].
+    /// The protocol's version, [`PROTOCOL`] or [`PROTOCOL_UNSTEADY`].
     pub protocol: &'static str,
     /// The rule of the thrashing point, whose serialized form is its version.
     pub rule: Rule,
@@ -39,6 +40,10 @@ pub struct Report {
     pub retained: Vec<RetainedBatchset>,
     /// Step 4 in numbers, by group.
     pub groups: Vec<GroupCount>,
+    /// The hosts that measured something.
+    pub hosts: BTreeSet<String>,
+    /// The factors that cannot be told from the hosts.
+    pub confounded: Vec<Confounded>,
 }
 
 /// A check's violations in numbers.
@@ -48,8 +53,9 @@ pub struct CheckCount {
     pub check: Check,
     /// How many violations.
     pub violations: usize,
-    /// Of how many that were looked at: planned batches for check 1, batch executions for 2 and 4
-    /// to 8, executions planned in the batches that there are for 3, batchset instances for 9.
+    /// Of how many that were looked at: planned batches for check 1, batch executions for 2, 4
+    /// to 8 and 10, executions planned in the batches that there are for 3, batchset instances for
+    /// 9 and 11.
     pub checked: usize,
     /// In how many batchset instances the violations are.
     pub batchsets: usize,
@@ -61,10 +67,10 @@ pub enum Step {
     /// Before all others: what was planned is executed.
     #[serde(rename = "0")]
     Execution,
-    /// Step 1: the nine checks. Drops nothing.
+    /// Step 1: the checks. Drops nothing.
     #[serde(rename = "1")]
     Checks,
-    /// Step 2: drops the executions that violate check 6, 7 or 8.
+    /// Step 2: drops the executions that violate check 6, 7, 8 or 10.
     #[serde(rename = "2")]
     Executions,
     /// Step 3-(i): drops the batchset instances that no longer have all their batches.
@@ -124,7 +130,8 @@ pub struct RetainedBatchset {
     pub thrashing_point: ThrashingPoint,
     /// The rule that it was found by.
     pub rule: Rule,
-    /// The experiment's checks (1 to 5) violated in this batchset instance, which drop nothing.
+    /// The checks violated in this batchset instance that drop nothing: the experiment's (1 to 5
+    /// and 11), and check 10 where what is not steady is kept.
     pub caveats: BTreeSet<Check>,
 }
 
@@ -165,25 +172,63 @@ impl fmt::Display for Step {
 }
 
 impl Report {
-    /// Whether the experiment was carried out as planned: no violation of checks 1 to 5.
+    /// Whether the experiment was carried out as planned: no violation of checks 1 to 5 and 11.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
     }
 }
 
-/// Carries out the protocol on all rows of `data`, with thrashing points by `rule`. The order of
+/// What the analyst may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// The rule of the thrashing point.
+    pub rule: Rule,
+    /// Whether executions that are no steady state (check 10) are kept. Their batchset instances
+    /// have it as a caveat.
+    pub keeps_unsteady: bool,
+}
+
+impl From<Rule> for Choices {
+    fn from(rule: Rule) -> Choices {
+        Choices { rule, ..Choices::default() }
+    }
+}
+
+impl Choices {
+    fn protocol(self) -> &'static str {
+        if self.keeps_unsteady { PROTOCOL_UNSTEADY } else { PROTOCOL }
+    }
+
+    /// Whether violations of a check drop executions in Step 2.
+    fn drops(self, check: Check) -> bool {
+        check.class() == Class::Execution && !(self.keeps_unsteady && check == Check::NotSteady)
+    }
+
+    /// Whether violations of a check drop nothing, so that they are a caveat.
+    fn only_warns(self, check: Check) -> bool {
+        match check.class() {
+            Class::Experiment => true,
+            Class::Execution => !self.drops(check),
+            Class::Batchset => false,
+        }
+    }
+}
+
+/// Carries out the protocol on all rows of `data`, with thrashing points by a rule. The order of
 /// the rows changes nothing in the report.
 ///
 /// # Errors
 /// See [`DataError`]; rows are analysed all or not at all.
-pub fn analyse(data: &DataSet, rule: Rule) -> Result<Report, DataError> {
+pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, DataError> {
+    let choices: Choices = choices.into();
+    let rule = choices.rule;
     let raw = Index::new(data)?;
     // In the order of the checks, and of the places in each.
     let violations: Vec<Violation> =
         Check::ALL.into_iter().flat_map(|check| check.violations(&raw, rule)).collect();
     let mut sieve = Sieve::new(raw.clone());
-    let faulty = faulty_executions(&violations);
+    let faulty = faulty_executions(&violations, choices);
     sieve.drop_executions(&faulty);
     sieve.drop_batchsets(Step::Incomplete, incompleteness);
     let was_transient: BTreeMap<Place, &Violation> =
@@ -196,9 +241,9 @@ pub fn analyse(data: &DataSet, rule: Rule) -> Result<Report, DataError> {
         batchset::violation(batchset, rule).map(|violation| violation.reason())
     });
     sieve.note(Step::ThrashingPoints, sieve.left.counts());
-    let retained = retained(&sieve.left, rule, &violations);
+    let retained = retained(&sieve.left, choices, &violations);
     Ok(Report {
-        protocol: PROTOCOL,
+        protocol: choices.protocol(),
         rule,
         planned: raw.planned(),
         checks: check_counts(&raw, &violations),
@@ -209,6 +254,8 @@ pub fn analyse(data: &DataSet, rule: Rule) -> Result<Report, DataError> {
         dropped_batchsets: sieve.dropped,
         groups: group_counts(&retained),
         retained,
+        hosts: host::hosts(&raw),
+        confounded: host::confounded(&raw),
     })
 }
 
@@ -268,12 +315,13 @@ fn of_class(violations: &[Violation], class: Class) -> impl Iterator<Item = &Vio
 }
 
 /// The executions to drop in Step 2, each once however many checks it violates.
-fn faulty_executions(violations: &[Violation]) -> BTreeSet<ExecutionKey> {
+fn faulty_executions(violations: &[Violation], choices: Choices) -> BTreeSet<ExecutionKey> {
     let execution = |violation: &Violation| match violation.place {
         Place::Execution(key) => Some(key),
         Place::Batch(_) | Place::Batchset(_) => None,
     };
-    of_class(violations, Class::Execution).filter_map(execution).collect()
+    let dropping = violations.iter().filter(|violation| choices.drops(violation.check));
+    dropping.filter_map(execution).collect()
 }
 
 fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
@@ -290,7 +338,7 @@ fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
         let checked = match check {
             Check::MissingBatches => planned.batches,
             Check::MissedExecutions => planned_there,
-            Check::TransientThrashing => there.batchsets,
+            Check::TransientThrashing | Check::SeveralHosts => there.batchsets,
             _ => there.executions,
         };
         CheckCount { check, violations: of_check().count(), checked, batchsets: batchsets.len() }
@@ -298,9 +346,10 @@ fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
     Check::ALL.map(count).to_vec()
 }
 
-fn retained(left: &Index<'_>, rule: Rule, violations: &[Violation]) -> Vec<RetainedBatchset> {
+fn retained(left: &Index<'_>, choices: Choices, violations: &[Violation]) -> Vec<RetainedBatchset> {
+    let rule = choices.rule;
     let mut caveats: BTreeMap<BatchsetKey, BTreeSet<Check>> = BTreeMap::new();
-    for violation in of_class(violations, Class::Experiment) {
+    for violation in violations.iter().filter(|one| choices.only_warns(one.check)) {
         caveats.entry(violation.place.in_batchset()).or_default().insert(violation.check);
     }
     // Each has all its batches, so that it has a curve.

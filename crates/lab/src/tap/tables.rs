@@ -43,6 +43,9 @@ impl Report {
                 format_args!("| {name} | {retained} | {} ({share}) |", group.thrashing),
             );
         }
+        for one in &self.confounded {
+            push(&mut text, format_args!("\nwarning: {one}"));
+        }
         text
     }
 

@@ -68,7 +68,12 @@ impl Design {
                     for batchset in 1..=self.batchsets {
                         let key = BatchsetKey { run: run.id, batchset };
                         let factors = factors(key, primary_key);
-                        data.batchsets.push(BatchsetInstance { key, factors });
+                        data.batchsets.push(BatchsetInstance {
+                            key,
+                            factors,
+                            think_s: Some(0.0),
+                            is_limit: false,
+                        });
                         let top = 2 + pick(&mut generator, 5);
                         let curve = curve(thrashing.contains(&key).then_some(top));
                         for (&mpl, &transactions) in run.plan.mpls.iter().zip(&curve) {
@@ -77,7 +82,9 @@ impl Design {
                                 let machine = format!("machine of {subject}");
                                 let row =
                                     execution(key, transactions, &mut clock_s, &mut generator);
-                                data.executions.push(BatchExecution { machine, num_procs, ..row });
+                                let host = machine.clone();
+                                let row = BatchExecution { host, machine, num_procs, ..row };
+                                data.executions.push(row);
                             }
                         }
                     }
@@ -99,6 +106,7 @@ impl Design {
                 executions: self.executions,
                 num_procs,
                 ctl_s: CTL_S,
+                warmup_s: CTL_S / 5.0,
                 connect_limit_s: 10.0,
             },
         }
@@ -206,12 +214,15 @@ fn execution(
     *clock_s = ended_s + 30.0;
     BatchExecution {
         key,
+        host: String::new(),
         machine: String::new(),
         began_s,
         ended_s,
         connect_s,
         seconds,
+        clients: key.mpl.get(),
         transactions,
+        errors: 0,
         atpt_s: Some(mean_s * (0.98 + 0.04 * generator.next_draw().value())),
         num_procs: 0,
         other_executors: 0,

@@ -148,6 +148,48 @@ where
     parsed(deserializer).map(Some)
 }
 
+/// Reads a time; a number gets the answer that the unit is missing.
+fn time<'de, D: Deserializer<'de>, T>(deserializer: D, or: &'static str) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+{
+    struct Time<T>(&'static str, std::marker::PhantomData<T>);
+
+    impl<T: FromStr<Err: Display>> serde::de::Visitor<'_> for Time<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let Time(or, _) = self;
+            write!(formatter, "a time with its unit in quotes, as in \"30s\" or \"500ms\"{or}")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+            Err(E::custom(format!(
+                "{number} has no unit: write \"{number}s\" for seconds{}",
+                self.0
+            )))
+        }
+    }
+
+    deserializer.deserialize_any(Time(or, std::marker::PhantomData))
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        time(deserializer, "")
+    }
+}
+
+impl<'de> Deserialize<'de> for Patience {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        time(deserializer, ", or \"none\"")
+    }
+}
+
 /// Makes types that are read from a string readable from a TOML string.
 macro_rules! deserialize_from_str {
     ($($type:ty),*) => { $(
@@ -159,12 +201,4 @@ macro_rules! deserialize_from_str {
     )* };
 }
 
-deserialize_from_str!(
-    AdminAddress,
-    ListenAddress,
-    PoolMode,
-    ClientAuthentication,
-    Period,
-    Patience,
-    UpstreamUrl
-);
+deserialize_from_str!(AdminAddress, ListenAddress, PoolMode, ClientAuthentication, UpstreamUrl);

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 
 use tidegate_control::SplitMix64;
-use tidegate_wire::frame;
+use tidegate_wire::frame::{self, HEADER_LEN};
+use tidegate_wire::input::{Input, Side};
 
 use super::backend_test::{Answer, Backend, message};
 use super::*;
@@ -355,10 +356,10 @@ impl Proxy {
         let mut naming =
             Naming::Shared { definitions: &mut self.definitions, prepared_max: PREPARED_MAX };
         let mut out = Gather::new(message, Vec::new());
-        let frame = frame::frame(message).unwrap().unwrap();
-        let range = 0..message.len();
+        let mut input = Input::new(Side::Client, message);
+        let (message, _) = input.peek().unwrap().unwrap().take();
         let (client, server) = (&mut peer.session, &mut link.session);
-        to_server(frame, range, message, client, server, &mut naming, &mut out).unwrap();
+        to_server(&message, client, server, &mut naming, &mut out).unwrap();
         link.to_server.extend(messages(out.bytes()));
         let mut out = Gather::new(&[], Vec::new());
         answer_for_proxy(Some(client), server, &mut out);

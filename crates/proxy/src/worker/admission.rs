@@ -7,41 +7,41 @@ use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend;
 
-use crate::client::Phase;
+use crate::client::{ClientKey, Phase};
 use crate::config::PoolMode;
 use crate::replies::Owed;
 use crate::settings::Settings;
-use crate::upstream::UpstreamPhase;
+use crate::upstream::{UpstreamKey, UpstreamPhase};
 
 use super::Worker;
 use super::clients::Flow;
 
 impl Worker {
     /// The client's next message begins a transaction: asks for a permit.
-    pub(super) fn begin_transaction(&mut self, slot: usize) -> Flow {
+    pub(super) fn begin_transaction(&mut self, slot: ClientKey) -> Flow {
         if self.stopping.is_some() {
             self.say_goodbye(slot);
-            return Flow::Wait(0);
+            return Flow::Wait;
         }
         let Some(pool) = self.clients[slot].pool else {
-            return Flow::Wait(0);
+            return Flow::Wait;
         };
         let gate = &self.shared.servers[self.pools[pool].server].gate;
         let now = Instant::now();
         let request = Request {
             class: self.clients[slot].class,
             deadline: self.shared.config.timeouts.queue.map(|wait| now + wait),
-            token: slot as u64,
+            token: slot.to_bits(),
             waker: &self.admitted,
         };
         match gate.request(&request, now) {
             Admission::Granted(permit) => {
                 self.run_transaction(slot, permit);
-                Flow::Next(0)
+                Flow::Next
             }
             Admission::Queued(ticket) => {
                 self.clients[slot].phase = Phase::Queued(ticket);
-                Flow::Wait(0)
+                Flow::Wait
             }
             Admission::Refused(full) => {
                 let message = format!(
@@ -49,17 +49,16 @@ impl Worker {
                     full.waiting
                 );
                 self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
-                Flow::Next(0)
+                Flow::Next
             }
         }
     }
 
     /// The gate says that the ticket of the client in this slot can be claimed.
-    pub(super) fn admitted(&mut self, slot: usize) {
+    pub(super) fn admitted(&mut self, slot: ClientKey) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        // The letter may be for an earlier client of the slot, whose ticket is long returned.
         if !matches!(client.phase, Phase::Queued(_)) {
             return;
         }
@@ -79,7 +78,12 @@ impl Worker {
     }
 
     /// Fails the transaction that the client is about to begin, and keeps the client.
-    pub(super) fn refuse_transaction(&mut self, slot: usize, code: SqlState<'_>, message: &str) {
+    pub(super) fn refuse_transaction(
+        &mut self,
+        slot: ClientKey,
+        code: SqlState<'_>,
+        message: &str,
+    ) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
@@ -91,7 +95,7 @@ impl Worker {
     }
 
     /// The client has a permit: gives it an upstream connection, or lets it wait for one.
-    fn run_transaction(&mut self, slot: usize, permit: Permit) {
+    fn run_transaction(&mut self, slot: ClientKey, permit: Permit) {
         let client = &mut self.clients[slot];
         let Some(pool) = client.pool else { return };
         if let Some(upstream) = client.upstream {
@@ -101,16 +105,12 @@ impl Worker {
             return self.assign(slot, upstream, permit);
         }
         client.phase = Phase::AwaitingUpstream(permit);
-        if let Some(waiter) = self.waiter(slot) {
-            self.pools[pool].waiting.push_back(waiter);
-        }
-        if self.pools[pool].opening < self.pools[pool].waiting.len() {
-            self.open_pooled(pool);
-        }
+        self.pools[pool].waiting.push_back(slot);
+        self.open_for_waiting(pool);
     }
 
     /// Links a client to a pooled connection, with the client's settings.
-    fn assign(&mut self, slot: usize, upstream: usize, permit: Permit) {
+    fn assign(&mut self, slot: ClientKey, upstream: UpstreamKey, permit: Permit) {
         let (client, server) = (&mut self.clients[slot], &mut self.upstreams[upstream]);
         client.upstream = Some(upstream);
         server.client = Some(slot);
@@ -133,7 +133,7 @@ impl Worker {
         self.start(slot, upstream, permit);
     }
 
-    fn start(&mut self, slot: usize, upstream: usize, permit: Permit) {
+    fn start(&mut self, slot: ClientKey, upstream: UpstreamKey, permit: Permit) {
         let server = &mut self.upstreams[upstream];
         server.session.failed = false;
         server.permit = Some(permit);
@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// The settings of a client's tenure have been answered: its own messages may follow.
-    pub(super) fn settings_answered(&mut self, upstream: usize) {
+    pub(super) fn settings_answered(&mut self, upstream: UpstreamKey) {
         let server = &mut self.upstreams[upstream];
         let Some(slot) = server.client else { return };
         match server.session.own_error.take() {
@@ -159,23 +159,19 @@ impl Worker {
     }
 
     /// ReadyForQuery reached the client. If nothing is open or owed, the transaction has ended.
-    pub(super) fn ready_for_query(&mut self, upstream: usize) {
+    pub(super) fn ready_for_query(&mut self, upstream: UpstreamKey) {
         let server = &mut self.upstreams[upstream];
         let Some(slot) = server.client else { return };
         let session = &mut server.session;
         // Its input may have been held for this moment.
-        self.ready_clients.extend(
-            self.clients
-                .get(slot)
-                .map(|client| crate::pool::Waiter { client: slot, serial: client.serial }),
-        );
+        self.ready_clients.push(slot);
         if session.status != TransactionStatus::Idle {
             if let Some(client) = self.clients.get_mut(slot) {
                 client.idle_in_transaction_since = Some(self.now);
             }
             return;
         }
-        let is_mid_message = self.clients.get(slot).is_some_and(|client| client.passing > 0);
+        let is_mid_message = self.clients.get(slot).is_some_and(|client| !client.passing.is_none());
         if session.replies.is_quiet() && !is_mid_message {
             return self.end_transaction(slot, upstream);
         }
@@ -186,7 +182,7 @@ impl Worker {
     }
 
     /// Nothing is open or owed: gives the permit back, and in transaction mode the connection.
-    pub(super) fn end_transaction(&mut self, slot: usize, upstream: usize) {
+    pub(super) fn end_transaction(&mut self, slot: ClientKey, upstream: UpstreamKey) {
         let server = &mut self.upstreams[upstream];
         let (outcome, now) = (outcome(&mut server.session.failed), Instant::now());
         let permit = server.permit.take();
@@ -212,7 +208,7 @@ impl Worker {
     }
 
     /// A pooled connection is at rest and nobody's.
-    pub(super) fn release_upstream(&mut self, pool: usize, upstream: usize) {
+    pub(super) fn release_upstream(&mut self, pool: usize, upstream: UpstreamKey) {
         let server = &mut self.upstreams[upstream];
         if server.cancels > 0 {
             server.enter(UpstreamPhase::Quarantined, self.now);
@@ -222,14 +218,14 @@ impl Worker {
             return self.close_upstream(upstream);
         }
         while let Some(waiter) = self.pools[pool].waiting.pop_front() {
-            if !self.is_current(waiter) {
+            let Some(client) = self.clients.get_mut(waiter) else {
                 continue;
-            }
-            let client = &mut self.clients[waiter.client];
+            };
             match std::mem::replace(&mut client.phase, Phase::Idle) {
                 Phase::AwaitingUpstream(permit) => {
-                    self.assign(waiter.client, upstream, permit);
-                    return self.resume_later(waiter.client);
+                    permit.begin_work(Instant::now());
+                    self.assign(waiter, upstream, permit);
+                    return self.resume_later(waiter);
                 }
                 other => client.phase = other,
             }
@@ -241,10 +237,9 @@ impl Worker {
     /// No connection could be had: fails the transaction that has waited longest for one.
     pub(super) fn fail_one_waiting(&mut self, pool: usize, code: SqlState<'_>, message: &str) {
         while let Some(waiter) = self.pools[pool].waiting.pop_front() {
-            if self.is_current(waiter)
-                && matches!(self.clients[waiter.client].phase, Phase::AwaitingUpstream(_))
-            {
-                return self.refuse_transaction(waiter.client, code, message);
+            let client = self.clients.get(waiter);
+            if client.is_some_and(|client| matches!(client.phase, Phase::AwaitingUpstream(_))) {
+                return self.refuse_transaction(waiter, code, message);
             }
         }
     }

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use tidegate_gate::Gate;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{self, Severity, SqlState};
-use tidegate_wire::frame::{self, Frame, HEADER_LEN};
 use tidegate_wire::frontend::{self, tag};
+use tidegate_wire::input::{Input, Peeked, Side};
 
-use crate::client::{Client, Phase};
+use crate::client::{Client, ClientKey, Phase};
 use crate::config::PoolMode;
 use crate::net::{self, Gather, ReadOutcome};
-use crate::pool::Waiter;
 use crate::session::{self, Naming, ServerSession, Violation};
+use crate::upstream::UpstreamKey;
 
 use super::Worker;
 
@@ -22,32 +22,35 @@ const WHOLE_LEN: usize = 16 * 1024;
 /// The longest Parse of a named statement in transaction mode, which has to be kept.
 const NAMED_PARSE_MAX: usize = 16 << 20;
 
-/// How a client's input goes on.
+/// How a client's input goes on from the position it has reached.
 pub(super) enum Flow {
-    /// These bytes are done with; look at what follows, in the phase that is now.
-    Next(usize),
-    /// These bytes are done with; what follows has to wait.
-    Wait(usize),
+    /// What follows is looked at, in the phase that is now.
+    Next,
+    /// What follows has to wait.
+    Wait,
 }
 
 impl Worker {
-    pub(super) fn client_readable(&mut self, slot: usize, closed: bool) {
+    pub(super) fn client_readable(&mut self, slot: ClientKey, closed: bool) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
         client.readable = true;
         client.hung_up |= closed;
-        let serial = client.serial;
+        // A client may end its side behind a cancel request, and waits for the end of this one.
+        if matches!(client.phase, Phase::Cancelling) {
+            return;
+        }
         if client.takes_input() && !client.is_held {
             self.pump_client(slot);
         }
         // Whatever keeps it from being read to its end, nobody waits for an answer.
-        if closed && self.is_current(Waiter { client: slot, serial }) {
+        if closed {
             self.lose_client(slot);
         }
     }
 
-    pub(super) fn client_writable(&mut self, slot: usize) {
+    pub(super) fn client_writable(&mut self, slot: ClientKey) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
@@ -68,7 +71,7 @@ impl Worker {
     }
 
     /// Goes on with what the client has sent already, then with what its socket holds.
-    pub(super) fn resume_client(&mut self, slot: usize) {
+    pub(super) fn resume_client(&mut self, slot: ClientKey) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
@@ -80,7 +83,7 @@ impl Worker {
     }
 
     /// Whether the client's socket should be read now.
-    fn wants_input(&self, slot: usize) -> bool {
+    fn wants_input(&self, slot: ClientKey) -> bool {
         let Some(client) = self.clients.get(slot) else {
             return false;
         };
@@ -91,7 +94,7 @@ impl Worker {
             && upstream.is_none_or(|upstream| upstream.outbox.is_empty())
     }
 
-    fn pump_client(&mut self, slot: usize) {
+    fn pump_client(&mut self, slot: ClientKey) {
         let mut buffer = std::mem::take(&mut self.client_buffer);
         while self.wants_input(slot) {
             let client = &mut self.clients[slot];
@@ -109,11 +112,10 @@ impl Worker {
     }
 
     /// Acts on `bytes`, after what the client's inbox holds; the inbox keeps what has to wait.
-    fn client_bytes(&mut self, slot: usize, bytes: &[u8]) {
+    fn client_bytes(&mut self, slot: ClientKey, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let serial = client.serial;
         let mut inbox = std::mem::take(&mut client.inbox);
         let left = if inbox.is_empty() {
             let used = self.process(slot, bytes);
@@ -130,12 +132,12 @@ impl Worker {
             inbox
         };
         let now = self.now;
-        let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial)
-        else {
+        let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
         client.inbox = left;
-        let owes_rest = client.passing > 0 || (!client.inbox.is_empty() && client.takes_input());
+        let owes_rest =
+            !client.passing.is_none() || (!client.inbox.is_empty() && client.takes_input());
         client.mid_message_since = match client.mid_message_since {
             Some(since) if owes_rest && bytes.is_empty() => Some(since),
             _ => (owes_rest && !client.is_held).then_some(now),
@@ -143,65 +145,68 @@ impl Worker {
     }
 
     /// Acts on the client's input as far as its phases allow; tells how much is done with.
-    fn process(&mut self, slot: usize, input: &[u8]) -> usize {
-        let mut at = 0;
-        let Some(serial) = self.clients.get(slot).map(|client| client.serial) else {
-            return 0;
-        };
-        while at < input.len() {
-            let Some(client) = self.clients.get_mut(slot).filter(|c| c.serial == serial) else {
-                return input.len();
+    fn process(&mut self, slot: ClientKey, bytes: &[u8]) -> usize {
+        let mut input = Input::new(Side::Client, bytes);
+        while !input.is_empty() {
+            let phase = self.clients.get(slot).map_or(&Phase::Closing, |client| &client.phase);
+            let flow = match phase {
+                Phase::FirstPacket => self.first_packet(slot, &mut input),
+                Phase::Authenticating(_) => self.authenticate(slot, &mut input),
+                Phase::Idle => self.at_rest(slot, &mut input),
+                Phase::Running => self.relay_to_server(slot, &mut input),
+                Phase::Refused => self.discard_batch(slot, &mut input),
+                Phase::Welcoming | Phase::Queued(_) | Phase::AwaitingUpstream(_) => Flow::Wait,
+                Phase::Cancelling | Phase::Closing => {
+                    input.discard();
+                    Flow::Wait
+                }
             };
-            let rest = &input[at..];
-            let flow = match client.phase {
-                Phase::FirstPacket => self.first_packet(slot, rest),
-                Phase::Authenticating(_) => self.authenticate(slot, rest),
-                Phase::Idle => self.at_rest(slot, rest),
-                Phase::Running => self.relay_to_server(slot, rest),
-                Phase::Refused => self.discard_batch(slot, rest),
-                Phase::Welcoming | Phase::Queued(_) | Phase::AwaitingUpstream(_) => Flow::Wait(0),
-                Phase::Closing => return input.len(),
-            };
-            match flow {
-                Flow::Next(count) => at += count,
-                Flow::Wait(count) => return at + count,
+            if let Flow::Wait = flow {
+                break;
             }
         }
-        at
+        input.position()
     }
 
     /// A client without a transaction sends something.
-    fn at_rest(&mut self, slot: usize, rest: &[u8]) -> Flow {
+    fn at_rest(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
         let client = &mut self.clients[slot];
-        if client.passing > 0 {
-            return skip(client, rest);
+        if !client.passing.is_none() {
+            input.skip(&mut client.passing);
+            return Flow::Next;
         }
-        let frame = match frame::frame(rest) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Flow::Wait(0),
+        let peeked = match input.peek() {
+            Ok(Some(peeked)) => peeked,
+            Ok(None) => return Flow::Wait,
             Err(error) => return self.violation(slot, &error.to_string()),
         };
-        match frame.tag {
+        match peeked.tag() {
             tag::TERMINATE => {
                 self.lose_client(slot);
-                Flow::Wait(0)
+                Flow::Wait
             }
             // What is left of a copy that failed; a server ignores it too.
             tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH => {
-                client.passing = frame.len;
-                Flow::Next(0)
+                (_, client.passing) = peeked.take();
+                Flow::Next
             }
             tag::SYNC => {
+                // A Sync has no payload, so that nothing of it is missing.
+                (_, client.passing) = peeked.take();
                 let mut out = Vec::new();
                 backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
                 self.send_to_client(slot, &out);
-                Flow::Next(frame.len)
+                Flow::Next
             }
             other if begins_request(other) => {
-                if rest.len() < frame.len.min(WHOLE_LEN) {
-                    return Flow::Wait(0);
+                if !peeked.has_arrived(WHOLE_LEN) {
+                    return Flow::Wait;
                 }
-                self.prepare_without_permit(slot, frame, rest)
+                if client.upstream.is_some_and(|own| self.is_cancel_on_its_way(own)) {
+                    self.clients[slot].is_held = true;
+                    return Flow::Wait;
+                }
+                self.prepare_without_permit(slot, input)
                     .unwrap_or_else(|| self.begin_transaction(slot))
             }
             other => self.violation(slot, &Violation::UnexpectedTag(other).to_string()),
@@ -214,18 +219,15 @@ impl Worker {
     ///
     /// In session mode the batch goes to the client's own connection. In transaction mode it is
     /// answered here where the statement is known; one that is not needs a permit.
-    fn prepare_without_permit(&mut self, slot: usize, frame: Frame, rest: &[u8]) -> Option<Flow> {
-        if frame.tag != tag::PARSE {
-            return None;
-        }
+    fn prepare_without_permit(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Option<Flow> {
         let client = &mut self.clients[slot];
         match self.pools[client.pool?].mode {
             PoolMode::Session => {
-                if !is_preparation(rest) {
+                if !is_preparation(input.look_ahead()) {
                     return None;
                 }
                 client.phase = Phase::Running;
-                let flow = self.relay_to_server(slot, rest);
+                let flow = self.relay_to_server(slot, input);
                 // What comes before the answer may begin a transaction, and has to ask.
                 if let Some(client) = self.clients.get_mut(slot) {
                     client.is_held = true;
@@ -233,56 +235,65 @@ impl Worker {
                 Some(flow)
             }
             PoolMode::Transaction => {
-                let payload = rest.get(HEADER_LEN..frame.len)?;
-                if !rest[frame.len..].starts_with(frontend::SYNC) {
+                let parse = input.peek().ok()??;
+                let is_alone = parse.tag() == tag::PARSE
+                    && parse.is_complete()
+                    && parse.behind().starts_with(frontend::SYNC);
+                let (payload, statements) = (parse.payload(), &mut client.session.statements);
+                if !is_alone
+                    || !session::prepare_without_server(payload, statements, &mut self.definitions)
+                {
                     return None;
                 }
-                let statements = &mut client.session.statements;
-                if !session::prepare_without_server(payload, statements, &mut self.definitions) {
-                    return None;
+                (_, client.passing) = parse.take();
+                if let Ok(Some(sync)) = input.peek() {
+                    (_, client.passing) = sync.take();
                 }
                 let mut out = Vec::from(backend::PARSE_COMPLETE);
                 backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
                 self.send_to_client(slot, &out);
-                Some(Flow::Next(frame.len + frontend::SYNC.len()))
+                Some(Flow::Next)
             }
         }
     }
 
     /// Discards messages of a refused transaction up to the end of the batch, which is answered.
-    fn discard_batch(&mut self, slot: usize, rest: &[u8]) -> Flow {
+    fn discard_batch(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
         let client = &mut self.clients[slot];
-        if client.passing == 0 {
-            match frame::frame(rest) {
-                Ok(Some(frame)) => {
-                    client.passing = frame.len;
+        if client.passing.is_none() {
+            match input.peek() {
+                Ok(Some(peeked)) => {
                     client.refused_batch_ends =
-                        matches!(frame.tag, tag::QUERY | tag::FUNCTION_CALL | tag::SYNC);
+                        matches!(peeked.tag(), tag::QUERY | tag::FUNCTION_CALL | tag::SYNC);
+                    (_, client.passing) = peeked.take();
                 }
-                Ok(None) => return Flow::Wait(0),
+                Ok(None) => return Flow::Wait,
                 Err(error) => return self.violation(slot, &error.to_string()),
             }
+        } else {
+            input.skip(&mut client.passing);
         }
-        let flow = skip(client, rest);
-        if client.passing == 0 && std::mem::take(&mut client.refused_batch_ends) {
+        if client.passing.is_none() && std::mem::take(&mut client.refused_batch_ends) {
             client.phase = Phase::Idle;
             let mut out = Vec::new();
             backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
             self.send_to_client(slot, &out);
         }
-        flow
+        Flow::Next
     }
 
     /// A client with a running transaction sends something: it goes to its upstream connection.
-    fn relay_to_server(&mut self, slot: usize, rest: &[u8]) -> Flow {
+    fn relay_to_server(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
         let client = &mut self.clients[slot];
         let Some(upstream) = client.upstream else {
-            return Flow::Wait(0);
+            return Flow::Wait;
         };
-        let server = &mut self.upstreams[upstream];
+        let Some(server) = self.upstreams.get_mut(upstream) else {
+            return Flow::Wait;
+        };
         if server.session.replies.is_own_query() {
             client.is_held = true;
-            return Flow::Wait(0);
+            return Flow::Wait;
         }
         client.idle_in_transaction_since = None;
         let pool = &self.pools[server.pool];
@@ -293,9 +304,12 @@ impl Worker {
                 prepared_max: self.shared.config.prepared_statements_max,
             },
         };
-        let gate = &self.shared.servers[pool.server].gate;
-        let mut gather = Gather::new(rest, std::mem::take(&mut self.spill));
-        let (used, end) = relay(rest, client, &mut server.session, &mut naming, gate, &mut gather);
+        let turn = Turn {
+            gate: &self.shared.servers[pool.server].gate,
+            is_cancel_on_its_way: server.cancels > 0,
+        };
+        let mut gather = Gather::new(input.bytes(), std::mem::take(&mut self.spill));
+        let end = relay(input, client, &mut server.session, &mut naming, &turn, &mut gather);
         let sent = server.outbox.send(&mut server.stream, gather.bytes());
         self.spill = gather.recycle();
         let own_parses = std::mem::take(&mut server.session.own_parses);
@@ -305,8 +319,9 @@ impl Worker {
         if sent.is_err() {
             // Reading tells why, and may bring the server's last words.
             self.upstream_readable(upstream, true);
-            return Flow::Wait(used);
+            return Flow::Wait;
         }
+        self.cancel_what_was_held(slot, upstream);
         self.answer_for_proxy(slot, upstream);
         match end {
             End::Input => self.end_after_last_words(slot, upstream),
@@ -314,20 +329,23 @@ impl Worker {
             End::Terminate => self.lose_client(slot),
             End::Violation(message) => return self.violation(slot, &message),
         }
-        Flow::Wait(used)
+        Flow::Wait
     }
 
     /// Copy data that the server did not want may go on after its ReadyForQuery, and with it the
     /// transaction.
-    fn end_after_last_words(&mut self, slot: usize, upstream: usize) {
-        let session = &self.upstreams[upstream].session;
-        if session.is_at_rest() && self.clients[slot].passing == 0 {
+    fn end_after_last_words(&mut self, slot: ClientKey, upstream: UpstreamKey) {
+        let (Some(server), Some(client)) = (self.upstreams.get(upstream), self.clients.get(slot))
+        else {
+            return;
+        };
+        if server.session.is_at_rest() && client.passing.is_none() {
             self.end_transaction(slot, upstream);
         }
     }
 
     /// Answers what was not sent on, if it is the next to be answered.
-    fn answer_for_proxy(&mut self, slot: usize, upstream: usize) {
+    fn answer_for_proxy(&mut self, slot: ClientKey, upstream: UpstreamKey) {
         let mut gather = Gather::new(&[], std::mem::take(&mut self.spill));
         if let Some(server) = self.upstreams.get_mut(upstream) {
             let client = self.clients.get_mut(slot).map(|client| &mut client.session);
@@ -340,7 +358,7 @@ impl Worker {
     }
 
     /// Writes to a client; one that cannot be written to is lost.
-    pub(super) fn send_to_client(&mut self, slot: usize, bytes: &[u8]) {
+    pub(super) fn send_to_client(&mut self, slot: ClientKey, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
@@ -352,16 +370,16 @@ impl Worker {
     }
 
     /// The client broke the protocol.
-    pub(super) fn violation(&mut self, slot: usize, message: &str) -> Flow {
+    pub(super) fn violation(&mut self, slot: ClientKey, message: &str) -> Flow {
         self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
         self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, message);
-        Flow::Wait(0)
+        Flow::Wait
     }
 
     /// Tells the client why and closes its connection, whatever it was doing.
     pub(super) fn end_client(
         &mut self,
-        slot: usize,
+        slot: ClientKey,
         severity: Severity,
         code: SqlState<'_>,
         message: &str,
@@ -376,7 +394,10 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        tracing::info!(user = &*client.user, code = code.0, message, "client connection ended");
+        if let Some(left_out) = self.endings.admit(self.now) {
+            let (user, code) = (&*client.user, code.0);
+            tracing::info!(user, code, message, left_out, "client connection ended");
+        }
         let mut out = Vec::new();
         error_response::encode_error(&mut out, severity, code, message);
         client.phase = Phase::Closing;
@@ -388,14 +409,14 @@ impl Worker {
     }
 
     /// The client has gone, or says that it goes.
-    pub(super) fn lose_client(&mut self, slot: usize) {
+    pub(super) fn lose_client(&mut self, slot: ClientKey) {
         self.leave_upstream(slot);
         self.remove_client(slot);
     }
 
     /// Forgets the client. Dropping its phase leaves the queue or gives its permit back.
-    pub(super) fn remove_client(&mut self, slot: usize) {
-        self.clients.try_remove(slot);
+    pub(super) fn remove_client(&mut self, slot: ClientKey) {
+        self.clients.remove(slot);
     }
 
     pub(super) fn sweep_clients(&mut self) {
@@ -404,12 +425,12 @@ impl Worker {
         let is_over = |since: Option<std::time::Instant>, limit| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
         };
-        for slot in self.client_slots() {
+        for slot in self.clients.keys() {
             let Some(client) = self.clients.get(slot) else {
                 continue;
             };
             if is_over(client.login_since, timeouts.login) {
-                if matches!(client.phase, Phase::Closing) {
+                if matches!(client.phase, Phase::Closing | Phase::Cancelling) {
                     self.remove_client(slot);
                 } else {
                     let message = "login was not completed within the login timeout";
@@ -438,74 +459,90 @@ enum End {
     Violation(String),
 }
 
-/// Passes on the messages of `rest` as far as they are complete; tells how many bytes that took.
+/// What a client's next request waits for, beside its permit.
+struct Turn<'a> {
+    gate: &'a Gate,
+    /// A cancel request for an earlier request may still reach the backend.
+    is_cancel_on_its_way: bool,
+}
+
+impl Turn<'_> {
+    fn has_come(&self, server: &ServerSession) -> bool {
+        if self.is_cancel_on_its_way && server.takes_request() {
+            return false;
+        }
+        !(server.is_between_requests() && self.gate.has_waiting())
+    }
+}
+
+/// Passes on the messages of `input` as far as they are complete.
 fn relay(
-    rest: &[u8],
+    input: &mut Input<'_>,
     client: &mut Client,
     server: &mut ServerSession,
     naming: &mut Naming<'_>,
-    gate: &Gate,
+    turn: &Turn<'_>,
     out: &mut Gather<'_>,
-) -> (usize, End) {
-    let mut at = 0;
-    while at < rest.len() {
-        if client.passing > 0 {
-            let count = client.passing.min(rest.len() - at);
-            client.passing -= count;
-            out.pass(at..at + count);
-            at += count;
+) -> End {
+    while !input.is_empty() {
+        if !client.passing.is_none() {
+            out.pass(input.skip(&mut client.passing));
             continue;
         }
-        let frame = match next_message(&rest[at..], naming) {
-            Ok(Some(frame)) => frame,
+        let peeked = match next_message(input, naming) {
+            Ok(Some(peeked)) => peeked,
             Ok(None) => break,
-            Err(message) => return (at, End::Violation(message)),
+            Err(message) => return End::Violation(message),
         };
-        if frame.tag == tag::TERMINATE {
-            return (at, End::Terminate);
+        if peeked.tag() == tag::TERMINATE {
+            return End::Terminate;
         }
-        if begins_request(frame.tag) && server.is_between_requests() && gate.has_waiting() {
+        if begins_request(peeked.tag()) && !turn.has_come(server) {
             client.is_held = true;
-            return (at, End::Held);
+            return End::Held;
         }
-        let until = at + frame.len.min(rest.len() - at);
-        let theirs = &mut client.session;
-        if let Err(violation) =
-            session::to_server(frame, at..until, rest, theirs, server, naming, out)
-        {
-            return (at, End::Violation(violation.to_string()));
+        let (message, missing) = peeked.take();
+        client.passing = missing;
+        let sent = session::to_server(&message, &mut client.session, server, naming, out);
+        if let Err(violation) = sent {
+            return End::Violation(violation.to_string());
         }
-        client.passing = frame.len - (until - at);
-        at = until;
     }
-    (at, End::Input)
+    End::Input
 }
 
 /// The message at the front, if enough of it is there to act on it.
-fn next_message(rest: &[u8], naming: &Naming<'_>) -> Result<Option<Frame>, String> {
-    let Some(frame) = frame::frame(rest).map_err(|error| error.to_string())? else {
+fn next_message<'i, 'a>(
+    input: &'i mut Input<'a>,
+    naming: &Naming<'_>,
+) -> Result<Option<Peeked<'i, 'a>>, String> {
+    let Some(peeked) = input.peek().map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let mut needed = frame.len.min(WHOLE_LEN);
-    let is_named_parse = frame.tag == tag::PARSE && rest.get(HEADER_LEN).is_some_and(|&b| b != 0);
+    let mut needed = WHOLE_LEN;
+    let is_named_parse = peeked.tag() == tag::PARSE && peeked.payload().first() > Some(&0);
     if is_named_parse && matches!(naming, Naming::Shared { .. }) {
-        if frame.len > NAMED_PARSE_MAX {
-            return Err(format!("a prepared statement of {} bytes is too long", frame.len));
+        let len = peeked.announced_len();
+        if len > NAMED_PARSE_MAX {
+            return Err(format!("a prepared statement of {len} bytes is too long"));
         }
-        needed = frame.len;
+        needed = len;
     }
-    Ok((rest.len() >= needed).then_some(frame))
+    Ok(peeked.has_arrived(needed).then_some(peeked))
 }
 
-/// Whether these bytes are one complete batch that prepares and describes, and executes nothing.
-fn is_preparation(mut rest: &[u8]) -> bool {
-    while let Ok(Some(frame)) = frame::frame(rest) {
-        let Some(after) = rest.get(frame.len..) else {
+/// Whether the input is one complete batch that prepares and describes, and executes nothing.
+fn is_preparation(mut input: Input<'_>) -> bool {
+    let mut is_first = true;
+    while let Ok(Some(peeked)) = input.peek() {
+        let tag = peeked.tag();
+        if !peeked.is_complete() || (is_first && tag != tag::PARSE) {
             return false;
-        };
-        match frame.tag {
-            tag::PARSE | tag::DESCRIBE | tag::CLOSE | tag::FLUSH => rest = after,
-            tag::SYNC => return after.is_empty(),
+        }
+        is_first = false;
+        match tag {
+            tag::PARSE | tag::DESCRIBE | tag::CLOSE | tag::FLUSH => drop(peeked.take()),
+            tag::SYNC => return peeked.behind().is_empty(),
             _ => return false,
         }
     }
@@ -524,11 +561,4 @@ fn begins_request(tag: u8) -> bool {
             | tag::EXECUTE
             | tag::CLOSE
     )
-}
-
-/// Discards the rest of a message.
-fn skip(client: &mut Client, rest: &[u8]) -> Flow {
-    let count = client.passing.min(rest.len());
-    client.passing -= count;
-    Flow::Next(count)
 }

@@ -6,11 +6,11 @@ use tidegate_gate::Class;
 use tidegate_wire::authentication;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{Severity, SqlState};
-use tidegate_wire::frame::{self, HEADER_LEN};
 use tidegate_wire::frontend::tag;
-use tidegate_wire::startup::{self, FirstPacket, PROTOCOL_3_0, Startup};
+use tidegate_wire::input::Input;
+use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
 
-use crate::client::Phase;
+use crate::client::{ClientKey, Phase, Requester};
 use crate::config::{Database, PoolMode};
 use crate::handshake::Credentials;
 use crate::login::{self, Step};
@@ -25,32 +25,32 @@ use super::clients::Flow;
 const PASSWORD_MAX: usize = 10_000;
 
 impl Worker {
-    pub(super) fn first_packet(&mut self, slot: usize, rest: &[u8]) -> Flow {
-        match startup::first_packet(rest) {
-            Ok(None) => Flow::Wait(0),
-            Ok(Some((packet, len))) => {
+    pub(super) fn first_packet(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
+        match input.first_packet() {
+            Ok(None) => Flow::Wait,
+            Ok(Some(packet)) => {
                 match packet {
                     // One byte says no; the client goes on in clear text or goes.
                     FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
-                        self.route_cancel(key);
-                        self.remove_client(slot);
+                        self.clients[slot].phase = Phase::Cancelling;
+                        self.route_cancel(key, Requester { worker: self.index, client: slot });
                     }
                     FirstPacket::Startup(startup) => self.startup(slot, startup),
                 }
-                Flow::Next(len)
+                Flow::Next
             }
             Err(error) => {
                 self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
                 let message = error.to_string();
                 self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, &message);
-                Flow::Wait(0)
+                Flow::Wait
             }
         }
     }
 
-    fn startup(&mut self, slot: usize, startup: Startup<'_>) {
+    fn startup(&mut self, slot: ClientKey, startup: Startup<'_>) {
         if let Err((code, message)) = self.try_startup(slot, startup) {
             self.refuse_login(slot, code, &message);
         }
@@ -58,7 +58,7 @@ impl Worker {
 
     fn try_startup(
         &mut self,
-        slot: usize,
+        slot: ClientKey,
         startup: Startup<'_>,
     ) -> Result<(), (SqlState<'static>, String)> {
         let violation = |message: &str| (SqlState::PROTOCOL_VIOLATION, message.to_owned());
@@ -124,7 +124,7 @@ impl Worker {
         self.pools.len() - 1
     }
 
-    fn begin_authentication(&mut self, slot: usize, unknown: Option<Vec<&[u8]>>) {
+    fn begin_authentication(&mut self, slot: ClientKey, unknown: Option<Vec<&[u8]>>) {
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown {
@@ -134,34 +134,35 @@ impl Worker {
         self.authentication_step(slot, step, out);
     }
 
-    pub(super) fn authenticate(&mut self, slot: usize, rest: &[u8]) -> Flow {
-        let frame = match frame::frame(rest) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Flow::Wait(0),
+    pub(super) fn authenticate(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
+        let peeked = match input.peek() {
+            Ok(Some(peeked)) => peeked,
+            Ok(None) => return Flow::Wait,
             Err(error) => return self.violation(slot, &error.to_string()),
         };
-        if frame.tag != tag::PASSWORD || frame.len > PASSWORD_MAX {
+        if peeked.tag() != tag::PASSWORD || peeked.announced_len() > PASSWORD_MAX {
             return self.violation(slot, "expected a password message");
         }
-        let Some(payload) = rest.get(HEADER_LEN..frame.len) else {
-            return Flow::Wait(0);
-        };
+        if !peeked.is_complete() {
+            return Flow::Wait;
+        }
+        let (message, _) = peeked.take();
         let client = &mut self.clients[slot];
         // The phase is set anew by the step that follows.
         let Phase::Authenticating(exchange) = std::mem::replace(&mut client.phase, Phase::Closing)
         else {
-            return Flow::Wait(0);
+            return Flow::Wait;
         };
         let mut out = Vec::new();
         let users = &self.shared.config.users;
-        let step = login::answer(exchange, &client.user, users, payload, &mut out);
+        let step = login::answer(exchange, &client.user, users, message.payload(), &mut out);
         self.authentication_step(slot, step, out);
-        Flow::Next(frame.len)
+        Flow::Next
     }
 
     fn authentication_step(
         &mut self,
-        slot: usize,
+        slot: ClientKey,
         step: Result<Step, login::LoginError>,
         mut out: Vec<u8>,
     ) {
@@ -180,13 +181,13 @@ impl Worker {
         }
     }
 
-    pub(super) fn refuse_login(&mut self, slot: usize, code: SqlState<'_>, message: &str) {
+    pub(super) fn refuse_login(&mut self, slot: ClientKey, code: SqlState<'_>, message: &str) {
         self.counters.logins_failed.fetch_add(1, Ordering::Relaxed);
         self.end_client(slot, Severity::Fatal, code, message);
     }
 
     /// Ends the login: the server's parameters as this client sees them, its key, and ready.
-    pub(super) fn welcome(&mut self, slot: usize, welcome: &Welcome) {
+    pub(super) fn welcome(&mut self, slot: ClientKey, welcome: &Welcome) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };

@@ -3,15 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_wire::error_response::{Severity, SqlState};
-use tidegate_wire::frame::{self, FrameError, HEADER_LEN};
+use tidegate_wire::input::{Input, InputError, Side};
 use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 
+use crate::client::ClientKey;
 use crate::config::PoolMode;
 use crate::handshake::{Handshake, Progress, UpstreamError};
 use crate::net::{self, Gather, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session;
-use crate::upstream::{Upstream, UpstreamPhase};
+use crate::upstream::{Upstream, UpstreamKey, UpstreamPhase};
 
 use super::{OPENING_MAX, Source, Worker};
 
@@ -24,7 +25,6 @@ const LOGIN_MESSAGE_MAX: usize = 32 * 1024;
 /// What a relayed stretch of a server's bytes contained.
 #[derive(Default)]
 struct Relayed {
-    used: usize,
     /// ReadyForQuery for the client came last with nothing behind it that matters.
     ready: bool,
     /// A query of the proxy's own was answered.
@@ -35,7 +35,7 @@ struct Relayed {
 #[derive(Debug, thiserror::Error)]
 enum ServerViolation {
     #[error(transparent)]
-    Frame(#[from] FrameError),
+    Input(#[from] InputError),
     #[error(transparent)]
     Malformed(#[from] Malformed),
     #[error("message type {0:#04x} on a connection at rest")]
@@ -44,23 +44,20 @@ enum ServerViolation {
 
 impl Worker {
     /// A client of this pool is told the server's parameters, once they are known.
-    pub(super) fn await_welcome(&mut self, slot: usize) {
-        let Some(waiter) = self.waiter(slot) else {
-            return;
-        };
-        let Some(pool) = self.clients[slot].pool else {
+    pub(super) fn await_welcome(&mut self, slot: ClientKey) {
+        let Some(pool) = self.clients.get(slot).and_then(|client| client.pool) else {
             return;
         };
         match self.pools[pool].mode {
             PoolMode::Session => {
-                self.to_open.push_back(waiter);
+                self.to_open.push_back(slot);
                 self.open_for_sessions();
             }
             PoolMode::Transaction => {
                 if let Some(welcome) = self.pools[pool].welcome.clone() {
                     return self.welcome(slot, &welcome);
                 }
-                self.pools[pool].welcoming.push(waiter);
+                self.pools[pool].welcoming.push(slot);
                 if self.pools[pool].opening == 0 {
                     self.open_pooled(pool);
                 }
@@ -73,18 +70,15 @@ impl Worker {
         while self.opening < OPENING_MAX
             && let Some(waiter) = self.to_open.pop_front()
         {
-            if !self.is_current(waiter) {
-                continue;
-            }
-            let Some(pool) = self.clients[waiter.client].pool else {
+            let Some(pool) = self.clients.get(waiter).and_then(|client| client.pool) else {
                 continue;
             };
             match self.open(pool) {
                 Ok(upstream) => {
-                    self.upstreams[upstream].client = Some(waiter.client);
-                    self.clients[waiter.client].upstream = Some(upstream);
+                    self.upstreams[upstream].client = Some(waiter);
+                    self.clients[waiter].upstream = Some(upstream);
                 }
-                Err(error) => self.login_without_server(waiter.client, pool, &error),
+                Err(error) => self.login_without_server(waiter, pool, &error),
             }
         }
     }
@@ -96,20 +90,36 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, pool: usize) -> Result<usize, UpstreamError> {
+    /// Opens a connection if more transactions wait than connections are expected. One in
+    /// quarantine is expected: the server that has to end its quarantine has to accept a new
+    /// connection too.
+    pub(super) fn open_for_waiting(&mut self, pool: usize) {
+        let in_quarantine = |server: &Upstream| {
+            server.pool == pool && matches!(server.phase, UpstreamPhase::Quarantined)
+        };
+        let quarantined = self.upstreams.iter().filter(|(_, server)| in_quarantine(server)).count();
+        if self.pools[pool].opening + quarantined < self.pools[pool].waiting.len() {
+            self.open_pooled(pool);
+        }
+    }
+
+    fn open(&mut self, pool: usize) -> Result<UpstreamKey, UpstreamError> {
         let server = &self.shared.servers[self.pools[pool].server];
-        self.serial += 1;
-        let mut stream = server.connect(self.serial)?;
-        let slot = self.upstreams.vacant_key();
-        stream.register(self.poll.registry(), Source::Upstream(slot).token())?;
-        self.upstreams.insert(Upstream::new(stream, pool, self.serial, self.now));
+        self.connects += 1;
+        let peer = server.peer(self.connects)?;
+        let (registry, now) = (self.poll.registry(), self.now);
+        let slot = self.upstreams.insert_with(|slot| {
+            let mut stream = server.connect(peer)?;
+            stream.register(registry, Source::Upstream(slot).token())?;
+            Ok(Upstream::new(stream, peer, pool, now))
+        })?;
         self.opening += 1;
         self.pools[pool].opening += 1;
         self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
-    pub(super) fn upstream_writable(&mut self, slot: usize) {
+    pub(super) fn upstream_writable(&mut self, slot: UpstreamKey) {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
@@ -130,7 +140,7 @@ impl Worker {
     }
 
     /// The socket is connected, or has failed to: sends the start-up packet.
-    fn connected(&mut self, slot: usize) {
+    fn connected(&mut self, slot: UpstreamKey) {
         let server = &mut self.upstreams[slot];
         if let Err(error) = server.stream.connected() {
             return self.lose_upstream(slot, &error.into());
@@ -152,7 +162,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn upstream_readable(&mut self, slot: usize, closed: bool) {
+    pub(super) fn upstream_readable(&mut self, slot: UpstreamKey, closed: bool) {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
@@ -161,7 +171,7 @@ impl Worker {
         self.pump_upstream(slot);
     }
 
-    pub(super) fn upstream_readable_later(&mut self, slot: usize, closed: bool) {
+    pub(super) fn upstream_readable_later(&mut self, slot: UpstreamKey, closed: bool) {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
@@ -171,7 +181,7 @@ impl Worker {
     }
 
     /// Whether the server's socket should be read now: not while its client is slow to take more.
-    fn wants_output(&self, slot: usize) -> bool {
+    fn wants_output(&self, slot: UpstreamKey) -> bool {
         let Some(server) = self.upstreams.get(slot) else {
             return false;
         };
@@ -180,7 +190,7 @@ impl Worker {
     }
 
     /// Reads what the server has sent.
-    pub(super) fn pump_upstream(&mut self, slot: usize) {
+    pub(super) fn pump_upstream(&mut self, slot: UpstreamKey) {
         let mut buffer = std::mem::take(&mut self.server_buffer);
         while self.wants_output(slot) {
             let server = &mut self.upstreams[slot];
@@ -200,63 +210,65 @@ impl Worker {
         self.server_buffer = buffer;
     }
 
-    fn upstream_bytes(&mut self, slot: usize, bytes: &[u8]) {
-        let serial = self.upstreams[slot].serial;
-        let used = if matches!(self.upstreams[slot].phase, UpstreamPhase::LoggingIn(_)) {
-            self.log_in(slot, bytes)
-        } else {
-            self.relay_to_client(slot, bytes)
-        };
-        if let Some(server) = self.upstreams.get_mut(slot).filter(|s| s.serial == serial) {
-            server.carry.extend_from_slice(&bytes[used..]);
+    /// Handles what the server has sent; the connection keeps what is incomplete.
+    fn upstream_bytes(&mut self, slot: UpstreamKey, bytes: &[u8]) {
+        let mut input = Input::new(Side::Server, bytes);
+        let is_logging_in = |server: &Upstream| matches!(server.phase, UpstreamPhase::LoggingIn(_));
+        if self.upstreams.get(slot).is_some_and(is_logging_in) {
+            self.log_in(slot, &mut input);
+        }
+        if self.upstreams.get(slot).is_some_and(|server| !is_logging_in(server)) {
+            self.relay_to_client(slot, &mut input);
+        }
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            server.carry.extend_from_slice(&bytes[input.position()..]);
         }
     }
 
-    /// Handles login messages; tells how many bytes they took.
-    fn log_in(&mut self, slot: usize, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        let outcome = loop {
-            let server = &mut self.upstreams[slot];
-            let UpstreamPhase::LoggingIn(handshake) = &mut server.phase else {
-                return at;
-            };
-            let frame = match frame::frame(&bytes[at..]) {
-                Ok(Some(frame)) if frame.len <= LOGIN_MESSAGE_MAX => frame,
-                Ok(Some(frame)) => break Err(UpstreamError::Unexpected(frame.tag)),
-                Ok(None) => return at,
-                Err(error) => break Err(UpstreamError::Unexpected(error.tag)),
-            };
-            let Some(payload) = bytes[at..].get(HEADER_LEN..frame.len) else {
-                return at;
-            };
-            let mut out = Vec::new();
-            let credentials = &self.pools[server.pool].credentials;
-            match handshake.message(frame.tag, payload, credentials, &mut out) {
-                Ok(Progress::Continues) => {}
-                Ok(Progress::Ready) => break Ok(at + frame.len),
-                Err(error) => break Err(error),
-            }
-            if !out.is_empty()
-                && let Err(error) = server.outbox.send(&mut server.stream, &out)
-            {
-                break Err(error.into());
-            }
-            at += frame.len;
+    /// Handles login messages.
+    fn log_in(&mut self, slot: UpstreamKey, input: &mut Input<'_>) {
+        match self.login_messages(slot, input) {
+            Ok(Progress::Continues) => {}
+            Ok(Progress::Ready) => self.logged_in(slot),
+            Err(error) => self.lose_upstream(slot, &error),
+        }
+    }
+
+    fn login_messages(
+        &mut self,
+        slot: UpstreamKey,
+        input: &mut Input<'_>,
+    ) -> Result<Progress, UpstreamError> {
+        let server = &mut self.upstreams[slot];
+        let UpstreamPhase::LoggingIn(handshake) = &mut server.phase else {
+            return Ok(Progress::Continues);
         };
-        match outcome {
-            Ok(used) => {
-                self.logged_in(slot);
-                used
+        let credentials = &self.pools[server.pool].credentials;
+        loop {
+            let peeked = match input.peek() {
+                Ok(Some(peeked)) if peeked.announced_len() <= LOGIN_MESSAGE_MAX => peeked,
+                Ok(Some(peeked)) => return Err(UpstreamError::Unexpected(peeked.tag())),
+                Ok(None) => return Ok(Progress::Continues),
+                Err(error) => return Err(UpstreamError::Unexpected(error.tag())),
+            };
+            if !peeked.is_complete() {
+                return Ok(Progress::Continues);
             }
-            Err(error) => {
-                self.lose_upstream(slot, &error);
-                bytes.len()
+            let (message, _) = peeked.take();
+            let mut out = Vec::new();
+            let progress =
+                handshake.message(message.tag(), message.payload(), credentials, &mut out)?;
+            if progress == Progress::Ready {
+                return Ok(progress);
+            }
+            if !out.is_empty() {
+                server.outbox.send(&mut server.stream, &out)?;
             }
         }
     }
 
     /// The connection is ready for its first transaction.
-    fn logged_in(&mut self, slot: usize) {
+    fn logged_in(&mut self, slot: UpstreamKey) {
         let server = &mut self.upstreams[slot];
         let phase = std::mem::replace(&mut server.phase, UpstreamPhase::Linked);
         let UpstreamPhase::LoggingIn(handshake) = phase else {
@@ -269,9 +281,7 @@ impl Worker {
             return self.welcome(client, &handshake.parameters);
         }
         for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
-            if self.is_current(waiter) {
-                self.welcome(waiter.client, &handshake.parameters);
-            }
+            self.welcome(waiter, &handshake.parameters);
         }
         self.pools[pool].welcome = Some(handshake.parameters);
         self.release_upstream(pool, slot);
@@ -284,7 +294,7 @@ impl Worker {
     }
 
     /// No connection: whoever waits for it is told why.
-    fn opening_failed(&mut self, pool: usize, client: Option<usize>, error: &UpstreamError) {
+    fn opening_failed(&mut self, pool: usize, client: Option<ClientKey>, error: &UpstreamError) {
         self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
         if let Some(client) = client {
             return self.login_without_server(client, pool, error);
@@ -292,14 +302,12 @@ impl Worker {
         let (code, message) = self.describe(pool, error);
         tracing::warn!(message, "no upstream connection");
         for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
-            if self.is_current(waiter) {
-                self.refuse_login(waiter.client, SqlState(&code), &message);
-            }
+            self.refuse_login(waiter, SqlState(&code), &message);
         }
         self.fail_one_waiting(pool, SqlState(&code), &message);
     }
 
-    fn login_without_server(&mut self, client: usize, pool: usize, error: &UpstreamError) {
+    fn login_without_server(&mut self, client: ClientKey, pool: usize, error: &UpstreamError) {
         let (code, message) = self.describe(pool, error);
         self.refuse_login(client, SqlState(&code), &message);
     }
@@ -316,14 +324,14 @@ impl Worker {
         }
     }
 
-    /// Passes a server's messages to its client, if it has one; tells how many bytes they took.
-    fn relay_to_client(&mut self, slot: usize, bytes: &[u8]) -> usize {
+    /// Passes a server's messages to its client, if it has one.
+    fn relay_to_client(&mut self, slot: UpstreamKey, input: &mut Input<'_>) {
         let server = &mut self.upstreams[slot];
         let client = server.client;
-        let mut gather = Gather::new(bytes, std::mem::take(&mut self.spill));
+        let mut gather = Gather::new(input.bytes(), std::mem::take(&mut self.spill));
         let session =
             client.and_then(|client| self.clients.get_mut(client)).map(|c| &mut c.session);
-        let relayed = relay(server, session, bytes, &mut gather);
+        let relayed = relay(server, session, input, &mut gather);
         if std::mem::take(&mut server.session.is_plan_outdated) {
             self.definitions.renew();
         }
@@ -334,19 +342,15 @@ impl Worker {
         }
         self.spill = gather.recycle();
         match relayed {
-            Ok(relayed) => {
-                self.after_relay(slot, &relayed);
-                relayed.used
-            }
+            Ok(relayed) => self.after_relay(slot, &relayed),
             Err(violation) => {
                 tracing::warn!(%violation, "closing an upstream connection");
                 self.lose_upstream(slot, &UpstreamError::Closed);
-                bytes.len()
             }
         }
     }
 
-    fn after_relay(&mut self, slot: usize, relayed: &Relayed) {
+    fn after_relay(&mut self, slot: UpstreamKey, relayed: &Relayed) {
         let Some(server) = self.upstreams.get(slot) else {
             return;
         };
@@ -361,7 +365,7 @@ impl Worker {
     }
 
     /// The connection is gone, or of no use: whoever depends on it is told.
-    pub(super) fn lose_upstream(&mut self, slot: usize, error: &UpstreamError) {
+    pub(super) fn lose_upstream(&mut self, slot: UpstreamKey, error: &UpstreamError) {
         let Some(server) = self.upstreams.get(slot) else {
             return;
         };
@@ -385,7 +389,7 @@ impl Worker {
     }
 
     /// Closes a connection politely.
-    pub(super) fn close_upstream(&mut self, slot: usize) {
+    pub(super) fn close_upstream(&mut self, slot: UpstreamKey) {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
@@ -399,17 +403,20 @@ impl Worker {
         self.remove_upstream(slot);
     }
 
-    pub(super) fn remove_upstream(&mut self, slot: usize) {
-        let Some(server) = self.upstreams.try_remove(slot) else {
+    pub(super) fn remove_upstream(&mut self, slot: UpstreamKey) {
+        let Some(server) = self.upstreams.remove(slot) else {
             return;
         };
         self.pools[server.pool].idle.retain(|&idle| idle != slot);
+        if matches!(server.phase, UpstreamPhase::Quarantined) && self.stopping.is_none() {
+            self.open_for_waiting(server.pool);
+        }
         // The permit, if there is one, returns with `server`.
     }
 
     pub(super) fn sweep_upstreams(&mut self) {
         let timeouts = self.shared.config.timeouts;
-        for slot in self.upstream_slots() {
+        for slot in self.upstreams.keys() {
             let Some(server) = self.upstreams.get(slot) else {
                 continue;
             };
@@ -435,49 +442,44 @@ impl Worker {
 fn relay(
     server: &mut Upstream,
     mut client: Option<&mut session::ClientSession>,
-    bytes: &[u8],
+    input: &mut Input<'_>,
     out: &mut Gather<'_>,
 ) -> Result<Relayed, ServerViolation> {
     let is_at_rest = matches!(server.phase, UpstreamPhase::Idle | UpstreamPhase::Quarantined);
     let mut relayed = Relayed::default();
-    let mut at = 0;
-    while at < bytes.len() {
-        if server.passing > 0 {
-            let count = server.passing.min(bytes.len() - at);
-            server.passing -= count;
+    while !input.is_empty() {
+        if !server.passing.is_none() {
+            let piece = input.skip(&mut server.passing);
             if server.passing_on {
-                out.pass(at..at + count);
+                out.pass(piece);
             }
-            at += count;
             continue;
         }
-        let Some(frame) = frame::frame(&bytes[at..])? else {
+        let Some(peeked) = input.peek()? else {
             break;
         };
-        let until = at + frame.len.min(bytes.len() - at);
-        if until < at + frame.len && frame.len <= LOOKED_AT_LEN {
+        if !peeked.is_complete() && peeked.announced_len() <= LOOKED_AT_LEN {
             break;
         }
-        if is_at_rest && !may_come_at_rest(frame.tag) {
-            return Err(ServerViolation::Unsolicited(frame.tag));
+        if is_at_rest && !may_come_at_rest(peeked.tag()) {
+            return Err(ServerViolation::Unsolicited(peeked.tag()));
         }
         let is_own = server.session.replies.is_own_query();
-        let payload = &bytes[at + HEADER_LEN..until];
+        let (message, missing) = peeked.take();
+        let (tag, payload) = (message.tag(), message.payload());
         let verdict =
-            session::from_server(frame.tag, payload, client.as_deref_mut(), &mut server.session)?;
-        server.passing = frame.len - (until - at);
+            session::from_server(tag, payload, client.as_deref_mut(), &mut server.session)?;
+        server.passing = missing;
         server.passing_on = verdict == Verdict::Pass;
         if server.passing_on {
-            out.pass(at..until);
+            out.pass(message.range());
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
-        if frame.tag == tag::READY_FOR_QUERY {
+        if tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;
         }
-        at = until;
     }
-    relayed.used = at;
     Ok(relayed)
 }
 

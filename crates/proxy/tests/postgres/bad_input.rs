@@ -109,7 +109,12 @@ fn silence_before_and_within_messages() {
 #[test]
 fn lengths_that_lie_and_types_that_are_none() {
     impatient(|proxy| {
-        let inputs: [&[u8]; 5] = [
+        let inputs: [&[u8]; 10] = [
+            b"S\0\0\x10\0",
+            b"S\0\0\0\x05",
+            b"H\0\0\x10\0",
+            b"c\0\0\x10\0",
+            b"X\0\0\x10\0",
             b"Q\x80\0\0\0SELECT",
             b"Q\x7f\xff\xff\xffSELECT",
             b"Q\0\0\0\x03",

@@ -8,7 +8,10 @@
 
 mod admission;
 mod bad_input;
+mod cancels;
+mod churn;
 mod faults;
+mod holders;
 mod journal;
 mod load;
 mod logins;

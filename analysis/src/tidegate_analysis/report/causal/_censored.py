@@ -54,7 +54,8 @@ def never_thrashed(experiment: Experiment) -> Section:
             "A regression on the batchsets that thrashed leaves out those with the largest "
             "thrashing points, because they are the largest; so it finds effects too small. The "
             "censored regression has all samples: of those that never thrashed it takes that "
-            "their point is above the last level, of the others between which two levels it is."
+            "their point is above the last level, of those that fell from the lowest level that "
+            "it is below the second, and of the others between which two levels it is."
         )
     ]
     parts += attempt("when batchsets begin to thrash", partial(_survival, experiment))

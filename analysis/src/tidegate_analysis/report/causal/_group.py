@@ -51,7 +51,15 @@ class Group:
     @cached_property
     def fit(self) -> estimate.PathFit:
         """Return the refined model, estimated as the study does."""
-        return estimate.fit(self.refined, self.thrashed)
+        return estimate.fit(self.refined, self.thrashed, block=self.block)
+
+    @property
+    def block(self) -> str | None:
+        """Return the column of hosts, where several measured what thrashed and all are known."""
+        hosts = self.thrashed.get("host")
+        if hosts is None or hosts.isna().any() or hosts.nunique() < 2:
+            return None
+        return "host"
 
     @property
     def dbms(self) -> int:

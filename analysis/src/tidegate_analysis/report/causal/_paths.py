@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tidegate_analysis import estimate, model
 from tidegate_analysis.errors import AnalysisError, SampleError
@@ -110,45 +110,62 @@ def _diagram(name: str, svg: str, caption: str) -> Figure:
 
 
 def _coefficients(group: Group) -> Table:
-    robust, said = _robust(group)
+    """Return a row for each inference about a path: an interval and a p of one covariance."""
+    clustered, said = _clustered(group)
     rows = [
-        (
-            row["hypothesis"],
-            f"{row['from']} → {row['to']}",
-            row["sign"].replace("-", "−"),
-            estimated(row["standardised"], row["standardised_low"], row["standardised_high"]),
-            words.p_value(row["p"]),
-            robust.get((row["from"], row["to"]), "–"),
-            "yes" if row["supported"] else "no",
-            words.number(group.refined.path(row["from"], row["to"]).coefficient),
-        )
+        line
         for row in records(group.fit.paths())
+        for line in _inferences(group, row, clustered.get((row["from"], row["to"])))
     ]
-    header = ("", "path", "expected", "ours (95 % interval)", "p", "p, DBMSs as clusters",
-              "supported", "published")  # fmt: skip
+    header = ("", "path", "expected", "samples taken as", "in units (95 % interval)", "p",
+              "supported", "standardised", "published")  # fmt: skip
     note = (
-        "Standardised coefficients by least squares, as in the study, whose model it is: SF and "
-        "ROSE, which the study found not to be significant, are not held constant. p takes samples "
-        "as independent and of one variance; beside it the wild cluster bootstrap, which lets "
-        "those of one DBMS depend on each other. The intervals let the variance differ (HC3), and "
-        "know that standard deviations are estimated, too: with few samples one may leave out 0 "
-        f"where p is above 0.05. Supported goes by p. {said}"
+        "Coefficients by least squares, as in the study, whose model it is: SF and ROSE, which the "
+        "study found not to be significant, are not held constant. Published and standardised are "
+        "in standard deviations, units are those of the variables. A row is one inference: its "
+        "interval leaves out 0 exactly where its p is below 0.05. Independent: also of one "
+        "variance, as in the study. Clusters: samples of one DBMS may depend on each other (wild "
+        f"cluster bootstrap). {said}"
     ).strip()
+    if group.block is not None:
+        note += " Several hosts measured: their differences are held constant, as blocks."
     name = f"causal-paths-{group.name}"
     return Table(name, f"Paths of the refined model of {group.name}s", header, rows, note)
 
 
-def _robust(group: Group) -> tuple[dict[tuple[str, str], str], str]:
-    """Return p-values with DBMSs as clusters, by path, and what to keep in mind or why not."""
+def _inferences(
+    group: Group, row: dict[str, Any], clustered: dict[str, Any] | None
+) -> list[tuple[str, ...]]:
+    """Return the rows of a path: samples as independent, and by DBMS where that can be."""
+    published_one = group.refined.path(row["from"], row["to"]).coefficient
+    path = (row["hypothesis"], f"{row['from']} → {row['to']}", row["sign"].replace("-", "−"))
+    standardised = (words.number(row["standardised"]), words.number(published_one))
+    every = [("independent", row), ("clusters: DBMSs", clustered)]
+    return [
+        (
+            *path,
+            how,
+            estimated(one["coefficient"], one["low"], one["high"]),
+            words.p_value(one["p"]),
+            "yes" if one["supported"] else "no",
+            *standardised,
+        )
+        for how, one in every
+        if one is not None
+    ]
+
+
+def _clustered(group: Group) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
+    """Return the paths with DBMSs as clusters, and what to keep in mind or why there are none."""
     if group.by_dbms is None:
         return {}, "All samples that thrashed are of one DBMS, so nothing is known of others."
     try:
-        fit = estimate.fit(group.refined, group.thrashed, errors="wild")
+        fit = estimate.fit(group.refined, group.thrashed, errors="wild", block=group.block)
     except AnalysisError as error:
         return {}, f"That cannot be computed here: {error.problem}."
     cautions = dict.fromkeys(c for one in fit.regressions.values() for c in one.cautions)
-    p = {(row["from"], row["to"]): words.p_value(row["p"]) for row in records(fit.paths())}
-    return p, " ".join(f"{words.sentence(caution)}." for caution in cautions)
+    paths = {(row["from"], row["to"]): row for row in records(fit.paths())}
+    return paths, " ".join(f"{words.sentence(caution)}." for caution in cautions)
 
 
 def _explained(group: Group) -> Table:
@@ -180,22 +197,23 @@ def _effects(group: Group) -> Table:
         (
             f"{row['from']} → {row['to']}",
             row["kind"],
-            estimated(row["effect"], row["low"], row["high"]),
+            words.number(row["effect"]),
             estimated(unit["effect"], unit["low"], unit["high"]),
             words.number(theirs[row["from"], row["to"]][row["kind"]]),
         )
         for row, unit in zip(records(ours), records(raw), strict=True)
         if row["to"] == "TP"
     ]
-    header = ("", "effect", "in standard deviations", "in MPL for each unit", "published")
+    header = ("", "effect", "in standard deviations", "in MPL for each unit (95 % interval)",
+              "published")  # fmt: skip
     return Table(
         f"causal-effects-{group.name}",
         f"Direct, indirect and total effects on the thrashing point of {group.name}s",
         header,
         rows,
-        "95 % intervals by the delta method, samples taken as independent: in standard deviations "
-        "as those of the paths above, in MPL of the covariance that their p-values are of. "
-        "Published: computed from the coefficients of Fig. 6.",
+        "Intervals by the delta method, of the covariance that takes samples as independent, as in "
+        "the first row of each path above. Published: computed from the coefficients of Fig. 6, "
+        "and so in standard deviations.",
     )
 
 

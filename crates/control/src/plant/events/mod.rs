@@ -90,6 +90,7 @@
 //! * At most 200,000 are inside. Who comes after that is turned away, and counts as a failure.
 
 mod cpu;
+mod discounting;
 mod disks;
 mod locks;
 mod prepared;
@@ -106,13 +107,14 @@ use super::Simulated;
 use crate::{LockObservation, Mpl, Observation};
 
 use cpu::Cpu;
+use discounting::Discounting;
 use disks::Disks;
 use locks::{Answer, Locks, Mode};
 use prepared::{Class, Load, Phase, Script};
 use random::Random;
 use settings::CROWD_MAX;
 use statistics::{Meter, Outcome, Population};
-use transactions::{Slot, Transactions};
+use transactions::{Slot, Transaction, Transactions};
 
 pub use settings::{EventsError, EventsPhase, TransactionClass};
 
@@ -138,6 +140,8 @@ pub struct EventsPlant {
     thinking: u32,
     waiting: VecDeque<Waiting>,
     running: u32,
+    /// How permits come to count no longer, where they do.
+    discounting: Option<Discounting>,
     transactions: Transactions,
     /// What the transactions inside want in memory.
     wanted_kib: u64,
@@ -187,6 +191,7 @@ impl EventsPlant {
             thinking: 0,
             waiting: VecDeque::new(),
             running: 0,
+            discounting: None,
             transactions: Transactions::default(),
             wanted_kib: 0,
             cpu: Cpu::new(&script.cpu_rates),
@@ -212,7 +217,8 @@ impl EventsPlant {
 
     fn population(&self) -> Population {
         let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        Population { running: self.running, waiting }
+        let discounted = self.discounting.as_ref().map_or(0, Discounting::discounted);
+        Population { running: self.running - discounted, discounted, waiting }
     }
 
     fn concurrency(&self) -> u32 {
@@ -329,7 +335,7 @@ impl EventsPlant {
 
     /// Grants permits while there are any.
     fn admit(&mut self) {
-        while self.running < self.limit
+        while self.population().running < self.limit
             && let Some(waiting) = self.waiting.pop_front()
         {
             self.running += 1;
@@ -432,10 +438,14 @@ impl EventsPlant {
     /// The permit of `slot` comes back, and its client thinks or comes again.
     fn end(&mut self, slot: Slot, outcome: Outcome) {
         self.release_locks(slot);
-        let in_database_s = self.now_s - self.transactions.get(slot).granted_s;
+        let &Transaction { granted_s, is_discounted, .. } = self.transactions.get(slot);
+        let in_database_s = self.now_s - granted_s;
+        if let Some(discounting) = &mut self.discounting {
+            discounting.ended(in_database_s, is_discounted, self.now_s);
+        }
         let class = self.class_of(slot);
         let (observed, working_set_kib) = (class.observed, class.working_set_kib);
-        self.meter.ended(observed, outcome, in_database_s);
+        self.meter.ended(observed, outcome, (!is_discounted).then_some(in_database_s));
         self.wanted_kib -= working_set_kib;
         self.transactions.leave(slot);
         self.running -= 1;
@@ -484,8 +494,15 @@ impl Simulated for EventsPlant {
         loop {
             let is_enough = self.meter.completions() >= rule.min_completions;
             let until_s = start_s + if is_enough { rule.min_s } else { rule.max_s };
-            if self.now_s >= until_s || !self.advance(until_s) {
+            if self.now_s >= until_s {
                 break;
+            }
+            let look_s = self.discounting.as_ref().map_or(f64::INFINITY, Discounting::next_s);
+            if !self.advance(until_s.min(look_s)) {
+                if look_s >= until_s {
+                    break;
+                }
+                self.discount();
             }
         }
         let locks = self.lock_observation();

@@ -49,7 +49,10 @@ impl Tally {
 /// The population of the gate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Population {
+    /// Permits that count against the limit.
     pub(super) running: u32,
+    /// Permits out that do not.
+    pub(super) discounted: u32,
     pub(super) waiting: u32,
 }
 
@@ -70,6 +73,7 @@ pub(super) struct Meter {
     /// Integrals over time of the concurrency, of the permits out, and of whether anybody waited.
     concurrency_s: f64,
     running_s: f64,
+    discounted_s: f64,
     waiting_s: f64,
 }
 
@@ -83,6 +87,7 @@ impl Meter {
             peak: 0,
             concurrency_s: 0.0,
             running_s: 0.0,
+            discounted_s: 0.0,
             waiting_s: 0.0,
         }
     }
@@ -93,7 +98,8 @@ impl Meter {
         self.completions = 0;
         self.length_s = 0.0;
         self.peak = population.concurrency();
-        (self.concurrency_s, self.running_s, self.waiting_s) = (0.0, 0.0, 0.0);
+        (self.concurrency_s, self.running_s) = (0.0, 0.0);
+        (self.discounted_s, self.waiting_s) = (0.0, 0.0);
     }
 
     /// Completions of the interval so far.
@@ -106,6 +112,7 @@ impl Meter {
         self.length_s += seconds;
         self.concurrency_s += seconds * f64::from(population.concurrency());
         self.running_s += seconds * f64::from(population.running);
+        self.discounted_s += seconds * f64::from(population.discounted);
         self.waiting_s += if population.waiting > 0 { seconds } else { 0.0 };
     }
 
@@ -124,10 +131,10 @@ impl Meter {
         self.classes[class].in_queue_s.push(in_queue_s);
     }
 
-    /// A permit came back.
-    pub(super) fn ended(&mut self, class: usize, outcome: Outcome, in_database_s: f64) {
+    /// A permit came back; the time in the database is left out if the permit was discounted.
+    pub(super) fn ended(&mut self, class: usize, outcome: Outcome, in_database_s: Option<f64>) {
         let tally = &mut self.classes[class];
-        tally.in_database_s.push(in_database_s);
+        tally.in_database_s.extend(in_database_s);
         match outcome {
             Outcome::Completed => {
                 tally.completions += 1;
@@ -150,6 +157,8 @@ impl Meter {
             interval: Duration::from_secs_f64(self.length_s),
             limit,
             running: population.running,
+            discounted: population.discounted,
+            discounted_mean: mean(self.discounted_s),
             concurrency: population.concurrency(),
             concurrency_peak: self.peak,
             concurrency_mean: mean(self.concurrency_s),
@@ -231,23 +240,25 @@ mod tests {
     #[test]
     fn means_are_over_time() {
         let mut meter = Meter::new(2);
-        let calm = Population { running: 3, waiting: 0 };
-        let busy = Population { running: 3, waiting: 1 };
+        let calm = Population { running: 3, discounted: 0, waiting: 0 };
+        let busy = Population { discounted: 6, waiting: 1, ..calm };
         meter.clear(calm);
         meter.pass(2.0, calm);
-        meter.arrived(Population { running: 3, waiting: 4 });
+        meter.arrived(Population { waiting: 4, ..calm });
         meter.pass(1.0, busy);
         meter.granted(1, 0.5);
-        meter.ended(1, Outcome::Completed, 2.0);
-        meter.ended(0, Outcome::Failed, 4.0);
+        meter.ended(1, Outcome::Completed, Some(2.0));
+        meter.ended(0, Outcome::Failed, Some(4.0));
+        meter.ended(1, Outcome::Completed, None);
         meter.turned_away(0);
         let seen = meter.observation(Mpl::at_least_one(3), busy, None);
         let close = |left: f64, right: f64| (left - right).abs() < 1e-12;
         assert!(close(seen.concurrency_mean, 10.0 / 3.0) && close(seen.running_mean, 3.0));
         assert!(close(seen.waiting_share, 1.0 / 3.0) && close(seen.in_database.mean_s, 3.0));
         assert_eq!((seen.concurrency, seen.concurrency_peak), (4, 7));
-        assert_eq!((seen.completions, seen.failures, seen.in_queue.count), (1, 2, 1));
-        assert_eq!((seen.classes[0].failures, seen.classes[1].completions), (2, 1));
+        assert!(close(seen.discounted_mean, 2.0) && seen.discounted == 6);
+        assert_eq!((seen.completions, seen.failures, seen.in_queue.count), (2, 2, 1));
+        assert_eq!((seen.classes[0].failures, seen.classes[1].completions), (2, 2));
         assert_eq!(seen.interval, Duration::from_secs(3));
     }
 }

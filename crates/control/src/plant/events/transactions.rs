@@ -25,6 +25,8 @@ pub(super) struct Transaction {
     pub(super) is_inside: bool,
     /// When its permit was granted, seconds.
     pub(super) granted_s: f64,
+    /// Its permit does not count against the limit.
+    pub(super) is_discounted: bool,
     /// Where its lock requests come from: the same after a rollback.
     seed: u64,
     /// The rest of its lock requests.
@@ -49,9 +51,18 @@ pub(super) struct Transactions {
 impl Transactions {
     /// A slot for a new transaction: the one left last, or a new one.
     pub(super) fn enter(&mut self, class: u32, granted_s: f64, seed: u64) -> Slot {
-        let (step, rollbacks, is_inside) = (0, 0, true);
+        let (step, rollbacks, is_inside, is_discounted) = (0, 0, true, false);
         let requests = Random::new(seed);
-        let new = Transaction { class, step, rollbacks, is_inside, granted_s, seed, requests };
+        let new = Transaction {
+            class,
+            step,
+            rollbacks,
+            is_inside,
+            granted_s,
+            is_discounted,
+            seed,
+            requests,
+        };
         if let Some(slot) = self.free.pop() {
             self.slots[slot.index()] = new;
             return slot;

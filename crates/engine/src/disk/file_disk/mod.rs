@@ -6,6 +6,9 @@
 //!   however it ends, so there is nothing to clean up after a crash. `flock` locks belong to the
 //!   open file and not to the process, unlike those of `fcntl`: the same process cannot open a
 //!   directory twice either, and closing another descriptor of the file does not release it.
+//!   Who finds nothing in a directory and leaves nothing there takes the file away again.
+//! * **To be read only.** [`FileDisk::open_read_only`] writes nothing, not even `lock`: where that
+//!   file is, it is locked together with others who only read.
 //! * **Sync.** [`File::sync`] is `fdatasync`: the bytes, and the length when it changed, but no
 //!   times. [`Disk::sync_directory`] is `fsync` of a descriptor that is held from the beginning,
 //!   because Linux reports an error of writing back to those descriptors only that were open then.
@@ -40,14 +43,15 @@ mod direct;
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Disk, File, LOCK, Open, check_name};
+use super::{Claim, Disk, File, LOCK, Open, check_name};
 use direct::DirectFile;
 
 /// How files of pages are read and written.
@@ -75,7 +79,30 @@ pub struct FileDisk {
 struct Directory {
     path: PathBuf,
     handle: fs::File,
-    _lock: fs::File,
+    access: Access,
+    /// Missing where a directory that is only read has no such file.
+    _lock: Option<fs::File>,
+    /// The file was made by this process.
+    made_lock: bool,
+    /// A store has it.
+    is_taken: Arc<AtomicBool>,
+}
+
+/// What may be done with the files of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+impl Drop for Directory {
+    /// A directory in which nothing was found and nothing was made is left as it was.
+    fn drop(&mut self) {
+        if self.made_lock && files_in(&self.path).is_ok_and(|names| names.is_empty()) {
+            // Still locked. Who opened it meanwhile finds that it has lost its name.
+            let _ = fs::remove_file(self.path.join(LOCK));
+        }
+    }
 }
 
 impl FileDisk {
@@ -88,13 +115,32 @@ impl FileDisk {
         let explain = |error| cannot("open the directory", directory, &error);
         let path = directory.canonicalize().map_err(explain)?;
         let handle = fs::File::open(&path).map_err(explain)?;
-        let lock = lock(&path)?;
+        let (lock, made_lock) = lock(&path)?;
+        let access = Access::ReadWrite;
+        let (is_taken, lock) = (Arc::default(), Some(lock));
+        let directory = Directory { path, handle, access, _lock: lock, made_lock, is_taken };
         if mode == IoMode::Direct {
             // Opening is the test, and the lock is a file that is there.
-            open_file(&path.join(LOCK), Open::Existing, true)?;
+            open_file(&directory.path.join(LOCK), Open::Existing, access, true)?;
         }
-        let directory = Arc::new(Directory { path, handle, _lock: lock });
-        Ok(FileDisk { directory, mode })
+        Ok(FileDisk { directory: Arc::new(directory), mode })
+    }
+
+    /// Opens a directory that is there to be read only: nothing is written, so it can lie on media
+    /// that cannot be written. Changes of its files fail. Where the directory has a lock, others
+    /// may read at the same time, and nobody may write.
+    ///
+    /// # Errors
+    /// `ResourceBusy` when a store is open for writing there; or what the system says.
+    pub fn open_read_only(directory: &Path) -> io::Result<FileDisk> {
+        let explain = |error| cannot("open the directory", directory, &error);
+        let path = directory.canonicalize().map_err(explain)?;
+        let handle = fs::File::open(&path).map_err(explain)?;
+        let lock = lock_shared(&path)?;
+        let access = Access::ReadOnly;
+        let (made_lock, is_taken) = (false, Arc::default());
+        let directory = Directory { path, handle, access, _lock: lock, made_lock, is_taken };
+        Ok(FileDisk { directory: Arc::new(directory), mode: IoMode::Buffered })
     }
 
     /// Makes a directory, or takes one that holds no files.
@@ -128,26 +174,14 @@ impl Disk for FileDisk {
     fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
         let path = self.path(name)?;
         let is_direct = self.mode == IoMode::Direct && name.ends_with(PAGES);
-        let file = open_file(&path, how, is_direct)?;
+        let file = open_file(&path, how, self.directory.access, is_direct)?;
         let handle =
             if is_direct { Handle::Direct(DirectFile::new(file)) } else { Handle::Buffered(file) };
         Ok(Arc::new(OpenFile { handle, path, _directory: Arc::clone(&self.directory) }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let path = &self.directory.path;
-        let explain = |error| cannot("list", path, &error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(path).map_err(explain)? {
-            let entry = entry.map_err(explain)?;
-            if !entry.file_type().map_err(explain)?.is_file() {
-                continue;
-            }
-            // A name that is not UTF-8 is none of ours.
-            names.extend(entry.file_name().into_string().ok().filter(|name| name != LOCK));
-        }
-        names.sort_unstable();
-        Ok(names)
+        files_in(&self.directory.path)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -164,6 +198,10 @@ impl Disk for FileDisk {
     fn sync_directory(&self) -> io::Result<()> {
         let Directory { handle, path, .. } = &*self.directory;
         handle.sync_all().map_err(|error| cannot("sync the directory", path, &error))
+    }
+
+    fn claim(&self) -> io::Result<Claim> {
+        Claim::take(&self.directory.is_taken)
     }
 }
 
@@ -235,27 +273,88 @@ impl File for OpenFile {
     }
 }
 
-/// Opens for reading and writing. Links are not followed, because [`Disk::list`] does not show
-/// them.
-fn open_file(path: &Path, how: Open, is_direct: bool) -> io::Result<fs::File> {
+/// The names of the files in a directory, in order, without the lock.
+fn files_in(path: &Path) -> io::Result<Vec<String>> {
+    let explain = |error| cannot("list", path, &error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(explain)? {
+        let entry = entry.map_err(explain)?;
+        if !entry.file_type().map_err(explain)?.is_file() {
+            continue;
+        }
+        // A name that is not UTF-8 is none of ours.
+        names.extend(entry.file_name().into_string().ok().filter(|name| name != LOCK));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Opens a file. Links are not followed, because [`Disk::list`] does not show them.
+fn open_file(path: &Path, how: Open, access: Access, is_direct: bool) -> io::Result<fs::File> {
     let direct = if is_direct { OFlags::DIRECT } else { OFlags::empty() };
     let flags = (OFlags::NOFOLLOW | direct).bits().cast_signed();
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(how == Open::New).custom_flags(flags);
+    let writes = access == Access::ReadWrite;
+    options.read(true).write(writes).create_new(writes && how == Open::New).custom_flags(flags);
     options.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput if is_direct => refused(path),
         _ => cannot("open", path, &error),
     })
 }
 
-/// Takes the lock of a directory.
-fn lock(directory: &Path) -> io::Result<fs::File> {
+/// Takes the lock of a directory; also returns whether the file was made for it.
+fn lock(directory: &Path) -> io::Result<(fs::File, bool)> {
     let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options.open(&path).map_err(|error| cannot("open", &path, &error))?;
-    match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => Ok(file),
+    loop {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let (file, is_made) = match options.open(&path) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match options.create_new(false).open(&path) {
+                    Ok(file) => (file, false),
+                    // Its owner took it away.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(cannot("open", &path, &error)),
+                }
+            }
+            Err(error) => return Err(cannot("open", &path, &error)),
+        };
+        take(&file, FlockOperation::NonBlockingLockExclusive, directory, &path)?;
+        if is_named(&file, &path) {
+            return Ok((file, is_made));
+        }
+    }
+}
+
+/// Takes the lock of a directory together with others who only read, if there is one.
+fn lock_shared(directory: &Path) -> io::Result<Option<fs::File>> {
+    let path = directory.join(LOCK);
+    match fs::File::open(&path) {
+        Ok(file) => {
+            take(&file, FlockOperation::NonBlockingLockShared, directory, &path)?;
+            Ok(Some(file))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(cannot("open", &path, &error)),
+    }
+}
+
+/// Whether an open file still has its name: its owner may have taken it away before it was locked.
+fn is_named(file: &fs::File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let named = fs::symlink_metadata(path).map(identity);
+    file.metadata().map(identity).is_ok_and(|own| named.is_ok_and(|named| named == own))
+}
+
+fn take(
+    file: &fs::File,
+    operation: FlockOperation,
+    directory: &Path,
+    path: &Path,
+) -> io::Result<()> {
+    match retry_on_intr(|| flock(file, operation)) {
+        Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             format!(
@@ -265,7 +364,7 @@ fn lock(directory: &Path) -> io::Result<fs::File> {
                 path.display()
             ),
         )),
-        Err(errno) => Err(cannot("lock", &path, &errno.into())),
+        Err(errno) => Err(cannot("lock", path, &errno.into())),
     }
 }
 

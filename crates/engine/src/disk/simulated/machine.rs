@@ -27,6 +27,8 @@ pub(super) struct Machine {
     operations: u64,
     /// The last operation that is carried out.
     last: Option<u64>,
+    /// The operation after which one fails.
+    before_failure: Option<u64>,
     is_off: bool,
     directory: Directory,
     nodes: BTreeMap<NodeId, Node>,
@@ -58,6 +60,7 @@ impl Machine {
             faults,
             operations: 0,
             last: faults.crash_after,
+            before_failure: faults.fail_after,
             is_off: false,
             directory,
             nodes,
@@ -69,7 +72,9 @@ impl Machine {
 
     pub(super) fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
-        self.last = faults.crash_after.map(|more| self.operations.saturating_add(more));
+        let after = |more: u64| self.operations.saturating_add(more);
+        self.last = faults.crash_after.map(after);
+        self.before_failure = faults.fail_after.map(after);
     }
 
     pub(super) fn operations(&self) -> u64 {
@@ -376,14 +381,15 @@ impl Machine {
                 self.faults.write_error
             }
         };
+        let mut is_failure = self.chance.happens(probability);
         if !matches!(act, Act::Read { .. }) {
+            is_failure |= self.before_failure == Some(self.operations);
             self.operations += 1;
             if self.last.is_some_and(|last| self.operations > last) {
                 self.is_off = true;
                 return Ok(Outcome::Interrupted);
             }
         }
-        let is_failure = self.chance.happens(probability);
         Ok(if is_failure { Outcome::Failed } else { Outcome::Done })
     }
 

@@ -78,10 +78,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
-use super::{Disk, File, Open};
+use super::{Claim, Disk, File, Open};
 use machine::{Handle, Machine};
 
 /// What a crash does to what was not synced.
@@ -106,6 +107,8 @@ pub struct Faults {
     /// The machine stops after so many more operations, in the middle of the next. Operations are
     /// writes, changes of length, syncs, and changes of names; not reads.
     pub crash_after: Option<u64>,
+    /// After so many more operations one fails, as by the probabilities below.
+    pub fail_after: Option<u64>,
     /// Probability that a read fails.
     pub read_error: f64,
     /// Probability that a write fails, after some of its sectors; or a change of a length or a
@@ -122,6 +125,8 @@ pub struct Faults {
 /// A disk in memory.
 pub struct SimulatedDisk {
     machine: Arc<Mutex<Machine>>,
+    /// A store has it.
+    is_taken: Arc<AtomicBool>,
 }
 
 impl SimulatedDisk {
@@ -132,7 +137,7 @@ impl SimulatedDisk {
     }
 
     fn of(machine: Machine) -> SimulatedDisk {
-        SimulatedDisk { machine: Arc::new(Mutex::new(machine)) }
+        SimulatedDisk { machine: Arc::new(Mutex::new(machine)), is_taken: Arc::default() }
     }
 
     /// From now on these faults, and no others. A machine that is off stays off.
@@ -231,6 +236,10 @@ impl Disk for SimulatedDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.machine.lock().sync_directory()
+    }
+
+    fn claim(&self) -> io::Result<Claim> {
+        Claim::take(&self.is_taken)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +12,30 @@ use crate::experiment::{LabError, Laboratory};
 use crate::rig::Update;
 use crate::store::StoreError;
 
+/// How long what failed is left before it is tried again on the same host.
+const AGAIN: [Duration; 4] = [
+    Duration::from_secs(3),
+    Duration::from_secs(7),
+    Duration::from_secs(20),
+    Duration::from_secs(55),
+];
+
+/// How often a worker looks whether it is to end while it waits.
+const POLL: Duration = Duration::from_millis(50);
+
 /// Whom a worker tells what it is at.
 pub type Observer = Box<dyn FnMut(&Update) + Send>;
 
-/// A run to be executed.
+/// A run to be executed: which one is decided when it is first taken ([`Store::take_turn`]).
+///
+/// [`Store::take_turn`]: crate::store::Store::take_turn
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunJob {
     /// The experiment's number in the store.
     pub(super) experiment: i64,
-    /// The run's number in its plan.
-    pub(super) run: u32,
+    /// The place of the run among those that are taken. Older programs called it so, too.
+    #[serde(rename = "run")]
+    pub(super) place: u32,
 }
 
 /// What became of a job.
@@ -64,17 +79,48 @@ impl Executing {
     /// Does a job.
     pub(super) fn do_job(&self, job: RunJob) -> Ending {
         let mut laboratory = locked(&self.laboratory);
-        let RunJob { experiment, run } = job;
+        match self.try_job(&mut laboratory, job) {
+            Ok(ending) => ending,
+            Err(LabError::Run(RunError::Cancelled(_))) => Ending::PutBack,
+            Err(error) => self.ending_of(&error),
+        }
+    }
+
+    /// Does a job, and again what failed after it had begun here: elsewhere all of a batchset would
+    /// be measured anew for it. What fails to the end is left for `tidegate lab resume`.
+    fn try_job(&self, laboratory: &mut Laboratory, job: RunJob) -> Result<Ending, LabError> {
+        let RunJob { experiment, place } = job;
+        let Some(run) = laboratory.store.take_turn(experiment, place)? else {
+            return Ok(Ending::Done);
+        };
         let observer = &mut |update: &Update| {
             let message = format!("experiment {experiment}, run {run}: {}", update.message);
             (locked(&self.observer))(&Update { message, ..update.clone() });
         };
-        match execute(&mut laboratory, job, &self.cancel, observer) {
-            Ok(reasons) if reasons.is_empty() => Ending::Done,
-            Ok(reasons) => Ending::Failed(reasons.join("; ")),
-            Err(LabError::Run(RunError::Cancelled(_))) => Ending::PutBack,
-            Err(error) => self.ending_of(&error),
+        let mut pauses = AGAIN.into_iter();
+        loop {
+            let left = execute(laboratory, (experiment, run), &self.cancel, observer)?;
+            if left.reasons.is_empty() {
+                return Ok(Ending::Done);
+            }
+            if !left.has_begun {
+                return Ok(Ending::Failed(left.reasons.join("; ")));
+            }
+            let Some(pause) = pauses.next() else { return Ok(Ending::Done) };
+            self.wait(pause).ok_or(RunError::Cancelled(experiment))?;
         }
+    }
+
+    /// Waits; `None` when the worker is to end.
+    fn wait(&self, pause: Duration) -> Option<()> {
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if self.cancel.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::thread::sleep(POLL);
+        }
+        Some(())
     }
 
     /// Whether the worker is to end and does nothing. While a job is done, the job decides.
@@ -111,29 +157,38 @@ impl fmt::Debug for Executing {
     }
 }
 
-/// Makes what is left of a run; why it could not be made, where it could not.
+/// What is left of a run.
+struct Left {
+    /// Why; nothing where nothing is left.
+    reasons: Vec<String>,
+    /// Whether executions were made here.
+    has_begun: bool,
+}
+
+/// Makes what is left of a run, by its number in the plan.
 fn execute(
     laboratory: &mut Laboratory,
-    job: RunJob,
+    (experiment, run): (i64, u32),
     cancel: &AtomicBool,
     observer: &mut dyn FnMut(&Update),
-) -> Result<Vec<String>, LabError> {
-    let runs = laboratory.store.runs(job.experiment)?;
-    let row = runs.iter().find(|row| row.number == job.run).map(|row| row.id);
-    let missing = StoreError::Missing { what: "run", id: job.run.into() };
+) -> Result<Left, LabError> {
+    let runs = laboratory.store.runs(experiment)?;
+    let row = runs.iter().find(|row| row.number == run).map(|row| row.id);
+    let missing = StoreError::Missing { what: "run", id: run.into() };
     let row = row.ok_or(missing)?;
     // The queue gave the run to this worker, so what other worker is at it was silent for too long.
     // A laboratory without workers is not in the queue's eyes, and may well be at it.
     if let Some(holder) = laboratory.store.seize_run(row)? {
         let message = format!("left to {holder}");
         observer(&Update { fraction: 0.0, message: message.clone(), is_new: true });
-        return Ok(vec![message]);
+        return Ok(Left { reasons: vec![message], has_begun: false });
     }
-    let outcome = laboratory.conduct(job.experiment, Some(job.run), cancel, observer);
+    let outcome = laboratory.conduct(experiment, Some(run), cancel, observer);
     let released = laboratory.store.release_run(row);
     let outcome = outcome?;
     released?;
-    Ok(reasons(outcome))
+    let has_begun = outcome.done + outcome.failed > 0;
+    Ok(Left { reasons: reasons(outcome), has_begun })
 }
 
 /// Why something is left of a run.

@@ -5,9 +5,11 @@
 //! The unit is the run: a subject in one configuration, which a host executes alone.
 //! [`Laboratory::enqueue`](super::Laboratory::enqueue) adds a job for each run with something left
 //! to do, under a key of its own, so that a run is in the queue once. [`work`] takes jobs and lets
-//! the ordinary runner make what is left of that run, into the same store. A run that cannot be
-//! made on a host, because the subject is not installed there or executions fail, is tried again,
-//! five times in all.
+//! the ordinary runner make what is left of a run, into the same store. Which run a job stands for
+//! is decided when a worker first takes it, so that each host has each level of the factors about
+//! equally often ([`Store::take_turn`](crate::store::Store::take_turn)). A run that cannot be made
+//! on a host, because the subject is not installed there, is tried elsewhere, five times in all.
+//! Executions that fail are tried again on the same host, as often.
 //!
 //! Three things keep an execution from being made or counted twice, each for another failure:
 //! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
@@ -18,8 +20,12 @@
 //!   silent and comes back finds that its connection was ended by whoever took over the run. A
 //!   laboratory without workers that is at a run of the queue keeps it: the job fails, and is tried
 //!   again.
-//! - *Keys*: the store takes one measurement of an execution. What was cut off stays an attempt
-//!   without one, and the next is a new attempt.
+//! - *Keys*: the store takes one measurement of an execution from a host. What was cut off stays an
+//!   attempt without one, and the next is a new attempt.
+//!
+//! All of a batchset is measured by one host. Who goes on with a run that another host left in the
+//! middle of a batchset measures that batchset anew, and what the other measured of it no longer
+//! counts (`series` in the store).
 //!
 //! When the store is lost, also by a restart, a worker stops what it is at, which is then an
 //! attempt without a measurement, and tries to connect again until it is told to stop.
@@ -27,7 +33,7 @@
 //! # Example
 //! Four runs and two hosts: each takes one, and the next when it is done. One is killed in its
 //! second run. A minute later the other, done with its own, takes that run, too, and begins with
-//! the execution that was cut off.
+//! the batchset that was cut off, from its first execution.
 //!
 //! # The queue
 //! `graphile_worker` (MIT, under active development): jobs in tables of PostgreSQL, taken with `FOR
@@ -46,8 +52,9 @@
 //!
 //! # Limits
 //! The connection to the store is not encrypted: use a network that may be trusted, or a tunnel. A
-//! run is not split: more hosts than runs do not help. Hosts are taken to be alike; which one made
-//! a measurement is in the store (`start.machine`).
+//! run is not split: more hosts than runs do not help. Which host made a measurement is in the
+//! store (`start.machine`) and in every export (`host`), and the analysis protocol says where a
+//! factor cannot be told from the hosts.
 //!
 //! # Source
 //! <https://worker.graphile.org/docs> for the queue's tables and terms; its recovery follows
@@ -57,6 +64,7 @@ mod executing;
 mod queue;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -109,7 +117,8 @@ impl Laboratory {
         shared(place)?;
         let to_do = self.store.to_do(id)?;
         let mut enqueued = Enqueued::default();
-        for run in self.store.runs(id)? {
+        let runs = self.store.runs(id)?;
+        for run in &runs {
             if !to_do.keys().any(|one| one.run == run.number) {
                 continue;
             }
@@ -120,10 +129,21 @@ impl Laboratory {
                 enqueued.runs.push(run.number);
             }
         }
-        let jobs = enqueued.runs.iter().map(|&run| RunJob { experiment: id, run });
+        let turns = self.store.turns(id)?;
+        let places = places(&enqueued.runs, &turns, runs.len());
+        let jobs = places.into_iter().map(|place| RunJob { experiment: id, place });
         queue::add(place, &jobs.collect::<Vec<_>>())?;
         Ok(enqueued)
     }
+}
+
+/// Returns the places of runs: those they have, and for runs that have none the first that are
+/// free.
+fn places(wanted: &[u32], turns: &BTreeMap<u32, u32>, runs: usize) -> Vec<u32> {
+    let last = u32::try_from(runs).unwrap_or(u32::MAX);
+    let mut free = (1..=last).filter(|place| !turns.values().any(|taken| taken == place));
+    let place = |run| turns.get(run).copied().or_else(|| free.next());
+    wanted.iter().filter_map(place).collect()
 }
 
 impl From<StoreError> for MachinesError {
@@ -132,6 +152,10 @@ impl From<StoreError> for MachinesError {
     }
 }
 
-fn shared(place: &str) -> Result<(), MachinesError> {
+/// Checks that workers on other hosts can reach the store at a place.
+///
+/// # Errors
+/// [`MachinesError::NotShared`] where it is a file.
+pub fn shared(place: &str) -> Result<(), MachinesError> {
     if is_postgres(place) { Ok(()) } else { Err(MachinesError::NotShared) }
 }

@@ -36,7 +36,7 @@ pub(super) fn add(place: &str, jobs: &[RunJob]) -> Result<(), MachinesError> {
         utils.migrate().await.map_err(failed)?;
         for &job in jobs {
             let spec = JobSpec {
-                job_key: Some(format!("experiment {} run {}", job.experiment, job.run)),
+                job_key: Some(format!("experiment {} run {}", job.experiment, job.place)),
                 max_attempts: Some(ATTEMPTS_MAX),
                 ..JobSpec::default()
             };

@@ -6,8 +6,8 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, key, pick, shuffle};
 use crate::tap::{
-    BatchExecution, BatchsetKey, Check, Counts, DataSet, ExecutionKey, Place, Report, Rule, Step,
-    analyse,
+    BatchExecution, BatchsetKey, Check, CheckCount, Counts, DataSet, ExecutionKey, Place, Report,
+    Rule, Step, analyse,
 };
 
 /// Sound data, into which violations are planted, each in a batchset instance of its own unless
@@ -132,6 +132,8 @@ impl Plot {
             let row = self.rows.row(key);
             (row.transactions, row.atpt_s) = (0, None);
             self.plant(Check::ZeroTps, Place::Execution(key));
+            // Nothing ended at all, not even with an error.
+            self.plant(Check::NotSteady, Place::Execution(key));
         }
     }
 
@@ -159,6 +161,11 @@ impl Plot {
             self.plant(limit, Place::Execution(key));
             self.plant(Check::AbnormalAtpt, Place::Execution(key));
         }
+    }
+
+    /// Check 10: 11 with so many clients that none ends five transactions.
+    fn plant_unsteady(&mut self) {
+        self.plant_executions(Check::NotSteady, 11, |row| row.clients *= 1_000);
     }
 
     /// Check 9: 3 dips at MPL 300.
@@ -220,6 +227,7 @@ fn plotted(design: &Design, seed: u64) -> Plot {
     plot.plant_company();
     plot.plant_zeros();
     plot.plant_times();
+    plot.plant_unsteady();
     plot.plant_dips();
     plot.plant_hidden_dips();
     plot.plant_healing_dips();
@@ -237,21 +245,23 @@ fn assert_steps(design: &Design, plot: &Plot, report: &Report) {
         batchsets: all - 1,
     };
     // All of one batchset instance ended late; in two others all at the lowest MPL did nothing.
-    let of_executions = [Check::ZeroTps, Check::ConnectionTimeLimit, Check::AbnormalAtpt];
+    let of_executions =
+        [Check::ZeroTps, Check::ConnectionTimeLimit, Check::AbnormalAtpt, Check::NotSteady];
     let planted: BTreeSet<Place> = plot
         .planted
         .iter()
         .filter(|(check, _)| of_executions.contains(check))
         .map(|&(_, place)| place)
         .collect();
-    let faults = 4 + 2 * each + 3 * 8 + 10 * each + 2 * 10 + 5 + 4 * (each - 1);
+    let faults = 4 + 2 * each + 3 * 8 + 10 * each + 2 * 10 + 5 + 11 + 4 * (each - 1);
     assert_eq!(planted.len(), faults);
     let cleaned = Counts {
         executions: there.executions - faults,
         batches: there.batches - 10 - 2,
         batchsets: all - 2,
     };
-    let transient = report.checks.last().expect("nine checks");
+    let is_transient = |count: &&CheckCount| count.check == Check::TransientThrashing;
+    let transient = report.checks.iter().find(is_transient).expect("ten checks");
     assert_eq!(transient.checked, there.batchsets);
     let after: Vec<Counts> = report.steps.iter().map(|step| step.after).collect();
     assert_eq!(after[..2], [there, cleaned]);

@@ -44,6 +44,7 @@ fn distort(row: &mut BatchExecution, generator: &mut SplitMix64) -> bool {
         5 => row.num_procs = 7,
         6 => row.other_executors = 2,
         7 => row.other_dbms.push("firebird".into()),
+        8 => row.host.push_str(", another"),
         _ => {}
     }
     true
@@ -102,7 +103,7 @@ fn assert_planned(data: &DataSet, report: &Report) {
         let checked = match count.check {
             Check::MissingBatches => report.planned.batches,
             Check::MissedExecutions => start.executions + missed,
-            Check::TransientThrashing => start.batchsets,
+            Check::TransientThrashing | Check::SeveralHosts => start.batchsets,
             _ => start.executions,
         };
         assert_eq!(count.checked, checked, "{:?}", count.check);

@@ -118,6 +118,7 @@ fn throughput_and_mean_time_worked_by_hand() {
     for (row, (seconds, transactions, atpt_s)) in data.executions.iter_mut().zip(rows) {
         (row.seconds, row.transactions) = (seconds, transactions);
         row.atpt_s = Some(atpt_s);
+        row.clients = 2;
     }
     let report = analyse(&data, Rule::Equation1).expect("sound rows");
     assert_eq!(report.violations, []);

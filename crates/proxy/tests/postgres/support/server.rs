@@ -96,9 +96,9 @@ pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
 }
 
 impl Setup {
-    /// With this many transactions at once.
+    /// With this many transactions at once, however long they take.
     pub(crate) fn limit(self, limit: u32) -> Self {
-        self.database_line(&format!("control = \"fixed:{limit}\""))
+        self.database_line(&format!("control = \"fixed:{limit}\"\nmax_mpl = {limit}"))
     }
 
     /// With this many event loops instead of one, in which every client can meet every other.

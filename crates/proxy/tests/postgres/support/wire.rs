@@ -90,6 +90,11 @@ impl Wire {
         Wire { stream, received: Vec::new(), login: Vec::new() }
     }
 
+    /// This end of the connection, as the other side sees it.
+    pub(crate) fn local_address(&self) -> String {
+        self.stream.local_addr().unwrap().to_string()
+    }
+
     /// What names this connection to a cancel request.
     pub(crate) fn key(&self) -> CancelKey {
         let key = self.login.iter().find(|message| message.tag == tag::BACKEND_KEY_DATA).unwrap();

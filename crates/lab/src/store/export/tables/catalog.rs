@@ -15,6 +15,21 @@ macro_rules! of_batchset {
     };
 }
 
+/// The same of what was measured and counts, with its host; `m` is the measurement.
+macro_rules! of_measured {
+    ($columns:literal, $from:literal) => {
+        concat!(
+            "SELECT r.experiment, r.number, b.number, x.mpl, x.repetition, x.id, k.host, ",
+            $columns,
+            " FROM run r JOIN batchset b ON b.run = r.id JOIN execution x ON x.batchset = b.id ",
+            "JOIN measurement m ON m.execution = x.id JOIN attempt a ON a.id = m.attempt ",
+            "JOIN start s ON s.id = a.start JOIN machine k ON k.id = s.machine ",
+            $from,
+            " WHERE b.id = ?"
+        )
+    };
+}
+
 /// The columns by which an execution is found, and then others.
 macro_rules! with_execution {
     ($($column:expr),* $(,)?) => {
@@ -23,6 +38,11 @@ macro_rules! with_execution {
             whole("repetition"), whole("execution"), $($column),*
         ]
     };
+}
+
+/// The same with the host that measured it.
+macro_rules! with_host {
+    ($($column:expr),* $(,)?) => { with_execution![words("host"), $($column),*] };
 }
 
 /// Every table, in the order in which they are written.
@@ -57,6 +77,7 @@ const EXPERIMENT: Table = Table {
         words("subjects"),
         whole("seed"),
         whole("began_us"),
+        words("host"),
         words("cpu"),
         whole("machine_processors"),
         whole("memory_mib"),
@@ -73,8 +94,8 @@ const EXPERIMENT: Table = Table {
     ],
     keys: 1,
     last: Last::File,
-    sql: "SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.seed, e.began_us, k.cpu, \
-          k.processors, k.memory_mib, k.kernel, c.version, c.build, e.file \
+    sql: "SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.seed, e.began_us, k.host, \
+          k.cpu, k.processors, k.memory_mib, k.kernel, c.version, c.build, e.file \
           FROM experiment e JOIN machine k ON k.id = e.machine JOIN code c ON c.id = e.code \
           WHERE e.id = ?",
 };
@@ -82,7 +103,7 @@ const EXPERIMENT: Table = Table {
 const EXECUTIONS: Table = Table {
     name: "executions",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         words("name"),
         words("scenario"),
         words("preset"),
@@ -138,11 +159,11 @@ const EXECUTIONS: Table = Table {
         whole("changes"),
         whole("joins"),
     ],
-    keys: 6,
+    keys: 7,
     last: Last::Workload,
     sql: of_batchset!(
-        "e.name, e.scenario, e.preset, r.subject, r.processors, r.primary_key, r.isolation, \
-         r.settings, b.workload, b.treatment, \
+        "k.host, e.name, e.scenario, e.preset, r.subject, r.processors, r.primary_key, \
+         r.isolation, r.settings, b.workload, b.treatment, \
          (SELECT COUNT(*) FROM attempt t WHERE t.execution = x.id), \
          (SELECT COUNT(*) FROM failure f, attempt t WHERE f.attempt = t.id \
          AND t.execution = x.id), m.attempt, a.seed, a.began_us, m.ended_us, s.version, \
@@ -160,7 +181,7 @@ const EXECUTIONS: Table = Table {
 const ATTEMPTS: Table = Table {
     name: "attempts",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         whole("attempt"),
         whole("number"),
         whole("seed"),
@@ -173,22 +194,23 @@ const ATTEMPTS: Table = Table {
         words("outcome"),
         words("reason"),
     ],
-    keys: 7,
+    keys: 8,
     last: Last::Plain,
     sql: of_batchset!(
-        "a.id, a.number, a.seed, a.began_us, s.version, k.cpu, k.kernel, c.version, c.build, \
-         CASE WHEN m.attempt IS NOT NULL THEN 'measured' WHEN f.attempt IS NOT NULL \
-         THEN 'failed' ELSE 'cut off' END, f.reason",
+        "k.host, a.id, a.number, a.seed, a.began_us, s.version, k.cpu, k.kernel, c.version, \
+         c.build, CASE WHEN m.attempt IS NOT NULL THEN 'measured' WHEN t.attempt IS NOT NULL \
+         THEN 'superseded' WHEN f.attempt IS NOT NULL THEN 'failed' ELSE 'cut off' END, f.reason",
         "JOIN attempt a ON a.execution = x.id JOIN start s ON s.id = a.start \
          JOIN machine k ON k.id = s.machine JOIN code c ON c.id = s.code \
-         LEFT JOIN measurement m ON m.attempt = a.id LEFT JOIN failure f ON f.attempt = a.id"
+         LEFT JOIN measurement m ON m.attempt = a.id \
+         LEFT JOIN measurement_taken t ON t.attempt = a.id LEFT JOIN failure f ON f.attempt = a.id"
     ),
 };
 
 const KINDS: Table = Table {
     name: "kinds",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         words("workload"),
         words("kind"),
         whole("committed"),
@@ -199,19 +221,19 @@ const KINDS: Table = Table {
         real("p99_ms"),
         real("max_ms"),
     ],
-    keys: 8,
+    keys: 9,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "q.workload, q.kind, q.committed, q.rolled_back, q.mean_ms, q.p50_ms, q.p95_ms, \
          q.p99_ms, q.max_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN kind q ON q.attempt = a.id"
+        "JOIN kind q ON q.attempt = a.id"
     ),
 };
 
 const PHASES: Table = Table {
     name: "phases",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         words("workload"),
         words("kind"),
         words("phase"),
@@ -223,33 +245,33 @@ const PHASES: Table = Table {
         real("max_ms"),
     ],
     // Those of a kind stay in their own order.
-    keys: 8,
+    keys: 9,
     last: Last::Report,
-    sql: of_batchset!("m.report", "JOIN measurement m ON m.execution = x.id"),
+    sql: of_measured!("m.report", ""),
 };
 
 const INTERVALS: Table = Table {
     name: "intervals",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         whole("interval"),
         real("until_s"),
         whole("transactions"),
         real("mean_ms"),
         real("p99_ms"),
     ],
-    keys: 7,
+    keys: 8,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "i.number, i.until_s, i.transactions, i.mean_ms, i.p99_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id"
+        "JOIN interval_seen i ON i.attempt = a.id"
     ),
 };
 
 const INTERVAL_KINDS: Table = Table {
     name: "interval_kinds",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         whole("interval"),
         words("workload"),
         words("kind"),
@@ -258,11 +280,11 @@ const INTERVAL_KINDS: Table = Table {
         real("mean_ms"),
         real("p99_ms"),
     ],
-    keys: 9,
+    keys: 10,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "q.number, q.workload, q.kind, i.until_s, q.transactions, q.mean_ms, q.p99_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id \
+        "JOIN interval_seen i ON i.attempt = a.id \
          JOIN interval_kind q ON q.attempt = i.attempt AND q.number = i.number"
     ),
 };
@@ -270,19 +292,16 @@ const INTERVAL_KINDS: Table = Table {
 const HISTOGRAMS: Table = Table {
     name: "histograms",
     scope: Scope::Batchset,
-    columns: with_execution![whole("interval"), whole("latency_us"), whole("transactions")],
-    keys: 8,
+    columns: with_host![whole("interval"), whole("latency_us"), whole("transactions")],
+    keys: 9,
     last: Last::Histogram,
-    sql: of_batchset!(
-        "i.number, i.histogram",
-        "JOIN attempt a ON a.execution = x.id JOIN interval_seen i ON i.attempt = a.id"
-    ),
+    sql: of_measured!("i.number, i.histogram", "JOIN interval_seen i ON i.attempt = a.id"),
 };
 
 const LIMITS: Table = Table {
     name: "limits",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         whole("number"),
         real("at_s"),
         real("interval_s"),
@@ -292,18 +311,18 @@ const LIMITS: Table = Table {
         real("tps"),
         real("concurrency"),
     ],
-    keys: 7,
+    keys: 8,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "l.number, l.at_s, l.interval_s, l.mpl, l.next_mpl, l.reason, l.tps, l.concurrency",
-        "JOIN attempt a ON a.execution = x.id JOIN limit_seen l ON l.attempt = a.id"
+        "JOIN limit_seen l ON l.attempt = a.id"
     ),
 };
 
 const CLASSES: Table = Table {
     name: "classes",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         words("class"),
         whole("transactions"),
         real("mean_ms"),
@@ -312,18 +331,18 @@ const CLASSES: Table = Table {
         real("p99_ms"),
         real("max_ms"),
     ],
-    keys: 7,
+    keys: 8,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "q.class, q.transactions, q.mean_ms, q.p50_ms, q.p95_ms, q.p99_ms, q.max_ms",
-        "JOIN attempt a ON a.execution = x.id JOIN class_seen q ON q.attempt = a.id"
+        "JOIN class_seen q ON q.attempt = a.id"
     ),
 };
 
 const TREES: Table = Table {
     name: "trees",
     scope: Scope::Batchset,
-    columns: with_execution![
+    columns: with_host![
         whole("look"),
         words("tree"),
         real("at_s"),
@@ -335,25 +354,22 @@ const TREES: Table = Table {
         whole("writes"),
         words("fills"),
     ],
-    keys: 8,
+    keys: 9,
     last: Last::Plain,
-    sql: of_batchset!(
+    sql: of_measured!(
         "t.number, t.tree, t.at_s, t.leaves, t.entries, t.fill, t.logical_reads, \
          t.physical_reads, t.writes, t.fills",
-        "JOIN attempt a ON a.execution = x.id JOIN tree_seen t ON t.attempt = a.id"
+        "JOIN tree_seen t ON t.attempt = a.id"
     ),
 };
 
 const TROUBLES: Table = Table {
     name: "troubles",
     scope: Scope::Batchset,
-    columns: with_execution![words("trouble"), words("what"), whole("times")],
-    keys: 8,
+    columns: with_host![words("trouble"), words("what"), whole("times")],
+    keys: 9,
     last: Last::Plain,
-    sql: of_batchset!(
-        "t.kind, t.what, t.times",
-        "JOIN attempt a ON a.execution = x.id JOIN trouble t ON t.attempt = a.id"
-    ),
+    sql: of_measured!("t.kind, t.what, t.times", "JOIN trouble t ON t.attempt = a.id"),
 };
 
 const CONDITIONS: Table = Table {
@@ -365,15 +381,17 @@ const CONDITIONS: Table = Table {
         whole("batchset"),
         whole("check"),
         whole("start"),
+        words("host"),
         words("condition"),
         whole("holds"),
         words("violation"),
     ],
     keys: 4,
     last: Last::Plain,
-    sql: "SELECT r.experiment, r.number, b.number, y.id, y.start, y.condition, \
+    sql: "SELECT r.experiment, r.number, b.number, y.id, y.start, k.host, y.condition, \
           CASE WHEN y.violation IS NULL THEN 1 ELSE 0 END, y.violation \
           FROM run r JOIN batchset b ON b.run = r.id JOIN consistency y ON y.batchset = b.id \
+          JOIN start s ON s.id = y.start JOIN machine k ON k.id = s.machine \
           WHERE b.id = ?",
 };
 

@@ -1,0 +1,196 @@
+//! The coarse search: powers of two of a low start, and refinement of the best.
+
+use super::window::Sample;
+use crate::controller::whole;
+
+/// A level that was measured, with all its samples pooled.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    limit: u32,
+    ln_x: f64,
+    variance: f64,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Next {
+    Measure(u32),
+    Done(u32),
+    /// A high level has spoilt the lower ones: hold this until it is over.
+    Spoilt(u32),
+}
+
+/// The state of a coarse search.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scan {
+    points: Vec<Point>,
+    /// No higher level is tried any more.
+    is_stopped: bool,
+    /// The top is measured again because a level beyond it was much worse: its value before, and
+    /// whether a first look found it lower.
+    guarded: Option<(f64, bool)>,
+    /// Rounds in which the leaders were measured again.
+    rounds: u32,
+    refined: u32,
+}
+
+impl Scan {
+    pub(super) fn best_tps(&self) -> f64 {
+        self.best().map_or(0.0, |point| point.ln_x.exp())
+    }
+
+    /// The level with the highest ln X - price·ln N.
+    fn best(&self) -> Option<Point> {
+        self.points.iter().copied().max_by(|one, other| one.worth().total_cmp(&other.worth()))
+    }
+
+    fn at(&self, limit: u32) -> Option<&Point> {
+        self.points.iter().find(|point| point.limit == limit)
+    }
+
+    fn add(&mut self, sample: &Sample) {
+        if let Some(point) = self.points.iter_mut().find(|point| point.limit == sample.limit) {
+            let share = point.variance / (point.variance + sample.variance);
+            point.ln_x += share * (sample.ln_x - point.ln_x);
+            point.variance *= 1.0 - share;
+        } else {
+            let &Sample { limit, ln_x, variance, .. } = sample;
+            self.points.push(Point { limit, ln_x, variance });
+            self.points.sort_by_key(|point| point.limit);
+        }
+    }
+
+    /// Takes a sample and says what to measure next, with limits from `lowest` to `highest`.
+    pub(super) fn next(
+        &mut self,
+        sample: &Sample,
+        residence_s: f64,
+        knee: u32,
+        (lowest, highest): (u32, u32),
+    ) -> Next {
+        if let Some((before, is_second)) = self.guarded.take() {
+            let lost = before - sample.ln_x;
+            if lost > 0.15 && lost > 2.0 * (2.0 * sample.variance).sqrt() {
+                if is_second {
+                    return Next::Spoilt((sample.limit * 2 / 3).max(lowest));
+                }
+                self.guarded = Some((before, true));
+                return Next::Measure(sample.limit);
+            }
+            self.is_stopped |= lost > 0.08 && lost > 2.0 * (2.0 * sample.variance).sqrt();
+        }
+        self.add(sample);
+        // Where transactions are slow, each level costs seconds: the knee comes first.
+        let is_beyond = residence_s > 0.2 && f64::from(sample.limit) > 1.5 * f64::from(knee);
+        if is_beyond && self.points.len() == 1 && knee > lowest {
+            self.refined = 3;
+            self.is_stopped = true;
+            return Next::Measure(knee);
+        }
+        let Some(best) = self.best() else {
+            return Next::Done(sample.limit);
+        };
+        self.down(best, lowest)
+            .or_else(|| self.up(sample, best, residence_s, highest))
+            .or_else(|| self.refine(best))
+            .or_else(|| self.repeat(best))
+            .map_or(Next::Done(best.limit), Next::Measure)
+    }
+
+    /// A lower level, when the lowest measured is the best or throughput does not fall in
+    /// proportion below the best.
+    fn down(&self, best: Point, lowest: u32) -> Option<u32> {
+        let first = self.points.first()?;
+        let has_two = self.points.len() >= 2;
+        let is_edge = first.limit == best.limit && has_two;
+        (is_edge && first.limit > lowest).then(|| (first.limit / 2).max(lowest))
+    }
+
+    /// The next higher level, unless the last ones were much worse than the best.
+    fn up(&mut self, sample: &Sample, best: Point, residence_s: f64, highest: u32) -> Option<u32> {
+        let last = *self.points.last()?;
+        if self.is_stopped || last.limit >= highest {
+            return None;
+        }
+        let loss = best.ln_x - last.ln_x;
+        let before = self.points.len().checked_sub(2).and_then(|index| self.points.get(index));
+        let drain_s = f64::from(last.limit) * 2.0 / (last.ln_x - loss).exp();
+        let is_slow_to_drain = drain_s > f64::max(0.6, 3.0 * residence_s);
+        if (loss > 0.3 && is_slow_to_drain) || loss > 1.5 {
+            self.is_stopped = true;
+            return None;
+        }
+        // Beyond a fall the top is looked at again, lest the fall has spoilt it.
+        if loss > 0.22 && sample.limit == last.limit {
+            self.guarded = Some((best.ln_x, false));
+            return Some(best.limit);
+        }
+        let is_linear = before.is_some_and(|point| {
+            let gain = last.ln_x - point.ln_x;
+            gain > 0.9 * (f64::from(last.limit) / f64::from(point.limit)).ln()
+        });
+        let factor = if is_linear { 4 } else { 2 };
+        Some(last.limit.saturating_mul(factor).min(highest))
+    }
+
+    /// A level between the best and a neighbour that is far from it.
+    fn refine(&mut self, best: Point) -> Option<u32> {
+        if self.refined >= 3 {
+            return None;
+        }
+        let index = self.points.iter().position(|point| point.limit == best.limit)?;
+        let below = index.checked_sub(1).and_then(|index| self.points.get(index));
+        let above = self.points.get(index + 1);
+        let between = |low: u32, high: u32| {
+            let middle = whole((f64::from(low) * f64::from(high)).sqrt().round());
+            let is_far = f64::from(high) / f64::from(low) > 1.5;
+            (is_far && middle > low && middle < high).then_some(middle)
+        };
+        let upper = above.and_then(|above| between(best.limit, above.limit));
+        let lower = below.and_then(|below| between(below.limit, best.limit));
+        let next = match (lower, upper, below, above) {
+            (Some(lower), Some(upper), Some(below), Some(above)) => {
+                Some(if below.ln_x > above.ln_x { lower } else { upper })
+            }
+            (lower, upper, ..) => lower.or(upper),
+        };
+        self.refined += u32::from(next.is_some());
+        next
+    }
+
+    /// The leaders that cannot be told apart are measured again, the least known first.
+    fn repeat(&mut self, best: Point) -> Option<u32> {
+        if self.rounds >= 6 {
+            return None;
+        }
+        let is_leader = |point: &&Point| {
+            let error = (point.variance + best.variance).sqrt();
+            best.worth() - point.worth() < 1.5 * error && error > 0.01
+        };
+        let leaders: Vec<Point> = self.points.iter().filter(is_leader).copied().collect();
+        if leaders.len() < 2 {
+            return None;
+        }
+        self.rounds += 1;
+        leaders
+            .into_iter()
+            .max_by(|one, other| one.variance.total_cmp(&other.variance))
+            .map(|point| point.limit)
+    }
+
+    /// Whether a higher level was measured.
+    pub(super) fn is_proven(&self, limit: u32) -> bool {
+        self.points.last().is_some_and(|point| point.limit > limit)
+    }
+
+    /// What is known of a level, if it was measured.
+    pub(super) fn ln_x(&self, limit: u32) -> Option<f64> {
+        self.at(limit).map(|point| point.ln_x)
+    }
+}
+
+impl Point {
+    fn worth(&self) -> f64 {
+        self.ln_x - super::LIMIT_PRICE * f64::from(self.limit).ln()
+    }
+}

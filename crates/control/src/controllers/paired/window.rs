@@ -1,0 +1,161 @@
+//! From ticks to a measurement: what is washed out, and how long it takes to know something.
+
+use crate::{Observation, Timing};
+
+/// What a finished window says about the limit that it was measured at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) limit: u32,
+    /// ln of transactions per second.
+    pub(super) ln_x: f64,
+    /// Variance of `ln_x`.
+    pub(super) variance: f64,
+    /// Length of the window, seconds, and of what was washed out before it.
+    pub(super) seconds: f64,
+    pub(super) washed_s: f64,
+    pub(super) completions: f64,
+    /// Share of the time in which somebody waited.
+    pub(super) waiting: f64,
+    /// Permits out and transactions present, averaged over the window.
+    pub(super) running: f64,
+    pub(super) present: f64,
+}
+
+impl Sample {
+    /// Whether the limit held throughput where it was, or the number of clients did, which are
+    /// always the same: then throughput is that of so many inside.
+    pub(super) fn is_saturated(&self, ceiling: u32) -> bool {
+        self.waiting >= 0.8 || self.running >= 0.9 * f64::from(ceiling)
+    }
+
+    pub(super) fn tps(&self) -> f64 {
+        self.ln_x.exp()
+    }
+}
+
+/// How long a window has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Want {
+    pub(super) seconds: f64,
+    pub(super) completions: f64,
+    pub(super) longest_s: f64,
+}
+
+/// The ticks since the last move.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    /// Seconds since the limit was changed; completions and seconds since the population fitted.
+    since_s: f64,
+    fits_s: f64,
+    fits: f64,
+    has_fitted: bool,
+    is_washed: bool,
+    washed_s: f64,
+    seconds: f64,
+    completions: f64,
+    running_s: f64,
+    present_s: f64,
+    waiting_s: f64,
+    /// Number, sum and sum of squares of the times in the database of what ended.
+    times: (f64, f64, f64),
+}
+
+impl Window {
+    /// A window after a move of the limit: nothing counts before the transition is over.
+    pub(super) fn after_move() -> Window {
+        Window::default()
+    }
+
+    /// A further window at the same limit.
+    pub(super) fn next(&self) -> Window {
+        Window { is_washed: self.is_washed, since_s: self.since_s, ..Window::default() }
+    }
+
+    /// Adds a tick. `residence_s` is the present estimate of the time in the database,
+    /// `patience_s` the shortest transition.
+    pub(super) fn add(&mut self, seen: &Observation, residence_s: f64, patience_s: f64) {
+        let seconds = seen.interval.as_secs_f64();
+        self.since_s += seconds;
+        if self.is_washed {
+            self.seconds += seconds;
+            self.completions += seen.completions as f64;
+            self.running_s += seconds * seen.running_mean;
+            self.present_s += seconds * seen.concurrency_mean;
+            self.waiting_s += seconds * seen.waiting_share;
+            let Timing { count, mean_s, variance_s2, .. } = seen.in_database;
+            let count = count as f64;
+            self.times.0 += count;
+            self.times.1 += count * mean_s;
+            self.times.2 += count * (variance_s2 + mean_s * mean_s);
+            return;
+        }
+        self.washed_s += seconds;
+        let limit = f64::from(seen.limit.get());
+        if self.has_fitted {
+            self.fits_s += seconds;
+            self.fits += seen.completions as f64;
+        }
+        self.has_fitted |= f64::from(seen.running) <= limit * 1.02 + 1.0;
+        // What was begun before the move has ended once as many have ended as are inside; where
+        // that takes no time worth speaking of, a part is enough.
+        let turnover = if residence_s > 0.2 { 0.7 } else { 0.3 };
+        let inside = f64::from(seen.running).min(limit);
+        let is_over = self.has_fitted
+            && self.since_s >= patience_s
+            && (residence_s < 0.02
+                || self.fits >= turnover * inside
+                || self.fits_s >= residence_s + 0.05);
+        if is_over || self.since_s > 60.0 {
+            self.is_washed = true;
+        }
+    }
+
+    /// Completions since the move, washed out or not, is 0.
+    pub(super) fn is_washed(&self) -> bool {
+        self.is_washed
+    }
+
+    pub(super) fn completions(&self) -> f64 {
+        self.completions
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Throughput by Little's law from the times of transactions that all take about as long: they
+    /// end in bursts, so that a count depends on where the window begins.
+    fn by_times(&self, running: f64) -> Option<(f64, f64)> {
+        let (count, sum, squares) = self.times;
+        let mean_s = sum / count;
+        let variation = squares / count / (mean_s * mean_s) - 1.0;
+        let is_regular = count >= 4.0 && mean_s > 0.05 && variation < 0.05 && running > 0.0;
+        is_regular.then(|| ((running / mean_s).ln(), variation.max(0.01) / count))
+    }
+
+    /// The measurement, if the window is long enough. `noise` is the variance of the speed of a
+    /// tick of 100 ms.
+    pub(super) fn sample(&self, limit: u32, want: Want, noise: f64) -> Option<Sample> {
+        let enough = self.completions >= want.completions && self.seconds >= want.seconds;
+        if !self.is_washed || self.seconds <= 0.0 || !(enough || self.seconds >= want.longest_s) {
+            return None;
+        }
+        let completions = self.completions.max(0.5);
+        let running = self.running_s / self.seconds;
+        let (ln_x, variance) = self.by_times(running).unwrap_or_else(|| {
+            let variance = 1.0 / completions + noise * 0.1 / self.seconds;
+            ((completions / self.seconds).ln(), variance)
+        });
+        Some(Sample {
+            limit,
+            ln_x,
+            variance,
+            seconds: self.seconds,
+            washed_s: self.washed_s,
+            completions: self.completions,
+            waiting: self.waiting_s / self.seconds,
+            running,
+            present: self.present_s / self.seconds,
+        })
+    }
+}
