@@ -60,7 +60,7 @@ def load(
     Raises
     ------
     StoreError
-        The source is not there, is no store, is of a version that is none of `store.VERSIONS`, is
+        The source is not there, is no store, is of a version not in `store.VERSIONS`, is
         empty, or does not have the experiment.
 
     """

@@ -184,7 +184,7 @@ impl FileArguments {
         read(&self.file, &self.choice()?).map_err(Failure::usage)
     }
 
-    /// The same, if its subjects are to be had here.
+    /// The same, if its subjects are available here.
     fn read_and_look(&self) -> Result<Experiment, Failure> {
         let experiment = self.read()?;
         look_for_subjects(&self.file, &experiment, &self.choice()?).map_err(Failure::usage)?;

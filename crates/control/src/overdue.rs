@@ -14,7 +14,7 @@
 //! again, but it does not count against the limit any more.
 //!
 //! **The danger** is a collapse. When a database thrashes, every transaction becomes slow at once,
-//! all permits are overdue, and whoever then lets more in makes it worse. Long holders and a
+//! all permits are overdue, and letting more in makes it worse. Long holders and a
 //! collapse differ in what ends beside them: beside holders transactions end as fast as ever, or
 //! none ends, because the holders have all permits; in a collapse transactions go on ending,
 //! slowly. So the typical time is the larger of two medians:

@@ -359,7 +359,7 @@ impl Gate {
     /// Lets permits that have been out far longer than usual count no longer, as [`OverdueRule`]
     /// says, and lets in who waits for their places. To be called every few milliseconds. Returns
     /// the permits that were discounted now, the oldest first.
-    #[must_use = "whoever holds these permits should be named in a warning"]
+    #[must_use = "the holders of these permits should be named in a warning"]
     pub fn discount(&self, now: Instant) -> Vec<Discounted> {
         let mut state = self.lock();
         let now = state.advance(now);

@@ -625,7 +625,7 @@ impl Pair {
         assert!(seen.waiting <= WAITING_MAX, "queue bound");
     }
 
-    /// Drops everything: nothing stays behind, and whoever waited was told of each change.
+    /// Drops everything: nothing stays behind, and all that waited were told of each change.
     fn close(mut self) {
         while let Some((token, held)) = self.held.pop_first() {
             drop(held);

@@ -134,7 +134,7 @@ fn an_execution_that_ends_before_its_begin_is_dropped_alone() {
     assert!(why.contains("s after its begin") && why.contains("it ended -"), "{why}");
 }
 
-/// Rows that contradict each other cannot be analysed, and whoever looks is told.
+/// Rows that contradict each other cannot be analysed, and looking says so.
 #[test]
 fn what_cannot_be_analysed_is_shown_with_its_reason() {
     let mut bench = Bench::new();

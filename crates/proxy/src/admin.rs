@@ -1,6 +1,6 @@
 //! `/metrics` and `/healthz` over HTTP/1.1.
 //!
-//! One thread serves one request a connection, one after the other: whoever asks is a monitoring
+//! One thread serves one request a connection, one after the other: the client is a monitoring
 //! system, every few seconds. A client has [`REQUEST_TIME`] for its whole exchange, so a silent
 //! one delays the others by no more than that.
 

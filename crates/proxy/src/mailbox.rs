@@ -21,7 +21,7 @@ pub(crate) enum Letter {
     Cancel { key: CancelKey, requester: Requester },
     /// The cancel request that this client sent has been dealt with.
     CancelEnded { client: ClientKey },
-    /// A permit no longer counts against the limit: whoever serves its holder names it in a
+    /// A permit no longer counts against the limit: the worker that serves its holder names it in a
     /// warning.
     Discounted(Holder),
     /// Stop: no new clients; transactions may run until `deadline`.

@@ -1,6 +1,6 @@
 //! Slots that tell their occupants apart.
 //!
-//! A number that names a slot also names whoever comes to sit in it later: an event, a letter or a
+//! A number that names a slot also names what comes to sit in it later: an event, a letter or a
 //! list that still holds the number of one connection then acts on another. A [`Key`] names the
 //! occupant. It holds the slot's index and its generation, which grows whenever the slot is
 //! emptied, so a key whose occupant has gone finds nothing. A slot whose generations are used up
@@ -129,7 +129,7 @@ impl<T> Slots<T> {
         slot.occupant.as_mut().filter(|_| slot.generation == key.generation)
     }
 
-    /// Returns whoever is in the slot of this index now.
+    /// Returns what is in the slot of this index now.
     pub(crate) fn at_index(&self, index: u32) -> Option<(Key<T>, &T)> {
         let slot = self.entries.get(index as usize)?;
         slot.occupant.as_ref().map(|occupant| (Key::new(index, slot.generation), occupant))

@@ -158,7 +158,7 @@ impl Embedded {
     /// observer is told of every decision.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The system gave no thread.
     pub fn serve(
         &self,
         algorithm: Algorithm,

@@ -119,7 +119,7 @@ pub trait Transaction: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The database has confirmed that what it did lasts: whoever runs it says so. What its client
+    /// The database has confirmed that what it did lasts: the runner says so. What its client
     /// is to know of it is known from then on, because a commit may fail.
     fn committed(&self) {}
 

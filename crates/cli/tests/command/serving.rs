@@ -5,9 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::process::Signal;
+use tidegate_gate::journal;
 use tidegate_subject::postgres::{Options, Postgres};
 
-use crate::support::{Proxy, get, run, text};
+use crate::support::{Proxy, get, run, text, wait_until};
 
 #[test]
 fn flags_go_before_the_file() {
@@ -84,6 +85,28 @@ fn signals_without_a_meaning_are_logged_and_ignored() {
 }
 
 /// What a killed process leaves behind is replaced, and nothing else is.
+/// A controller that decides every 100 ms, and a limit that has no reason to change.
+#[test]
+fn of_all_decisions_only_changes_are_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.jsonl");
+    let journal = ["--journal", path.to_str().unwrap()];
+    let control = ["--control", "paired-comparison"];
+    let upstream = ["--upstream", "postgres://127.0.0.1:1"];
+    let mut proxy = Proxy::start(&[&upstream[..], &control, &journal].concat());
+    let decisions = || {
+        let run = journal::read(&path).ok().and_then(|mut read| read.runs.pop());
+        run.map_or_else(Vec::new, |run| run.decisions)
+    };
+    wait_until("20 decisions", || decisions().len() >= 20);
+    proxy.signal(Signal::TERM);
+    let (_, log) = proxy.end();
+    let limits: Vec<u32> = decisions().iter().map(|decided| decided.next_limit.get()).collect();
+    let changes = 1 + limits.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert_eq!(log.matches("limit changed").count(), changes, "{limits:?}\n{log}");
+    assert!(!log.contains("interval"), "{log}");
+}
+
 #[test]
 fn a_stale_socket_is_replaced() {
     let directory = tempfile::tempdir().unwrap();

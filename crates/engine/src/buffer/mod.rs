@@ -106,7 +106,7 @@ pub enum BufferError {
     /// Every frame is in use.
     #[error("all {0} frames of the buffer are in use at once; give it more")]
     Full(usize),
-    /// The log is not to be had.
+    /// The log is not available.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The log does not belong to the page.
@@ -215,7 +215,7 @@ impl Pool {
         Arc::clone(self.counters.write().entry(tree).or_default())
     }
 
-    /// The page to be read, whoever else reads it.
+    /// The page to be read; others may read it, too.
     ///
     /// # Errors
     /// It is not in memory and cannot be read, or there is no room for it.

@@ -149,7 +149,7 @@ impl Server {
     /// Starts a server whose limit `controller` sets.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The system gave no thread.
     pub fn start(
         store: Arc<Store>,
         procedures: impl IntoIterator<Item = (String, Procedure)>,

@@ -47,13 +47,13 @@ pub(crate) use space::Space;
 /// Why the store cannot do what it was asked.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The head is not to be had.
+    /// The `head` file is missing or unreadable.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// A page is not to be had.
+    /// A page cannot be read.
     #[error(transparent)]
     Buffer(#[from] BufferError),
-    /// The log is not to be had.
+    /// The log cannot be read or written.
     #[error(transparent)]
     Log(#[from] LogError),
     /// A file cannot be made, opened or repaired.

@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! Strict two-phase locking on keys and the gaps between them (`modes`). A lock is tried for while
-//! the leaf is latched; if it is not to be had, the latch is let go, the lock waited for, and the
+//! the leaf is latched; if it is not free, the latch is let go, the lock waited for, and the
 //! search begun anew, because the leaf may be another by then. So nobody waits for a lock while it
 //! holds a latch.
 //!
@@ -337,7 +337,7 @@ impl Transaction {
         }
     }
 
-    /// The value of a key as it is, whoever has put it there.
+    /// The present value of a key, also one that another transaction wrote.
     fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
         let leaf = self.core.on(entry).leaf(key)?;
         Ok(value_in(&leaf, key))

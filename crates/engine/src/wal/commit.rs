@@ -5,7 +5,7 @@
 //! and wakes those for whom that was enough. While a leader syncs, the next batch fills, and its
 //! threads wait. When the leader comes back it first wakes one of these, and only then those who
 //! are done. The one woken leads the next sync, unless [`Gather`](super::gather::Gather) has it
-//! wait for more; then whoever makes the group complete leads.
+//! wait for more; then the one that completes the group leads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

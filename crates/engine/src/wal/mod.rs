@@ -492,7 +492,7 @@ impl Log {
         self.check()?;
         match self.flusher.ask(&self.core) {
             Ok(()) => Ok(()),
-            // There is no thread to be had, so it is done here.
+            // The system gave no thread, so it is done here.
             Err(_) => self.force(self.end()),
         }
     }

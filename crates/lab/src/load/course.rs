@@ -1,4 +1,4 @@
-//! The course of a load, whoever the clients are: stages, phases, intervals, progress, the report.
+//! The course of a load with clients of any kind: stages, phases, intervals, progress, the report.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,7 +227,7 @@ impl<'a, C: Crowd> Course<'a, C> {
         }
     }
 
-    /// Says that all are connected, and waits for whoever hears it.
+    /// Says that all are connected, and waits for the one that hears it.
     fn tell_ready(&mut self) {
         (self.progress)(&Progress {
             stage: Stage::Ready,

@@ -47,7 +47,7 @@ const SEIZE_PATIENCE: Duration = Duration::from_secs(10);
 
 const SEIZE_POLL: Duration = Duration::from_millis(50);
 
-/// The key of whoever changes the schema.
+/// The key of the one that changes the schema.
 const SCHEMA: &str = "tidegate schema";
 
 /// The sessions that hold a key.

@@ -230,7 +230,7 @@ impl Store {
         };
         store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
-        // Who only looks at a store in order does not wait for whoever writes.
+        // Looking at a store in order does not wait for a writer.
         while store.version()? < schema::VERSION {
             store.atomically(Store::step)?;
         }

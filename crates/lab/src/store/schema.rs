@@ -299,7 +299,7 @@ mod tests {
                 (0, "SELECT COUNT(*) FROM analysis"),
                 (1, "SELECT COUNT(*) FROM experiment WHERE ctl_s IS NULL AND interval_s IS NULL"),
                 (0, "SELECT COUNT(subject_cpu_us) + COUNT(subject_core_share) FROM measurement"),
-                // All of a batchset is one series, and counts, whoever measured it.
+                // All of a batchset is one series, and counts, whichever host measured it.
                 (14, "SELECT CAST(SUM(transactions) AS bigint) FROM measurement"),
                 (1, "SELECT COUNT(*) FROM series WHERE host = 'another' AND number = 1"),
                 (0, "SELECT COUNT(*) FROM turn"),

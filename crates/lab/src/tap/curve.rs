@@ -21,7 +21,7 @@
 //! tried, if ever. A TP at the *lowest* MPL tried says only that the fall began below the second:
 //! nothing was measured at which throughput had held, so that it may have been falling before the
 //! first. It is left-censored, also where the first MPL is 1. [`ThrashingPoint::bounds`] gives all
-//! three to whoever fits a model to them.
+//! three to one who fits a model to them.
 //!
 //! # Where this leaves the study
 //! * **20 % or 16.7 %.** Eq. (1) asks that throughput be more than 1.2 times its successor, which

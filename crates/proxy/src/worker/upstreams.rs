@@ -293,7 +293,7 @@ impl Worker {
         self.open_for_sessions();
     }
 
-    /// No connection: whoever waits for it is told why.
+    /// No connection: those that wait for it are told why.
     fn opening_failed(&mut self, pool: usize, client: Option<ClientKey>, error: &UpstreamError) {
         self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
         if let Some(client) = client {
@@ -364,7 +364,7 @@ impl Worker {
         }
     }
 
-    /// The connection is gone, or of no use: whoever depends on it is told.
+    /// The connection is gone, or of no use: those that depend on it are told.
     pub(super) fn lose_upstream(&mut self, slot: UpstreamKey, error: &UpstreamError) {
         let Some(server) = self.upstreams.get(slot) else {
             return;

@@ -40,7 +40,7 @@ fn a_second_transaction_waits_for_the_first() {
                 let mut second = proxy.connect();
                 second.send(&batch);
                 proxy.wait_for("tidegate_waiting", 1);
-                assert_eq!(first.value("SELECT 'first'"), "first", "whoever is inside goes on");
+                assert_eq!(first.value("SELECT 'first'"), "first", "those inside go on");
                 assert_eq!(proxy.metric("tidegate_permits_out"), 1);
                 first.query("COMMIT");
                 assert!(show(&second.until_ready()).contains("D(second)"));
@@ -228,7 +228,9 @@ fn no_more_transactions_than_allowed_are_in_the_database() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(seen.iter().all(|&busy| busy <= LIMIT), "{mode}: {seen:?}");
+            // A machine that stands still for half a second has permits discounted.
+            let most = LIMIT + usize::try_from(proxy.metric("tidegate_discounts_total")).unwrap();
+            assert!(seen.iter().all(|&busy| busy <= most), "{mode}: {most}: {seen:?}");
             assert!(seen.contains(&LIMIT), "{mode}: {seen:?}");
         });
         proxy.is_left_clean();

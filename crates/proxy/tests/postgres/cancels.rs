@@ -192,7 +192,7 @@ fn show(counts: &Counts) -> String {
 }
 
 /// The cancel request lies in the stopped postmaster's queue for longer than the proxy waits. When
-/// the postmaster goes on, it hits nobody, whoever uses the connections by then.
+/// the postmaster goes on, it hits no client, whichever uses the connections by then.
 #[test]
 fn a_cancel_request_that_arrives_late_hits_nobody() {
     let server = own_server(Authentication::Trust);

@@ -1,4 +1,4 @@
-//! Clients that leave abruptly while others work: whoever stays loses nothing.
+//! Clients that leave abruptly while others work: those that stay lose nothing.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -21,7 +21,7 @@ fn fixed() -> Algorithm {
     Algorithm::Fixed(Mpl::at_least_one(4))
 }
 
-/// Twenty sessions that began a transaction and left it, whoever chooses the limit.
+/// Twenty sessions that began a transaction and left it, with every controller.
 #[test]
 fn beside_idle_transactions_others_run_with_every_controller() {
     let _server = server();

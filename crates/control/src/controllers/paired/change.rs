@@ -2,7 +2,10 @@
 
 use super::scan::Scan;
 use super::window::Sample;
-use super::{Base, COLD, Check, PairedComparison, PairedReason, RECALL_S, Recall, Side, Task};
+use super::{
+    BAR_MOST_S, Base, COLD, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison,
+    PairedReason, RECALL_S, Recall, Side, Task,
+};
 
 impl PairedComparison {
     /// Keeps the best level held, and goes back to its limit when the present one has sunk far
@@ -31,7 +34,8 @@ impl PairedComparison {
             return None;
         }
         let change = (level - best).exp_m1();
-        self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S });
+        let sunk = (self.base.limit > limit).then_some(limit);
+        self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk });
         // Lower than that, lest it was itself more than what lasts.
         self.move_to((limit.min(self.base.limit) * 2 / 3).max(1));
         Some(PairedReason::Check { change })
@@ -49,6 +53,12 @@ impl PairedComparison {
             return self.settle(PairedReason::Check { change: gain.exp_m1() });
         }
         self.patience_s = (self.patience_s * 2.0).clamp(2.0, 8.0);
+        if let Some(limit) = recall.sunk {
+            // What was above it looked better until it sank. Each time it is left alone for longer.
+            self.bar.lasts_s = (self.bar.lasts_s * 2.0).min(BAR_MOST_S);
+            self.bar.above = limit;
+            self.bar.until_s = self.now_s + self.bar.lasts_s;
+        }
         let since_s = self.now_s;
         let level = Some(sample.ln_x);
         self.base = Base { limit: self.limit, level, off: 0, since_s, ..self.base.clone() };
@@ -90,6 +100,13 @@ impl PairedComparison {
             }
         } else {
             self.alarms = 0;
+        }
+        let held_s = self.now_s - self.base.since_s;
+        if held_s < LATE_S && change.abs() > LATE_LEAST && self.patience_s < PATIENCE_MOST_S {
+            // So soon after the search the answer to its own moves arrives: it was too fast.
+            let needed_s = f64::max(2.5 * held_s, 2.0 * self.patience_s);
+            self.patience_s = needed_s.clamp(2.0, PATIENCE_MOST_S);
+            return self.rescan(change);
         }
         self.remember();
         let base = self.base.limit;

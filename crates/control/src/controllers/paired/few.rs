@@ -28,8 +28,10 @@ impl PairedComparison {
             return self.rescan(0.0);
         }
         let (highest, inside) = (self.highest(), sample.running.max(1.0));
+        // As many counts as would be known to the same error.
         let count = sample.tps() * sample.seconds;
-        self.shapes.add(inside, count, sample.seconds);
+        let weight = (1.0 / (count * sample.variance)).clamp(1.0, 10.0);
+        self.shapes.add(inside, count * weight, sample.seconds * weight);
         self.windows += 1;
         let lowest = (self.limit / 3).max(self.lowest());
         let top = self.limit.saturating_mul(3).min(highest);
@@ -37,6 +39,14 @@ impl PairedComparison {
         let is_draw = draw.value() < often;
         let at = is_draw.then(|| draw.value() / often);
         let (limit, share) = self.shapes.best(lowest.min(top), top, LIMIT_PRICE, at);
+        if self.windows == 1 && self.limit < highest {
+            // One level says nothing of the others; a higher one costs less while it is tried.
+            let next = self.limit.saturating_mul(5) / 2;
+            self.move_to(next.min(highest));
+            self.base.limit = self.limit;
+            self.has_scanned = true;
+            return PairedReason::Scan { best_tps: sample.tps() };
+        }
         let here = self.shapes.share(self.limit.min(highest), highest);
         let is_worth = is_draw || share > here + 0.02 || limit < self.limit.min(highest) / 2;
         let best_tps = sample.tps();

@@ -88,16 +88,30 @@ const PROBE_PRICE: f64 = 0.005;
 const STALE_S: f64 = 15.0;
 const STALE_DEAR_S: f64 = 60.0;
 
-/// The first and the least step to a neighbour, in ln N.
 /// The length of a window of a long look, seconds: what warms up shows in it.
 const LONG_S: f64 = 3.0;
 
 /// Time constant with which the least length of a window fades, seconds.
 const PATIENCE_S: f64 = 40.0;
 
+/// Throughput of a limit that changes so soon after it was chosen is a late answer to moves before,
+/// seconds.
+const LATE_S: f64 = 4.0;
+
+/// The least such change, in ln X.
+const LATE_LEAST: f64 = 0.7;
+
+/// The longest wait for a late answer, seconds.
+const PATIENCE_MOST_S: f64 = 8.0;
+
+/// How long limits above one that has sunk are left alone, at first and at most, seconds.
+const BAR_LEAST_S: f64 = 30.0;
+const BAR_MOST_S: f64 = 300.0;
+
 /// How long a limit that was better once is tried, seconds.
 const RECALL_S: f64 = 8.0;
 
+/// Steps to a neighbour, in ln N: the first, the least, the longest, and that of a far look.
 const STEP: f64 = 0.35;
 const STEP_LEAST: f64 = 0.1;
 const STEP_MOST: f64 = 1.4;
@@ -191,6 +205,16 @@ enum Task {
 struct Recall {
     level: f64,
     until_s: f64,
+    /// The best limit, if the present one is higher.
+    sunk: Option<u32>,
+}
+
+/// Limits that looked better at first and sank: they are left alone for a time.
+#[derive(Clone, Copy, Debug)]
+struct Bar {
+    above: u32,
+    until_s: f64,
+    lasts_s: f64,
 }
 
 /// A controller that compares limits in pairs.
@@ -225,6 +249,7 @@ pub struct PairedComparison {
     remembered: VecDeque<(u32, f64)>,
     /// The best limit held for some seconds since the last change, and its level.
     best: Option<(u32, f64)>,
+    bar: Bar,
     /// When the last alarm was, and how many there were shortly after each other.
     alarmed_s: f64,
     alarms: u32,
@@ -269,6 +294,7 @@ impl PairedComparison {
             silent_s: 0.0,
             remembered: VecDeque::new(),
             best: None,
+            bar: Bar { above: u32::MAX, until_s: f64::NEG_INFINITY, lasts_s: BAR_LEAST_S / 2.0 },
             alarmed_s: f64::NEG_INFINITY,
             alarms: 0,
             shapes: Shapes::default(),

@@ -82,7 +82,9 @@ impl PairedComparison {
         };
         if side == 1 {
             let wanted = whole((f64::from(base) * step.exp()).round()).max(base + 1);
-            let candidate = wanted.min(self.highest());
+            let barred = self.now_s < self.bar.until_s && wanted > self.bar.above;
+            let highest = if barred { self.bar.above } else { self.highest() };
+            let candidate = wanted.min(highest);
             (candidate > base).then_some(candidate)
         } else {
             let wanted = whole((f64::from(base) * (-step).exp()).round());

@@ -15,8 +15,9 @@ const FALLS: [f64; 5] = [0.0, 0.15, 0.4, 1.0, 2.0];
 /// How much more counts vary than Poisson's.
 const OVERDISPERSION: f64 = 1.5;
 
-/// Completions after which an observation has faded to 1/e.
+/// An observation has faded to 1/e after so many completions, and not before so many seconds.
 const MEMORY: f64 = 600.0;
+const MEMORY_S: f64 = 20.0;
 
 #[derive(Clone, Copy, Debug)]
 struct Shape {
@@ -50,7 +51,7 @@ pub(super) struct Shapes {
 impl Shapes {
     /// Takes a window.
     pub(super) fn add(&mut self, level: f64, completions: f64, seconds: f64) {
-        self.fade((-completions / MEMORY).exp());
+        self.fade((-f64::min(completions / MEMORY, seconds / MEMORY_S)).exp());
         let same = |old: &&mut Counted| (old.level / level).ln().abs() < 0.02;
         if let Some(old) = self.counted.iter_mut().find(same) {
             old.completions += completions;

@@ -71,7 +71,7 @@
 //! TODS 12(4), 1987), behind the gate of the external-scheduling study (its Figure 8 is this plant
 //! with one step, no locks and one processor).
 //! * **Processors** are shared, not queued for, as the external-scheduling study has them.
-//! * **Victim.** The transaction that asks, not the youngest: whoever closes a circle is known
+//! * **Victim.** The transaction that asks, not the youngest: the one that closes a circle is known
 //!   without a search for the others in it.
 //! * **Restart delay.** Its mean is a constant of the phase, not the running mean of response
 //!   times, which would be one more thing that adapts beside the controller under test.

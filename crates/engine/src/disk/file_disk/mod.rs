@@ -282,7 +282,7 @@ fn files_in(path: &Path) -> io::Result<Vec<String>> {
         if !entry.file_type().map_err(explain)?.is_file() {
             continue;
         }
-        // A name that is not UTF-8 is none of ours.
+        // The engine makes no names that are not UTF-8.
         names.extend(entry.file_name().into_string().ok().filter(|name| name != LOCK));
     }
     names.sort_unstable();

@@ -14,7 +14,7 @@
 //! Three things keep an execution from being made or counted twice, each for another failure:
 //! - *The queue* gives a job to one worker. Workers send a heartbeat; when one has been silent for
 //!   [`SILENT`] heartbeats the others put its jobs back. So a dead worker's run is executed again,
-//!   by whoever is free.
+//!   by a worker that is free.
 //! - *Locks* ([`store`](crate::store)): a worker holds its host and its run by locks of the
 //!   connection that it writes with. A second worker of the same host is refused. A worker that was
 //!   silent and comes back finds that its connection was ended by whoever took over the run. A
