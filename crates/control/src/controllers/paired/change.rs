@@ -4,7 +4,7 @@ use super::scan::Scan;
 use super::window::Sample;
 use super::{
     BAR_MOST_S, Base, COLD, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison,
-    PairedReason, RECALL_S, Recall, Side, Task,
+    PairedReason, RECALL_S, Recall, SINKS_S, Side, Task,
 };
 
 impl PairedComparison {
@@ -20,7 +20,10 @@ impl PairedComparison {
             self.best = Some((self.base.limit, level));
             return None;
         };
-        if limit == self.base.limit {
+        let sinks = limit == self.base.limit
+            && held_s < SINKS_S
+            && best - level > f64::max(0.25, 4.0 * self.base.spread.sqrt());
+        if limit == self.base.limit && !sinks {
             // Fades, so that the level of a better hour does not count for ever.
             let share = if level > best { 0.2 } else { 0.02 };
             self.best = Some((limit, best + share * (level - best)));
@@ -34,7 +37,11 @@ impl PairedComparison {
             return None;
         }
         let change = (level - best).exp_m1();
-        let sunk = (self.base.limit > limit).then_some(limit);
+        let sunk = if sinks {
+            Some((limit * 3 / 4).max(1))
+        } else {
+            (self.base.limit > limit).then_some(limit)
+        };
         self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk });
         // Lower than that, lest it was itself more than what lasts.
         self.move_to((limit.min(self.base.limit) * 2 / 3).max(1));
@@ -50,6 +57,7 @@ impl PairedComparison {
         }
         self.best = None;
         if gain < 0.08 {
+            // The level that it has now is what a later one is compared with.
             return self.settle(PairedReason::Check { change: gain.exp_m1() });
         }
         self.patience_s = (self.patience_s * 2.0).clamp(2.0, 8.0);
@@ -101,7 +109,7 @@ impl PairedComparison {
         } else {
             self.alarms = 0;
         }
-        let held_s = self.now_s - self.base.since_s;
+        let held_s = self.now_s - self.scanned_s;
         if held_s < LATE_S && change.abs() > LATE_LEAST && self.patience_s < PATIENCE_MOST_S {
             // So soon after the search the answer to its own moves arrives: it was too fast.
             let needed_s = f64::max(2.5 * held_s, 2.0 * self.patience_s);

@@ -104,6 +104,10 @@ const LATE_LEAST: f64 = 0.7;
 /// The longest wait for a late answer, seconds.
 const PATIENCE_MOST_S: f64 = 8.0;
 
+/// A limit whose throughput sinks so long after it was chosen may have been too high from the
+/// beginning, seconds.
+const SINKS_S: f64 = 40.0;
+
 /// How long limits above one that has sunk are left alone, at first and at most, seconds.
 const BAR_LEAST_S: f64 = 30.0;
 const BAR_MOST_S: f64 = 300.0;
@@ -229,6 +233,8 @@ pub struct PairedComparison {
     base: Base,
     sides: [Side; 2],
     has_scanned: bool,
+    /// When the last coarse search ended.
+    scanned_s: f64,
     /// The highest concurrency of each of the last seconds, and the present one with its age.
     peaks: VecDeque<u32>,
     peak: (u32, f64),
@@ -282,6 +288,7 @@ impl PairedComparison {
             },
             sides: [Side::fresh(0.0); 2],
             has_scanned: false,
+            scanned_s: f64::NEG_INFINITY,
             peaks: VecDeque::new(),
             peak: (0, 0.0),
             residence_s: 0.0,
@@ -473,6 +480,7 @@ impl PairedComparison {
             }
             Next::Done(limit) => {
                 self.has_scanned = true;
+                self.scanned_s = self.now_s;
                 self.base = Base {
                     limit,
                     level: scan.ln_x(limit),

@@ -24,6 +24,12 @@ impl PairedComparison {
             }
             return self.scan(Scan::default(), sample);
         }
+        if sample.waiting < 0.8 && sample.running < 0.9 * f64::from(self.limit) {
+            // Fewer clients came: their throughput says nothing of the limit's.
+            (self.base.level, self.best) = (None, None);
+            self.window = self.window.next();
+            return PairedReason::NotBinding;
+        }
         if let Some(change) = self.take_base(sample) {
             return self.alarm(sample, change);
         }
