@@ -163,7 +163,8 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 fuzz:
 	scripts/setup-postgres c++
-	@set -e; for file in $(FUZZ_TARGETS); do \
+	@set -e; TMPDIR=$$(mktemp -d); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	for file in $(FUZZ_TARGETS); do \
 		name=$$(basename $$file .rs); \
 		manifest=$$(dirname $$file)/../Cargo.toml; \
 		corpus=$(FUZZ_DIR)/corpus/$$name; \

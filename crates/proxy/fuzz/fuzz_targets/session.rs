@@ -2,7 +2,11 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use tidegate_proxy_fuzz::session;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-fuzz_target!(|bytes: &[u8]| session::run(bytes));
+use libfuzzer_sys::fuzz_target;
+use tidegate_proxy_fuzz::session::Rigs;
+
+static RIGS: LazyLock<Mutex<Rigs>> = LazyLock::new(Mutex::default);
+
+fuzz_target!(|bytes: &[u8]| RIGS.lock().unwrap_or_else(PoisonError::into_inner).run(bytes));

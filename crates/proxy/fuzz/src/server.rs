@@ -3,7 +3,8 @@
 //! `begin`, `commit` and `rollback` do what they say, `fail…` fails, `copy…` asks for copy data.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 use tidegate_wire::backend::{self, TransactionStatus, tag};
 use tidegate_wire::error_response::{Severity, SqlState, encode_error};
@@ -28,13 +29,12 @@ struct Session {
     out: Vec<u8>,
 }
 
-/// Starts the server; it runs as long as the process.
+/// Starts the server on a socket of this path; it runs as long as the process.
 ///
 /// # Panics
-/// There is no free port.
-pub fn start() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
+/// There can be no such socket.
+pub fn start(path: &Path) {
+    let listener = UnixListener::bind(path).expect("a socket");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
@@ -42,11 +42,9 @@ pub fn start() -> SocketAddr {
             });
         }
     });
-    address
 }
 
-fn serve(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
+fn serve(mut stream: UnixStream) -> std::io::Result<()> {
     let mut received = Vec::new();
     let mut chunk = vec![0; 64 * 1024];
     let mut session = None;

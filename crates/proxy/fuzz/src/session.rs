@@ -1,8 +1,10 @@
 //! A session with a running proxy, made of arbitrary bytes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate_proxy::config::ListenAddress;
@@ -21,29 +23,30 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A proxy, and a client of it that must notice nothing.
 struct Rig {
     _running: Running,
-    address: SocketAddr,
-    bystander: TcpStream,
+    path: PathBuf,
+    bystander: UnixStream,
     question: u64,
 }
 
 impl Rig {
-    fn new(mode: &str) -> Rig {
-        let upstream = format!("postgres://{}", server::start()).parse().expect("an upstream");
+    /// A proxy in `mode`, with its sockets in a directory. Unix-domain sockets, because a closed
+    /// connection keeps its port for a minute, and inputs are as many as there are ports in that.
+    fn new(directory: &Path, mode: &str) -> Rig {
+        let (path, sockets) = (directory.join(mode), directory.display());
+        server::start(&directory.join(".s.PGSQL.5432"));
+        let upstream = format!("postgres:///d?host={sockets}").parse().expect("an upstream");
         let mut database = DatabaseSection::new(upstream);
         database.mode = mode.parse().ok();
         // One connection for all, so that a stray answer meets the next client.
         database.control = "fixed:1".parse().ok();
         let file = ConfigFile {
-            listen: Some(vec!["127.0.0.1:0".parse().expect("an address")]),
+            listen: Some(vec![ListenAddress::Unix(path.clone())]),
             databases: [("*".to_owned(), database)].into(),
             ..ConfigFile::default()
         };
         let running = start(file.into_config().expect("a configuration")).expect("a proxy");
-        let [ListenAddress::Tcp(address)] = *running.local_addresses() else {
-            panic!("one TCP address was asked for");
-        };
-        let bystander = connect(address);
-        Rig { _running: running, address, bystander, question: 0 }
+        let bystander = connect(&path);
+        Rig { _running: running, path, bystander, question: 0 }
     }
 
     /// The bystander asks and must get the answer to its own question.
@@ -60,9 +63,8 @@ impl Rig {
     }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the proxy accepts");
-    stream.set_nodelay(true).expect("an option");
+fn connect(path: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(path).expect("the proxy accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
     let mut packet = Vec::new();
@@ -73,7 +75,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// All messages up to ReadyForQuery; `None` when the connection ends before.
-fn until_ready(stream: &mut TcpStream) -> Option<Vec<(u8, Vec<u8>)>> {
+fn until_ready(stream: &mut UnixStream) -> Option<Vec<(u8, Vec<u8>)>> {
     let (mut messages, mut received) = (Vec::new(), Vec::new());
     let mut chunk = [0; 4096];
     loop {
@@ -176,33 +178,65 @@ fn stream(bytes: &mut Bytes<'_>) -> Vec<u8> {
     out
 }
 
-/// Logs in, sends what the bytes say, leaves; then the bystander asks its next question.
-///
-/// # Panics
-/// The proxy does not serve the bystander, or leaves the client without an end.
-pub fn run(bytes: &[u8]) {
-    static RIGS: [OnceLock<Mutex<Rig>>; 2] = [const { OnceLock::new() }; 2];
-    let mut bytes = Bytes(bytes);
-    let style = bytes.next();
-    let mode = usize::from(style % 2);
-    let rig = RIGS[mode].get_or_init(|| Mutex::new(Rig::new(["transaction", "session"][mode])));
-    let mut rig = rig.lock().unwrap_or_else(PoisonError::into_inner);
-    let piece = usize::from(bytes.next()) + 1;
-    let mut client = connect(rig.address);
-    for piece in stream(&mut bytes).chunks(piece) {
-        // The proxy may have closed the connection already.
-        if client.write_all(piece).is_err() {
-            break;
-        }
+/// A proxy for each mode, and the directory of their sockets, which goes with this.
+pub struct Rigs {
+    directory: PathBuf,
+    /// In transaction and in session mode.
+    rigs: [Rig; 2],
+}
+
+impl Rigs {
+    /// # Panics
+    /// There can be no directory, or a proxy does not start.
+    pub fn new() -> Rigs {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("tidegate-fuzz-{}-{}", name.0, name.1));
+        let rigs = ["transaction", "session"].map(|mode| {
+            let own = directory.join(mode);
+            std::fs::create_dir_all(&own).expect("a directory");
+            Rig::new(&own, mode)
+        });
+        Rigs { directory, rigs }
     }
-    if style & 2 == 0 {
-        let _ = client.write_all(frontend::SYNC);
-        let _ = client.shutdown(Shutdown::Write);
-        let mut all = Vec::new();
-        if let Err(error) = client.read_to_end(&mut all) {
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the connection is not ended");
+
+    /// Logs in, sends what the bytes say, leaves; then the bystander asks its next question.
+    ///
+    /// # Panics
+    /// The proxy does not serve the bystander, or leaves the client without an end.
+    pub fn run(&mut self, bytes: &[u8]) {
+        let mut bytes = Bytes(bytes);
+        let style = bytes.next();
+        let rig = &mut self.rigs[usize::from(style % 2)];
+        let piece = usize::from(bytes.next()) + 1;
+        let mut client = connect(&rig.path);
+        for piece in stream(&mut bytes).chunks(piece) {
+            // The proxy may have closed the connection already.
+            if client.write_all(piece).is_err() {
+                break;
+            }
         }
+        if style & 2 == 0 {
+            let _ = client.write_all(frontend::SYNC);
+            let _ = client.shutdown(Shutdown::Write);
+            let mut all = Vec::new();
+            if let Err(error) = client.read_to_end(&mut all) {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the connection is not ended");
+            }
+        }
+        drop(client);
+        rig.ask();
     }
-    drop(client);
-    rig.ask();
+}
+
+impl Default for Rigs {
+    fn default() -> Rigs {
+        Rigs::new()
+    }
+}
+
+impl Drop for Rigs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
 }
