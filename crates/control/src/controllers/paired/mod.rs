@@ -74,6 +74,9 @@ const LIMIT_PRICE: f64 = 0.03;
 /// The limit that a cold start begins with, unless a lower one was asked for.
 const COLD: u32 = 8;
 
+/// What a limit has to gain over none, in ln X.
+const OPEN_PRICE: f64 = 0.05;
+
 /// The probability of an error with which a candidate is said to be better.
 const BETTER: f64 = 0.2;
 
@@ -182,6 +185,8 @@ struct Duel {
     deepest: f64,
     /// Whether its windows are long.
     is_long: bool,
+    /// The base is a limit that nobody reaches: the candidate has to show that limiting helps.
+    is_open: bool,
 }
 
 /// After an alarm: limits that are looked at, one window each.
@@ -456,8 +461,9 @@ impl PairedComparison {
     }
 
     fn scan(&mut self, mut scan: Scan, sample: &Sample) -> PairedReason {
-        if !sample.is_saturated(self.ceiling()) {
+        if !sample.is_saturated(self.ceiling()) && !scan.stops_at(sample) {
             self.base.limit = self.limit;
+            self.has_scanned |= scan.best_tps() > 0.0;
             return self.settle(PairedReason::NotBinding);
         }
         if scan.best_tps() < 30.0 && self.is_slow(sample) {
@@ -529,11 +535,17 @@ impl PairedComparison {
 
     /// The load does not reach the limit, or only now and then.
     fn not_binding(&mut self, sample: &Sample) -> PairedReason {
-        self.base.level = None;
+        (self.base.level, self.best) = (None, None);
         if sample.waiting > 0.05 && !self.base.is_proven && self.limit < self.highest() {
             self.base.limit = (self.limit + (self.limit / 4).max(1)).min(self.highest());
             self.move_to(self.base.limit);
             return PairedReason::Relieve;
+        }
+        // Two thirds of what is there, a third the next time, a sixth, and again.
+        let part = f64::from(1 << (self.sides[0].probes % 3)) * 1.5;
+        let candidate = whole((sample.running / part).floor());
+        if self.has_scanned && candidate >= self.lowest() && self.sides[0].due_s <= self.now_s {
+            return self.compare(sample, 0, candidate, true);
         }
         self.window = self.window.next();
         PairedReason::NotBinding

@@ -1,5 +1,6 @@
 //! The coarse search: powers of two of a low start, and refinement of the best.
 
+use super::OPEN_PRICE;
 use super::window::Sample;
 use crate::controller::whole;
 
@@ -58,6 +59,16 @@ impl Scan {
             self.points.push(Point { limit, ln_x, variance });
             self.points.sort_by_key(|point| point.limit);
         }
+    }
+
+    /// Whether a lower level is shown to be better than this sample of a limit that nobody reaches.
+    /// If so, no higher level is looked at.
+    pub(super) fn stops_at(&mut self, open: &Sample) -> bool {
+        self.is_stopped |= self.best().is_some_and(|best| {
+            let error = (best.variance + open.variance).sqrt();
+            best.limit < open.limit && best.ln_x - open.ln_x > f64::max(OPEN_PRICE, 2.0 * error)
+        });
+        self.is_stopped
     }
 
     /// Takes a sample and says what to measure next, with limits from `lowest` to `highest`.

@@ -4,8 +4,8 @@ use super::scan::Scan;
 use super::test::SequentialTest;
 use super::window::Sample;
 use super::{
-    BETTER, Base, COLD, Duel, FAR, FUTILE, LIMIT_PRICE, PATIENCE_S, PROBE_PRICE, PairedComparison,
-    PairedReason, STALE_DEAR_S, STALE_S, STEP, STEP_LEAST, STEP_MOST, Side, Task,
+    BETTER, Base, COLD, Duel, FAR, FUTILE, LIMIT_PRICE, OPEN_PRICE, PATIENCE_S, PROBE_PRICE,
+    PairedComparison, PairedReason, STALE_DEAR_S, STALE_S, STEP, STEP_LEAST, STEP_MOST, Side, Task,
 };
 use crate::Draw;
 use crate::controller::whole;
@@ -26,9 +26,7 @@ impl PairedComparison {
         }
         if sample.waiting < 0.8 && sample.running < 0.9 * f64::from(self.limit) {
             // Fewer clients came: their throughput says nothing of the limit's.
-            (self.base.level, self.best) = (None, None);
-            self.window = self.window.next();
-            return PairedReason::NotBinding;
+            return self.not_binding(sample);
         }
         if let Some(change) = self.take_base(sample) {
             return self.alarm(sample, change);
@@ -42,24 +40,35 @@ impl PairedComparison {
             return reason;
         }
         if let Some((side, candidate)) = self.next_probe() {
-            let duel = Duel {
-                candidate,
-                side,
-                before: *sample,
-                looked: None,
-                test: SequentialTest::default(),
-                spent_s: 0.0,
-                lost_s: 0.0,
-                deepest: 0.0,
-                is_long: self.is_long_due(side),
-            };
-            self.move_to(candidate);
-            self.task = Task::Duel(duel);
-            return PairedReason::Compare { other: self.base.limit, gain: 0.0, error: 1.0 };
+            return self.compare(sample, side, candidate, false);
         }
-        let _ = draw;
         self.window = self.window.next();
         PairedReason::Hold { tps: self.base.level.map_or(0.0, f64::exp) }
+    }
+
+    /// Begins to compare the base, in force until now, with a candidate.
+    pub(super) fn compare(
+        &mut self,
+        before: &Sample,
+        side: usize,
+        candidate: u32,
+        is_open: bool,
+    ) -> PairedReason {
+        let duel = Duel {
+            candidate,
+            side,
+            before: *before,
+            looked: None,
+            test: SequentialTest::default(),
+            spent_s: 0.0,
+            lost_s: 0.0,
+            deepest: 0.0,
+            is_long: !is_open && self.is_long_due(side),
+            is_open,
+        };
+        self.move_to(candidate);
+        self.task = Task::Duel(duel);
+        PairedReason::Compare { other: self.base.limit, gain: 0.0, error: 1.0 }
     }
 
     /// Whether a look upward takes its time: what warms up shows only then. Only where the last
@@ -112,8 +121,7 @@ impl PairedComparison {
             self.task = Task::Duel(duel);
             return PairedReason::Compare { other, gain, error: error.min(1.0) };
         }
-        let alarm = self.take_base(&sample);
-        if let Some(change) = alarm {
+        if let Some(change) = if duel.is_open { None } else { self.take_base(&sample) } {
             return self.alarm(&sample, change);
         }
         let Some(looked) = duel.looked.take() else {
@@ -125,11 +133,12 @@ impl PairedComparison {
         let factor = f64::from(duel.candidate) / f64::from(self.base.limit);
         let difference = looked.ln_x - f64::midpoint(duel.before.ln_x, sample.ln_x);
         let variance = looked.variance + (duel.before.variance + sample.variance) / 4.0;
-        duel.test.add(difference - LIMIT_PRICE * factor.ln(), variance * self.pair_scale);
+        let price = if duel.is_open { OPEN_PRICE } else { LIMIT_PRICE * factor.ln() };
+        duel.test.add(difference - price, variance * self.pair_scale);
         let (mean, error) = (duel.test.mean(), duel.test.error());
         let is_spent = error < 0.004 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
         if duel.test.is_positive(BETTER)
-            || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0)
+            || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
             self.adopt(&duel, looked.ln_x)
         } else if mean < -FUTILE * error || is_spent {
@@ -177,7 +186,10 @@ impl PairedComparison {
         if !is_far {
             side.loss = duel.deepest;
         }
-        if is_far {
+        if duel.is_open {
+            side.due_s = self.now_s + gap_s.clamp(2.0, STALE_DEAR_S);
+            side.gap_s = (side.gap_s * 1.6).min(STALE_S);
+        } else if is_far {
             side.far_s = self.now_s + gap_s.min(STALE_DEAR_S);
             side.due_s = self.now_s + side.gap_s.min(STALE_S);
         } else if side.is_settled || is_least || !is_lost {
