@@ -84,6 +84,27 @@ fn a_change_is_found() {
     }
 }
 
+/// Clients that think: with the limit open 100 or so of them are inside, and nobody waits.
+#[test]
+fn a_limit_that_nobody_reaches_may_be_too_high() {
+    let thinking = SharingPhase { think_s: 0.07, ..phase(HILL, 200, 60.0) };
+    for (seed, start) in [(1, 1), (2, 64), (3, 500)] {
+        let course = run(std::slice::from_ref(&thinking), start, seed, 60);
+        let share = tps(&course, 20, 60) / 2_300.0;
+        assert!(share > 0.9, "seed {seed}, start {start}: {share}");
+    }
+}
+
+/// What a limit does to throughput shows two seconds after it was set.
+#[test]
+fn a_database_that_answers_late_is_waited_for() {
+    let late = SharingPhase { delay_s: 2.0, ..phase(HILL, 200, 180.0) };
+    for seed in 1..=3 {
+        let share = tps(&run(std::slice::from_ref(&late), 16, seed, 180), 90, 180) / 2_300.0;
+        assert!(share > 0.65, "seed {seed}: {share}");
+    }
+}
+
 /// What the clients cannot fill is never tried.
 #[test]
 fn no_limit_above_the_clients_is_tried() {
