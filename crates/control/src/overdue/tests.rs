@@ -81,8 +81,8 @@ fn in_a_stall_each_round_comes_after_half_the_time_of_the_one_before() {
         now += patience;
         rule.record_round(now);
     }
-    let floor = 15_625;
-    assert_eq!(waited, [500_000, 250_000, 125_000, 62_500, 31_250, floor, floor, floor]);
+    let floor = 12_500;
+    assert_eq!(waited, [200_000, 100_000, 50_000, 25_000, floor, floor, floor, floor]);
     assert_eq!(rule.patience(false, now), PATIENCE_MIN, "nobody waits");
     now += PATIENCE_MIN + MS;
     assert_eq!(rule.patience(true, now), PATIENCE_MIN, "the stall is over");
