@@ -342,6 +342,7 @@ struct NaiveRule {
 }
 
 const LEAST: Duration = Duration::from_millis(200);
+const STALL: Duration = Duration::from_millis(500);
 
 impl NaiveRule {
     fn new() -> NaiveRule {
@@ -368,10 +369,10 @@ impl NaiveRule {
         if lately.len() >= 2 {
             typical = typical.max(lower_median(lately));
         }
-        let mut least = LEAST;
+        let mut least = LEAST.max((40 * typical).min(STALL));
         let mut until = now;
         for round in self.rounds.iter().rev().take(4) {
-            if somebody_waits && until.saturating_sub(*round) <= LEAST {
+            if somebody_waits && until.saturating_sub(*round) <= STALL {
                 least /= 2;
                 until = *round;
             } else {
