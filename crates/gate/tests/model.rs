@@ -70,7 +70,7 @@ impl Entry {
     /// For how long a permit that was granted at `at` has counted, or been discounted.
     fn counted(&self, at: Instant, now: Instant) -> Duration {
         let lent_now = self.lent_since.map_or(Duration::ZERO, |since| now - since);
-        now - at - self.lent - lent_now
+        (now - at).saturating_sub(self.lent + lent_now)
     }
 
     fn counts(&self) -> bool {

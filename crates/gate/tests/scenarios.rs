@@ -196,12 +196,12 @@ impl Script {
     fn state(&self) -> String {
         let seen = self.gate.snapshot();
         let (out, limit, waiting) = (seen.outstanding, seen.limit, seen.waiting);
-        let others = [(seen.idle, "idle"), (seen.discounted, "discounted")];
-        let others: String = others
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!(" and {count} {what}"))
-            .collect();
+        let mut others = String::new();
+        for (count, what) in [(seen.idle, "idle"), (seen.discounted, "discounted")] {
+            if count > 0 {
+                write!(others, " and {count} {what}").expect("a string takes everything");
+            }
+        }
         let counted = seen.active();
         assert_eq!(counted + seen.idle + seen.discounted, out);
         format!("{counted} of {limit} out{others}, {waiting} waiting\n")

@@ -260,7 +260,7 @@ fn never_more_than_the_highest_limit_are_let_in() {
         client.send(&query("BEGIN"));
     }
     proxy.wait_for("tidegate_permits_out", 5);
-    proxy.wait_for("tidegate_permits_discounted", 3);
+    proxy.wait_for("tidegate_permits_idle", 5);
     assert_eq!(proxy.metric("tidegate_waiting"), 3);
     drop(holders);
     proxy.is_left_clean();

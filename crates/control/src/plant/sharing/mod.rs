@@ -14,7 +14,7 @@
 //! one sum of what each has received is enough; the next to end is the least in a heap.
 //!
 //! Around that, per phase: the client's idle time inside a transaction, of which all but the first
-//! 5 ms do not count against the limit, because a gate lends the permit of an idle client; think
+//! 2 ms do not count against the limit, because a gate lends the permit of an idle client; think
 //! time between transactions; arrivals of an open load; speed that varies by tick, wanders,
 //! or is halved for a second; inertia (caches: the database does at most what the number it is
 //! accustomed to gets); dead time; and overload, a loss of speed that builds up while too many are
@@ -57,7 +57,7 @@ const TABLE: u32 = 2_048;
 const CROWD_MAX: usize = 200_000;
 
 /// How long a client is idle before its permit is lent, seconds: as a proxy does it.
-const LENT_AFTER_S: f64 = 0.005;
+const LENT_AFTER_S: f64 = 0.002;
 
 /// Transactions that may be inside, with those of idle clients.
 const INSIDE_MAX: usize = 1_000;
