@@ -78,7 +78,8 @@ pub struct ClassObservation {
     pub completions: u64,
     /// Transactions that ended in an error or were abandoned.
     pub failures: u64,
-    /// Time between the grant of the permit and its return.
+    /// Time between the grant of the permit and its return, without the time for which its client
+    /// was idle and it did not count.
     pub in_database: Timing,
     /// Time between the request for a permit and its grant.
     pub in_queue: Timing,
@@ -111,6 +112,14 @@ pub struct Observation {
     pub limit: Mpl,
     /// Permits that count against the limit at the end of the interval.
     pub running: u32,
+    /// Permits out at the end of the interval that do not count, because their clients are idle
+    /// inside their transactions. They are in no other number of the population. 0 in a journal
+    /// that was written before they were told apart, where they are among those that count.
+    #[serde(default)]
+    pub idle: u32,
+    /// The same, averaged over the time of the interval.
+    #[serde(default)]
+    pub idle_mean: f64,
     /// Permits out at the end of the interval that do not count, because they have been out far
     /// longer than usual: see [`OverdueRule`](crate::OverdueRule). They are in no other number of
     /// the population.
@@ -136,8 +145,9 @@ pub struct Observation {
     pub completions: u64,
     /// Transactions that ended in an error or were abandoned, all classes.
     pub failures: u64,
-    /// Time inside the database, all classes, without transactions whose permits were discounted:
-    /// these are among the completions and failures and have no duration here.
+    /// Time inside the database, all classes: that for which permits counted, so that throughput
+    /// times its mean is `running_mean` (Little's law). Transactions whose permits were discounted
+    /// are among the completions and failures and have no duration here.
     pub in_database: Timing,
     /// Time in the queue, all classes.
     pub in_queue: Timing,

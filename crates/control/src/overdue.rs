@@ -1,17 +1,19 @@
 //! After how long a transaction's permit stops counting against the limit.
 //!
 //! # Mechanism
-//! A limit counts the transactions that the database works on. A few that are open far longer than
-//! the others (an abandoned `begin; select 1;`, an analyst's query of a minute, a client that does
-//! not read its result) would otherwise take all permits, and everybody would wait for them. A
-//! permit is *overdue* when it has been out longer than
+//! A limit counts the transactions that the database works on. A few that work far longer than the
+//! others (an analyst's query of a minute, a client that does not read its result) would otherwise
+//! take all permits, and everybody would wait for them. A permit is *overdue* when it has counted,
+//! without a break, for longer than
 //!
 //! ```text
-//! patience = max(0.5 s, 20 · typical time in the database)
+//! patience = max(0.2 s, min(0.5 s, 40 · typical), 20 · typical time in the database)
 //! ```
 //!
-//! and an overdue permit may be *discounted*: it stays with its transaction, which is never queued
-//! again, but it does not count against the limit any more.
+//! which is 0.2 s where transactions take up to 5 ms, 0.5 s from 12.5 to 25 ms, and 20 times the
+//! typical time above. An overdue permit may be *discounted*: it stays with its transaction, which is never queued
+//! again, but it does not count against the limit any more. A transaction whose client is idle is
+//! no case for this rule: its gate knows that it is idle, and its permit does not count meanwhile.
 //!
 //! **The danger** is a collapse. When a database thrashes, every transaction becomes slow at once,
 //! all permits are overdue, and letting more in makes it worse. Long holders and a
@@ -23,9 +25,16 @@
 //!   end of 25 s raises the mean of a hundred ends of 2 ms to 0.25 s and the patience to 5 s. At
 //!   first the record holds 64 ends of zero seconds: where nothing has ended yet, transactions are
 //!   believed to be short until as many have shown the contrary;
-//! - of the ends in the last 0.5 s that were not overdue, 3 at least and 16 at most. A database
+//! - of the ends in the last 0.2 s that were not overdue, 2 at least and 16 at most. A database
 //!   that takes 20 times longer than a second ago shows it here long before half of the first
 //!   record has been replaced.
+//!
+//! **Why 0.2 s.** Whoever comes behind holders waits for the patience of two rounds at most, so
+//! this is what they are noticed by. It was 0.5 s, and a point select every 0.1 s beside eight
+//! statements of 20 s that begin again and again waited for up to 0.6 s. Less than 0.1 s would take
+//! the usual hiccup of a disk or a scheduler for holders. **Why 0.5 s for transactions of 12 ms or
+//! more:** on a simulated machine that becomes forty times slower at once, those of 16 ms were
+//! taken for holders after 0.32 s, before enough of them had ended slowly.
 //!
 //! **The bound.** At most 64 are discounted at once, and never more than the short ends in the
 //! record exceed the long ones: what is taken for an exception has to be the minority. 64 is
@@ -34,23 +43,23 @@
 //! caller also keeps the permits out, all together, within the highest limit that is allowed.
 //!
 //! **Rounds.** Those who are let in may be holders too. In one stall the least patience halves
-//! with every round of discounts while somebody waits, down to a 32nd (16 ms), so that a queue full
-//! of holders takes about a second and not 0.5 s for every few of them. A stall is over when 0.5 s
-//! have passed without a discount.
+//! with every round of discounts while somebody waits, down to a 16th (12.5 ms), so that a queue
+//! full of holders takes about 0.4 s and not 0.2 s for every few of them. A stall is over when
+//! 0.5 s have passed without a discount.
 //!
 //! # Example
-//! Limit 4, transactions of 2 ms. Twelve sessions begin a transaction and leave it. At 0.5 s four
-//! are discounted and four let in, the next round follows at 0.75 s, and the last at 0.875 s. From
-//! then on four permits are there for all others.
+//! Limit 4, transactions of 2 ms. Twelve sessions begin a statement of a minute. At 0.2 s four are
+//! discounted and four let in, the next round follows at 0.3 s, and the last at 0.35 s. From then
+//! on four permits are there for all others.
 //!
-//! Limit 64, and the database collapses from 10 ms to 2 s. In the first 0.5 s some 16 transactions
-//! end after 0.25 s in the median: the patience is 5 s, and no permit is discounted. Later ends are
+//! Limit 64, and the database collapses from 10 ms to 2 s. In the first 0.4 s, which is the patience
+//! until then, some 12 transactions end, the last 6 after 0.3 s in the median: the patience is 6 s, and no permit is discounted. Later ends are
 //! slower, and the patience grows faster than the ages.
 //!
 //! # Limits
 //! - Where half of the ends are long, long is normal, and the patience is 20 times that.
-//! - A database that stops for 0.5 s without a single end looks like holders: up to 64 too many are
-//!   let in once, and as they return nobody follows them.
+//! - A database that stops for 0.2 s without two ends looks like holders: up to 64 too many are let
+//!   in once, and as they return nobody follows them.
 //! - When half of the transactions stay fast and the others collapse, these are taken for holders,
 //!   up to the bound.
 //!
@@ -60,10 +69,14 @@ use std::time::Duration;
 
 /// A permit is never overdue earlier, unless somebody waits in a stall.
 const PATIENCE_MIN: Duration = Duration::from_nanos(PATIENCE_MIN_NS);
-const PATIENCE_MIN_NS: u64 = 500_000_000;
+const PATIENCE_MIN_NS: u64 = 200_000_000;
 
 /// Times the typical time in the database.
 const PATIENCE_FACTOR: u32 = 20;
+
+/// A patience of up to this is so many times the typical time. A stall is over after as long.
+const DOUBTFUL_MAX: Duration = Duration::from_millis(500);
+const DOUBTFUL_FACTOR: u32 = 40;
 
 /// Ends that say what is normal.
 const ENDS: usize = 128;
@@ -73,15 +86,15 @@ const PRIOR: usize = 64;
 
 /// Ends that say how the database is doing now, at most and at least.
 const RECENT: usize = 16;
-const RECENT_MIN: usize = 3;
+const RECENT_MIN: usize = 2;
 
 /// Permits that may be discounted at once.
 const DISCOUNTED_MAX: usize = 64;
 
 /// The least patience is never less than its beginning through 2 to this power.
-const HALVINGS_MAX: u32 = 5;
+const HALVINGS_MAX: u32 = 4;
 
-/// Tells when a permit stops counting against the limit, from how long permits were out.
+/// Tells when a permit stops counting against the limit, from how long permits counted.
 #[derive(Clone, Debug)]
 pub struct OverdueRule {
     ends: Ring<Duration, ENDS>,
@@ -104,7 +117,7 @@ impl OverdueRule {
         OverdueRule { ends, recent: Ring::new(), rounds: 0, last_round: None }
     }
 
-    /// Records that a permit came back at `now`, after it was out for `held`.
+    /// Records that a permit came back at `now`, after it had counted for `held` in all.
     pub fn record_end(&mut self, held: Duration, was_discounted: bool, now: Duration) {
         // The patience is looked up only where it can matter: this runs for each transaction.
         let is_overdue = was_discounted || held >= PATIENCE_MIN && held >= self.usual(now);
@@ -120,13 +133,15 @@ impl OverdueRule {
         self.last_round = Some(now);
     }
 
-    /// Returns how long a permit may be out at `now` before it is overdue.
+    /// Returns how long a permit may count at `now` before it is overdue.
     #[must_use]
     pub fn patience(&self, somebody_waits: bool, now: Duration) -> Duration {
         let halvings = self.rounds.min(HALVINGS_MAX);
         let is_hurried = somebody_waits && self.is_stalled(now);
-        let least = if is_hurried { PATIENCE_MIN / (1 << halvings) } else { PATIENCE_MIN };
-        least.max(self.typical(now).saturating_mul(PATIENCE_FACTOR))
+        let typical = self.typical(now);
+        let usual = PATIENCE_MIN.max(typical.saturating_mul(DOUBTFUL_FACTOR).min(DOUBTFUL_MAX));
+        let least = if is_hurried { usual / (1 << halvings) } else { usual };
+        least.max(typical.saturating_mul(PATIENCE_FACTOR))
     }
 
     /// Returns how many permits may be discounted at once.
@@ -146,7 +161,7 @@ impl OverdueRule {
 
     /// Whether the last round of discounts is so near that the next would belong to the same stall.
     fn is_stalled(&self, now: Duration) -> bool {
-        self.last_round.is_some_and(|last| now.saturating_sub(last) <= PATIENCE_MIN)
+        self.last_round.is_some_and(|last| now.saturating_sub(last) <= DOUBTFUL_MAX)
     }
 
     /// How long transactions typically are in the database.

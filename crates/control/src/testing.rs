@@ -18,6 +18,8 @@ pub(crate) fn observed(limit: u32, concurrency: u32, completions: u64) -> Observ
         concurrency_mean: f64::from(concurrency),
         running: limit.min(concurrency),
         running_mean: f64::from(limit.min(concurrency)),
+        idle: 0,
+        idle_mean: 0.0,
         discounted: 0,
         discounted_mean: 0.0,
         waiting_share: 1.0,

@@ -38,6 +38,8 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         concurrency_mean: fraction(random),
         running: level(random),
         running_mean: fraction(random),
+        idle: level(random),
+        idle_mean: fraction(random),
         discounted: level(random),
         discounted_mean: fraction(random),
         waiting_share: fraction(random),

@@ -125,12 +125,12 @@ fn the_same_observations_and_draws_give_the_same_decisions() {
     }
 }
 
-/// Four permits are held by transactions that do nothing: more are let in.
+/// Four permits are held by transactions of 100 s: more are let in.
 #[test]
 fn nothing_completed_lets_more_in() {
-    let idle = SharingClass { share: 1.0, demand: 1.0, spread: 0.0, idle_s: 60.0 };
+    let long = SharingClass { share: 1.0, demand: 1.0, spread: 0.0, idle_s: 0.0 };
     let holders =
-        SharingPhase { classes: vec![idle], ..phase(&[(1, 1_000.0), (100, 1_000.0)], 100, 60.0) };
+        SharingPhase { classes: vec![long], ..phase(&[(1, 0.01), (100, 1.0)], 100, 60.0) };
     let course = run(&[holders], 4, 1, 5);
     let limit = course.last().map(|(_, decision)| decision.limit.get());
     assert!(limit >= Some(32), "{limit:?}");

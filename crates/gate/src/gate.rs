@@ -15,18 +15,43 @@
 //! B: drop(permit)                           outstanding 0, waiting 0
 //! ```
 //!
-//! A permit that is out far longer than usual stops counting against the limit, it is *discounted*:
-//! [`Gate::discount`], which somebody has to call every few milliseconds, and
-//! [`OverdueRule`] for when. Its transaction is never queued again. What was let in beside it is
-//! worked off, since nobody follows a discounted permit that comes back:
+//! # Permits that do not count
+//!
+//! The limit is for transactions that the database works on. A permit whose client is idle inside
+//! its transaction is *lent*, as long as the client is: [`Permit::lend`], which whoever sees the
+//! client calls when it has been silent for a moment, and [`Permit::resume`] when it sends
+//! something again. Its transaction goes on at once, whatever the limit is then, and counts again.
+//! What was let in beside it is worked off, since nobody is let in while the limit is reached:
+//!
+//! ```text
+//! A holds the only permit, B waits           outstanding 1, idle 0, waiting 1
+//! A: permit.lend -> B's waker is called      outstanding 2, idle 1, waiting 0
+//! C: request -> Queued(ticket)               outstanding 2, idle 1, waiting 1
+//! A: permit.resume                           outstanding 2, idle 0, waiting 1   (2 count, limit 1)
+//! A: permit.finish                           outstanding 1, idle 0, waiting 1
+//! B: permit.finish -> C's waker is called    outstanding 1, idle 0, waiting 0
+//! ```
+//!
+//! A permit that counts for far longer than usual is *discounted*: [`Gate::discount`], which
+//! somebody has to call every few milliseconds, and [`OverdueRule`] for when. It does not count
+//! again, unless its client is idle in between. Here too nobody follows one that comes back:
 //!
 //! ```text
 //! C holds the only permit, D waits           outstanding 1, discounted 0, waiting 1
-//! discount, at 0.5 s: D's waker is called    outstanding 2, discounted 1, waiting 0
+//! discount, when C's is overdue: D is woken  outstanding 2, discounted 1, waiting 0
 //! E: request -> Queued(ticket)               outstanding 2, discounted 1, waiting 1
 //! C: permit.finish                           outstanding 1, discounted 0, waiting 1
 //! D: permit.finish -> E's waker is called    outstanding 1, discounted 0, waiting 0
 //! ```
+//!
+//! **The bounds.** Nobody is let in while as many permits are out as the highest limit says, or as
+//! many as the server has given connections for ([`Gate::refused_by_server`]), whether they count
+//! or not. At that bound, and only there, a queue waits although the limit is not reached. It is
+//! also the most that can count at once, when everybody who was idle comes back at the same moment.
+//!
+//! **Durations.** The time in the database is the time for which the permit counted: time for which
+//! it was lent is left out. So time in the database times throughput is the mean number of permits
+//! that count (Little's law), and a controller can compute with both.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,111 +61,10 @@ use tidegate_control::{Mpl, Observation, OverdueRule};
 
 use crate::permits::{Out, PermitId, Permits};
 use crate::queue::{Class, Queue};
-use crate::statistics::{self, ClassStatistics, ClassTotals, Population};
-
-/// Called with the request's token when its ticket can be claimed: granted or expired.
-///
-/// It runs on the thread that made the change (gave a permit back, set the limit, let deadlines
-/// pass), outside the gate's lock, and must be short and not panic. If the ticket is dropped at
-/// that moment on another thread, the call may come after the drop.
-pub type Waker = Arc<dyn Fn(u64) + Send + Sync>;
-
-/// How a transaction ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It did what it was asked for.
-    Completed,
-    /// It ended in an error, was rolled back, or its client went away.
-    Failed,
-}
-
-/// The bounds of the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Permits that may be out at once, to begin with.
-    pub mpl: Mpl,
-    /// Permits that may be out at once with those that are discounted. A limit above it takes its
-    /// place; one equal to it discounts nothing.
-    pub mpl_max: Mpl,
-    /// Transactions that may wait at once, all classes together.
-    pub waiting_max: usize,
-}
-
-/// One transaction that asks to run.
-pub struct Request<'a> {
-    /// Its scheduling class.
-    pub class: Class,
-    /// When it gives up waiting; `None` waits as long as it takes. Only [`Gate::expire`] looks at
-    /// deadlines: a permit that comes free before that call is still granted.
-    pub deadline: Option<Instant>,
-    /// Handed to the waker, to tell the requester's transactions apart.
-    pub token: u64,
-    /// Called if the request had to wait.
-    pub waker: &'a Waker,
-}
-
-/// The queue holds as many transactions as it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull {
-    /// Transactions waiting now.
-    pub waiting: usize,
-}
-
-/// The gate's answer to a [`Request`].
-#[derive(Debug)]
-pub enum Admission {
-    /// Run now.
-    Granted(Permit),
-    /// Wait; the waker will be called.
-    Queued(Ticket),
-    /// Neither now nor later.
-    Refused(QueueFull),
-}
-
-/// What became of a queued request.
-#[derive(Debug)]
-pub enum Claim {
-    /// Run now.
-    Granted(Permit),
-    /// Still waiting: keep the ticket.
-    Waiting(Ticket),
-    /// The deadline passed first.
-    Expired,
-}
-
-/// The gate's state at one moment, for metrics.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The limit in force.
-    pub limit: Mpl,
-    /// Permits out, those that are discounted among them.
-    pub outstanding: u32,
-    /// Permits out that do not count against the limit.
-    pub discounted: u32,
-    /// Permits discounted, since the start.
-    pub discounts: u64,
-    /// Transactions waiting.
-    pub waiting: usize,
-    /// Requests refused because the queue was full, since the start.
-    pub refused: u64,
-    /// Requests whose deadline passed in the queue, since the start.
-    pub expired: u64,
-    /// Requests withdrawn while waiting, since the start.
-    pub withdrawn: u64,
-    /// By class, highest first, since the start.
-    pub classes: Vec<ClassTotals>,
-}
-
-/// A permit that has been discounted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Discounted {
-    /// Which permit: that of [`Permit::id`].
-    pub permit: PermitId,
-    /// Its transaction's class.
-    pub class: Class,
-    /// How long it has been out.
-    pub age: Duration,
-}
+use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
+use crate::request::{Snapshot, Waker};
+use crate::room::Room;
+use crate::statistics::{self, ClassStatistics, Population, Present};
 
 struct Waiting {
     ticket: usize,
@@ -156,18 +80,20 @@ enum TicketState {
     Expired,
 }
 
-/// - `permits` holds permits and granted tickets alike; `counted` leaves out the discounted ones.
-/// - While a transaction waits, `is_full`: nothing waits for a free permit.
-/// - A grant happens only while `counted < limit`, and while `outstanding < mpl_max` or nothing is
+/// - `permits` holds permits and granted tickets alike; `counted` leaves out those that are lent or
 ///   discounted.
+/// - While a transaction waits, `is_full`: nothing waits for a free permit.
+/// - A grant happens only while `counted < limit` and `outstanding < outstanding_max`.
 struct State {
     limit: u32,
     mpl_max: u32,
     waiting_max: usize,
+    room: Room,
     permits: Permits,
     overdue: OverdueRule,
     start: Instant,
     discounts: u64,
+    lendings: u64,
     queue: Queue<Waiting>,
     tickets: Slab<TicketState>,
     classes: [ClassStatistics; Class::ALL.len()],
@@ -189,9 +115,14 @@ impl State {
         self.permits.counted().saturating_add(self.waiting())
     }
 
+    /// Permits that may be out, whether they count or not.
+    fn outstanding_max(&self) -> u32 {
+        self.room.within(self.limit.max(self.mpl_max))
+    }
+
     /// Whether who asks has to wait.
     fn is_full(&self) -> bool {
-        self.permits.counted() >= self.limit || self.permits.len() >= self.limit.max(self.mpl_max)
+        self.permits.counted() >= self.limit || self.permits.len() >= self.outstanding_max()
     }
 
     /// The time as the rule of overdue permits sees it.
@@ -204,8 +135,13 @@ impl State {
     /// reads the real one.
     fn advance(&mut self, now: Instant) -> Instant {
         let now = now.max(self.population.until());
-        let (counted, discounted) = (self.permits.counted(), self.permits.discounted());
-        self.population.advance(now, counted, discounted, self.waiting());
+        let present = Present {
+            running: self.permits.counted(),
+            idle: self.permits.lent(),
+            discounted: self.permits.discounted(),
+            waiting: self.waiting(),
+        };
+        self.population.advance(now, present);
         now
     }
 
@@ -225,16 +161,16 @@ impl State {
     fn end(&mut self, ended: &Out, outcome: Outcome, now: Instant) {
         let in_database = now.saturating_duration_since(ended.granted_at);
         let at_work = now.saturating_duration_since(ended.at_work_since);
-        self.overdue.record_end(at_work, ended.is_discounted, self.clock(now));
+        self.overdue.record_end(at_work, ended.was_discounted, self.clock(now));
         let class = &mut self.classes[ended.class.index()];
-        class.record_end(outcome, in_database, ended.is_discounted);
+        class.record_end(outcome, in_database, ended.was_discounted);
     }
 
     /// Lets permits that are overdue count no longer, the oldest first.
     fn discount(&mut self, now: Instant) -> Vec<Discounted> {
         let Some((_, oldest)) = self.permits.oldest_counted() else { return Vec::new() };
         let (clock, somebody_waits) = (self.clock(now), self.queue.len() > 0);
-        let age_of = |out: &Out| now.saturating_duration_since(out.granted_at);
+        let age_of = |out: &Out| now.saturating_duration_since(out.counts_since);
         if age_of(oldest) < OverdueRule::PATIENCE_LEAST {
             return Vec::new();
         }
@@ -284,10 +220,12 @@ impl Gate {
             limit: limits.mpl.get(),
             mpl_max: limits.mpl_max.get(),
             waiting_max: limits.waiting_max,
+            room: Room::default(),
             permits: Permits::default(),
             overdue: OverdueRule::new(),
             start: now,
             discounts: 0,
+            lendings: 0,
             queue: Queue::new(),
             tickets: Slab::new(),
             classes: [ClassStatistics::new(), ClassStatistics::new()],
@@ -342,7 +280,8 @@ impl Gate {
     }
 
     fn permit(&self, state: &State, key: usize) -> Permit {
-        Permit { gate: self.clone(), key, id: state.permits.get(key).id, open: true }
+        let id = state.permits.get(key).id;
+        Permit { gate: self.clone(), key, id, is_lent: false, open: true }
     }
 
     /// Changes the limit. A lower one takes effect as permits return; a higher one at once.
@@ -356,7 +295,7 @@ impl Gate {
         wake(granted);
     }
 
-    /// Lets permits that have been out far longer than usual count no longer, as [`OverdueRule`]
+    /// Lets permits that have counted for far longer than usual count no longer, as [`OverdueRule`]
     /// says, and lets in who waits for their places. To be called every few milliseconds. Returns
     /// the permits that were discounted now, the oldest first.
     #[must_use = "the holders of these permits should be named in a warning"]
@@ -364,10 +303,22 @@ impl Gate {
         let mut state = self.lock();
         let now = state.advance(now);
         let discounted = state.discount(now);
+        let most = state.limit.max(state.mpl_max);
+        state.room.widen(most, now);
         let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
         drop(state);
         wake(granted);
         discounted
+    }
+
+    /// The server has refused a connection because it has no more to give, and so many permits are
+    /// out that wait for one. Until the server may have more, no permits are let out beyond those
+    /// that have a connection: who asks then waits in the queue.
+    pub fn refused_by_server(&self, without_connection: u32, now: Instant) {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        let connected = state.permits.len().saturating_sub(without_connection);
+        state.room.refused(connected, now);
     }
 
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
@@ -412,6 +363,7 @@ impl Gate {
         if empty {
             let now = state.advance(now);
             state.interval_start = now;
+            state.population = Population::new(now);
         }
         empty
     }
@@ -430,6 +382,8 @@ impl Gate {
             limit: Mpl::at_least_one(state.limit),
             concurrency,
             running: state.permits.counted(),
+            idle: state.permits.lent(),
+            idle_mean: means.idle,
             discounted: state.permits.discounted(),
             discounted_mean: means.discounted,
             concurrency_peak: state.concurrency_peak,
@@ -455,7 +409,9 @@ impl Gate {
         Snapshot {
             limit: Mpl::at_least_one(state.limit),
             outstanding: state.permits.len(),
+            idle: state.permits.lent(),
             discounted: state.permits.discounted(),
+            lendings: state.lendings,
             discounts: state.discounts,
             waiting: state.queue.len(),
             refused: state.refused,
@@ -472,6 +428,7 @@ pub struct Permit {
     gate: Gate,
     key: usize,
     id: PermitId,
+    is_lent: bool,
     open: bool,
 }
 
@@ -496,14 +453,44 @@ impl Permit {
         state.permits.begin_work(self.key, now);
     }
 
+    /// Says that the transaction's client is idle: until [`resume`](Permit::resume) the permit does
+    /// not count against the limit, and who waits is let in for it. Nothing happens if it is lent
+    /// already.
+    pub fn lend(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.is_lent, true) {
+            return;
+        }
+        let mut state = self.gate.lock();
+        let now = state.advance(now);
+        state.permits.lend(self.key, now);
+        state.lendings += 1;
+        let next = state.grant_next(now);
+        drop(state);
+        wake(next);
+    }
+
+    /// Says that the transaction goes on: a permit that was lent counts again from now on, also
+    /// above the limit. A permit that is not lent stays as it is, at no cost.
+    pub fn resume(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.is_lent, false) {
+            return;
+        }
+        let mut state = self.gate.lock();
+        let now = state.advance(now);
+        state.permits.resume(self.key, now);
+        state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
+    }
+
     /// Records the end of one transaction and the begin of the next one under the same permit, for
     /// transactions that are already inside the database when the one before them ends.
     pub fn next_transaction(&mut self, outcome: Outcome, now: Instant) {
+        self.is_lent = false;
         let mut state = self.gate.lock();
         let now = state.advance(now);
         let ended = state.permits.renew(self.key, now);
         state.end(&ended, outcome, now);
         state.classes[ended.class.index()].record_wait(Duration::ZERO);
+        state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
     }
 
     fn give_back(&mut self, outcome: Outcome, now: Instant) {
@@ -512,7 +499,7 @@ impl Permit {
         }
         let mut state = self.gate.lock();
         let now = state.advance(now);
-        let ended = state.permits.take(self.key);
+        let ended = state.permits.take(self.key, now);
         state.end(&ended, outcome, now);
         let next = state.grant_next(now);
         drop(state);

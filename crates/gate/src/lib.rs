@@ -10,13 +10,15 @@ mod governor;
 pub mod journal;
 mod permits;
 mod queue;
+mod request;
+mod room;
 mod statistics;
 
-pub use gate::{
-    Admission, Claim, Discounted, Gate, Limits, Outcome, Permit, QueueFull, Request, Snapshot,
-    Ticket, Waker,
-};
+pub use gate::{Gate, Permit, Ticket};
 pub use governor::{Adjustment, Control, Governor};
 pub use permits::PermitId;
 pub use queue::Class;
+pub use request::{
+    Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request, Snapshot, Waker,
+};
 pub use statistics::{ClassTotals, DurationTotals};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tidegate_control::{ClassObservation, Timing};
 
-use crate::gate::Outcome;
+use crate::request::Outcome;
 
 /// Longest duration told apart, microseconds; longer ones count as this long in quantiles.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -109,7 +109,7 @@ pub struct ClassTotals {
     pub completions: u64,
     /// Transactions that ended in an error or were abandoned.
     pub failures: u64,
-    /// Time between grant and return.
+    /// Time between grant and return, without the time for which the permit was lent.
     pub in_database: DurationTotals,
     /// Time between request and grant.
     pub in_queue: DurationTotals,
@@ -158,6 +158,18 @@ impl Tally {
     }
 }
 
+/// How many transactions there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Present {
+    /// Permits that count.
+    pub(crate) running: u32,
+    /// Lent permits.
+    pub(crate) idle: u32,
+    /// Discounted permits.
+    pub(crate) discounted: u32,
+    pub(crate) waiting: u32,
+}
+
 /// How many transactions there were, over the time of an interval.
 #[derive(Debug)]
 pub(crate) struct Population {
@@ -167,6 +179,8 @@ pub(crate) struct Population {
     concurrency_s: f64,
     /// Permits that count times seconds.
     running_s: f64,
+    /// Lent permits times seconds.
+    idle_s: f64,
     /// Discounted permits times seconds.
     discounted_s: f64,
     /// Seconds in which somebody waited.
@@ -178,6 +192,7 @@ pub(crate) struct Population {
 pub(crate) struct PopulationMeans {
     pub(crate) concurrency: f64,
     pub(crate) running: f64,
+    pub(crate) idle: f64,
     pub(crate) discounted: f64,
     /// The share of the time in which somebody waited.
     pub(crate) waiting_share: f64,
@@ -189,6 +204,7 @@ impl Population {
             until: now,
             concurrency_s: 0.0,
             running_s: 0.0,
+            idle_s: 0.0,
             discounted_s: 0.0,
             waiting_s: 0.0,
         }
@@ -200,11 +216,13 @@ impl Population {
     }
 
     /// Up to `now` there have been so many, since the last call.
-    pub(crate) fn advance(&mut self, now: Instant, running: u32, discounted: u32, waiting: u32) {
+    pub(crate) fn advance(&mut self, now: Instant, present: Present) {
+        let Present { running, idle, discounted, waiting } = present;
         let passed_s = now.saturating_duration_since(self.until).as_secs_f64();
         self.until = self.until.max(now);
         self.concurrency_s += passed_s * (f64::from(running) + f64::from(waiting));
         self.running_s += passed_s * f64::from(running);
+        self.idle_s += passed_s * f64::from(idle);
         self.discounted_s += passed_s * f64::from(discounted);
         if waiting > 0 {
             self.waiting_s += passed_s;
@@ -221,6 +239,7 @@ impl Population {
         PopulationMeans {
             concurrency: ended.concurrency_s / length_s,
             running: ended.running_s / length_s,
+            idle: ended.idle_s / length_s,
             discounted: ended.discounted_s / length_s,
             waiting_share: ended.waiting_s / length_s,
         }

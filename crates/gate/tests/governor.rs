@@ -59,6 +59,8 @@ impl Database {
             concurrency_peak: self.clients,
             concurrency_mean: f64::from(self.clients),
             running_mean: f64::from(self.inside(limit)),
+            idle: 0,
+            idle_mean: 0.0,
             discounted: 0,
             discounted_mean: 0.0,
             waiting_share: if self.clients > limit.get() { 1.0 } else { 0.0 },

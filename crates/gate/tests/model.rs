@@ -25,6 +25,12 @@ enum Move {
     Claim(usize),
     Finish(usize, Outcome),
     Next(usize, Outcome),
+    /// The client of a permit is idle.
+    Lend(usize),
+    /// It goes on, or was not idle.
+    Resume(usize),
+    /// The server gives no connection to so many of those that hold permits.
+    Refused(u32),
     /// Drops a ticket that was not granted.
     Withdraw(usize),
     /// Drops a permit or a granted ticket.
@@ -49,9 +55,27 @@ struct Entry {
     class: Class,
     since: Instant,
     stage: Stage,
-    /// The number of its grant: a lower one is older.
-    grant: u64,
+    /// When it last began to count: who began earlier is older.
+    counts_since: Instant,
+    /// Its place among those that began to count at the same time.
+    place: u64,
     is_discounted: bool,
+    was_discounted: bool,
+    lent_since: Option<Instant>,
+    /// For how long it was lent before.
+    lent: Duration,
+}
+
+impl Entry {
+    /// For how long a permit that was granted at `at` has counted, or been discounted.
+    fn counted(&self, at: Instant, now: Instant) -> Duration {
+        let lent_now = self.lent_since.map_or(Duration::ZERO, |since| now - since);
+        (now - at).saturating_sub(self.lent + lent_now)
+    }
+
+    fn counts(&self) -> bool {
+        !self.is_discounted && self.lent_since.is_none()
+    }
 }
 
 /// What one class did in the interval.
@@ -71,6 +95,7 @@ type Totals = [u64; 4];
 struct Population {
     concurrency: f64,
     running: f64,
+    idle: f64,
     discounted: f64,
     /// Once for all who waited.
     waiting: f64,
@@ -83,9 +108,13 @@ struct Model {
     /// The latest time that the gate was told.
     clock: Instant,
     start: Instant,
-    grants: u64,
+    places: u64,
     rule: NaiveRule,
     entries: Vec<Entry>,
+    /// Permits that the server has connections for, if it refused one; how many more are tried
+    /// next; since when.
+    room: Option<(usize, usize, Instant)>,
+    lendings: u64,
     refused: u64,
     expired: u64,
     withdrawn: u64,
@@ -104,9 +133,11 @@ impl Model {
             mpl_max,
             clock: now,
             start: now,
-            grants: 0,
+            places: 0,
             rule: NaiveRule::new(),
             entries: Vec::new(),
+            room: None,
+            lendings: 0,
             refused: 0,
             expired: 0,
             withdrawn: 0,
@@ -122,6 +153,7 @@ impl Model {
         let (running, waiting, pause_s) = (self.counted(), self.waiting(), pause.as_secs_f64());
         self.population.concurrency += (running + waiting) as f64 * pause_s;
         self.population.running += running as f64 * pause_s;
+        self.population.idle += self.idle() as f64 * pause_s;
         self.population.discounted += self.discounted() as f64 * pause_s;
         self.population.waiting += if waiting > 0 { pause_s } else { 0.0 };
     }
@@ -141,14 +173,41 @@ impl Model {
         self.entries.iter().filter(|entry| entry.is_discounted).count()
     }
 
+    fn idle(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.lent_since.is_some()).count()
+    }
+
     /// Permits that count against the limit.
     fn counted(&self) -> usize {
-        self.outstanding() - self.discounted()
+        self.outstanding() - self.discounted() - self.idle()
+    }
+
+    /// Permits that may be out.
+    fn most(&self) -> usize {
+        let most = self.limit.max(self.mpl_max) as usize;
+        self.room.map_or(most, |(room, ..)| room.min(most))
     }
 
     fn is_full(&self) -> bool {
-        let most = self.limit.max(self.mpl_max) as usize;
-        self.counted() >= self.limit as usize || self.outstanding() >= most
+        self.counted() >= self.limit as usize || self.outstanding() >= self.most()
+    }
+
+    /// Whoever begins to count stands behind all that count.
+    fn begins_to_count(&mut self, token: u64, now: Instant) {
+        self.places += 1;
+        let place = self.places;
+        let entry = self.entry(token);
+        (entry.counts_since, entry.place) = (now, place);
+    }
+
+    /// After 10 s without a refusal more connections are tried.
+    fn widen(&mut self, now: Instant) {
+        if let Some((room, step, since)) = self.room
+            && now - since >= Duration::from_secs(10)
+        {
+            let is_enough = room + step >= self.limit.max(self.mpl_max) as usize;
+            self.room = (!is_enough).then_some((room + step, 2 * step, now));
+        }
     }
 
     /// The oldest permits that are overdue, up to the bound, count no longer. How old they are.
@@ -159,17 +218,19 @@ impl Model {
         let room = self.mpl_max.saturating_sub(self.limit) as usize;
         let most = self.rule.most(clock).min(room).saturating_sub(self.discounted());
         let mut overdue: Vec<(u64, u64, Duration)> = Vec::new();
-        for entry in self.entries.iter().filter(|entry| !entry.is_discounted) {
-            if let Stage::Granted { at } | Stage::Running { at } = entry.stage
-                && now - at >= patience
+        for entry in self.entries.iter().filter(|entry| entry.counts()) {
+            let age = now - entry.counts_since;
+            if let Stage::Granted { .. } | Stage::Running { .. } = entry.stage
+                && age >= patience
             {
-                overdue.push((entry.grant, entry.token, now - at));
+                overdue.push((entry.place, entry.token, age));
             }
         }
         overdue.sort_unstable();
         overdue.truncate(most);
         for &(_, token, _) in &overdue {
-            self.entry(token).is_discounted = true;
+            let entry = self.entry(token);
+            (entry.is_discounted, entry.was_discounted) = (true, true);
         }
         if somebody_waits && !overdue.is_empty() {
             self.rule.rounds.push(clock);
@@ -202,11 +263,10 @@ impl Model {
             let Some(next) = best.min_by_key(|entry| entry.class) else {
                 break;
             };
-            self.grants += 1;
-            next.grant = self.grants;
             next.stage = Stage::Granted { at: now };
-            granted.push(next.token);
-            let (class, waited) = (next.class, now - next.since);
+            let (token, class, waited) = (next.token, next.class, now - next.since);
+            granted.push(token);
+            self.begins_to_count(token, now);
             self.record_grant(class, waited);
         }
         granted
@@ -245,12 +305,12 @@ impl Model {
 
     /// Ends the permit or the granted ticket `token` and hands on; whom it wakes.
     fn end(&mut self, token: u64, outcome: Outcome, now: Instant) -> Vec<u64> {
-        let Entry { class, stage, is_discounted, .. } = *self.entry(token);
-        let (Stage::Running { at } | Stage::Granted { at }) = stage else {
+        let entry = self.entry(token).clone();
+        let (Stage::Running { at } | Stage::Granted { at }) = entry.stage else {
             panic!("{token} holds nothing")
         };
         self.close(token);
-        self.record_end(class, outcome, now - at, is_discounted);
+        self.record_end(entry.class, outcome, entry.counted(at, now), entry.was_discounted);
         self.grant(now)
     }
 
@@ -281,7 +341,8 @@ struct NaiveRule {
     rounds: Vec<Duration>,
 }
 
-const HALF_A_SECOND: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(200);
+const STALL: Duration = Duration::from_millis(500);
 
 impl NaiveRule {
     fn new() -> NaiveRule {
@@ -302,16 +363,16 @@ impl NaiveRule {
     fn patience(&self, somebody_waits: bool, now: Duration) -> Duration {
         let mut typical = lower_median(self.last_ends().to_vec());
         let newest = &self.usual[self.usual.len().saturating_sub(16)..];
-        let since = now.saturating_sub(HALF_A_SECOND);
+        let since = now.saturating_sub(LEAST);
         let lately: Vec<Duration> =
             newest.iter().filter(|end| end.0 >= since).map(|end| end.1).collect();
-        if lately.len() >= 3 {
+        if lately.len() >= 2 {
             typical = typical.max(lower_median(lately));
         }
-        let mut least = HALF_A_SECOND;
+        let mut least = LEAST.max((40 * typical).min(STALL));
         let mut until = now;
-        for round in self.rounds.iter().rev().take(5) {
-            if somebody_waits && until.saturating_sub(*round) <= HALF_A_SECOND {
+        for round in self.rounds.iter().rev().take(4) {
+            if somebody_waits && until.saturating_sub(*round) <= STALL {
                 least /= 2;
                 until = *round;
             } else {
@@ -389,6 +450,16 @@ impl Pair {
             Move::Next(n, outcome) => {
                 self.with_one(n, running, |pair, token| pair.next(token, outcome));
             }
+            Move::Lend(n) => self.with_one(n, running, Pair::lend),
+            Move::Resume(n) => self.with_one(n, running, Pair::resume),
+            Move::Refused(waiting) => {
+                self.model.clock = now;
+                let waiting = waiting.min(self.gate.snapshot().outstanding);
+                self.gate.refused_by_server(waiting, now);
+                let connected = self.model.outstanding() - waiting as usize;
+                self.model.room = Some((connected.max(1), 1, now));
+                self.heard(&[]);
+            }
             Move::Withdraw(n) => self.with_one(n, idle, |pair, token| {
                 pair.population_is_exact = false;
                 pair.model.withdrawn += u64::from(waiting(pair.model.entry(token).stage));
@@ -409,6 +480,7 @@ impl Pair {
                 let discounted = self.gate.discount(now);
                 let ages: Vec<Duration> = discounted.iter().map(|it| it.age).collect();
                 assert_eq!(ages, self.model.discount(now), "discounted");
+                self.model.widen(now);
                 let woken = self.model.grant(now);
                 self.heard(&woken);
             }
@@ -476,12 +548,22 @@ impl Pair {
             }
             other => panic!("{other:?} with a permit free: {free}, room in the queue: {room}"),
         };
-        self.model.grants += u64::from(free);
-        let (grant, is_discounted) = (self.model.grants, false);
-        let entry = Entry { token, class, since, stage, grant, is_discounted };
-        self.model.entries.push(entry);
-        let concurrency = self.model.counted() + self.model.waiting();
-        self.model.peak = self.model.peak.max(concurrency);
+        self.model.entries.push(Entry {
+            token,
+            class,
+            since,
+            stage,
+            counts_since: since,
+            place: 0,
+            is_discounted: false,
+            was_discounted: false,
+            lent_since: None,
+            lent: Duration::ZERO,
+        });
+        if free {
+            self.model.begins_to_count(token, since);
+        }
+        self.peak();
         self.heard(&[]);
     }
 
@@ -511,19 +593,59 @@ impl Pair {
         };
         self.model.clock = now;
         permit.next_transaction(outcome, now);
-        let grant = self.model.grants + 1;
+        let ended = self.model.entry(token).clone();
+        let Stage::Running { at } = ended.stage else { panic!("{token} does not run") };
         let entry = self.model.entry(token);
-        let Stage::Running { at } = std::mem::replace(&mut entry.stage, Stage::Running { at: now })
-        else {
-            panic!("{token} does not run")
-        };
-        let class = entry.class;
-        let was_discounted = std::mem::take(&mut entry.is_discounted);
-        entry.grant = grant;
-        self.model.grants = grant;
-        self.model.record_end(class, outcome, now - at, was_discounted);
-        self.model.record_grant(class, Duration::ZERO);
+        entry.stage = Stage::Running { at: now };
+        (entry.is_discounted, entry.was_discounted) = (false, false);
+        (entry.lent_since, entry.lent) = (None, Duration::ZERO);
+        self.model.begins_to_count(token, now);
+        let counted = ended.counted(at, now);
+        self.model.record_end(ended.class, outcome, counted, ended.was_discounted);
+        self.model.record_grant(ended.class, Duration::ZERO);
+        self.peak();
         self.heard(&[]);
+    }
+
+    fn held_permit(&mut self, token: u64) -> &mut Permit {
+        match self.held.get_mut(&token) {
+            Some(Held::Permit(permit)) => permit,
+            _ => panic!("{token} holds no permit"),
+        }
+    }
+
+    /// Whoever is idle counts no longer, whatever it was, and who waits may follow.
+    fn lend(&mut self, token: u64) {
+        let now = self.now;
+        self.held_permit(token).lend(now);
+        let is_lent = self.model.entry(token).lent_since.is_some();
+        if !is_lent {
+            self.model.clock = now;
+            self.model.lendings += 1;
+            let entry = self.model.entry(token);
+            (entry.is_discounted, entry.lent_since) = (false, Some(now));
+        }
+        let woken = self.model.grant(now);
+        self.heard(&woken);
+    }
+
+    /// Whoever was idle counts again at once, and nobody is let in for it.
+    fn resume(&mut self, token: u64) {
+        let now = self.now;
+        self.held_permit(token).resume(now);
+        let entry = self.model.entry(token);
+        if let Some(since) = entry.lent_since.take() {
+            entry.lent += now - since;
+            self.model.clock = now;
+            self.model.begins_to_count(token, now);
+            self.peak();
+        }
+        self.heard(&[]);
+    }
+
+    fn peak(&mut self) {
+        let concurrency = self.model.counted() + self.model.waiting();
+        self.model.peak = self.model.peak.max(concurrency);
     }
 
     fn abandon(&mut self, token: u64) {
@@ -553,6 +675,7 @@ impl Pair {
         assert_eq!(observation.limit.get(), self.model.limit);
         assert_eq!(observation.concurrency as usize, concurrency);
         assert_eq!(observation.running as usize, self.model.counted());
+        assert_eq!(observation.idle as usize, self.model.idle());
         assert_eq!(observation.discounted as usize, self.model.discounted());
         assert_eq!(observation.concurrency_peak as usize, self.model.peak);
         self.compare_population(&observation);
@@ -569,6 +692,7 @@ impl Pair {
         for (what, seen, expected_s) in [
             ("concurrency", observation.concurrency_mean, expected.concurrency),
             ("running", observation.running_mean, expected.running),
+            ("idle", observation.idle_mean, expected.idle),
             ("discounted", observation.discounted_mean, expected.discounted),
             ("waiting", observation.waiting_share, expected.waiting),
         ] {
@@ -597,6 +721,8 @@ impl Pair {
         assert_eq!(seen.limit.get(), model.limit, "limit");
         assert_eq!(seen.outstanding as usize, model.outstanding(), "permits out");
         assert_eq!(seen.discounted as usize, model.discounted(), "discounted");
+        assert_eq!(seen.idle as usize, model.idle(), "idle");
+        assert_eq!(seen.lendings, model.lendings, "lent");
         assert_eq!(seen.waiting, model.waiting(), "waiting");
         assert_eq!(self.gate.has_waiting(), seen.waiting > 0);
         assert_eq!(seen.refused, model.refused, "refused");
@@ -610,16 +736,14 @@ impl Pair {
         let elapsed = self.now - model.interval_start;
         assert_eq!(self.gate.progress(self.now), (elapsed, completed));
 
-        let counted = seen.outstanding - seen.discounted;
+        let (counted, most) = (seen.active(), model.most());
+        assert_eq!(counted as usize, model.counted(), "permits that count");
         if seen.outstanding > before.outstanding {
             assert!(counted <= seen.limit.get(), "granted above the limit");
-            let most = seen.limit.get().max(model.mpl_max);
-            assert!(seen.outstanding <= most, "granted above the highest limit");
+            assert!(seen.outstanding as usize <= most, "granted above the highest limit");
         }
         assert!(
-            seen.waiting == 0
-                || counted >= seen.limit.get()
-                || seen.outstanding >= seen.limit.get().max(model.mpl_max),
+            seen.waiting == 0 || counted >= seen.limit.get() || seen.outstanding as usize >= most,
             "a permit is free and somebody waits"
         );
         assert!(seen.waiting <= WAITING_MAX, "queue bound");
@@ -708,6 +832,12 @@ fn duration() -> impl Strategy<Value = Duration> {
 
 fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
     let index = any::<usize>;
+    let counts = prop_oneof![
+        6 => index().prop_map(Move::Lend),
+        6 => index().prop_map(Move::Resume),
+        4 => Just(Move::Discount),
+        1 => (0_u32..4).prop_map(Move::Refused),
+    ];
     let moves = prop_oneof![
         12 => (class(), prop::option::of(duration())).prop_map(|(c, p)| Move::Request(c, p)),
         6 => index().prop_map(Move::Claim),
@@ -716,7 +846,7 @@ fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
         1 => index().prop_map(Move::Withdraw),
         abandon_weight => index().prop_map(Move::Abandon),
         2 => (1_u32..8).prop_map(Move::SetLimit),
-        4 => Just(Move::Discount),
+        16 => counts,
         2 => Just(Move::Expire),
         1 => Just(Move::Observe),
     ];

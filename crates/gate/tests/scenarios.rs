@@ -6,12 +6,16 @@
 //! you keep it.
 //!
 //! ```text
-//! gate LIMIT WAITING_MAX [MPL_MAX]     a gate; without MPL_MAX nothing is ever discounted
+//! gate LIMIT WAITING_MAX [MPL_MAX]     a gate; without MPL_MAX it is LIMIT, so that nothing is
+//!                                      discounted and nobody let in for a permit that is lent
 //! at MS                                the time is now MS milliseconds
 //! request NAME high|normal [until MS]  ask for a permit
 //! claim NAME                           take the permit, if the gate has granted it
 //! finish NAME completed|failed         give the permit back
 //! next NAME completed|failed           begin the next transaction under the permit
+//! lend NAME                            NAME's client is idle: its permit counts no longer
+//! resume NAME                          NAME's client goes on
+//! refused COUNT                        the server gives no connection to COUNT permits
 //! drop NAME                            drop what NAME holds, permit or ticket
 //! panic NAME                           panic while NAME's permit is held
 //! limit LIMIT                          change the limit
@@ -85,6 +89,12 @@ impl Script {
                 self.held.insert(name.into(), Held::Permit(permit));
                 String::new()
             }
+            ["lend", name] => self.with_permit(name, Permit::lend),
+            ["resume", name] => self.with_permit(name, Permit::resume),
+            ["refused", count] => {
+                self.gate.refused_by_server(number(count), self.now);
+                String::new()
+            }
             ["drop", name] => {
                 drop(self.take(name));
                 String::new()
@@ -123,6 +133,13 @@ impl Script {
             Held::Permit(permit) => permit,
             Held::Ticket(_) => panic!("{name} holds a ticket, no permit"),
         }
+    }
+
+    fn with_permit(&mut self, name: &str, act: impl FnOnce(&mut Permit, Instant)) -> String {
+        let mut permit = self.permit(name);
+        act(&mut permit, self.now);
+        self.held.insert(name.into(), Held::Permit(permit));
+        String::new()
     }
 
     fn request(&mut self, name: &str, class: &str, deadline: Option<Instant>) -> String {
@@ -179,12 +196,15 @@ impl Script {
     fn state(&self) -> String {
         let seen = self.gate.snapshot();
         let (out, limit, waiting) = (seen.outstanding, seen.limit, seen.waiting);
-        let discounted = match seen.discounted {
-            0 => String::new(),
-            discounted => format!(" and {discounted} discounted"),
-        };
-        let counted = out - seen.discounted;
-        format!("{counted} of {limit} out{discounted}, {waiting} waiting\n")
+        let mut others = String::new();
+        for (count, what) in [(seen.idle, "idle"), (seen.discounted, "discounted")] {
+            if count > 0 {
+                write!(others, " and {count} {what}").expect("a string takes everything");
+            }
+        }
+        let counted = seen.active();
+        assert_eq!(counted + seen.idle + seen.discounted, out);
+        format!("{counted} of {limit} out{others}, {waiting} waiting\n")
     }
 
     fn totals(&self) -> String {
@@ -213,7 +233,7 @@ impl Script {
         format!(
             "{:?} at limit {}: {:.1} tps, completed {}, failed {}\n\
              concurrency {}, at most {}, mean {:.3}; running mean {:.3}; waiting share {:.3}\n\
-             {}\
+             {}{}\
              in queue {}; in database {}\n",
             seen.interval,
             seen.limit,
@@ -225,6 +245,10 @@ impl Script {
             seen.concurrency_mean,
             seen.running_mean,
             seen.waiting_share,
+            match seen.idle_mean {
+                0.0 => String::new(),
+                mean => format!("idle {}, mean {mean:.3}\n", seen.idle),
+            },
             match seen.discounted_mean {
                 0.0 => String::new(),
                 mean => format!("discounted {}, mean {mean:.3}\n", seen.discounted),

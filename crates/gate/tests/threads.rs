@@ -21,14 +21,16 @@ const SEED: u64 = 20_060_403;
 const THREADS: usize = 8;
 const TRANSACTIONS: u64 = 20_000;
 const LIMIT_MAX: u32 = 5;
+/// Permits out at once, with those that are lent.
+const OUT_MAX: u32 = 6;
 /// Fewer than the threads, so that some are refused while the limit is low.
 const WAITING_MAX: usize = 5;
 /// Far longer than any wait here; only a lost wake takes it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn gate(limit: u32, waiting_max: usize) -> Gate {
-    let mpl = Mpl::at_least_one(limit);
-    Gate::new(Limits { mpl, mpl_max: mpl, waiting_max }, Instant::now())
+fn gate(limit: u32, mpl_max: u32, waiting_max: usize) -> Gate {
+    let (mpl, mpl_max) = (Mpl::at_least_one(limit), Mpl::at_least_one(mpl_max));
+    Gate::new(Limits { mpl, mpl_max, waiting_max }, Instant::now())
 }
 
 /// A waker runs where a change is half announced: some of the granted are told, some not yet.
@@ -36,7 +38,7 @@ fn gate(limit: u32, waiting_max: usize) -> Gate {
 #[test]
 fn nobody_overtakes_the_queue_while_a_higher_limit_is_announced() {
     let now = Instant::now();
-    let gate = gate(1, 8);
+    let gate = gate(1, 1, 8);
     let latecomer: Arc<OnceLock<Admission>> = Arc::default();
     let nobody: Waker = Arc::new(|_| {});
     let waker: Waker = {
@@ -58,7 +60,7 @@ fn nobody_overtakes_the_queue_while_a_higher_limit_is_announced() {
 fn a_ticket_that_owns_its_waker_is_dropped_without_a_deadlock() {
     let (done, finished) = mpsc::channel();
     thread::spawn(move || {
-        let (now, gate) = (Instant::now(), gate(1, 1));
+        let (now, gate) = (Instant::now(), gate(1, 1, 1));
         let nobody: Waker = Arc::new(|_| {});
         let Admission::Granted(permit) = gate.request(&request(Class::High, None, 0, &nobody), now)
         else {
@@ -176,9 +178,17 @@ impl Worker {
 
     fn run(&mut self, mut permit: Permit) {
         let running = 1 + self.floor.running.fetch_add(1, Ordering::SeqCst);
-        assert!(running <= LIMIT_MAX, "{running} run at once, seed {SEED}");
+        assert!(running <= OUT_MAX, "{running} run at once, seed {SEED}");
         if self.one_in(8) {
             thread::yield_now();
+        }
+        if self.one_in(4) {
+            permit.lend(Instant::now());
+            thread::yield_now();
+            // Some end while they are lent.
+            if self.one_in(2) {
+                permit.resume(Instant::now());
+            }
         }
         if self.one_in(16) {
             permit.next_transaction(Outcome::Completed, Instant::now());
@@ -237,7 +247,7 @@ fn start_workers(floor: &Arc<Floor>) -> Receiver<usize> {
 fn nothing_is_lost_between_threads() {
     println!("seed {SEED}");
     let floor = Arc::new(Floor {
-        gate: gate(LIMIT_MAX, WAITING_MAX),
+        gate: gate(LIMIT_MAX, OUT_MAX, WAITING_MAX),
         bells: (0..THREADS).map(|_| Bell::default()).collect(),
         running: AtomicU32::new(0),
         busy: AtomicBool::new(true),
@@ -255,6 +265,8 @@ fn nothing_is_lost_between_threads() {
     let seen = floor.gate.snapshot();
     println!("{}", summary(&seen));
     assert_eq!((seen.outstanding, seen.waiting), (0, 0), "left behind");
+    assert_eq!((seen.idle, seen.discounted), (0, 0), "left behind");
+    assert!(seen.lendings > 0, "nothing was lent: the test has lost its edge");
     let ended: u64 = seen.classes.iter().map(|class| class.completions + class.failures).sum();
     let granted: u64 = seen.classes.iter().map(|class| class.in_queue.count()).sum();
     assert_eq!(granted, ended, "every grant ends once");

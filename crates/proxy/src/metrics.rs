@@ -290,7 +290,7 @@ impl MetricsSource {
 
 type GateMetric = (&'static str, Kind, &'static str, fn(&Snapshot) -> u64);
 
-const GATE_METRICS: [GateMetric; 8] = [
+const GATE_METRICS: [GateMetric; 11] = [
     ("tidegate_limit", Kind::Gauge, "Transactions allowed inside the database at once.", |gate| {
         gate.limit.get().into()
     }),
@@ -298,10 +298,28 @@ const GATE_METRICS: [GateMetric; 8] = [
         gate.outstanding.into()
     }),
     (
+        "tidegate_permits_active",
+        Kind::Gauge,
+        "Transactions inside the database that count against the limit.",
+        |gate| gate.active().into(),
+    ),
+    (
+        "tidegate_permits_idle",
+        Kind::Gauge,
+        "Transactions whose clients are idle, which do not count against the limit meanwhile.",
+        |gate| gate.idle.into(),
+    ),
+    (
         "tidegate_permits_discounted",
         Kind::Gauge,
         "Transactions inside for far longer than usual, which do not count against the limit.",
         |gate| gate.discounted.into(),
+    ),
+    (
+        "tidegate_lendings_total",
+        Kind::Counter,
+        "Times that a transaction's client was idle and its permit lent.",
+        |gate| gate.lendings,
     ),
     (
         "tidegate_discounts_total",
@@ -336,9 +354,11 @@ const DURATION_METRICS: [DurationMetric; 2] = [
     ("tidegate_queue_seconds", "Time transactions waited for their permit.", |class| {
         &class.in_queue
     }),
-    ("tidegate_database_seconds", "Time transactions held their permit.", |class| {
-        &class.in_database
-    }),
+    (
+        "tidegate_database_seconds",
+        "Time transactions held their permit, but for that in which it was lent.",
+        |class| &class.in_database,
+    ),
 ];
 
 fn for_each_class(
@@ -487,7 +507,7 @@ mod tests {
         let gate = gate(1, start);
         let waker: Waker = Arc::new(|_| {});
         let request = |class| Request { class, deadline: None, token: 0, waker: &waker };
-        let Admission::Granted(first) = gate.request(&request(Class::Normal), start) else {
+        let Admission::Granted(mut first) = gate.request(&request(Class::Normal), start) else {
             panic!("a free permit was not granted")
         };
         let Admission::Queued(second) = gate.request(&request(Class::High), start) else {
@@ -503,8 +523,19 @@ mod tests {
         assert_eq!(page["tidegate_refused_total{server=\"db:5432\"}"], "1");
 
         drop(second);
-        first.finish(Outcome::Completed, start + Duration::from_millis(20));
+        let counts = ["out", "active", "idle", "discounted"]
+            .map(|what| format!("tidegate_permits_{what}{{server=\"db:5432\"}}"));
+        let counted = |page: &BTreeMap<String, String>| counts.clone().map(|it| page[&it].clone());
+        assert_eq!(counted(&page), ["1", "1", "0", "0"]);
+        // Idle for 30 ms, which do not count: the times are of the 20 ms beside them.
+        first.lend(start + Duration::from_millis(10));
         let page = read(&source.page());
+        assert_eq!(counted(&page), ["1", "0", "1", "0"]);
+        assert_eq!(page["tidegate_lendings_total{server=\"db:5432\"}"], "1");
+        first.resume(start + Duration::from_millis(40));
+        first.finish(Outcome::Completed, start + Duration::from_millis(50));
+        let page = read(&source.page());
+        assert_eq!(counted(&page), ["0"; 4]);
         assert_eq!(page["tidegate_permits_out{server=\"db:5432\"}"], "0");
         assert_eq!(page["tidegate_waiting{server=\"db:5432\"}"], "0");
         assert_eq!(page["tidegate_withdrawn_total{server=\"db:5432\"}"], "1");

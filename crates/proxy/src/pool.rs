@@ -1,6 +1,7 @@
 //! The upstream connections of one worker to one database as one user.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::client::ClientKey;
 use crate::config::PoolMode;
@@ -37,6 +38,15 @@ pub(crate) struct Pool {
     /// Clients that are told the server's parameters when they are known.
     pub(crate) welcoming: Vec<ClientKey>,
     pub(crate) welcome: Option<Welcome>,
+    /// The server has refused a connection since one was last given to a transaction.
+    pub(crate) refused: Option<Refused>,
+}
+
+/// Why a server gives no connection, in its words, and since when.
+pub(crate) struct Refused {
+    pub(crate) since: Instant,
+    pub(crate) code: String,
+    pub(crate) message: String,
 }
 
 impl Pool {
@@ -56,6 +66,7 @@ impl Pool {
             waiting: VecDeque::new(),
             welcoming: Vec::new(),
             welcome: None,
+            refused: None,
         }
     }
 }

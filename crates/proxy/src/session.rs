@@ -88,6 +88,11 @@ impl ServerSession {
             && self.status == TransactionStatus::Idle
     }
 
+    /// Whether a transaction is open and the server waits for the next request in it.
+    pub(crate) fn is_idle_in_transaction(&self) -> bool {
+        self.replies.is_quiet() && self.takes_request() && self.status != TransactionStatus::Idle
+    }
+
     /// A client takes the connection over.
     pub(crate) fn begin_tenure(&mut self) {
         self.failed = false;

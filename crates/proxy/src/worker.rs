@@ -25,13 +25,15 @@
 //! - `clients`: a client's bytes from then on.
 //! - `admission`: permits, upstream connections for them, the end of a transaction.
 //! - `upstreams`: a server's bytes, opening and closing.
-//! - `holders`: whose permit no longer counts against the limit.
+//! - `idle`: clients that are idle inside their transactions.
+//! - `holders`: whose permit no longer counts against the limit because it is overdue.
 //! - `abandoned`: transactions whose client has gone, and cancel requests.
 
 mod abandoned;
 mod admission;
 mod clients;
 mod holders;
+mod idle;
 mod logins;
 mod upstreams;
 
@@ -59,6 +61,7 @@ use crate::statements::Definitions;
 use crate::upstream::{Upstream, UpstreamKey};
 
 use abandoned::{Canceller, CancellerKey};
+use idle::IdleLine;
 
 /// Bytes read from a socket at once.
 const READ_LEN: usize = 64 * 1024;
@@ -141,6 +144,7 @@ pub(crate) struct Worker {
     /// Clients of session mode that wait to have their connection opened.
     to_open: VecDeque<ClientKey>,
     opening: usize,
+    idle: IdleLine,
     admitted: Waker,
     /// Connections opened to servers, which takes a name's addresses in turn.
     connects: u64,
@@ -194,6 +198,7 @@ impl Worker {
             definitions: Definitions::default(),
             to_open: VecDeque::new(),
             opening: 0,
+            idle: IdleLine::default(),
             admitted,
             connects: 0,
             client_buffer: vec![0; READ_LEN].into(),
@@ -223,11 +228,7 @@ impl Worker {
 
     /// Waits for events and handles them.
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
-        let timeout = if self.mailbox.sleep() {
-            self.next_sweep.saturating_duration_since(self.now)
-        } else {
-            Duration::ZERO
-        };
+        let timeout = if self.mailbox.sleep() { self.leisure() } else { Duration::ZERO };
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             polled => polled?,
@@ -238,6 +239,7 @@ impl Worker {
             self.event(event);
             self.follow_up();
         }
+        self.lend_idle();
         self.read_letters();
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + SWEEP_INTERVAL;
@@ -245,6 +247,15 @@ impl Worker {
             self.follow_up();
         }
         Ok(())
+    }
+
+    /// How long the worker may sleep if nothing happens.
+    fn leisure(&mut self) -> Duration {
+        let until_sweep = self.next_sweep.saturating_duration_since(self.now);
+        match self.next_lending() {
+            Some(at) => at.saturating_duration_since(Instant::now()).min(until_sweep),
+            None => until_sweep,
+        }
     }
 
     fn has_busy_upstream(&self) -> bool {
@@ -395,6 +406,7 @@ impl Worker {
     fn sweep(&mut self) {
         self.sweep_clients();
         self.sweep_upstreams();
+        self.sweep_refused();
         self.sweep_cancellers();
         self.definitions.sweep();
         if let Some(more) = self.endings.unreported(self.now) {

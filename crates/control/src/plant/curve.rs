@@ -525,6 +525,8 @@ fn observation(
         concurrency_peak: whole(sums.peak.ceil()),
         concurrency_mean: sums.present_s / interval_s,
         running_mean: sums.running_s / interval_s,
+        idle: 0,
+        idle_mean: 0.0,
         discounted: 0,
         discounted_mean: 0.0,
         waiting_share: sums.waiting_s / interval_s,

@@ -82,6 +82,8 @@ fn observation(limit: Mpl, random: &mut SplitMix64) -> Observation {
         concurrency_peak: level(random),
         concurrency_mean: number(random),
         running_mean: number(random),
+        idle: level(random),
+        idle_mean: number(random),
         discounted: level(random),
         discounted_mean: number(random),
         waiting_share: number(random),
@@ -240,6 +242,31 @@ fn half_a_line_is_known_as_one() {
         assert_eq!(read(end), (1, 0, vec![2]), "cut off after {end} bytes");
     }
     assert_eq!(read(ends[1]), (1, 1, vec![]), "only the line's end is missing");
+}
+
+/// Before idle and discounted permits were told apart, none did not count.
+#[test]
+fn a_record_without_the_fields_of_today_is_replayed() {
+    let (control, decisions) = hill_climbing();
+    let file = written(&[(control, decisions.clone())]);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let older = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        if let Some(seen) = line.get_mut("observation").and_then(|seen| seen.as_object_mut()) {
+            for field in ["idle", "idle_mean", "discounted", "discounted_mean"] {
+                assert!(seen.remove(field).is_some(), "{field}");
+            }
+        }
+        line.to_string() + "\n"
+    };
+    std::fs::write(file.path(), text.lines().map(older).collect::<String>()).unwrap();
+    let run = read(file.path()).unwrap().runs.remove(0);
+    assert_eq!((run.decisions.len(), run.first_difference()), (12, None));
+    for (read, written) in run.decisions.iter().zip(&decisions) {
+        let (seen, before) = (&read.observation, &written.observation);
+        assert_eq!((seen.idle, seen.discounted, seen.running), (0, 0, before.running));
+        assert_eq!((seen.idle_mean, seen.discounted_mean), (0.0, 0.0));
+    }
 }
 
 #[test]

@@ -79,6 +79,10 @@ impl Worker {
             return;
         };
         server.client = None;
+        // Its transaction is rolled back, which is work.
+        if let Some(permit) = &mut server.permit {
+            permit.resume(Instant::now());
+        }
         server.enter(UpstreamPhase::Abandoned, self.now);
         self.counters.clients_lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if !self.upstreams[slot].session.replies.is_quiet() {

@@ -9,6 +9,7 @@ use tidegate_wire::frontend;
 
 use crate::client::{ClientKey, Phase};
 use crate::config::PoolMode;
+use crate::pool::{Pool, Refused};
 use crate::replies::Owed;
 use crate::settings::Settings;
 use crate::upstream::{UpstreamKey, UpstreamPhase};
@@ -165,13 +166,13 @@ impl Worker {
         let session = &mut server.session;
         // Its input may have been held for this moment.
         self.ready_clients.push(slot);
+        let is_mid_message = self.clients.get(slot).is_some_and(|client| !client.passing.is_none());
         if session.status != TransactionStatus::Idle {
-            if let Some(client) = self.clients.get_mut(slot) {
-                client.idle_in_transaction_since = Some(self.now);
+            if session.is_idle_in_transaction() && !is_mid_message {
+                self.begin_idle(slot, upstream);
             }
             return;
         }
-        let is_mid_message = self.clients.get(slot).is_some_and(|client| !client.passing.is_none());
         if session.replies.is_quiet() && !is_mid_message {
             return self.end_transaction(slot, upstream);
         }
@@ -223,6 +224,7 @@ impl Worker {
             };
             match std::mem::replace(&mut client.phase, Phase::Idle) {
                 Phase::AwaitingUpstream(permit) => {
+                    self.pools[pool].refused = None;
                     permit.begin_work(Instant::now());
                     self.assign(waiter, upstream, permit);
                     return self.resume_later(waiter);
@@ -232,6 +234,39 @@ impl Worker {
         }
         server_at_rest(&mut self.upstreams[upstream], self.now);
         self.pools[pool].idle.push(upstream);
+    }
+
+    /// The server has given no connection, and others of the pool are in use: those that wait take
+    /// over the next that is free, and the gate lets in no more than have a connection.
+    pub(super) fn await_release(&mut self, pool: usize, code: &str, message: &str) {
+        let Pool { waiting, opening, server, refused, .. } = &mut self.pools[pool];
+        if refused.is_none() {
+            tracing::warn!(message, "no upstream connection; waiting for one that is in use");
+            let (code, message) = (code.to_owned(), message.to_owned());
+            *refused = Some(Refused { since: self.now, code, message });
+        }
+        // The one that was refused is still among those that are opening.
+        let without = waiting.len().saturating_sub(opening.saturating_sub(1)).max(1);
+        let without = u32::try_from(without).unwrap_or(u32::MAX);
+        self.shared.servers[*server].gate.refused_by_server(without, Instant::now());
+    }
+
+    /// Asks servers again that have refused a connection; fails transactions that have waited for
+    /// one too long.
+    pub(super) fn sweep_refused(&mut self) {
+        let limit = self.shared.config.timeouts.connect;
+        for pool in 0..self.pools.len() {
+            let Some(Refused { since, .. }) = self.pools[pool].refused else { continue };
+            if self.pools[pool].waiting.is_empty() {
+                self.pools[pool].refused = None;
+            } else if self.now.saturating_duration_since(since) < limit {
+                self.open_for_waiting(pool);
+            } else if let Some(Refused { code, message, .. }) = self.pools[pool].refused.take() {
+                for _ in 0..self.pools[pool].waiting.len() {
+                    self.fail_one_waiting(pool, SqlState(&code), &message);
+                }
+            }
+        }
     }
 
     /// No connection could be had: fails the transaction that has waited longest for one.

@@ -1,6 +1,7 @@
 //! A client's bytes, once it is logged in: at rest, in a transaction, refused.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tidegate_gate::Gate;
 use tidegate_wire::backend::{self, TransactionStatus};
@@ -295,7 +296,11 @@ impl Worker {
             client.is_held = true;
             return Flow::Wait;
         }
-        client.idle_in_transaction_since = None;
+        if client.idle_in_transaction_since.take().is_some()
+            && let Some(permit) = &mut server.permit
+        {
+            permit.resume(Instant::now());
+        }
         let pool = &self.pools[server.pool];
         let mut naming = match pool.mode {
             PoolMode::Session => Naming::Kept,
@@ -333,14 +338,19 @@ impl Worker {
     }
 
     /// Copy data that the server did not want may go on after its ReadyForQuery, and with it the
-    /// transaction.
+    /// transaction. What asks for no answer leaves an open transaction as idle as it was.
     fn end_after_last_words(&mut self, slot: ClientKey, upstream: UpstreamKey) {
         let (Some(server), Some(client)) = (self.upstreams.get(upstream), self.clients.get(slot))
         else {
             return;
         };
-        if server.session.is_at_rest() && client.passing.is_none() {
+        if !client.passing.is_none() {
+            return;
+        }
+        if server.session.is_at_rest() {
             self.end_transaction(slot, upstream);
+        } else if server.session.is_idle_in_transaction() {
+            self.begin_idle(slot, upstream);
         }
     }
 
@@ -422,7 +432,7 @@ impl Worker {
     pub(super) fn sweep_clients(&mut self) {
         let timeouts = self.shared.config.timeouts;
         let now = self.now;
-        let is_over = |since: Option<std::time::Instant>, limit| {
+        let is_over = |since: Option<Instant>, limit| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
         };
         for slot in self.clients.keys() {

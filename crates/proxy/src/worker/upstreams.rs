@@ -300,11 +300,22 @@ impl Worker {
             return self.login_without_server(client, pool, error);
         }
         let (code, message) = self.describe(pool, error);
-        tracing::warn!(message, "no upstream connection");
         for waiter in std::mem::take(&mut self.pools[pool].welcoming) {
             self.refuse_login(waiter, SqlState(&code), &message);
         }
+        if code == SqlState::TOO_MANY_CONNECTIONS.0 && self.has_connection(pool) {
+            return self.await_release(pool, &code, &message);
+        }
+        tracing::warn!(message, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
+    }
+
+    /// Whether the pool has a connection that comes free some time.
+    fn has_connection(&self, pool: usize) -> bool {
+        let is_opening = |server: &Upstream| {
+            matches!(server.phase, UpstreamPhase::Connecting | UpstreamPhase::LoggingIn(_))
+        };
+        self.upstreams.iter().any(|(_, server)| server.pool == pool && !is_opening(server))
     }
 
     fn login_without_server(&mut self, client: ClientKey, pool: usize, error: &UpstreamError) {

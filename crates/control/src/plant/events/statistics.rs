@@ -157,6 +157,8 @@ impl Meter {
             interval: Duration::from_secs_f64(self.length_s),
             limit,
             running: population.running,
+            idle: 0,
+            idle_mean: 0.0,
             discounted: population.discounted,
             discounted_mean: mean(self.discounted_s),
             concurrency: population.concurrency(),

@@ -13,8 +13,9 @@
 //! after it began, whatever the limit does meanwhile. All active transactions receive the same, so
 //! one sum of what each has received is enough; the next to end is the least in a heap.
 //!
-//! Around that, per phase: the client's idle time inside a transaction, which keeps the permit;
-//! think time between transactions; arrivals of an open load; speed that varies by tick, wanders,
+//! Around that, per phase: the client's idle time inside a transaction, of which all but the first
+//! 2 ms do not count against the limit, because a gate lends the permit of an idle client; think
+//! time between transactions; arrivals of an open load; speed that varies by tick, wanders,
 //! or is halved for a second; inertia (caches: the database does at most what the number it is
 //! accustomed to gets); dead time; and overload, a loss of speed that builds up while too many are
 //! active and goes away slowly.
@@ -27,6 +28,7 @@
 //! # Limits
 //! * Everything about locks is in the curve: a transaction that waits for another is not modelled.
 //! * Dead time, inertia and overload are advanced every 10 ms.
+//! * Clients are idle after the work, so nobody who was idle comes back to work above the limit.
 
 mod phase;
 mod random;
@@ -53,6 +55,12 @@ const TABLE: u32 = 2_048;
 
 /// Who arrives when so many are present is turned away.
 const CROWD_MAX: usize = 200_000;
+
+/// How long a client is idle before its permit is lent, seconds: as a proxy does it.
+const LENT_AFTER_S: f64 = 0.002;
+
+/// Transactions that may be inside, with those of idle clients.
+const INSIDE_MAX: usize = 1_000;
 
 /// More than this many leave only in an open load, from which all do.
 const CROWD: u32 = u32::MAX / 2;
@@ -89,8 +97,14 @@ impl Ord for Ordered {
 enum Timed {
     /// A client has thought, and asks for a transaction.
     Asks,
-    /// A transaction was idle for as long as it is, begun at this time.
+    /// A transaction has been idle for as long as a permit counts; how long it still is, and when
+    /// it began.
+    Lent(Ordered, Ordered),
+    /// A transaction was idle for as long as it is, and its permit counted since this time,
+    /// without a break.
     Ends(Ordered),
+    /// The same of one whose permit was lent, and had counted for so long.
+    EndsLent(Ordered),
 }
 
 /// Counters of an interval.
@@ -98,6 +112,7 @@ enum Timed {
 struct Counters {
     seconds: f64,
     running_s: f64,
+    lent_s: f64,
     present_s: f64,
     waiting_s: f64,
     peak: usize,
@@ -118,7 +133,10 @@ pub struct SharingPlant {
     /// Active transactions: what `received` is when each ends, how long it is idle then, and when
     /// it began.
     active: BinaryHeap<Reverse<(Ordered, Ordered, Ordered)>>,
+    /// Idle transactions that count.
     idle: u32,
+    /// Idle transactions that do not count.
+    lent: u32,
     timed: BinaryHeap<Reverse<(Ordered, Timed)>>,
     /// When each waiting transaction asked.
     waiting: VecDeque<f64>,
@@ -155,6 +173,7 @@ impl SharingPlant {
             received: 0.0,
             active: BinaryHeap::new(),
             idle: 0,
+            lent: 0,
             timed: BinaryHeap::new(),
             waiting: VecDeque::new(),
             leaving: 0,
@@ -192,7 +211,7 @@ impl SharingPlant {
             self.leaving = 0;
         }
         let thinking = self.timed.iter().filter(|event| event.0.1 == Timed::Asks).count();
-        let present = self.active.len() + self.idle as usize + self.waiting.len() + thinking;
+        let present = self.inside() + self.waiting.len() + thinking;
         let present = u32::try_from(present).unwrap_or(u32::MAX).saturating_sub(self.leaving);
         match (phase.clients, phase.arrivals_tps) {
             (Some(clients), _) => {
@@ -237,12 +256,20 @@ impl SharingPlant {
         }
     }
 
-    fn running(&self) -> usize {
+    /// Transactions that count against the limit.
+    fn counted(&self) -> usize {
         self.active.len() + self.idle as usize
     }
 
+    /// Transactions inside, whether they count or not.
+    fn inside(&self) -> usize {
+        self.counted() + self.lent as usize
+    }
+
     fn admit(&mut self) {
-        while self.running() < self.limit as usize
+        let most = INSIDE_MAX.max(self.limit as usize);
+        while self.counted() < self.limit as usize
+            && self.inside() < most
             && let Some(since_s) = self.waiting.pop_front()
         {
             self.counters.in_queue_s.push(self.now_s - since_s);
@@ -256,7 +283,7 @@ impl SharingPlant {
             let ends = Ordered(self.received + work);
             self.active.push(Reverse((ends, Ordered(idle_s), Ordered(self.now_s))));
         }
-        self.counters.peak = self.counters.peak.max(self.running() + self.waiting.len());
+        self.counters.peak = self.counters.peak.max(self.counted() + self.waiting.len());
     }
 
     fn draw_class(&mut self) -> SharingClass {
@@ -270,9 +297,9 @@ impl SharingPlant {
         self.classes.last().copied().unwrap_or(SharingClass::USUAL)
     }
 
-    /// A transaction gives its permit back, and its client goes on.
-    fn end(&mut self, begun_s: f64) {
-        self.counters.in_database_s.push(self.now_s - begun_s);
+    /// A transaction gives its permit back, which counted for so long, and its client goes on.
+    fn end(&mut self, counted_s: f64) {
+        self.counters.in_database_s.push(counted_s);
         self.second.2 += 1;
         if self.leaving > 0 {
             self.leaving -= 1;
@@ -377,9 +404,10 @@ impl SharingPlant {
 
     fn pass(&mut self, seconds: f64, each: f64) {
         self.received += seconds * each;
-        let (running, waiting) = (self.running() as f64, self.waiting.len() as f64);
+        let (running, waiting) = (self.counted() as f64, self.waiting.len() as f64);
         self.counters.seconds += seconds;
         self.counters.running_s += seconds * running;
+        self.counters.lent_s += seconds * f64::from(self.lent);
         self.counters.present_s += seconds * (running + waiting);
         if waiting > 0.0 {
             self.counters.waiting_s += seconds;
@@ -393,10 +421,14 @@ impl SharingPlant {
         };
         if idle_s.0 > 0.0 {
             self.idle += 1;
-            let at = Ordered(self.now_s + idle_s.0);
-            self.timed.push(Reverse((at, Timed::Ends(begun_s))));
+            let (after_s, what) = if idle_s.0 > LENT_AFTER_S {
+                (LENT_AFTER_S, Timed::Lent(Ordered(idle_s.0 - LENT_AFTER_S), begun_s))
+            } else {
+                (idle_s.0, Timed::Ends(begun_s))
+            };
+            self.timed.push(Reverse((Ordered(self.now_s + after_s), what)));
         } else {
-            self.end(begun_s.0);
+            self.end(self.now_s - begun_s.0);
         }
     }
 
@@ -404,9 +436,20 @@ impl SharingPlant {
         match self.timed.pop() {
             Some(Reverse((_, Timed::Asks))) if self.leaving > 0 => self.leaving -= 1,
             Some(Reverse((_, Timed::Asks))) => self.ask(),
+            Some(Reverse((_, Timed::Lent(left_s, begun_s)))) => {
+                (self.idle, self.lent) = (self.idle - 1, self.lent + 1);
+                let counted_s = Ordered(self.now_s - begun_s.0);
+                let at = Ordered(self.now_s + left_s.0);
+                self.timed.push(Reverse((at, Timed::EndsLent(counted_s))));
+                self.admit();
+            }
             Some(Reverse((_, Timed::Ends(begun_s)))) => {
                 self.idle -= 1;
-                self.end(begun_s.0);
+                self.end(self.now_s - begun_s.0);
+            }
+            Some(Reverse((_, Timed::EndsLent(counted_s)))) => {
+                self.lent -= 1;
+                self.end(counted_s.0);
             }
             None => {}
         }
@@ -430,7 +473,7 @@ impl SharingPlant {
     }
 
     fn observation(&mut self, limit: Mpl) -> Observation {
-        let present = self.running() + self.waiting.len();
+        let present = self.counted() + self.waiting.len();
         let fresh = Counters { peak: present, ..Counters::default() };
         let mut seen = std::mem::replace(&mut self.counters, fresh);
         let (in_database, in_queue) =
@@ -439,11 +482,13 @@ impl SharingPlant {
         Observation {
             interval: Duration::from_secs_f64(seen.seconds),
             limit,
-            running: level(self.running()),
+            running: level(self.counted()),
             concurrency: level(present),
             concurrency_peak: level(seen.peak),
             concurrency_mean: seen.present_s / seen.seconds,
             running_mean: seen.running_s / seen.seconds,
+            idle: self.lent,
+            idle_mean: seen.lent_s / seen.seconds,
             discounted: 0,
             discounted_mean: 0.0,
             waiting_share: (seen.waiting_s / seen.seconds).min(1.0),
@@ -505,160 +550,4 @@ fn timing(seconds: &mut [f64]) -> Timing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{Curve, Scenario};
-    use super::*;
-
-    fn curve(points: &[(u32, f64)]) -> Curve {
-        Curve::new(points).expect("a curve")
-    }
-
-    fn quiet(points: &[(u32, f64)], clients: u32) -> SharingPhase {
-        SharingPhase::closed(curve(points), clients, 0.0, 60.0)
-    }
-
-    fn constant(idle_s: f64) -> SharingClass {
-        SharingClass { spread: 0.0, idle_s, ..SharingClass::USUAL }
-    }
-
-    fn mpl(limit: u32) -> Mpl {
-        Mpl::at_least_one(limit)
-    }
-
-    fn completions(plant: &mut SharingPlant, limit: u32, ticks: u32) -> Vec<u64> {
-        (0..ticks).map(|_| plant.interval(mpl(limit)).completions).collect()
-    }
-
-    /// Transactions of a second that do not disturb each other: nothing ends before, and a raised
-    /// limit shows a second later.
-    #[test]
-    fn a_transaction_of_a_second_ends_a_second_after_it_began() {
-        let phase =
-            SharingPhase { classes: vec![constant(0.0)], ..quiet(&[(1, 1.0), (100, 100.0)], 100) };
-        let mut plant = SharingPlant::new(&[phase], 1);
-        assert_eq!(completions(&mut plant, 4, 9), [0; 9]);
-        assert_eq!(completions(&mut plant, 4, 6).iter().sum::<u64>(), 4);
-        // At 1.5 s four more join those that began at 1 s.
-        assert_eq!(completions(&mut plant, 8, 4), [0; 4]);
-        assert_eq!(completions(&mut plant, 8, 3).iter().sum::<u64>(), 4);
-        assert_eq!(completions(&mut plant, 8, 3).iter().sum::<u64>(), 0);
-        assert_eq!(completions(&mut plant, 8, 3).iter().sum::<u64>(), 4);
-    }
-
-    #[test]
-    fn throughput_is_that_of_the_curve_and_times_follow_littles_law() {
-        for spread in [0.0, 0.5, 1.0] {
-            let classes = vec![SharingClass { spread, ..SharingClass::USUAL }];
-            let phase = SharingPhase { classes, ..quiet(&[(1, 100.0), (10, 800.0)], 50) };
-            let mut plant = SharingPlant::new(&[phase], 7);
-            completions(&mut plant, 10, 50);
-            let rule = IntervalRule { min: Duration::from_secs(40), ..IntervalRule::default() };
-            let seen = plant.interval_by(mpl(10), rule);
-            assert!((seen.throughput_tps() / 800.0 - 1.0).abs() < 0.03, "{spread}: {seen:?}");
-            assert!((seen.in_database.mean_s * 80.0 - 1.0).abs() < 0.03, "{spread}: {seen:?}");
-            assert!(seen.waiting_share > 0.999 && seen.concurrency == 50);
-        }
-    }
-
-    #[test]
-    fn a_lowered_limit_drains_as_transactions_end() {
-        let phase = quiet(&[(1, 10.0), (100, 10.0)], 100);
-        let mut plant = SharingPlant::new(&[phase], 3);
-        completions(&mut plant, 50, 10);
-        let seen = plant.interval(mpl(10));
-        assert!(seen.running > 40 && seen.running_mean > 40.0, "{seen:?}");
-        completions(&mut plant, 10, 80);
-        assert_eq!(plant.interval(mpl(10)).running, 10);
-    }
-
-    #[test]
-    fn an_idle_client_keeps_its_permit() {
-        let phase = SharingPhase {
-            classes: vec![constant(1.0)],
-            ..quiet(&[(1, 100.0), (10, 1_000.0)], 20)
-        };
-        let truth = phase.truth();
-        assert!((truth.tps(mpl(5)) - 5.0 / 1.01).abs() < 0.2, "{}", truth.tps(mpl(5)));
-        assert_eq!(truth.best().0, mpl(20));
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_plant_and_run() {
-        let run = |seed| {
-            let mut plant =
-                random_scenario(seed).and_then(|plant| plant.start(9)).expect("a plant");
-            (0..50).map(|_| plant.interval(mpl(8)).completions).collect::<Vec<_>>()
-        };
-        assert_eq!(run(4), run(4));
-        assert_ne!(run(4), run(5));
-    }
-
-    #[test]
-    fn every_random_plant_can_be_run() {
-        for seed in 0..200 {
-            let plant = random_scenario(seed).expect("what is drawn is in range");
-            assert!(plant.is_by_tick() && !plant.about().is_empty());
-        }
-    }
-
-    #[test]
-    fn clients_come_and_go_with_the_phases() {
-        let many = SharingPhase { seconds: 1.0, ..quiet(&[(1, 100.0)], 40) };
-        let open = SharingPhase {
-            seconds: 1.0,
-            clients: None,
-            arrivals_tps: Some(20.0),
-            ..quiet(&[(1, 100.0)], 1)
-        };
-        let few = quiet(&[(1, 100.0)], 3);
-        let mut plant = SharingPlant::new(&[many, open, few], 1);
-        let present: Vec<u32> = (0..40).map(|_| plant.interval(mpl(4)).concurrency).collect();
-        assert_eq!(present.first(), Some(&40));
-        assert!(present.get(15..19).is_some_and(|open| open.iter().all(|&now| now < 20)));
-        assert_eq!(present.last(), Some(&3));
-        assert_eq!(plant.seconds().len(), 4);
-    }
-
-    #[test]
-    fn overload_builds_up_and_goes_away() {
-        let overload = Some(Overload { above: 10, loss: 0.5, builds_s: 1.0, recovers_s: 1.0 });
-        let phase = SharingPhase { overload, ..quiet(&[(1, 1_000.0)], 100) };
-        let mut plant = SharingPlant::new(&[phase], 1);
-        let mean = |counts: &[u64]| counts.iter().sum::<u64>() / counts.len() as u64;
-        let before = mean(&completions(&mut plant, 10, 20));
-        completions(&mut plant, 40, 60);
-        let over = mean(&completions(&mut plant, 40, 20));
-        completions(&mut plant, 10, 60);
-        let after = mean(&completions(&mut plant, 10, 20));
-        assert!(before > 95 && over < 55 && after > 92, "{before} {over} {after}");
-    }
-
-    #[test]
-    fn what_cannot_be_run_is_refused() {
-        let good = quiet(&[(1, 1.0)], 1);
-        assert_eq!(good.check(), Ok(()));
-        let bad = [
-            SharingPhase { clients: None, ..good.clone() },
-            SharingPhase { arrivals_tps: Some(1.0), ..good.clone() },
-            SharingPhase { seconds: 0.0, ..good.clone() },
-            SharingPhase { noise: f64::NAN, ..good.clone() },
-            SharingPhase {
-                classes: vec![SharingClass { share: 0.5, ..SharingClass::USUAL }],
-                ..good.clone()
-            },
-        ];
-        for phase in bad {
-            assert!(phase.check().is_err(), "{phase:?}");
-        }
-        assert!(
-            Scenario::try_from(super::super::ScenarioFile {
-                name: "none".into(),
-                about: String::new(),
-                curve: Vec::new(),
-                events: Vec::new(),
-                sharing: vec![SharingPhase { clients: Some(0), ..good }],
-            })
-            .is_err()
-        );
-    }
-}
+mod tests;
