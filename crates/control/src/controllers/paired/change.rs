@@ -2,7 +2,7 @@
 
 use super::scan::Scan;
 use super::window::Sample;
-use super::{Base, COLD, Check, PairedComparison, PairedReason, RECALL_S, Recall, Side, Task};
+use super::{Base, Check, PairedComparison, PairedReason, RECALL_S, Recall, Side, Task};
 
 impl PairedComparison {
     /// Keeps the best level held, and goes back to its limit when the present one has sunk far
@@ -72,8 +72,8 @@ impl PairedComparison {
         self.has_scanned = true;
         self.best = None;
         self.first = (0.0, 0.0);
-        self.move_to(self.limit.min(self.base.limit).min(COLD));
-        self.task = Task::Scan(Scan::default());
+        self.move_to(self.limit.min(self.base.limit).min(self.settings.cold));
+        self.task = Task::Scan(Scan::new(self.settings.price));
         PairedReason::Rescan { change: change.exp_m1() }
     }
 
@@ -93,7 +93,7 @@ impl PairedComparison {
         }
         self.remember();
         let base = self.base.limit;
-        if change < -0.9 && base > COLD {
+        if change < -0.9 && base > self.settings.cold {
             return self.rescan(change);
         }
         let mut left: Vec<u32> = self.remembered.iter().map(|&(limit, _)| limit).collect();
