@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use tidegate_control::{Algorithm, Mpl};
+use tidegate_control::{Algorithm, AlgorithmError, Mpl};
 use tidegate_lab::bench::{self, BenchOptions, Ranges, Scenario};
 use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
 
@@ -70,9 +70,9 @@ struct ControlArguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     workloads: Option<Vec<Scenario>>,
 
-    /// Who chooses the limit [default: every controller that decides]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    controllers: Option<Vec<Algorithm>>,
+    /// Who chooses the limit, with parameters if need be [default: every controller that decides]
+    #[arg(long, value_name = "NAME,...", value_parser = controllers)]
+    controllers: Option<Named>,
 
     /// Fixed limits, those above the number of clients left out
     /// [default: 1,2,3,4,6,8,12,16,24,32,64,128,256]
@@ -120,6 +120,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "expected a number of seconds above zero".to_owned())
 }
 
+/// Algorithms by name.
+#[derive(Clone, Debug)]
+struct Named(Vec<Algorithm>);
+
+fn controllers(text: &str) -> Result<Named, AlgorithmError> {
+    Algorithm::list(text).map(Named)
+}
+
 impl ControlArguments {
     fn into_options(self, tidegate: PathBuf, command: String) -> BenchOptions {
         let database = DatabaseChoice::new(self.db);
@@ -130,7 +138,7 @@ impl ControlArguments {
         options.sweep.measured = self.sweep_s.unwrap_or(options.sweep.measured);
         BenchOptions {
             scenarios: self.workloads.unwrap_or(options.scenarios),
-            controllers: self.controllers.unwrap_or(options.controllers),
+            controllers: self.controllers.map_or(options.controllers, |Named(named)| named),
             limits: self.limits.unwrap_or(options.limits),
             clients: self.clients.unwrap_or(options.clients),
             run: self.run_s.unwrap_or(options.run),

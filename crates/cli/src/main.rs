@@ -1,6 +1,7 @@
 //! The `tidegate` command: flags, output, exit codes, and no logic.
 
 mod bench;
+mod controllers;
 mod demo;
 mod interrupt;
 mod lab;
@@ -48,6 +49,7 @@ enum Command {
     Bench(bench::BenchArguments),
     Replay(replay::ReplayArguments),
     Simulate(simulate::SimulateArguments),
+    Controllers(controllers::ControllersArguments),
     Lab(lab::LabArguments),
     Report(report::ReportArguments),
 }
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Controllers(arguments) => controllers::run(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Report(arguments) => report::run(&arguments),
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tidegate_control::Algorithm;
+use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_proxy::Running;
 use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
 use tidegate_proxy::config_file::{
@@ -31,6 +31,10 @@ Examples:
 
   A limit set by hand, to compare with:
     tidegate proxy --upstream postgres://127.0.0.1:5432 --control fixed:20
+
+  No limit, and what a limit would gain, in /metrics and the journal:
+    tidegate proxy --upstream postgres://127.0.0.1:5432 --control observe \\
+        --admin-listen 127.0.0.1:9432 --journal journal.jsonl
 
 Once it serves, it prints `listening on ADDRESS` for each address to standard output. SIGTERM or
 Ctrl-C lets running transactions finish, for up to 10s or the file's timeouts.shutdown_grace; a
@@ -73,10 +77,11 @@ pub(crate) struct ProxyArguments {
     #[arg(long)]
     mode: Option<PoolMode>,
 
-    /// Who chooses the limit: gaussian-process, hill-climbing, vegas and many more, or fixed:N
+    /// Who chooses the limit: gaussian-process, hill-climbing, vegas and many more, or fixed:N;
+    /// observe leaves the limit at --max-mpl and only says what it would do
     /// [default: gaussian-process]
     #[arg(long, value_name = "ALGORITHM", long_help = control_help())]
-    control: Option<Algorithm>,
+    control: Option<ControlChoice>,
 
     /// The lowest limit [default: 1]
     #[arg(long, value_name = "N")]
@@ -128,8 +133,11 @@ pub(crate) struct ProxyArguments {
 fn control_help() -> String {
     let names = Algorithm::ALL.map(Algorithm::name).join(", ");
     format!(
-        "Who chooses the limit: {names}, or fixed:N for always N; docs/tidegate.toml says what \
-         they are [default: {}]",
+        "Who chooses the limit: {names}, or fixed:N for always N. Parameters follow after a \
+         colon, as in external-scheduling:loss=0.2; `tidegate controllers` lists them. observe, \
+         observe:gaussian-process:... or observe:fixed:N leaves the limit at --max-mpl and says at \
+         each decision what would be set, why, and what that is believed to gain. docs/control.md \
+         says what they are [default: {}]",
         Algorithm::default()
     )
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tidegate_control::Algorithm;
-use tidegate_gate::journal::{self, Difference, Recorded, Run};
+use tidegate_gate::journal::{self, Difference, Proposed, Recorded, Run};
 
 use crate::{Failure, print};
 
@@ -58,25 +58,35 @@ fn compare(runs: &[Run]) -> Result<(), Failure> {
 
 /// Server, algorithm and place in the file.
 fn title(run: &Run) -> String {
-    format!("{}, {}, from line {}", run.server, run.control.algorithm, run.line)
+    format!("{}, {}, from line {}", run.server, run.control.choice(), run.line)
 }
 
 fn comparison(run: &Run, difference: Option<&Difference<'_>>) -> String {
     let title = title(run);
-    let Some(Difference { recorded, replayed }) = difference else {
+    let Some(Difference { recorded, replayed, proposal }) = difference else {
         return format!("{title}: {} decisions, all equal\n", run.decisions.len());
     };
     format!(
-        "{title}: line {} differs\n  recorded: limit {}, {}\n  replayed: limit {}, {}\n\
+        "{title}: line {} differs\n  recorded: limit {}, {}{}\n  replayed: limit {}, {}{}\n\
          \x20 recorded by version {}, replayed by version {}\n",
         recorded.line,
         recorded.next_limit,
         recorded.reason,
+        proposed(recorded.proposal.as_ref()),
         replayed.limit,
         replayed.reason,
+        proposed(proposal.as_ref()),
         run.version,
         env!("CARGO_PKG_VERSION"),
     )
+}
+
+/// What would have been set by a controller that is only asked.
+fn proposed(proposal: Option<&Proposed>) -> String {
+    let words = |Proposed { limit, reason, gain_in_words, best_in_words, .. }: &Proposed| {
+        format!("; would set {limit}, {reason}, gain {gain_in_words}, best {best_in_words}")
+    };
+    proposal.map(words).unwrap_or_default()
 }
 
 fn show(runs: &[Run], algorithm: Algorithm) -> Result<(), Failure> {

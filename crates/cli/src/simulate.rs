@@ -40,7 +40,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long)]
     by_tick: bool,
 
-    /// Controllers: names, fixed:N, or all
+    /// Controllers: names, with parameters as `tidegate controllers` lists them, fixed:N, or all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     controllers: Controllers,
 

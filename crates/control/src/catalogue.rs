@@ -1,4 +1,10 @@
 //! Every algorithm by its name, as flags, configuration files and experiments spell it.
+//!
+//! A name stands alone, `vegas`, or with parameters, `external-scheduling:loss=0.2`: see
+//! [`Tuned`]. `observe:NAME` is not an algorithm but a way to use one: see [`ControlChoice`].
+
+mod choice;
+mod tuned;
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +14,14 @@ use crate::controllers::{
     ExternalScheduling, ExternalSchedulingSettings, FadedParabola, FadedParabolaSettings, Failsafe,
     FailsafeSettings, Fixed, GaussianProcess, GaussianProcessSettings, Gradient2,
     Gradient2Settings, HalfAndHalf, HalfAndHalfSettings, HillClimbing, HillClimbingSettings,
-    IncrementalSteps, IncrementalStepsSettings, PairedComparison, Parabola, ParabolaSettings,
-    Scalability, ScalabilitySettings, Vegas, VegasSettings,
+    IncrementalSteps, IncrementalStepsSettings, PairedComparison, PairedSettings, Parabola,
+    ParabolaSettings, Scalability, ScalabilitySettings, Vegas, VegasSettings,
 };
-use crate::{Bounds, Controller, Mpl, Tuned};
+use crate::parameters::{self, Given, NoSettings, Parameter, ParameterProblem, Tunable};
+use crate::{Bounds, Controller, Mpl};
+
+pub use choice::ControlChoice;
+pub use tuned::Tuned;
 
 /// Who chooses the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +65,7 @@ pub enum Algorithm {
     EnvoyGradient,
     /// The adaptive limiter of failsafe-go.
     Failsafe,
-    /// One of the study's with parameters of one's own.
+    /// One of these with parameters of one's own.
     Tuned(Tuned),
     /// Nobody: the limit stays.
     Fixed(Mpl),
@@ -89,13 +99,141 @@ impl Resources {
     }
 }
 
-/// A name that no algorithm has.
+/// Text that names no algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", advice(name))]
-pub struct UnknownAlgorithm {
-    /// What was asked for.
-    pub name: String,
+pub enum AlgorithmError {
+    /// No algorithm has this name.
+    #[error(
+        "no algorithm is called `{name}`: use {}, or fixed:N with N at least 1; parameters follow \
+         as in external-scheduling:loss=0.2, and `tidegate controllers` lists them",
+        Algorithm::ALL.map(Algorithm::name).join(", ")
+    )]
+    Name {
+        /// What was asked for.
+        name: String,
+    },
+    /// The limit of `fixed` is missing or not a limit.
+    #[error("`{text}` sets no limit: use fixed:N with N at least 1, as in fixed:20")]
+    Fixed {
+        /// What was asked for.
+        text: String,
+    },
+    /// An algorithm cannot be given these parameters.
+    #[error("`{text}`: {problem}; {algorithm} has {parameters}")]
+    Parameters {
+        /// What was asked for.
+        text: String,
+        /// What is wrong with it.
+        problem: ParameterProblem,
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Its parameters, in words.
+        parameters: String,
+    },
+    /// `observe` where a controller has to be obeyed.
+    #[error(
+        "`{text}` leaves the gate open, which only `tidegate proxy` can do: name the algorithm \
+         without observe"
+    )]
+    Observe {
+        /// What was asked for.
+        text: String,
+    },
+    /// An algorithm that has nothing to say while the gate is open.
+    #[error(
+        "`observe:{algorithm}` would say nothing: {why}. Use observe, observe:gaussian-process \
+         with its parameters, or observe:fixed:N to ask about one limit"
+    )]
+    Blind {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Why it would say nothing.
+        why: &'static str,
+    },
 }
+
+/// What is done with the settings of an algorithm, whatever their type is.
+trait Task {
+    type Output;
+
+    /// Does it for the settings `own`, of which `make` makes a controller.
+    fn on<S: Tunable>(
+        self,
+        own: S,
+        make: impl Fn(&Setting, S) -> Box<dyn Controller>,
+    ) -> Self::Output;
+}
+
+/// Makes the controller.
+struct Build<'a> {
+    given: Given,
+    setting: &'a Setting,
+}
+
+impl Task for Build<'_> {
+    type Output = Box<dyn Controller>;
+
+    fn on<S: Tunable>(
+        self,
+        own: S,
+        make: impl Fn(&Setting, S) -> Box<dyn Controller>,
+    ) -> Box<dyn Controller> {
+        make(self.setting, self.given.over(own))
+    }
+}
+
+/// Lists the parameters.
+struct List;
+
+impl Task for List {
+    type Output = Vec<Parameter>;
+
+    fn on<S: Tunable>(
+        self,
+        own: S,
+        _: impl Fn(&Setting, S) -> Box<dyn Controller>,
+    ) -> Vec<Parameter> {
+        parameters::list(&own)
+    }
+}
+
+/// Reads parameters.
+struct Read<'a>(&'a str);
+
+impl Task for Read<'_> {
+    type Output = Result<Given, ParameterProblem>;
+
+    fn on<S: Tunable>(
+        self,
+        own: S,
+        _: impl Fn(&Setting, S) -> Box<dyn Controller>,
+    ) -> Result<Given, ParameterProblem> {
+        Given::read(self.0, own)
+    }
+}
+
+/// Writes parameters.
+struct Write<'a>(&'a Given);
+
+impl Task for Write<'_> {
+    type Output = String;
+
+    fn on<S: Tunable>(self, _: S, _: impl Fn(&Setting, S) -> Box<dyn Controller>) -> String {
+        self.0.write::<S>()
+    }
+}
+
+/// What makes a controller that is told its bounds and its start only.
+fn plain<S, C: Controller + 'static>(
+    new: fn(Bounds, Mpl, S) -> C,
+) -> impl Fn(&Setting, S) -> Box<dyn Controller> {
+    move |setting: &Setting, settings: S| -> Box<dyn Controller> {
+        Box::new(new(setting.bounds, setting.start, settings))
+    }
+}
+
+/// The resources of which the defaults of parameters are listed: none depends on them.
+const ANY: Resources = Resources { cpus: 1, disks: 1 };
 
 impl Algorithm {
     /// Every algorithm that decides, the default first, each with its own parameters;
@@ -150,71 +288,119 @@ impl Algorithm {
         }
     }
 
+    /// The algorithm without its parameters.
+    #[must_use]
+    pub fn base(self) -> Algorithm {
+        match self {
+            Algorithm::Tuned(tuned) => tuned.base(),
+            other => other,
+        }
+    }
+
+    /// Every parameter that the algorithm can be given; empty for `fixed:N`.
+    #[must_use]
+    pub fn parameters(self) -> Vec<Parameter> {
+        self.with_settings(ANY, List)
+    }
+
+    /// Reads algorithms with commas between them, as `vegas,external-scheduling:loss=0.2,delta=4`:
+    /// a part of the form `name=value` belongs to the algorithm before it.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is not one.
+    pub fn list(text: &str) -> Result<Vec<Algorithm>, AlgorithmError> {
+        Algorithm::names(text).iter().map(|name| name.parse()).collect()
+    }
+
+    /// The algorithms of a list with commas between them, each as it is spelled.
+    #[must_use]
+    pub fn names(text: &str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let is_parameter = part.contains('=') && !part.contains(':');
+            match names.last_mut().filter(|last| is_parameter && last.contains(':')) {
+                Some(last) => *last = format!("{last},{part}"),
+                None => names.push(part.to_owned()),
+            }
+        }
+        names
+    }
+
     /// The limit that the algorithm itself begins with, where it has a view of its own: the
     /// queueing model's for the feedback controller (external-scheduling study, 4.3).
     #[must_use]
     pub fn own_start(self, resources: Resources) -> Option<Mpl> {
-        let is_modelled = self == Algorithm::ExternalScheduling;
-        is_modelled.then(|| ExternalSchedulingSettings::for_resources(resources).model_start())
+        let own = ExternalSchedulingSettings::for_resources(resources);
+        let is_modelled = self.base() == Algorithm::ExternalScheduling;
+        is_modelled.then(|| self.given().over(own).model_start())
     }
 
     /// The algorithm at work in `setting`.
     #[must_use]
     pub fn controller(self, setting: &Setting) -> Box<dyn Controller> {
-        let &Setting { bounds, start, .. } = setting;
+        self.with_settings(setting.resources, Build { given: self.given(), setting })
+    }
+
+    /// The parameters it was given.
+    fn given(self) -> Given {
         match self {
-            Algorithm::GaussianProcess => {
-                Box::new(GaussianProcess::new(setting, GaussianProcessSettings::DEFAULT))
+            Algorithm::Tuned(tuned) => tuned.given(),
+            _ => Given::NONE,
+        }
+    }
+
+    /// Does something with the settings that the algorithm has without parameters.
+    fn with_settings<T: Task>(self, resources: Resources, task: T) -> T::Output {
+        match self {
+            Algorithm::GaussianProcess => task
+                .on(GaussianProcessSettings::DEFAULT, |setting, settings| {
+                    Box::new(GaussianProcess::new(setting, settings))
+                }),
+            Algorithm::PairedComparison => task.on(PairedSettings::DEFAULT, |setting, settings| {
+                Box::new(PairedComparison::new(setting, settings))
+            }),
+            Algorithm::HillClimbing => {
+                task.on(HillClimbingSettings::PROXY, plain(HillClimbing::new))
             }
-            Algorithm::PairedComparison => Box::new(PairedComparison::new(setting)),
             Algorithm::StudyHillClimbing => {
-                Box::new(HillClimbing::new(bounds, start, HillClimbingSettings::STUDY))
+                task.on(HillClimbingSettings::STUDY, plain(HillClimbing::new))
             }
-            Algorithm::GlobalParabola => {
-                Box::new(Parabola::global(bounds, start, ParabolaSettings::PROXY))
-            }
-            Algorithm::LocalParabola => {
-                Box::new(Parabola::local(bounds, start, ParabolaSettings::PROXY))
-            }
+            Algorithm::GlobalParabola => task.on(ParabolaSettings::PROXY, plain(Parabola::global)),
+            Algorithm::LocalParabola => task.on(ParabolaSettings::PROXY, plain(Parabola::local)),
             Algorithm::StudyGlobalParabola => {
-                Box::new(Parabola::global(bounds, start, ParabolaSettings::STUDY))
+                task.on(ParabolaSettings::STUDY, plain(Parabola::global))
             }
             Algorithm::StudyLocalParabola => {
-                Box::new(Parabola::local(bounds, start, ParabolaSettings::STUDY))
+                task.on(ParabolaSettings::STUDY, plain(Parabola::local))
             }
             Algorithm::ExternalScheduling => {
-                let settings = ExternalSchedulingSettings::for_resources(setting.resources);
-                Box::new(ExternalScheduling::new(bounds, start, settings))
+                let settings = ExternalSchedulingSettings::for_resources(resources);
+                task.on(settings, plain(ExternalScheduling::new))
             }
+            Algorithm::Scalability => task.on(ScalabilitySettings::PROXY, plain(Scalability::new)),
             Algorithm::IncrementalSteps => {
-                Box::new(IncrementalSteps::new(bounds, start, IncrementalStepsSettings::PROXY))
+                task.on(IncrementalStepsSettings::PROXY, plain(IncrementalSteps::new))
             }
             Algorithm::FadedParabola => {
-                Box::new(FadedParabola::new(bounds, start, FadedParabolaSettings::PROXY))
+                task.on(FadedParabolaSettings::PROXY, plain(FadedParabola::new))
             }
             Algorithm::HalfAndHalf => {
-                Box::new(HalfAndHalf::new(bounds, start, HalfAndHalfSettings::PUBLISHED))
+                task.on(HalfAndHalfSettings::PUBLISHED, plain(HalfAndHalf::new))
             }
             Algorithm::ConflictRatio => {
-                Box::new(ConflictRatio::new(bounds, start, ConflictRatioSettings::PUBLISHED))
+                task.on(ConflictRatioSettings::PUBLISHED, plain(ConflictRatio::new))
             }
-            Algorithm::Aimd => Box::new(Aimd::new(bounds, start, AimdSettings::PUBLISHED)),
-            Algorithm::Vegas => Box::new(Vegas::new(bounds, start, VegasSettings::PUBLISHED)),
-            Algorithm::Gradient2 => {
-                Box::new(Gradient2::new(bounds, start, Gradient2Settings::PUBLISHED))
-            }
+            Algorithm::Aimd => task.on(AimdSettings::PUBLISHED, plain(Aimd::new)),
+            Algorithm::Vegas => task.on(VegasSettings::PUBLISHED, plain(Vegas::new)),
+            Algorithm::Gradient2 => task.on(Gradient2Settings::PUBLISHED, plain(Gradient2::new)),
             Algorithm::EnvoyGradient => {
-                Box::new(EnvoyGradient::new(bounds, start, EnvoyGradientSettings::PUBLISHED))
+                task.on(EnvoyGradientSettings::PUBLISHED, plain(EnvoyGradient::new))
             }
-            Algorithm::Failsafe => {
-                Box::new(Failsafe::new(bounds, start, FailsafeSettings::PUBLISHED))
+            Algorithm::Failsafe => task.on(FailsafeSettings::PUBLISHED, plain(Failsafe::new)),
+            Algorithm::Fixed(limit) => {
+                task.on(NoSettings, |setting, _| Box::new(Fixed::new(setting.bounds, limit)))
             }
-            Algorithm::Tuned(tuned) => tuned.controller(bounds, start),
-            Algorithm::Fixed(limit) => Box::new(Fixed::new(bounds, limit)),
-            Algorithm::HillClimbing => Box::new(HillClimbing::for_proxy(bounds, start)),
-            Algorithm::Scalability => {
-                Box::new(Scalability::new(bounds, start, ScalabilitySettings::PROXY))
-            }
+            Algorithm::Tuned(tuned) => tuned.base().with_settings(resources, task),
         }
     }
 }
@@ -230,62 +416,28 @@ impl fmt::Display for Algorithm {
 }
 
 impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
+    type Err = AlgorithmError;
 
-    fn from_str(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
-        let fixed = text.strip_prefix("fixed:").and_then(|limit| limit.parse().ok());
-        if let Some(limit) = fixed.filter(|&limit| limit > 0) {
+    fn from_str(text: &str) -> Result<Algorithm, AlgorithmError> {
+        let (name, parameters) = text
+            .split_once(':')
+            .map_or((text, None), |(name, parameters)| (name, Some(parameters)));
+        if name == "fixed" {
+            let limit = parameters.and_then(|limit| limit.parse().ok()).filter(|&limit| limit > 0);
+            let limit = limit.ok_or_else(|| AlgorithmError::Fixed { text: text.to_owned() })?;
             return Ok(Algorithm::Fixed(Mpl::at_least_one(limit)));
         }
-        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
-        let tuned = || Tuned::parse(text).map(Algorithm::Tuned);
-        known.or_else(tuned).ok_or_else(|| UnknownAlgorithm { name: text.to_owned() })
+        if name == choice::OBSERVE {
+            return Err(AlgorithmError::Observe { text: text.to_owned() });
+        }
+        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
+        let known = known.ok_or_else(|| AlgorithmError::Name { name: text.to_owned() })?;
+        match parameters {
+            Some(parameters) => tuned::read(known, parameters, text),
+            None => Ok(known),
+        }
     }
-}
-
-/// What to write instead of a name that no algorithm has.
-fn advice(name: &str) -> String {
-    if name.split(':').next() == Some("fixed") {
-        return format!("`{name}` sets no limit: use fixed:N with N at least 1, as in fixed:20");
-    }
-    format!(
-        "no algorithm is called `{name}`: use {}, fixed:N with N at least 1, or parameters as in \
-         study-hill-climbing:c=0.4,delta=10 and study-global-parabola:gamma=0.333",
-        Algorithm::ALL.map(Algorithm::name).join(", ")
-    )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_algorithm_is_found_by_its_name() {
-        for algorithm in Algorithm::ALL {
-            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
-        }
-        assert_eq!("fixed:7".parse(), Ok(Algorithm::Fixed(Mpl::at_least_one(7))));
-    }
-
-    /// Two processors and a disk are three stations: 19·(3 − 1) for a loss of 5 %.
-    #[test]
-    fn only_the_feedback_controller_has_a_start_of_its_own() {
-        let resources = Resources { cpus: 2, disks: 1 };
-        let with_start = Algorithm::ALL.into_iter().filter_map(|algorithm| {
-            algorithm.own_start(resources).map(|start| (algorithm, start.get()))
-        });
-        assert_eq!(with_start.collect::<Vec<_>>(), [(Algorithm::ExternalScheduling, 38)]);
-    }
-
-    #[test]
-    fn other_names_are_refused_with_the_names_there_are() {
-        for text in ["", "Vegas", "hill climbing"] {
-            let error = text.parse::<Algorithm>().expect_err(text);
-            assert!(error.to_string().contains("gaussian-process, hill-climbing"), "{error}");
-        }
-        for text in ["fixed", "fixed:", "fixed:0", "fixed:-1"] {
-            let error = text.parse::<Algorithm>().expect_err(text);
-            assert!(error.to_string().contains("use fixed:N with N at least 1"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::controllers::{
     BeliefReason, FeedbackReason, HeissWagnerReason, LatencyReason, LocksReason, PairedReason,
-    ScalabilityReason,
+    Proposal, ScalabilityReason,
 };
 use crate::{Draw, IntervalRule, Mpl, Observation};
 
@@ -26,6 +26,12 @@ pub trait Controller: Send {
 
     /// The limit for the next interval, `n*(t_(i+1))`, given what the last one showed.
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision;
+
+    /// What would have been decided by a controller that is asked and not obeyed; `None` for every
+    /// other, and before the first decision.
+    fn proposal(&self) -> Option<Proposal> {
+        None
+    }
 }
 
 /// A controller's answer.
@@ -42,6 +48,8 @@ pub struct Decision {
 pub enum Reason {
     /// The limit was set by hand.
     Fixed,
+    /// The gate stays open while a controller is asked and not obeyed.
+    Open,
     /// The limit was above the concurrency, transactions running and waiting, that was seen.
     Concurrency {
         /// The concurrency seen.
@@ -101,6 +109,7 @@ impl Reason {
     pub fn kind(&self) -> &'static str {
         match self {
             Reason::Fixed => "fixed",
+            Reason::Open => "open",
             Reason::Concurrency { .. } => "concurrency",
             Reason::NothingCompleted => "nothing_completed",
             Reason::First => "first",
@@ -151,6 +160,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Fixed => formatter.write_str("fixed"),
+            Reason::Open => formatter.write_str("open: only observing"),
             Reason::Concurrency { seen } => {
                 write!(formatter, "concurrency: only {seen} running or waiting")
             }
@@ -345,6 +355,7 @@ mod tests {
     fn reasons_read_well_in_a_log_line() {
         let table = [
             (Reason::Fixed, "fixed"),
+            (Reason::Open, "open: only observing"),
             (Reason::Concurrency { seen: 3 }, "concurrency: only 3 running or waiting"),
             (Reason::NothingCompleted, "hold: nothing completed"),
             (Reason::First, "probe: nothing to compare with yet"),

@@ -11,14 +11,14 @@ mod draw;
 pub mod models;
 mod observation;
 mod overdue;
+mod parameters;
 pub mod plant;
-mod tuned;
 mod window;
 
 #[cfg(test)]
 mod testing;
 
-pub use catalogue::{Algorithm, Resources, Setting, UnknownAlgorithm};
+pub use catalogue::{Algorithm, AlgorithmError, ControlChoice, Resources, Setting, Tuned};
 pub use controller::{
     Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
 };
@@ -26,5 +26,5 @@ pub use controllers::*;
 pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
 pub use overdue::OverdueRule;
-pub use tuned::Tuned;
+pub use parameters::{Parameter, ParameterProblem};
 pub use window::IntervalRule;

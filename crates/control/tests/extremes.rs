@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_control::{
-    Algorithm, Bounds, ClassObservation, Concurrency, Controller, Fixed, HillClimbing,
-    HillClimbingSettings, LockObservation, Mpl, Observation, Parabola, ParabolaSettings, Resources,
-    Setting, SplitMix64, Step, Timing,
+    Algorithm, Bounds, ClassObservation, Concurrency, ControlChoice, Controller, Fixed,
+    HillClimbing, HillClimbingSettings, LockObservation, Mpl, Observation, Parabola,
+    ParabolaSettings, Parameter, Resources, Setting, SplitMix64, Step, Timing,
 };
 
 const RUNS: u64 = 400;
@@ -128,7 +128,33 @@ fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controlle
         Box::new(Parabola::local(bounds, start, parabola)),
     ];
     controllers.extend(named);
+    let tuned = Algorithm::ALL.into_iter().filter_map(|algorithm| tuned(random, algorithm));
+    controllers.extend(tuned.map(|algorithm| algorithm.controller(&setting)));
+    let observing = ControlChoice::observing(Algorithm::default()).expect("it can");
+    controllers.push(observing.controller(&setting));
     controllers
+}
+
+/// An algorithm with one of its parameters at an end of its range; `None` where that contradicts
+/// another.
+fn tuned(random: &mut SplitMix64, algorithm: Algorithm) -> Option<Algorithm> {
+    let parameters = algorithm.parameters();
+    let mut pick =
+        |count: usize| usize::try_from(random.next_bits()).map_or(0, |bits| bits % count.max(1));
+    let Parameter { name, values, .. } = &parameters[pick(parameters.len())];
+    // As in `0 to 1`, `1 to 1000000, or 1% to 1000% of the limit`, `on or off`.
+    let is_end = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = values.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let mut ends: Vec<&str> = words.iter().copied().filter(is_end).collect();
+    if ends.is_empty() {
+        ends = words.into_iter().filter(|&word| word != "or").collect();
+    }
+    let text = format!("{}:{name}={}", algorithm.name(), ends[pick(ends.len())]);
+    let tuned = text.parse::<Algorithm>();
+    if let Err(error) = &tuned {
+        assert!(error.to_string().contains("lowest is above highest"), "{error}");
+    }
+    tuned.ok()
 }
 
 /// Bounds 1 to 1, 3 to 7, 1 to 1,000 or 1 to the highest.
@@ -158,6 +184,11 @@ fn no_observation_leads_out_of_the_bounds() {
                 limit = decision.limit;
                 let name = controller.name();
                 let context = format!("seed {seed}, {name}, {bounds:?}, {seen:?}, {decision:?}");
+                if let Some(proposal) = controller.proposal() {
+                    let is_allowed = bounds.clamp(proposal.limit) == proposal.limit;
+                    assert!(is_allowed && limit == bounds.max(), "{context}: {proposal}");
+                    assert!(!proposal.to_string().contains("NaN"), "{context}: {proposal}");
+                }
                 assert!(limit >= bounds.min() && limit <= bounds.max(), "{context}");
                 let observed = seen.concurrency.max(seen.concurrency_peak).max(bounds.min().get());
                 assert!(!is_capped(name) || limit.get() <= observed, "{context}");

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use tidegate_control::{
-    Algorithm, Controller, Decision, Draw, IntervalRule, LockObservation, Observation, Setting,
-    SplitMix64,
+    Algorithm, ControlChoice, Controller, Decision, Draw, IntervalRule, LockObservation,
+    Observation, Proposal, Setting, SplitMix64,
 };
 
 use crate::gate::Gate;
@@ -14,6 +14,8 @@ use crate::gate::Gate;
 pub struct Control {
     /// The algorithm.
     pub algorithm: Algorithm,
+    /// Whether the algorithm is only asked, and the limit stays the highest allowed.
+    pub is_observing: bool,
     /// What it is told about its place.
     pub setting: Setting,
 }
@@ -22,7 +24,13 @@ impl Control {
     /// The controller at its beginning.
     #[must_use]
     pub fn controller(&self) -> Box<dyn Controller> {
-        self.algorithm.controller(&self.setting)
+        self.choice().controller(&self.setting)
+    }
+
+    /// The algorithm and whether it is obeyed, as flags and files spell it.
+    #[must_use]
+    pub fn choice(&self) -> ControlChoice {
+        ControlChoice { algorithm: self.algorithm, is_observing: self.is_observing }
     }
 }
 
@@ -36,6 +44,8 @@ pub struct Adjustment {
     pub draw: Draw,
     /// The new limit and the reason for it.
     pub decision: Decision,
+    /// What a controller that is only asked would have decided.
+    pub proposal: Option<Proposal>,
 }
 
 /// Ends a gate's control intervals and makes it obey a controller.
@@ -89,6 +99,7 @@ impl Governor {
         let draw = self.draws.next_draw();
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);
-        Some(Adjustment { observation, draw, decision })
+        let proposal = self.controller.proposal();
+        Some(Adjustment { observation, draw, decision, proposal })
     }
 }

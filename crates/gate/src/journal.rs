@@ -14,7 +14,8 @@
 //!   many servers and many runs of the proxy share one file.
 //! - A `decision` line holds the whole observation, the draw, and what followed: the next limit
 //!   and the reason. The few numbers beside them, `tps` and the like, are for people and plots.
-//!   Replay does not read them.
+//!   Replay does not read them. While a controller is only observing, `proposal` says what it would
+//!   have set, why, and what that is believed to gain.
 //!
 //! Numbers survive exactly. A finite `f64` is written with the shortest digits that mean it and no
 //! other, and read back to the same bits. A draw is a multiple of 2^-53 below 1, which is an `f64`.
@@ -37,8 +38,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{
-    Algorithm, Bounds, BoundsError, Decision, Draw, Mpl, Observation, Resources, Setting,
-    UnknownAlgorithm,
+    Algorithm, AlgorithmError, Best, Bounds, BoundsError, ControlChoice, Decision, Draw, Gain, Mpl,
+    Observation, Proposal, Resources, Setting,
 };
 
 use crate::governor::{Adjustment, Control};
@@ -69,13 +70,86 @@ pub struct Decided {
     pub draw: Draw,
     /// The observation that the controller was given.
     pub observation: Observation,
+    /// What would have been decided by a controller that is only asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<Proposed>,
+}
+
+/// What a controller that is only asked would have decided, and what is believed of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposed {
+    /// The name of the algorithm.
+    pub controller: String,
+    /// The limit that it would have set.
+    pub limit: Mpl,
+    /// Why, in words.
+    pub reason: String,
+    /// The rule that decided, as metrics count it.
+    pub kind: String,
+    /// What that limit is believed to gain, where that is known.
+    #[serde(default)]
+    pub gain: Option<BelievedGain>,
+    /// The same in words, with the reason where it is not known.
+    pub gain_in_words: String,
+    /// The limit that is believed to be best, where one is.
+    #[serde(default)]
+    pub best_limit: Option<Mpl>,
+    /// What the best limit is believed to gain, where that is known.
+    #[serde(default)]
+    pub best_gain: Option<BelievedGain>,
+    /// Which limit is believed to be best, in words, with the reason where it is not known.
+    pub best_in_words: String,
+}
+
+/// Throughput at a limit over that at the present population, less 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BelievedGain {
+    /// The median of what is believed.
+    pub share: f64,
+    /// The lower end of the 90 % interval.
+    pub low: f64,
+    /// The upper end of the 90 % interval.
+    pub high: f64,
+}
+
+impl BelievedGain {
+    /// What is known of a gain in numbers: that of a limit that holds nobody back is 0.
+    #[must_use]
+    pub fn of(gain: Gain) -> Option<BelievedGain> {
+        match gain {
+            Gain::Known { share, low, high, .. } => Some(BelievedGain { share, low, high }),
+            Gain::NotBinding { .. } => Some(BelievedGain { share: 0.0, low: 0.0, high: 0.0 }),
+            Gain::NotKnown(_) => None,
+        }
+    }
+}
+
+impl From<&Proposal> for Proposed {
+    fn from(proposal: &Proposal) -> Proposed {
+        let Proposal { algorithm, limit, reason, gain, best, best_gain } = proposal;
+        let best_limit = match best {
+            Best::Limit { limit } => Some(*limit),
+            Best::Open { .. } | Best::NotKnown(_) => None,
+        };
+        Proposed {
+            controller: (*algorithm).to_owned(),
+            limit: *limit,
+            reason: reason.to_string(),
+            kind: reason.kind().to_owned(),
+            gain: BelievedGain::of(*gain),
+            gain_in_words: gain.to_string(),
+            best_limit,
+            best_gain: best_limit.and_then(|_| BelievedGain::of(*best_gain)),
+            best_in_words: best.to_string(),
+        }
+    }
 }
 
 impl Decided {
     /// What a governor has decided, so many seconds after the start, about the limit of `server`.
     #[must_use]
     pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
-        let Adjustment { observation, draw, decision } = adjustment;
+        let Adjustment { observation, draw, decision, proposal } = adjustment;
         Decided {
             line: 0,
             at_s,
@@ -86,6 +160,7 @@ impl Decided {
             kind: decision.reason.kind().to_owned(),
             draw,
             observation,
+            proposal: proposal.as_ref().map(Proposed::from),
         }
     }
 }
@@ -114,6 +189,8 @@ pub struct Difference<'a> {
     pub recorded: &'a Decided,
     /// What the controller decides now.
     pub replayed: Decision,
+    /// What a controller that is only asked would decide now.
+    pub proposal: Option<Proposed>,
 }
 
 impl Run {
@@ -132,15 +209,18 @@ impl Run {
         })
     }
 
-    /// Makes every decision again; the first whose limit or reason is another now.
+    /// Makes every decision again; the first whose limit, reason or proposal is another now.
     #[must_use]
     pub fn first_difference(&self) -> Option<Difference<'_>> {
-        self.decisions_of(self.control.algorithm)
-            .find(|(recorded, replayed)| {
-                recorded.next_limit != replayed.limit
-                    || recorded.reason != replayed.reason.to_string()
-            })
-            .map(|(recorded, replayed)| Difference { recorded, replayed })
+        let mut controller = self.control.controller();
+        self.decisions.iter().find_map(|recorded| {
+            let replayed = controller.decide(&recorded.observation, recorded.draw);
+            let proposal = controller.proposal().as_ref().map(Proposed::from);
+            let is_equal = recorded.next_limit == replayed.limit
+                && recorded.reason == replayed.reason.to_string()
+                && recorded.proposal == proposal;
+            (!is_equal).then_some(Difference { recorded, replayed, proposal })
+        })
     }
 }
 
@@ -190,7 +270,7 @@ pub enum LineProblem {
     Format(u32),
     /// It names an algorithm that there is not.
     #[error(transparent)]
-    Algorithm(#[from] UnknownAlgorithm),
+    Algorithm(#[from] AlgorithmError),
     /// Its bounds hold no limit.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
@@ -300,12 +380,12 @@ struct Beginning {
 
 impl Beginning {
     fn new(server: &str, control: &Control, seed: u64) -> Beginning {
-        let Control { algorithm, setting: Setting { bounds, start, resources } } = control;
+        let Setting { bounds, start, resources } = &control.setting;
         Beginning {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             server: server.to_owned(),
-            algorithm: algorithm.to_string(),
+            algorithm: control.choice().to_string(),
             min_mpl: bounds.min(),
             max_mpl: bounds.max(),
             start_mpl: *start,
@@ -324,11 +404,12 @@ impl Beginning {
             start: self.start_mpl,
             resources: Resources { cpus: self.cpus, disks: self.disks },
         };
+        let ControlChoice { algorithm, is_observing } = self.algorithm.parse()?;
         Ok(Run {
             line,
             version: self.version,
             server: self.server,
-            control: Control { algorithm: self.algorithm.parse()?, setting },
+            control: Control { algorithm, is_observing, setting },
             seed: self.seed,
             decisions: Vec::new(),
         })

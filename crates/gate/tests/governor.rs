@@ -231,7 +231,7 @@ fn an_adjustment_holds_all_that_the_controller_was_told() {
     let mut again = algorithm.controller(&setting);
     let mut draws = Vec::new();
     for _ in 0..40 {
-        let Adjustment { observation, draw, decision } = site.second(&database);
+        let Adjustment { observation, draw, decision, .. } = site.second(&database);
         assert_eq!(again.decide(&observation, draw), decision);
         draws.push(draw.value());
     }

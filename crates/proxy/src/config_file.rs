@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
-use tidegate_control::{Algorithm, Bounds, BoundsError, Mpl, Resources, Setting};
+use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resources, Setting};
 
 use crate::config::{
     ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
@@ -135,7 +135,7 @@ pub struct DatabaseSection {
     pub mode: Option<PoolMode>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
-    pub control: Option<Algorithm>,
+    pub control: Option<ControlChoice>,
     /// The lowest limit.
     pub min_mpl: Option<NonZeroU32>,
     /// The highest limit.
@@ -224,11 +224,16 @@ pub enum ConfigProblem {
         /// The limits.
         bounds: Bounds,
     },
-    /// A fixed limit and another start.
-    #[error("databases.{database}: start_mpl has no meaning with control = \"fixed:N\": remove it")]
+    /// A limit that never moves, and another start.
+    #[error(
+        "databases.{database}: start_mpl has no meaning with control = \"{control}\", whose limit \
+         never moves: remove it"
+    )]
     FixedStart {
         /// The database.
         database: String,
+        /// Who chooses the limit.
+        control: ControlChoice,
     },
     /// Two databases share a server but not its control.
     #[error(
@@ -435,16 +440,19 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     let max = level(section.max_mpl, defaults::MPL_MAX.max(min.get()));
     let bounds = Bounds::new(min, max)
         .map_err(|error| ConfigProblem::Bounds { database: name.to_owned(), error })?;
-    let algorithm = section.control.unwrap_or(defaults::ALGORITHM);
+    let choice = section.control.unwrap_or(defaults::ALGORITHM.into());
+    let ControlChoice { algorithm, is_observing } = choice;
     let resources = Resources {
         cpus: section.cpus.map_or_else(processors, NonZeroU32::get),
         disks: section.disks.unwrap_or(defaults::DISKS),
     };
+    let is_fixed = is_observing || matches!(algorithm, Algorithm::Fixed(_));
+    if is_fixed && section.start_mpl.is_some() {
+        let database = name.to_owned();
+        return Err(ConfigProblem::FixedStart { database, control: choice });
+    }
     let (key, start) = match (algorithm, section.start_mpl) {
-        (Algorithm::Fixed(_), Some(_)) => {
-            return Err(ConfigProblem::FixedStart { database: name.to_owned() });
-        }
-        (Algorithm::Fixed(limit), None) => ("control = fixed:N, N", limit),
+        (Algorithm::Fixed(limit), _) => ("control = fixed:N, N", limit),
         (_, Some(start)) => ("start_mpl", Mpl::at_least_one(start.get())),
         (_, None) => {
             let start = algorithm.own_start(resources).unwrap_or_else(default_start);
@@ -454,7 +462,7 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     if bounds.clamp(start) != start {
         return Err(ConfigProblem::Start { database: name.to_owned(), key, start, bounds });
     }
-    Ok(Control { algorithm, setting: Setting { bounds, start, resources } })
+    Ok(Control { algorithm, is_observing, setting: Setting { bounds, start, resources } })
 }
 
 fn default_start() -> Mpl {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::Reason;
+use tidegate_control::{Best, Proposal, Reason};
+use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
@@ -162,6 +163,8 @@ struct Decided {
     counts: BTreeMap<&'static str, u64>,
     /// The last decision: who made it, and why.
     last: Option<(&'static str, Reason)>,
+    /// What would have been decided last by a controller that is only asked.
+    proposal: Option<Proposal>,
 }
 
 impl Decisions {
@@ -170,6 +173,11 @@ impl Decisions {
         let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *decided.counts.entry(reason.kind()).or_default() += 1;
         decided.last = Some((controller, reason));
+    }
+
+    /// Takes what a controller that is only asked would have decided.
+    pub fn propose(&self, proposal: Proposal) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal = Some(proposal);
     }
 
     fn so_far(&self) -> Decided {
@@ -285,7 +293,84 @@ impl MetricsSource {
                 page.sample(name, &labels, 1);
             }
         }
+        let proposals =
+            servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
+        observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
     }
+}
+
+/// What controllers that are only asked would have decided; nothing where none is.
+fn observed(page: &mut Page, proposals: &[(&str, Proposal)]) {
+    if proposals.is_empty() {
+        return;
+    }
+    let name = "tidegate_observed_limit";
+    page.family(name, Kind::Gauge, "The limit that the controller would set, which only observes.");
+    for (server, Proposal { algorithm, limit, .. }) in proposals {
+        page.sample(name, &[("server", server), ("controller", algorithm)], limit);
+    }
+    let name = "tidegate_observed_best_limit";
+    page.family(name, Kind::Gauge, "The limit believed to be best; absent while none is.");
+    for (server, proposal) in proposals {
+        if let Best::Limit { limit } = proposal.best {
+            page.sample(name, &[("server", server)], limit);
+        }
+    }
+    for (name, help, of) in OBSERVED_METRICS {
+        page.family(name, Kind::Gauge, help);
+        for (server, proposal) in proposals {
+            if let Some(value) = of(proposal) {
+                page.sample(name, &[("server", server)], value);
+            }
+        }
+    }
+    let name = "tidegate_observed_info";
+    page.family(name, Kind::Gauge, "Always 1; what would be set and what is believed, in words.");
+    for (server, proposal) in proposals {
+        let (reason, gain) = (proposal.reason.to_string(), proposal.gain.to_string());
+        let best = proposal.best.to_string();
+        let labels = [
+            ("server", *server),
+            ("controller", proposal.algorithm),
+            ("reason", &*reason),
+            ("gain", &*gain),
+            ("best", &*best),
+        ];
+        page.sample(name, &labels, 1);
+    }
+}
+
+type ObservedMetric = (&'static str, &'static str, fn(&Proposal) -> Option<f64>);
+
+const OBSERVED_METRICS: [ObservedMetric; 6] = [
+    (
+        "tidegate_observed_gain",
+        "Believed gain of throughput at that limit over the present; absent while not known.",
+        |proposal| Some(BelievedGain::of(proposal.gain)?.share),
+    ),
+    ("tidegate_observed_gain_low", "Lower end of its 90 % interval.", |proposal| {
+        Some(BelievedGain::of(proposal.gain)?.low)
+    }),
+    ("tidegate_observed_gain_high", "Upper end of its 90 % interval.", |proposal| {
+        Some(BelievedGain::of(proposal.gain)?.high)
+    }),
+    (
+        "tidegate_observed_best_gain",
+        "Believed gain of throughput at the best limit over the present; absent while not known.",
+        |proposal| Some(best_gain(proposal)?.share),
+    ),
+    ("tidegate_observed_best_gain_low", "Lower end of its 90 % interval.", |proposal| {
+        Some(best_gain(proposal)?.low)
+    }),
+    ("tidegate_observed_best_gain_high", "Upper end of its 90 % interval.", |proposal| {
+        Some(best_gain(proposal)?.high)
+    }),
+];
+
+/// What the best limit is believed to gain, if one is believed to be best.
+fn best_gain(proposal: &Proposal) -> Option<BelievedGain> {
+    let is_limit = matches!(proposal.best, Best::Limit { .. });
+    BelievedGain::of(proposal.best_gain).filter(|_| is_limit)
 }
 
 type GateMetric = (&'static str, Kind, &'static str, fn(&Snapshot) -> u64);
@@ -453,7 +538,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, HashMap};
     use std::time::Instant;
-    use tidegate_control::{Change, Mpl};
+    use tidegate_control::{Change, Gain, Mpl, NotKnown};
     use tidegate_gate::{Admission, Limits, Outcome, Request, Waker};
 
     /// Reads a page as strictly as the format's description is written: every sample belongs to
@@ -582,6 +667,47 @@ mod tests {
         assert_eq!(page[&format!("tidegate_limit_reason_info{{{last}}}")], "1");
         let infos = page.keys().filter(|key| key.starts_with("tidegate_limit_reason_info"));
         assert_eq!(infos.count(), 1, "the last only");
+    }
+
+    #[test]
+    fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
+        let (source, _, decisions) = source("db:1", gate(1_000, Instant::now()));
+        assert!(!source.page().contains("tidegate_observed"), "nobody observes");
+        let mpl = Mpl::at_least_one;
+        let gain = Gain::Known {
+            share: 0.25,
+            low: 0.125,
+            high: 0.5,
+            running: 180.0,
+            lowest: mpl(3),
+            highest: mpl(200),
+        };
+        let proposal = Proposal {
+            algorithm: "fixed",
+            limit: mpl(12),
+            reason: Reason::Fixed,
+            gain,
+            best: Best::Limit { limit: mpl(9) },
+            best_gain: Gain::NotBinding { running: 5.0 },
+        };
+        decisions.propose(proposal);
+        let page = read(&source.page());
+        let of =
+            |name: &str| page[&format!("tidegate_observed_{name}{{server=\"db:1\"}}")].as_str();
+        assert_eq!(["gain", "gain_low", "gain_high"].map(of), ["0.25", "0.125", "0.5"]);
+        assert_eq!(["best_limit", "best_gain", "best_gain_high"].map(of), ["9", "0", "0"]);
+        assert_eq!(page["tidegate_observed_limit{server=\"db:1\",controller=\"fixed\"}"], "12");
+
+        let unknown = NotKnown::Narrow { lowest: mpl(3), highest: mpl(5) };
+        let (best, gain) = (Best::NotKnown(unknown), Gain::NotKnown(unknown));
+        decisions.propose(Proposal { gain, best, best_gain: gain, ..proposal });
+        let page = source.page();
+        for absent in ["tidegate_observed_gain{", "_gain_low{", "_best_limit{", "_best_gain{"] {
+            assert!(!page.contains(absent), "{absent}: {page}");
+        }
+        let words = "gain=\"not known: the population was between 3 and 5 all the time\"";
+        assert!(page.contains(words), "{page}");
+        read(&page);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidegate_control::{Decision, Observation, SplitMix64};
+use tidegate_control::{Decision, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, Governor};
 
@@ -122,12 +122,40 @@ fn log_interval(is_change: bool, server: &str, observation: &Observation, decisi
     }
 }
 
+/// Logs what a controller would do that is only asked: a change at level info, any other at level
+/// debug.
+fn log_proposal(is_change: bool, server: &str, observation: &Observation, proposal: &Proposal) {
+    macro_rules! log {
+        ($level:ident, $message:literal) => {
+            tracing::$level!(
+                server,
+                controller = proposal.algorithm,
+                limit = observation.limit.get(),
+                would_be_limit = proposal.limit.get(),
+                reason = %proposal.reason,
+                gain = %proposal.gain,
+                best = %proposal.best,
+                tps = format_args!("{:.0}", observation.throughput_tps()),
+                running = format_args!("{:.1}", observation.running_mean),
+                $message
+            )
+        };
+    }
+    if is_change {
+        log!(info, "would-be limit changed");
+    } else {
+        log!(debug, "would-be limit");
+    }
+}
+
 struct ControlLoop {
     shared: Arc<Shared>,
     regulated: Vec<Regulated>,
     governors: Vec<Governor>,
     /// The limits last decided, to tell a change from a confirmation.
     limits: Vec<Option<u32>>,
+    /// The limits last proposed by controllers that are only asked.
+    proposed: Vec<Option<u32>>,
     warnings: Vec<HolderWarnings>,
     journal: Option<Journal>,
     started: Instant,
@@ -157,11 +185,13 @@ impl ControlLoop {
         let started = Instant::now();
         let limits =
             regulated.iter().map(|one| Some(one.control.controller().start().get())).collect();
+        let proposed = vec![None; regulated.len()];
         ControlLoop {
             shared,
             regulated,
             governors,
             limits,
+            proposed,
             warnings,
             journal,
             started,
@@ -187,13 +217,19 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
-        let Adjustment { observation, decision, .. } = &adjustment;
+        let Adjustment { observation, decision, proposal, .. } = &adjustment;
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
         let limit = decision.limit.get();
         let is_change = self.limits[index].replace(limit) != Some(limit);
         log_interval(is_change, &regulated.name, observation, decision);
+        if let Some(proposal) = proposal {
+            regulated.decisions.propose(*proposal);
+            let limit = proposal.limit.get();
+            let is_change = self.proposed[index].replace(limit) != Some(limit);
+            log_proposal(is_change, &regulated.name, observation, proposal);
+        }
         let Some(journal) = &mut self.journal else {
             return;
         };

@@ -23,6 +23,11 @@ fn a_simulation_prints_a_table_and_writes_its_files() {
     for file in ["simulate.json", "simulate.md", "simulate.svg", "traces/hill/vegas-1.jsonl"] {
         assert!(out.join(file).is_file(), "{file}");
     }
+    let tuned = "study-hill-climbing:c=0.3,delta=20,vegas:highest=50";
+    let two = text(&run(&[&simulate[..], &["--controllers", tuned]].concat()).stdout);
+    for word in ["study-hill-climbing:c=0.3,delta=20", "vegas:highest=50"] {
+        assert!(two.contains(word), "{word}: {two}");
+    }
     let one = run(&[&simulate[..], &["--controllers", "fixed:30"]].concat());
     assert!(text(&one.stdout).contains("\nhill "), "one controller: a row for each plant");
 }
@@ -37,6 +42,8 @@ fn a_simulation_of_nothing_is_refused() {
         (["--plants", plant.to_str().unwrap()], "line 5: unknown field `client`"),
         (["--plants", "nowhere.toml"], "cannot use nowhere.toml"),
         (["--controllers", "vega"], "no algorithm is called `vega`"),
+        (["--controllers", "aimd,vegas:samples=0"], "samples=0 is not allowed: 1 to 1000000"),
+        (["--controllers", "observe"], "only `tidegate proxy` can do"),
         (["--seeds", "0"], "--seeds"),
         (["--start", "1001"], "--start"),
         (["--threads", "0"], "--threads"),

@@ -1,5 +1,7 @@
 //! Help and errors.
 
+use tidegate_control::{Algorithm, Parameter};
+
 use crate::support::{refused, run, text};
 
 #[test]
@@ -25,6 +27,8 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
         "--disks <N>",
         "--min-mpl <N> The lowest limit [default: 1]",
         "--max-mpl <N> The highest limit [default: 1000]",
+        "`tidegate controllers` lists them",
+        "--control observe",
         "SIGTERM",
     ] {
         assert!(proxy.contains(word), "{word}: {proxy}");
@@ -36,6 +40,25 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
     }
 }
 
+/// Every controller with every parameter, or the ones that are named.
+#[test]
+fn the_controllers_are_listed_with_their_parameters() {
+    let all = run(&["controllers"]);
+    assert!(all.status.success());
+    let all = text(&all.stdout);
+    assert!(all.starts_with("gaussian-process (the default)\n"), "{all}");
+    for algorithm in Algorithm::ALL {
+        let listed = text(&run(&["controllers", algorithm.name()]).stdout);
+        assert!(all.contains(&listed), "{listed}");
+        for Parameter { name, default, values, unit, meaning } in algorithm.parameters() {
+            let words = [&format!("{name}={default}"), &values, unit, meaning];
+            let is_line = |line: &str| words.iter().all(|word| line.contains(word));
+            assert!(listed.lines().any(is_line), "{algorithm}, {name}: {listed}");
+        }
+    }
+    assert!(refused(&["controllers", "guess"]).contains("no algorithm is called `guess`"));
+}
+
 #[test]
 fn wrong_flags_are_refused_with_what_is_allowed() {
     let upstream = ["proxy", "--upstream", "postgres://127.0.0.1"];
@@ -43,6 +66,9 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--mode", "statement"], "transaction or session"),
         (["--control", "fixed:0"], "use fixed:N with N at least 1"),
         (["--control", "guess"], "gaussian-process, hill-climbing, "),
+        (["--control", "vegas:loss=1"], "vegas has lowest (1 to 1000000; transactions), highest"),
+        (["--control", "external-scheduling:loss=2"], "loss=2 is not allowed: 0.001 to 0.9"),
+        (["--control", "observe:vegas"], "it moves from the limit in force, step by step"),
         (["--cpus", "0"], "--cpus"),
         (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),

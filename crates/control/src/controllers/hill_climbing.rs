@@ -61,6 +61,7 @@
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
 
 use crate::controller::{Concurrency, Controller, Step, within_concurrency};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`HillClimbing`].
@@ -82,6 +83,21 @@ pub struct HillClimbingSettings {
     /// Relative distance from the mean of the rest at which throughput ends the rest.
     pub band: f64,
 }
+
+parameters! { HillClimbingSettings {
+    "c", "share", Values::Number(0.0, 1.0), gain,
+        "gain of throughput asked for a rise of the limit, C";
+    "delta", "transactions", Values::Step, step, "step, Δ";
+    "loss", "share", Values::Number(0.0, 1.0), loss,
+        "loss of throughput accepted for a fall of the limit, as a share of the fall";
+    "guard", "", Values::Switch, guard,
+        "judge response time too where throughput shows the load";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+    "rest", "intervals", Values::Whole(0, 1_000_000), rest,
+        "longest rest where probes were turned back";
+    "band", "share", Values::Number(0.0, 10.0), band,
+        "change of throughput that ends a rest";
+} }
 
 impl HillClimbingSettings {
     /// The study's parameters: C = 0.4 and Δ = 10 (Section 6.1), no rest.

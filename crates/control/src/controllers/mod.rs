@@ -7,6 +7,7 @@ mod heiss_wagner;
 mod hill_climbing;
 mod latency;
 mod locks;
+mod observe;
 mod paired;
 mod parabola;
 mod scalability;
@@ -31,6 +32,7 @@ pub use latency::{
 pub use locks::{
     ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
 };
-pub use paired::{PairedComparison, PairedReason};
+pub use observe::{Best, Gain, NotKnown, Observe, Proposal};
+pub use paired::{PairedComparison, PairedReason, PairedSettings};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};

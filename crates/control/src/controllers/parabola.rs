@@ -46,6 +46,7 @@
 //! takes random steps in more than half of the study's intervals (Table 6.7).
 
 use crate::controller::{Concurrency, Controller, Step, whole};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, NoApex, Observation, Reason};
 
 /// The parameters of [`Parabola`].
@@ -58,6 +59,13 @@ pub struct ParabolaSettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { ParabolaSettings {
+    "gamma", "share", Values::Number(0.001, 10.0), cap,
+        "largest relative rise of the limit in one step, Γ";
+    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl ParabolaSettings {
     /// The study's parameters: Γ = 0.333 and Δ = 5 (Section 6.2).

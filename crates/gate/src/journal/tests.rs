@@ -14,7 +14,8 @@ fn control(algorithm: Algorithm, random: &mut SplitMix64) -> Control {
     let bounds = Bounds::new(Mpl::at_least_one(min), Mpl::at_least_one(max)).unwrap();
     let start = bounds.clamp(Mpl::at_least_one(pick(random, &[1, 4, 64, u32::MAX])));
     let resources = Resources { cpus: pick(random, &[1, 2, 32]), disks: pick(random, &[0, 1, 16]) };
-    Control { algorithm, setting: Setting { bounds, start, resources } }
+    let setting = Setting { bounds, start, resources };
+    Control { algorithm, is_observing: false, setting }
 }
 
 fn pick<T: Copy>(random: &mut SplitMix64, listed: &[T]) -> T {
@@ -106,9 +107,20 @@ fn decisions(control: &Control, intervals: usize, random: &mut SplitMix64) -> Ve
         let Decision { limit: next_limit, reason } = controller.decide(&observation, draw);
         limit = next_limit;
         let (reason, kind) = (reason.to_string(), reason.kind().to_owned());
-        let controller = controller.name().to_owned();
+        let name = controller.name().to_owned();
         let (server, at_s) = (SERVER.to_owned(), f64::from(u32::try_from(index).unwrap()) * 1.1);
-        Decided { line: 0, at_s, server, controller, next_limit, reason, kind, draw, observation }
+        Decided {
+            line: 0,
+            at_s,
+            server,
+            controller: name,
+            next_limit,
+            reason,
+            kind,
+            draw,
+            observation,
+            proposal: controller.proposal().as_ref().map(Proposed::from),
+        }
     };
     (0..intervals).map(decide).collect()
 }
@@ -148,10 +160,12 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
     const SEEDS: u64 = 20;
     const INTERVALS: usize = 60;
     let fixed = Algorithm::Fixed(Mpl::at_least_one(5));
-    for algorithm in Algorithm::ALL.into_iter().chain([fixed]) {
+    let obeyed = Algorithm::ALL.into_iter().chain([fixed]).map(|algorithm| (algorithm, false));
+    let asked = [fixed, Algorithm::default()].map(|algorithm| (algorithm, true));
+    for (algorithm, is_observing) in obeyed.chain(asked) {
         for seed in 0..SEEDS {
             let random = &mut SplitMix64::new(seed);
-            let control = control(algorithm, random);
+            let control = Control { is_observing, ..control(algorithm, random) };
             let decisions = decisions(&control, INTERVALS, random);
             let file = written(&[(control, decisions.clone())]);
             let Recorded { runs, cut_off } = read(file.path()).unwrap();
@@ -161,6 +175,7 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
             assert_eq!(run.first_difference(), None, "{algorithm}, seed {seed}");
             for decided in &run.decisions {
                 assert!(is_word(&decided.kind), "{} is no metric's label", decided.kind);
+                assert_eq!(decided.proposal.is_some(), is_observing);
             }
         }
     }
@@ -185,12 +200,25 @@ fn a_changed_record_is_noticed_in_limit_and_reason() {
     });
     let reason = changed(|decided| decided.reason.push('!'));
     for run in [limit, reason] {
-        let Difference { recorded, replayed } = run.first_difference().unwrap();
+        let Difference { recorded, replayed, .. } = run.first_difference().unwrap();
         // The first line begins the run.
         assert_eq!((recorded.line, recorded), (9, &run.decisions[7]));
         assert_eq!(replayed.limit, decisions[7].next_limit);
         assert_eq!(replayed.reason.to_string(), decisions[7].reason);
     }
+}
+
+#[test]
+fn a_changed_proposal_is_noticed() {
+    let random = &mut SplitMix64::new(5);
+    let control = Control { is_observing: true, ..control(Algorithm::default(), random) };
+    let mut decisions = decisions(&control, 12, random);
+    let proposal = decisions[7].proposal.as_mut().unwrap();
+    proposal.best_in_words.push('!');
+    let run = read(written(&[(control, decisions)]).path()).unwrap().runs.remove(0);
+    let Difference { recorded, proposal, .. } = run.first_difference().unwrap();
+    let words = |proposal: &Option<Proposed>| proposal.as_ref().unwrap().best_in_words.clone();
+    assert_eq!(words(&recorded.proposal), words(&proposal) + "!");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use tidegate_control::UnknownAlgorithm;
+use tidegate_control::AlgorithmError;
 use tidegate_control::plant::ScenarioError;
 
 /// Why there is no simulation.
@@ -75,4 +75,4 @@ impl SimulateError {
 /// No controllers, because a name is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}, or all")]
-pub struct ControllersError(#[from] pub UnknownAlgorithm);
+pub struct ControllersError(#[from] pub AlgorithmError);

@@ -85,7 +85,8 @@ impl SimulateOptions {
     }
 }
 
-/// Controllers by name: `all`, or names and `fixed:N` with commas between them.
+/// Controllers by name: `all`, or names, with parameters if need be, and `fixed:N`, with commas
+/// between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(Vec<Algorithm>);
 
@@ -102,8 +103,8 @@ impl FromStr for Controllers {
 
     fn from_str(text: &str) -> Result<Controllers, ControllersError> {
         let mut controllers = Vec::new();
-        for name in text.split(',') {
-            match name.trim() {
+        for name in Algorithm::names(text) {
+            match &*name {
                 "all" => controllers.extend(Algorithm::ALL),
                 name => controllers.push(name.parse()?),
             }
@@ -170,7 +171,7 @@ fn runs<'a>(
 
 /// Whether the plant tells the controller what it goes by.
 fn applies(algorithm: Algorithm, plant: &Plant<'_>) -> bool {
-    match algorithm {
+    match algorithm.base() {
         Algorithm::HalfAndHalf | Algorithm::ConflictRatio => plant.tells_locks,
         _ => true,
     }

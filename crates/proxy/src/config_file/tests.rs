@@ -42,7 +42,7 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(database.server_user.as_deref(), Some("app"));
     assert_eq!(database.server_password.as_deref(), Some("secret"));
     assert_eq!(database.mode, PoolMode::Transaction);
-    let Control { algorithm, setting } = database.control;
+    let Control { algorithm, setting, .. } = database.control;
     assert_eq!(algorithm, Algorithm::GaussianProcess);
     let processors = std::thread::available_parallelism().unwrap().get();
     assert_eq!(setting.start.get() as usize, (2 * processors).min(1000));
@@ -112,7 +112,7 @@ fn every_key_of_a_database_is_read() {
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
     let setting = Setting { bounds, start: eight, resources: Resources { cpus: 32, disks: 0 } };
-    let control = Control { algorithm: Algorithm::LocalParabola, setting };
+    let control = Control { algorithm: Algorithm::LocalParabola, is_observing: false, setting };
     assert_eq!(database.control, control);
 }
 
@@ -123,6 +123,23 @@ fn every_algorithm_is_found_by_its_name() {
         let config = config(&one_database(&format!("control = \"{algorithm}\"")));
         assert_eq!(config.databases[0].control.algorithm, algorithm);
     }
+}
+
+#[test]
+fn parameters_and_observing_are_read() {
+    let control = |control: &str| {
+        config(&one_database(&format!("control = \"{control}\""))).databases[0].control
+    };
+    for text in ["external-scheduling:loss=0.2", "vegas:lowest=2,samples=20"] {
+        let Control { algorithm, is_observing, .. } = control(text);
+        assert_eq!((algorithm.to_string().as_str(), is_observing), (text, false));
+    }
+    let observing = control("observe:gaussian-process:price=0.1");
+    assert!(observing.is_observing);
+    assert_eq!(observing.choice().to_string(), "observe:gaussian-process:price=0.1");
+    let (open, bounds) = (observing.controller().start(), observing.setting.bounds);
+    assert_eq!(open, bounds.max());
+    assert_eq!(control("observe").algorithm, Algorithm::default());
 }
 
 /// A wrong line and what has to be said about it: the line's number, the line, what is allowed.
@@ -181,6 +198,8 @@ fn contradictions_are_named() {
         ),
         (one_database("control = \"fixed:4\"\nmax_mpl = 3"), "N = 4 is not between"),
         (one_database("control = \"fixed:4\"\nstart_mpl = 4"), "start_mpl has no meaning"),
+        (one_database("control = \"observe\"\nstart_mpl = 4"), "start_mpl has no meaning with"),
+        (one_database("control = \"observe:fixed:4\"\nmax_mpl = 3"), "N = 4 is not between"),
         (
             format!("listen = [\"127.0.0.1:1\", \"0.0.0.0:2\"]\n{}", one_database("")),
             "listen = 0.0.0.0:2 can be reached from other machines",

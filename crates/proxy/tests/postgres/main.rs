@@ -15,6 +15,7 @@ mod holders;
 mod journal;
 mod load;
 mod logins;
+mod observe;
 mod protocol;
 mod sessions;
 mod settings;

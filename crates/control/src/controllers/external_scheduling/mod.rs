@@ -73,6 +73,7 @@ use std::fmt;
 
 use crate::controller::{Concurrency, Controller, Step};
 use crate::models::throughput::Network;
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Resources};
 
 use reference::Reference;
@@ -97,6 +98,20 @@ pub struct ExternalSchedulingSettings {
     /// Intervals after which a window is complete, whatever is in it.
     pub max_intervals: u32,
 }
+
+parameters! { ExternalSchedulingSettings {
+    "loss", "share", Values::Number(0.001, 0.9), allowed_loss,
+        "throughput that may be given up for a low limit";
+    "response-time-loss", "share", Values::Number(0.001, 100.0), allowed_increase,
+        "increase of mean response time that may be accepted for a low limit";
+    "delta", "transactions", Values::Step, step, "step, Δ";
+    "half-width", "share", Values::Number(0.001, 1.0), half_width,
+        "half the width of the 95 % confidence interval that a window must reach";
+    "completions", "transactions", Values::Whole(10, 1_000_000), min_completions,
+        "transactions that a window needs";
+    "intervals", "intervals", Values::Whole(1, 10_000), max_intervals,
+        "intervals after which a window is complete, whatever is in it";
+} }
 
 impl ExternalSchedulingSettings {
     /// The study's numbers, 5 % of either and windows of 100 transactions, for one processor and

@@ -12,7 +12,7 @@ use crate::controller::whole;
 use crate::{Bounds, Mpl, Resources};
 
 /// Limits on the grid, at most. The matrix of this many rows is 16 KiB.
-pub(super) const GRID_MAX: usize = 44;
+pub(in crate::controllers) const GRID_MAX: usize = 44;
 
 /// What is believed before anything was observed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Prior {
 
 /// A normal distribution over throughput curves.
 #[derive(Clone, Debug)]
-pub(super) struct Belief {
+pub(in crate::controllers) struct Belief {
     /// The limits of the grid, rising.
     limits: Vec<Mpl>,
     /// Their logarithms.
@@ -51,22 +51,33 @@ pub(super) struct Belief {
 
 /// Where an observation was made: between two neighbours on the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(in crate::controllers) struct Place {
     below: usize,
     above: usize,
     /// From 0 at `below` to 1 at `above`.
     share: f64,
 }
 
+impl Place {
+    /// The neighbour that is nearer.
+    pub(in crate::controllers) fn nearest(self) -> usize {
+        if self.share < 0.5 { self.below } else { self.above }
+    }
+}
+
 /// A prediction of ln X.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Prediction {
-    pub(super) mean: f64,
-    pub(super) variance: f64,
+pub(in crate::controllers) struct Prediction {
+    pub(in crate::controllers) mean: f64,
+    pub(in crate::controllers) variance: f64,
 }
 
 impl Belief {
-    pub(super) fn new(bounds: Bounds, resources: Resources, prior: &Prior) -> Belief {
+    pub(in crate::controllers) fn new(
+        bounds: Bounds,
+        resources: Resources,
+        prior: &Prior,
+    ) -> Belief {
         let limits = grid(bounds);
         let x: Vec<f64> = limits.iter().map(|limit| f64::from(limit.get()).ln()).collect();
         let prior_mean = model(&x, resources, prior);
@@ -77,39 +88,39 @@ impl Belief {
         Belief { limits, x, prior_mean, prior_shape, mean, covariance, level_variance }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::controllers) fn len(&self) -> usize {
         self.limits.len()
     }
 
-    pub(super) fn limit(&self, index: usize) -> Mpl {
+    pub(in crate::controllers) fn limit(&self, index: usize) -> Mpl {
         self.limits.get(index).copied().unwrap_or(Mpl::ONE)
     }
 
-    pub(super) fn x(&self, index: usize) -> f64 {
+    pub(in crate::controllers) fn x(&self, index: usize) -> f64 {
         self.x.get(index).copied().unwrap_or_default()
     }
 
-    pub(super) fn mean(&self, index: usize) -> f64 {
+    pub(in crate::controllers) fn mean(&self, index: usize) -> f64 {
         self.mean.get(index).copied().unwrap_or_default()
     }
 
-    pub(super) fn covariance(&self, row: usize, column: usize) -> f64 {
+    pub(in crate::controllers) fn covariance(&self, row: usize, column: usize) -> f64 {
         self.covariance.get(row * self.len() + column).copied().unwrap_or_default()
     }
 
     /// Covariances of f at `index` with f at every limit of the grid.
-    pub(super) fn covariances(&self, index: usize) -> &[f64] {
+    pub(in crate::controllers) fn covariances(&self, index: usize) -> &[f64] {
         self.covariance.chunks_exact(self.len()).nth(index).unwrap_or_default()
     }
 
     /// The limit of the grid nearest to `level` from below; the first when there is none.
-    pub(super) fn index_below(&self, level: f64) -> usize {
+    pub(in crate::controllers) fn index_below(&self, level: f64) -> usize {
         let after = self.limits.partition_point(|limit| f64::from(limit.get()) <= level);
         after.saturating_sub(1)
     }
 
     /// The place of `level`, which may lie between two limits of the grid.
-    pub(super) fn place(&self, level: f64) -> Place {
+    pub(in crate::controllers) fn place(&self, level: f64) -> Place {
         let below = self.index_below(level);
         let above = (below + 1).min(self.len() - 1);
         let width = self.x(above) - self.x(below);
@@ -117,22 +128,26 @@ impl Belief {
         Place { below, above, share: share.clamp(0.0, 1.0) }
     }
 
-    pub(super) fn predict(&self, place: Place) -> Prediction {
+    pub(in crate::controllers) fn predict(&self, place: Place) -> Prediction {
         let Place { below, above, share } = place;
         let mean = (1.0 - share) * self.mean(below) + share * self.mean(above);
-        let variance = (1.0 - share) * self.covariance_with(below, place)
-            + share * self.covariance_with(above, place);
-        Prediction { mean, variance }
+        Prediction { mean, variance: self.covariance_between(place, place) }
     }
 
     /// Covariance of f at `index` and at `place`.
-    pub(super) fn covariance_with(&self, index: usize, place: Place) -> f64 {
+    pub(in crate::controllers) fn covariance_with(&self, index: usize, place: Place) -> f64 {
         (1.0 - place.share) * self.covariance(index, place.below)
             + place.share * self.covariance(index, place.above)
     }
 
+    /// Covariance of f at two places.
+    pub(in crate::controllers) fn covariance_between(&self, one: Place, other: Place) -> f64 {
+        (1.0 - one.share) * self.covariance_with(one.below, other)
+            + one.share * self.covariance_with(one.above, other)
+    }
+
     /// Learns that ln X was `seen` at `place`, with noise of this variance.
-    pub(super) fn learn(&mut self, place: Place, seen: f64, noise: f64) {
+    pub(in crate::controllers) fn learn(&mut self, place: Place, seen: f64, noise: f64) {
         let predicted = self.predict(place);
         let total = predicted.variance + noise;
         if !(total > 0.0 && seen.is_finite()) {
@@ -156,7 +171,7 @@ impl Belief {
     }
 
     /// Lets an interval pass: the level and the shape become a little less certain.
-    pub(super) fn fade(&mut self, level_variance: f64, shape_share: f64) {
+    pub(in crate::controllers) fn fade(&mut self, level_variance: f64, shape_share: f64) {
         for (value, shape) in self.covariance.iter_mut().zip(&self.prior_shape) {
             *value += level_variance + shape_share * shape;
         }
@@ -164,7 +179,7 @@ impl Belief {
 
     /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance
     /// back.
-    pub(super) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
+    pub(in crate::controllers) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
         self.shift_to(place, seen);
         self.fade(self.level_variance, share);
     }
@@ -179,7 +194,7 @@ impl Belief {
 
     /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the
     /// prior's, and is as uncertain as at the start. The level is put where `seen` was seen.
-    pub(super) fn forget(&mut self, memory: f64, place: Place, seen: f64) {
+    pub(in crate::controllers) fn forget(&mut self, memory: f64, place: Place, seen: f64) {
         for (mean, prior) in self.mean.iter_mut().zip(&self.prior_mean) {
             *mean = memory * *mean + (1.0 - memory) * prior;
         }

@@ -18,7 +18,7 @@ use super::mix::Mix;
 use crate::{Mpl, Observation};
 
 /// The intervals of this share of waiting and more show what the limit does, not what the load is.
-pub(super) const SATURATED_SHARE: f64 = 0.9;
+pub(in crate::controllers) const SATURATED_SHARE: f64 = 0.9;
 
 /// A limit counts as in force when no more than this share above it runs.
 const DRAINED: f64 = 0.02;
@@ -43,18 +43,18 @@ const UNFINISHED_MAX: f64 = 0.5;
 
 /// A point of the throughput curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Measurement {
+pub(in crate::controllers) struct Measurement {
     /// Transactions inside.
-    pub(super) level: f64,
+    pub(in crate::controllers) level: f64,
     /// Logarithm of completed work per second.
-    pub(super) log_tps: f64,
+    pub(in crate::controllers) log_tps: f64,
     /// Variance of the logarithm.
-    pub(super) variance: f64,
+    pub(in crate::controllers) variance: f64,
 }
 
 /// What is remembered from interval to interval to measure well.
 #[derive(Clone, Debug)]
-pub(super) struct Meter {
+pub(in crate::controllers) struct Meter {
     mix: Mix,
     /// Variance of an interval's ln X.
     noise: f64,
@@ -68,7 +68,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// A meter that takes `deviation` for the noise until it has measured it.
-    pub(super) fn new(deviation: f64) -> Meter {
+    pub(in crate::controllers) fn new(deviation: f64) -> Meter {
         Meter {
             mix: Mix::default(),
             noise: deviation * deviation,
@@ -79,7 +79,10 @@ impl Meter {
     }
 
     /// What an interval says of the curve; nothing when nothing completed in it.
-    pub(super) fn measure(&mut self, observation: &Observation) -> Option<Measurement> {
+    pub(in crate::controllers) fn measure(
+        &mut self,
+        observation: &Observation,
+    ) -> Option<Measurement> {
         let unfinished = self.unfinished(observation);
         let tps = self.mix.throughput(observation);
         if !(tps > 0.0 && tps.is_finite()) {
@@ -104,17 +107,17 @@ impl Meter {
     }
 
     /// Whether the classes share the work otherwise than they used to.
-    pub(super) fn mix_has_shifted(&mut self, observation: &Observation) -> bool {
+    pub(in crate::controllers) fn mix_has_shifted(&mut self, observation: &Observation) -> bool {
         self.mix.has_shifted(observation)
     }
 
     /// Variance of ln X of an interval with so many completions.
-    pub(super) fn noise(&self, completions: u64) -> f64 {
+    pub(in crate::controllers) fn noise(&self, completions: u64) -> f64 {
         self.noise.max(COUNT_NOISE / completions.max(1) as f64)
     }
 
     /// Measures the noise by a measurement that was as expected.
-    pub(super) fn compare(&mut self, limit: Mpl, measurement: &Measurement) {
+    pub(in crate::controllers) fn compare(&mut self, limit: Mpl, measurement: &Measurement) {
         let before = self.last.replace((limit, measurement.log_tps));
         if let Some((_, other)) = before.filter(|&(other, _)| other == limit) {
             let sample = 0.5 * (measurement.log_tps - other).powi(2);
@@ -124,7 +127,7 @@ impl Meter {
     }
 
     /// The workload is another one: the next interval is not compared with the last.
-    pub(super) fn start_anew(&mut self) {
+    pub(in crate::controllers) fn start_anew(&mut self) {
         self.last = None;
     }
 
@@ -138,7 +141,7 @@ impl Meter {
 
 /// What one permit more leaves unfinished, as a share of what is completed in an interval; from 0
 /// to 1/2 of a completion.
-pub(super) fn unfinished_share(observation: &Observation) -> f64 {
+pub(in crate::controllers) fn unfinished_share(observation: &Observation) -> f64 {
     let timing = &observation.in_database;
     let squared_variation = timing.variance_s2 / (timing.mean_s * timing.mean_s);
     // What is no number counts as 0.

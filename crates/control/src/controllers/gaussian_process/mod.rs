@@ -73,12 +73,16 @@ mod probe;
 mod reason;
 
 use crate::controller::{Concurrency, Controller, whole};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Setting};
 
-use belief::{Belief, Place};
 use change::{ChangeDetector, Verdict};
-use meter::{Measurement, Meter, SATURATED_SHARE, unfinished_share};
+use meter::{Measurement, SATURATED_SHARE, unfinished_share};
 use probe::{Choice, Circumstances};
+
+pub(in crate::controllers) use belief::{Belief, Place};
+pub(in crate::controllers) use meter::Meter;
+pub(in crate::controllers) use probe::normal_below;
 
 pub use belief::Prior;
 pub use change::ChangeSettings;
@@ -119,6 +123,63 @@ pub struct GaussianProcessSettings {
     /// Standard deviation of an interval's ln X, before it is measured.
     pub noise: f64,
 }
+
+parameters! { GaussianProcessSettings {
+    "price", "share", Values::Number(0.0, 1.0), probe.price,
+        "throughput that may be given up for a low limit: gain asked for a rise of the limit";
+    "loss", "share", Values::Number(0.0, 1.0), probe.loss,
+        "the most that the chosen limit may lose against the highest prediction, in ln X";
+    "horizon", "intervals", Values::Number(1.0, 1e6), probe.horizon,
+        "how long what is learnt is expected to be of use";
+    "least-worth", "intervals", Values::Number(0.0, 1e3), probe.least_worth,
+        "throughput of so many intervals that a probe must be worth";
+    "rise", "factor", Values::Number(1.0, 1e3), probe.rise,
+        "how far the limit may rise above the highest one tried";
+    "slack", "deviations", Values::Number(0.0, 10.0), change.slack,
+        "what an interval may deviate without counting towards a change";
+    "threshold", "deviations", Values::Number(0.1, 1e3), change.threshold,
+        "sum of deviations at which the workload has changed";
+    "doubt", "deviations", Values::Number(0.1, 1e3), change.doubt,
+        "single deviation that is looked at again before it is believed";
+    "calm", "intervals", Values::Whole(0, 1_000_000), calm,
+        "time within which a second change means that the shape has changed too";
+    "small-change", "ln X", Values::Number(0.0, 10.0), small_change,
+        "largest first change that leaves the shape";
+    "alarm-doubt", "share", Values::Number(0.0, 1.0), alarm_doubt,
+        "share of the prior's variance that such a change brings back";
+    "memory", "share", Values::Number(0.0, 1.0), memory,
+        "share of the shape that is kept after another change";
+    "level-drift", "ln X", Values::Number(0.0, 1.0), level_drift,
+        "standard deviation by which the level moves in an interval";
+    "warm-up", "ln X", Values::Number(0.0, 1.0), warm_up,
+        "the same in the first interval of a workload; it fades";
+    "shape-drift", "share", Values::Number(0.0, 1.0), shape_drift,
+        "share of the prior's variance that comes back in an interval";
+    "patience", "intervals", Values::Number(1.0, 1e6), patience,
+        "time without a probe after which the shape is doubted more with each interval";
+    "drift", "ln X", Values::Number(0.001, 10.0), drift,
+        "how far the level of the best limit may move before the shape is doubted";
+    "drift-doubt", "share", Values::Number(0.0, 100.0), drift_doubt,
+        "share of the prior's variance that such a move brings back, for its square";
+    "mix-doubt", "share", Values::Number(0.0, 1.0), mix_doubt,
+        "share of the prior's variance that another mix of classes brings back";
+    "noise", "ln X", Values::Number(0.001, 1.0), noise,
+        "standard deviation of an interval before it is measured";
+    "model-others", "stations", Values::Number(0.0, 100.0), prior.others,
+        "stations of the prior's model for each of the database's beyond the first";
+    "slope-sd", "ln X by ln N", Values::Number(0.01, 10.0), prior.slope_sd,
+        "standard deviation of the curve's slope about the model's";
+    "slope-length", "ln N", Values::Number(0.1, 10.0), prior.slope_length,
+        "distance over which the slope is forgotten";
+    "contention", "ln X by ln N", Values::Number(0.0, 10.0), prior.contention,
+        "fall of the slope over the whole range that the model does not know";
+    "roughness", "ln X", Values::Number(0.001, 1.0), prior.roughness,
+        "standard deviation of the irregularity at each limit";
+    "grain", "ln X", Values::Number(0.0, 10.0), prior.grain,
+        "the same, divided by the limit";
+    "level-sd", "ln X", Values::Number(0.1, 10.0), prior.level_sd,
+        "standard deviation of the level before anything was observed";
+} }
 
 impl GaussianProcessSettings {
     /// The parameters of the default controller.

@@ -168,7 +168,7 @@ fn expected_excess(m: f64, s: f64) -> f64 {
 }
 
 /// Φ(z) to 1e-7 (Abramowitz and Stegun, 26.2.17), given the density at z.
-fn normal_below(z: f64, density: f64) -> f64 {
+pub(in crate::controllers) fn normal_below(z: f64, density: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
     let series = 0.319_381_530
         + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429)));

@@ -44,6 +44,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`FadedParabola`].
@@ -58,6 +59,14 @@ pub struct FadedParabolaSettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { FadedParabolaSettings {
+    "aging", "share", Values::Number(0.01, 1.0), aging,
+        "weight of an interval against the next, α";
+    "cap", "transactions", Values::Step, cap, "longest step";
+    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl FadedParabolaSettings {
     /// For a proxy with intervals of a second. α = 0.9 is a memory of ten intervals, three for each

@@ -38,6 +38,7 @@
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole, within_concurrency};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`IncrementalSteps`].
@@ -52,6 +53,14 @@ pub struct IncrementalStepsSettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { IncrementalStepsSettings {
+    "gain", "factor", Values::Number(0.01, 100.0), gain,
+        "relative step for a relative change of throughput, β";
+    "least", "transactions", Values::Step, least, "shortest step";
+    "most", "transactions", Values::Step, most, "longest step";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl IncrementalStepsSettings {
     /// For a proxy with intervals of a second. β = 2 grows on a curve steeper than √n; a step of at

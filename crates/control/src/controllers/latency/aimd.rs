@@ -31,6 +31,7 @@ use std::fmt;
 use super::window::{LimitRange, Window, WindowRule};
 use super::{LatencyReason, Milliseconds};
 use crate::controller::whole;
+use crate::parameters::{Values, check_limits, parameters};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`Aimd`].
@@ -45,6 +46,20 @@ pub struct AimdSettings {
     /// What is left of the limit then, a fraction.
     pub backoff: f64,
 }
+
+parameters! { AimdSettings {
+    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+        "lowest limit of the published rule";
+    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+        "highest limit of the published rule";
+    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+        "transactions below which an interval decides nothing";
+    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+        "latency below which an interval decides nothing";
+    "timeout", "s", Values::Number(0.0001, 1e5), timeout_s,
+        "mean latency above which the limit falls";
+    "backoff", "share", Values::Number(0.01, 1.0), backoff, "what is left of the limit then";
+} check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl AimdSettings {
     /// The defaults of `AIMDLimit.Builder`.

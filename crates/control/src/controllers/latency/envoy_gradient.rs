@@ -51,6 +51,7 @@ use std::fmt;
 use super::window::{LimitRange, Window, WindowRule, cut};
 use super::{LatencyReason, Milliseconds};
 use crate::controller::whole;
+use crate::parameters::{Values, check_limits, parameters};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`EnvoyGradient`].
@@ -67,6 +68,20 @@ pub struct EnvoyGradientSettings {
     /// The most that is added to that, a fraction of it.
     pub jitter: f64,
 }
+
+parameters! { EnvoyGradientSettings {
+    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+        "lowest limit of the published rule";
+    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+        "highest limit of the published rule";
+    "buffer", "share", Values::Number(0.0, 100.0), buffer,
+        "how far the median may be above minRTT";
+    "samples", "transactions", Values::Whole(1, 1_000_000), min_rtt_samples,
+        "transactions that make a measurement of minRTT";
+    "remeasure", "s", Values::Number(1.0, 1e6), remeasure_s,
+        "time from one measurement of minRTT to the next";
+    "jitter", "share", Values::Number(0.0, 1.0), jitter, "the most that is added to that time";
+} check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl EnvoyGradientSettings {
     /// The defaults of `GradientControllerConfig`, and the 60 s of the documentation's example.

@@ -49,6 +49,7 @@ use std::fmt;
 use super::LatencyReason;
 use super::queue::QueueReading;
 use super::window::{LimitRange, MovingAverage, WindowRule};
+use crate::parameters::{Values, check_limits, parameters};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`Failsafe`].
@@ -63,6 +64,21 @@ pub struct FailsafeSettings {
     /// The length of the baseline, in windows.
     pub baseline_windows: u32,
 }
+
+parameters! { FailsafeSettings {
+    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+        "lowest limit of the published rule";
+    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+        "highest limit of the published rule";
+    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+        "transactions below which an interval decides nothing";
+    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+        "latency below which an interval decides nothing";
+    "inflight", "factor", Values::Number(1.0, 1e4), limit_by_inflight_max,
+        "the most that the limit is of what is inside";
+    "windows", "intervals", Values::Whole(1, 100_000), baseline_windows,
+        "length of the baseline";
+} check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl FailsafeSettings {
     /// The defaults of `adaptivelimiter.NewBuilder`.

@@ -39,6 +39,7 @@
 use super::LatencyReason;
 use super::window::{LimitRange, MovingAverage, Window, WindowRule, cut};
 use crate::controller::whole;
+use crate::parameters::{Values, check_limits, parameters};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`Gradient2`].
@@ -57,6 +58,25 @@ pub struct Gradient2Settings {
     /// The length of the long average, in windows.
     pub long_windows: u32,
 }
+
+parameters! { Gradient2Settings {
+    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+        "lowest limit of the published rule";
+    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+        "highest limit of the published rule";
+    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+        "transactions below which an interval decides nothing";
+    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+        "latency below which an interval decides nothing";
+    "tolerance", "factor", Values::Number(1.0, 100.0), tolerance,
+        "latency that is accepted, of the long average";
+    "queue", "transactions", Values::Number(0.0, 1e4), queue,
+        "transactions that may queue inside";
+    "smoothing", "share", Values::Number(0.001, 1.0), smoothing,
+        "how much of a new estimate is taken";
+    "windows", "intervals", Values::Whole(1, 1_000_000), long_windows,
+        "length of the long average";
+} check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl Gradient2Settings {
     /// The defaults of `Gradient2Limit.Builder`.

@@ -45,6 +45,7 @@ use std::fmt;
 use super::LatencyReason;
 use super::queue::QueueReading;
 use super::window::{LimitRange, Window, WindowRule, is_latency};
+use crate::parameters::{Values, check_limits, parameters};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`Vegas`].
@@ -57,6 +58,19 @@ pub struct VegasSettings {
     /// minRTT is renewed after this many transactions for each of the limit, times U.
     pub probe_multiplier: f64,
 }
+
+parameters! { VegasSettings {
+    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+        "lowest limit of the published rule";
+    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+        "highest limit of the published rule";
+    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+        "transactions below which an interval decides nothing";
+    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+        "latency below which an interval decides nothing";
+    "probe", "factor", Values::Number(1.0, 1e6), probe_multiplier,
+        "transactions for each of the limit after which minRTT is renewed";
+} check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl VegasSettings {
     /// The defaults of `VegasLimit.Builder`, behind the windows of `WindowedLimit.Builder`.

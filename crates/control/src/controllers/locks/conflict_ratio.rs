@@ -45,6 +45,7 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
 /// The parameters of [`ConflictRatio`].
@@ -57,6 +58,14 @@ pub struct ConflictRatioSettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { ConflictRatioSettings {
+    "critical", "ratio", Values::Number(1.001, 100.0), critical,
+        "ratio of locks above which the limit falls";
+    "step", "share", Values::Number(0.0, 1.0), step,
+        "largest relative change of the limit in one interval";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl ConflictRatioSettings {
     /// The study's critical ratio of 1.3; `step` is ours.

@@ -43,6 +43,7 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
 /// The parameters of [`HalfAndHalf`].
@@ -55,6 +56,14 @@ pub struct HalfAndHalfSettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { HalfAndHalfSettings {
+    "tolerance", "share", Values::Number(0.0, 0.499), tolerance,
+        "how far a share of the transactions must be above a half, δ";
+    "fall", "share", Values::Number(0.0, 1.0), fall,
+        "largest relative fall of the limit in one interval";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl HalfAndHalfSettings {
     /// δ = 0.025 as the study is cited; `fall` is ours.

@@ -3,8 +3,8 @@
 use super::scan::Scan;
 use super::window::Sample;
 use super::{
-    BAR_MOST_S, Base, COLD, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison,
-    PairedReason, RECALL_S, Recall, SINKS_S, Side, Task,
+    BAR_MOST_S, Base, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison, PairedReason,
+    RECALL_S, Recall, SINKS_S, Side, Task,
 };
 
 impl PairedComparison {
@@ -90,8 +90,8 @@ impl PairedComparison {
         self.has_scanned = true;
         self.best = None;
         self.first = (0.0, 0.0);
-        self.move_to(self.limit.min(self.base.limit).min(COLD));
-        self.task = Task::Scan(Scan::default());
+        self.move_to(self.limit.min(self.base.limit).min(self.settings.cold));
+        self.task = Task::Scan(Scan::new(self.settings.price));
         PairedReason::Rescan { change: change.exp_m1() }
     }
 
@@ -118,7 +118,7 @@ impl PairedComparison {
         }
         self.remember();
         let base = self.base.limit;
-        if change < -0.9 && base > COLD {
+        if change < -0.9 && base > self.settings.cold {
             return self.rescan(change);
         }
         let mut left: Vec<u32> = self.remembered.iter().map(|&(limit, _)| limit).collect();

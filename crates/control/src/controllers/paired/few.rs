@@ -2,7 +2,7 @@
 
 use super::shapes::Shapes;
 use super::window::Sample;
-use super::{LIMIT_PRICE, PairedComparison, PairedReason, Task};
+use super::{PairedComparison, PairedReason, Task};
 use crate::Draw;
 
 impl PairedComparison {
@@ -38,7 +38,7 @@ impl PairedComparison {
         let often = f64::max(0.1, 0.6 / f64::from(self.windows));
         let is_draw = draw.value() < often;
         let at = is_draw.then(|| draw.value() / often);
-        let (limit, share) = self.shapes.best(lowest.min(top), top, LIMIT_PRICE, at);
+        let (limit, share) = self.shapes.best(lowest.min(top), top, self.settings.price, at);
         if self.windows == 1 && self.limit < highest {
             // One level says nothing of the others; a higher one costs less while it is tried.
             let next = self.limit.saturating_mul(5) / 2;

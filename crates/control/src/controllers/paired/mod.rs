@@ -51,6 +51,7 @@ mod few;
 mod reason;
 mod scan;
 mod search;
+mod settings;
 mod shapes;
 mod test;
 mod window;
@@ -62,34 +63,15 @@ use crate::controller::{Bounds, Controller, Decision, Reason, whole};
 use crate::{Draw, IntervalRule, Mpl, Observation, Setting};
 
 pub use reason::PairedReason;
+pub use settings::PairedSettings;
 
 use scan::{Next, Scan};
 use shapes::Shapes;
 use test::SequentialTest;
 use window::{Sample, Want, Window};
 
-/// Throughput that is given up for a limit that is lower by a factor of e, in ln X.
-const LIMIT_PRICE: f64 = 0.03;
-
-/// The limit that a cold start begins with, unless a lower one was asked for.
-const COLD: u32 = 8;
-
 /// What a limit has to gain over none, in ln X.
 const OPEN_PRICE: f64 = 0.05;
-
-/// The probability of an error with which a candidate is said to be better.
-const BETTER: f64 = 0.2;
-
-/// A candidate that is worse by so many standard errors is given up. No error is stated: to stay
-/// costs nothing but a later comparison.
-const FUTILE: f64 = 1.0;
-
-/// Throughput that the search for something better may cost, where nothing has changed.
-const PROBE_PRICE: f64 = 0.005;
-
-/// The longest time between two comparisons on one side, seconds; where the last lost much.
-const STALE_S: f64 = 15.0;
-const STALE_DEAR_S: f64 = 60.0;
 
 /// The length of a window of a long look, seconds: what warms up shows in it.
 const LONG_S: f64 = 3.0;
@@ -229,6 +211,7 @@ struct Bar {
 /// A controller that compares limits in pairs.
 #[derive(Clone, Debug)]
 pub struct PairedComparison {
+    settings: PairedSettings,
     bounds: Bounds,
     start: Mpl,
     limit: u32,
@@ -274,9 +257,11 @@ pub struct PairedComparison {
 impl PairedComparison {
     /// A controller for a place that was told nothing but bounds and a start.
     #[must_use]
-    pub fn new(setting: &Setting) -> PairedComparison {
-        let start = setting.bounds.clamp(Mpl::at_least_one(setting.start.get().min(COLD)));
+    pub fn new(setting: &Setting, settings: PairedSettings) -> PairedComparison {
+        let start = Mpl::at_least_one(setting.start.get().min(settings.cold));
+        let start = setting.bounds.clamp(start);
         PairedComparison {
+            settings,
             bounds: setting.bounds,
             start,
             limit: start.get(),
@@ -327,6 +312,11 @@ impl PairedComparison {
 
     fn highest(&self) -> u32 {
         self.bounds.clamp(Mpl::at_least_one(self.ceiling())).get()
+    }
+
+    /// Where a cold start begins.
+    fn cold(&self) -> u32 {
+        self.settings.cold.min(self.highest())
     }
 
     /// Keeps count of what is needed whatever the task is.
@@ -411,8 +401,8 @@ impl PairedComparison {
         if let Some(reason) = self.relieve_silence() {
             return reason;
         }
-        if !self.has_scanned && self.limit < COLD.min(self.highest()) && self.now_s < 1.0 {
-            self.move_to(COLD.min(self.highest()));
+        if !self.has_scanned && self.limit < self.cold() && self.now_s < 1.0 {
+            self.move_to(self.cold());
             self.base.limit = self.limit;
             return PairedReason::Washout;
         }
@@ -433,7 +423,7 @@ impl PairedComparison {
 
     /// Nothing completes while some wait: more are let in, quickly and up to a bound.
     fn relieve_silence(&mut self) -> Option<PairedReason> {
-        let bound = self.highest().min(COLD * 4);
+        let bound = self.highest().min(self.settings.cold.saturating_mul(4));
         let patience_s = f64::max(0.5, 4.0 * self.shortest_s.unwrap_or(0.0));
         if self.silent_s < patience_s || self.limit >= bound {
             return None;

@@ -24,6 +24,8 @@ pub(super) enum Next {
 /// The state of a coarse search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
+    /// Throughput that is given up for a limit that is lower by a factor of e, in ln X.
+    price: f64,
     points: Vec<Point>,
     /// No higher level is tried any more.
     is_stopped: bool,
@@ -36,13 +38,24 @@ pub(super) struct Scan {
 }
 
 impl Scan {
+    pub(super) fn new(price: f64) -> Scan {
+        Scan { price, ..Scan::default() }
+    }
+
     pub(super) fn best_tps(&self) -> f64 {
         self.best().map_or(0.0, |point| point.ln_x.exp())
     }
 
     /// The level with the highest ln X - price·ln N.
     fn best(&self) -> Option<Point> {
-        self.points.iter().copied().max_by(|one, other| one.worth().total_cmp(&other.worth()))
+        self.points
+            .iter()
+            .copied()
+            .max_by(|one, other| self.worth(one).total_cmp(&self.worth(other)))
+    }
+
+    fn worth(&self, point: &Point) -> f64 {
+        point.ln_x - self.price * f64::from(point.limit).ln()
     }
 
     fn at(&self, limit: u32) -> Option<&Point> {
@@ -176,7 +189,7 @@ impl Scan {
         }
         let is_leader = |point: &&Point| {
             let error = (point.variance + best.variance).sqrt();
-            best.worth() - point.worth() < 1.5 * error && error > 0.01
+            self.worth(&best) - self.worth(point) < 1.5 * error && error > 0.01
         };
         let leaders: Vec<Point> = self.points.iter().filter(is_leader).copied().collect();
         if leaders.len() < 2 {
@@ -197,11 +210,5 @@ impl Scan {
     /// What is known of a level, if it was measured.
     pub(super) fn ln_x(&self, limit: u32) -> Option<f64> {
         self.at(limit).map(|point| point.ln_x)
-    }
-}
-
-impl Point {
-    fn worth(&self) -> f64 {
-        self.ln_x - super::LIMIT_PRICE * f64::from(self.limit).ln()
     }
 }

@@ -4,8 +4,8 @@ use super::scan::Scan;
 use super::test::SequentialTest;
 use super::window::Sample;
 use super::{
-    BETTER, Base, COLD, Duel, FAR, FUTILE, LIMIT_PRICE, OPEN_PRICE, PATIENCE_S, PROBE_PRICE,
-    PairedComparison, PairedReason, STALE_DEAR_S, STALE_S, STEP, STEP_LEAST, STEP_MOST, Side, Task,
+    Base, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason, STEP, STEP_LEAST,
+    STEP_MOST, Side, Task,
 };
 use crate::Draw;
 use crate::controller::whole;
@@ -16,13 +16,15 @@ impl PairedComparison {
             return self.not_binding(sample);
         }
         if !self.has_scanned {
-            if sample.limit > COLD && self.shortest_s.is_some_and(|shortest_s| shortest_s < 0.2) {
+            if sample.limit > self.settings.cold
+                && self.shortest_s.is_some_and(|shortest_s| shortest_s < 0.2)
+            {
                 return self.rescan(0.0);
             }
             if self.is_slow(sample) {
                 return self.few(sample, draw);
             }
-            return self.scan(Scan::default(), sample);
+            return self.scan(Scan::new(self.settings.price), sample);
         }
         if sample.waiting < 0.8 && sample.running < 0.9 * f64::from(self.limit) {
             // Fewer clients came: their throughput says nothing of the limit's.
@@ -133,15 +135,15 @@ impl PairedComparison {
         let factor = f64::from(duel.candidate) / f64::from(self.base.limit);
         let difference = looked.ln_x - f64::midpoint(duel.before.ln_x, sample.ln_x);
         let variance = looked.variance + (duel.before.variance + sample.variance) / 4.0;
-        let price = if duel.is_open { OPEN_PRICE } else { LIMIT_PRICE * factor.ln() };
+        let price = if duel.is_open { OPEN_PRICE } else { self.settings.price * factor.ln() };
         duel.test.add(difference - price, variance * self.pair_scale);
         let (mean, error) = (duel.test.mean(), duel.test.error());
         let is_spent = error < 0.004 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
-        if duel.test.is_positive(BETTER)
+        if duel.test.is_positive(self.settings.better)
             || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
             self.adopt(&duel, looked.ln_x)
-        } else if mean < -FUTILE * error || is_spent {
+        } else if mean < -self.settings.futile * error || is_spent {
             self.reject(&duel, draw)
         } else {
             duel.before = sample;
@@ -181,20 +183,20 @@ impl PairedComparison {
         let side = &mut self.sides[duel.side];
         side.probes += 1;
         let is_least = distance <= STEP_LEAST * 1.05 || duel.candidate.abs_diff(base) <= 1;
-        let gap_s = f64::max(side.gap_s, duel.lost_s / PROBE_PRICE);
+        let gap_s = f64::max(side.gap_s, duel.lost_s / self.settings.probe_price);
         let is_far = side.is_settled && distance > 0.5 && duel.candidate.abs_diff(base) > 1;
         if !is_far {
             side.loss = duel.deepest;
         }
         if duel.is_open {
-            side.due_s = self.now_s + gap_s.clamp(2.0, STALE_DEAR_S);
-            side.gap_s = (side.gap_s * 1.6).min(STALE_S);
+            side.due_s = self.now_s + gap_s.clamp(2.0, self.settings.stale_dear_s);
+            side.gap_s = (side.gap_s * 1.6).min(self.settings.stale_s);
         } else if is_far {
-            side.far_s = self.now_s + gap_s.min(STALE_DEAR_S);
-            side.due_s = self.now_s + side.gap_s.min(STALE_S);
+            side.far_s = self.now_s + gap_s.min(self.settings.stale_dear_s);
+            side.due_s = self.now_s + side.gap_s.min(self.settings.stale_s);
         } else if side.is_settled || is_least || !is_lost {
             side.is_settled = true;
-            side.due_s = self.now_s + gap_s.min(STALE_S) * (0.8 + 0.4 * draw.value());
+            side.due_s = self.now_s + gap_s.min(self.settings.stale_s) * (0.8 + 0.4 * draw.value());
             side.gap_s = (side.gap_s * 1.6).min(8.0);
             // What cannot be told apart needs a longer step.
             let factor = if is_lost { 0.6 } else { 1.4 };

@@ -66,6 +66,7 @@ use std::fmt;
 use self::levels::{Belief, Levels, Prediction, misfit};
 use self::search::Search;
 use crate::controller::{Concurrency, Controller};
+use crate::parameters::{Values, parameters};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
 /// The parameters of [`Scalability`].
@@ -84,6 +85,20 @@ pub struct ScalabilitySettings {
     /// Which concurrency caps the limit.
     pub concurrency: Concurrency,
 }
+
+parameters! { ScalabilitySettings {
+    "loss", "share", Values::Number(0.0, 0.9), loss,
+        "throughput that may be given up for a low limit";
+    "fade", "share", Values::Number(0.5, 1.0), fade,
+        "what is known after an interval, of what was known before it";
+    "horizon", "intervals", Values::Number(1.0, 1e6), horizon,
+        "how long a better limit is expected to be of use";
+    "patrol", "intervals", Values::Whole(1, 1_000_000), patrol,
+        "rest after which a limit beside the target is looked at";
+    "reach", "factor", Values::Number(1.01, 100.0), reach,
+        "how far the limit goes beyond what was seen";
+    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
+} }
 
 impl ScalabilitySettings {
     /// For a proxy with intervals of a second: chosen on simulated plants, random hills and

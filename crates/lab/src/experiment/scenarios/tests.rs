@@ -20,11 +20,11 @@ fn described(text: &str) -> Vec<String> {
 #[test]
 fn a_controller_is_a_batchset() {
     let text = "scenario = \"autotune\"\nmpl = [4]\nclients = 50\n[factors]\n\
-                control = [\"vegas\", \"study-global-parabola:gamma=0.5\"]";
-    assert_eq!(
-        described(text),
-        ["vegas, 50 clients", "study-global-parabola:gamma=0.5, 50 clients",]
-    );
+                control = [\"vegas\", \"study-global-parabola:gamma=0.5\", \
+                \"external-scheduling:delta=4,loss=0.20\"]";
+    let expected =
+        ["vegas", "study-global-parabola:gamma=0.5", "external-scheduling:loss=0.2,delta=4"];
+    assert_eq!(described(text), expected.map(|control| format!("{control}, 50 clients")));
 }
 
 #[test]
@@ -96,6 +96,10 @@ fn what_does_not_fit_is_refused() {
         ("scenario = \"autotune\"\nmpl = [4]\nclients = 5", "names no controller"),
         ("scenario = \"autotune\"\nmpl = [4]\n[factors]\ncontrol = [\"vegas\"]", "`clients`"),
         ("scenario = \"autotune\"\nmpl = [4]\n[factors]\ncontrol = [\"magic\"]", "`magic`"),
+        (
+            "scenario = \"autotune\"\nmpl = [4]\n[factors]\ncontrol = [\"observe\"]",
+            "tidegate proxy",
+        ),
         ("scenario = \"autotune\"\nmpl = [4]\n[factors]\nc = [0.1]", "line 7"),
         (
             "scenario = \"switch\"\nmpl = [4]\nclients = 5\n[factors]\ncontrol = [\"vegas\"]",

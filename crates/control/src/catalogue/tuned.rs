@@ -1,0 +1,71 @@
+//! Algorithms with parameters of one's own, as in `external-scheduling:loss=0.2`.
+
+use std::fmt;
+
+use super::{ANY, Algorithm, AlgorithmError, Given, Parameter, Read, Write};
+
+/// An algorithm with parameters of one's own; the others are as in the algorithm of that name.
+///
+/// The name is followed by a colon and `name=value` pairs with commas between them. What is
+/// written is canonical: the parameters are in the order of [`Algorithm::parameters`], and numbers
+/// have no needless zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tuned {
+    /// Its place in [`Algorithm::ALL`].
+    place: usize,
+    given: Given,
+}
+
+impl Tuned {
+    /// The algorithm without its parameters.
+    #[must_use]
+    pub fn base(self) -> Algorithm {
+        Algorithm::ALL.get(self.place).copied().unwrap_or_default()
+    }
+
+    /// The name of the algorithm without its parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.base().name()
+    }
+
+    pub(super) fn given(self) -> Given {
+        self.given
+    }
+}
+
+impl fmt::Display for Tuned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parameters = self.base().with_settings(ANY, Write(&self.given));
+        write!(formatter, "{}:{parameters}", self.name())
+    }
+}
+
+/// Reads the parameters of the algorithm `base`, which were found in `text`.
+///
+/// # Errors
+/// What is wrong with them, with a list of those that exist.
+pub(super) fn read(
+    base: Algorithm,
+    parameters: &str,
+    text: &str,
+) -> Result<Algorithm, AlgorithmError> {
+    let given = base.with_settings(ANY, Read(parameters));
+    let given = given.map_err(|problem| AlgorithmError::Parameters {
+        text: text.to_owned(),
+        problem,
+        algorithm: base.name(),
+        parameters: in_words(&base.parameters()),
+    })?;
+    let place = Algorithm::ALL.iter().position(|&one| one == base).unwrap_or_default();
+    Ok(Algorithm::Tuned(Tuned { place, given }))
+}
+
+/// Parameters with their ranges, as an error lists them.
+fn in_words(parameters: &[Parameter]) -> String {
+    let one = |Parameter { name, unit, values, .. }: &Parameter| match *unit {
+        "" => format!("{name} ({values})"),
+        unit => format!("{name} ({values}; {unit})"),
+    };
+    parameters.iter().map(one).collect::<Vec<String>>().join(", ")
+}

@@ -1,0 +1,406 @@
+//! The parameters of controllers: their names, units, ranges and meanings, and how a value of one
+//! is read, kept, written and put into effect.
+//!
+//! # Mechanism
+//! A settings type lists its parameters once, with the macro `parameters!` beside it. From that
+//! list come the parser, the canonical spelling, the error that names what exists, the output of
+//! `tidegate controllers`, and the table in `docs/control.md`.
+//!
+//! Values are kept as decimal numbers, as they were written: digits and the place of the point.
+//! So two algorithms are equal when they are spelled alike, they have an order, and what is
+//! written is what was read. The number in effect is the `f64` nearest to the decimal number.
+//!
+//! # Example
+//! `study-hill-climbing:delta=20,c=0.300` gives two parameters of `HillClimbingSettings` values,
+//! 20 transactions for its step and 3·10^-1 for its gain. It is written
+//! `study-hill-climbing:c=0.3,delta=20`, in the order of the list. What is not given stays as it
+//! is in the algorithm of that name.
+//!
+//! # Limits
+//! A value has at most [`PLACES_MAX`] places after the point, and its digits without the point are
+//! at most [`DIGITS_MAX`]. A settings type has at most [`PARAMETERS_MAX`] parameters.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::controller::{Concurrency, Step, whole};
+use crate::{Bounds, Mpl};
+
+/// A parameter of an algorithm, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name, as in `name=value`.
+    pub name: &'static str,
+    /// The unit of its values.
+    pub unit: &'static str,
+    /// The values that are allowed, in words.
+    pub values: String,
+    /// The value that the algorithm has without it.
+    pub default: String,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// What is wrong with the parameters that an algorithm is given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterProblem {
+    /// Something other than `name=value`.
+    #[error("`{0}` is not of the form name=value")]
+    Form(String),
+    /// No parameter has this name.
+    #[error("there is no parameter `{0}`")]
+    Unknown(String),
+    /// A parameter is given more than once.
+    #[error("`{0}` is given twice")]
+    Twice(String),
+    /// A value is not among the allowed ones.
+    #[error("{name}={value} is not allowed: {values}")]
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// What was written.
+        value: String,
+        /// What is allowed.
+        values: String,
+    },
+    /// The values exclude each other.
+    #[error("{0}")]
+    Contradiction(&'static str),
+}
+
+/// Settings whose parameters have names.
+pub(crate) trait Tunable: Copy + 'static {
+    /// Every parameter, in the order in which they are written.
+    const FIELDS: &'static [Field<Self>];
+
+    /// Checks what no value alone can show.
+    ///
+    /// # Errors
+    /// What contradicts what.
+    fn check(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+/// One parameter of the settings `S`.
+pub(crate) struct Field<S> {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) values: Values,
+    pub(crate) meaning: &'static str,
+    pub(crate) get: fn(&S) -> Value,
+    pub(crate) set: fn(&mut S, Value),
+}
+
+/// The values that a parameter may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Values {
+    /// Decimal numbers from the one to the other.
+    Number(f64, f64),
+    /// Whole numbers from the one to the other.
+    Whole(u32, u32),
+    /// So many transactions, or a share of the limit in per cent.
+    Step,
+    /// Which concurrency of an interval counts.
+    Moment,
+    /// Whether something is done.
+    Switch,
+}
+
+/// The longest step, in transactions, and as a share of the limit in per cent.
+const STEP_MAX: u32 = 1_000_000;
+const STEP_PERCENT_MAX: u32 = 1_000;
+
+/// A value in effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Number(f64),
+    /// A share of the limit; 1 is all of it.
+    OfLimit(f64),
+    Moment(Concurrency),
+    Switch(bool),
+}
+
+/// Lists the parameters of a settings type: name, unit, allowed values, field, meaning. The second
+/// form also checks the values against each other.
+macro_rules! parameters {
+    ($settings:ty { $($fields:tt)* }) => {
+        $crate::parameters::parameters! { $settings { $($fields)* } check |_| Ok(()) }
+    };
+    ($settings:ty {
+        $($name:literal, $unit:literal, $values:expr, $($path:ident).+, $meaning:literal;)*
+    } check $check:expr) => {
+        impl $crate::parameters::Tunable for $settings {
+            const FIELDS: &'static [$crate::parameters::Field<Self>] = &[
+                $($crate::parameters::Field {
+                    name: $name,
+                    unit: $unit,
+                    values: $values,
+                    meaning: $meaning,
+                    get: |own| $crate::parameters::Value::from(own.$($path).+),
+                    set: |own, value| own.$($path).+ = value.into(),
+                }),*
+            ];
+
+            fn check(&self) -> Result<(), &'static str> {
+                let check: fn(&Self) -> Result<(), &'static str> = $check;
+                check(self)
+            }
+        }
+        const _: () = assert!(
+            <$settings as $crate::parameters::Tunable>::FIELDS.len()
+                <= $crate::parameters::PARAMETERS_MAX
+        );
+    };
+}
+pub(crate) use parameters;
+
+/// Parameters that a settings type may have.
+pub(crate) const PARAMETERS_MAX: usize = 32;
+
+/// The most that a value's digits make without the point.
+const DIGITS_MAX: u32 = 200_000_000;
+
+/// The most places of a value after the point.
+const PLACES_MAX: u32 = 9;
+
+/// A value as it is kept: digits, the place of the point, and whether it is in per cent of the
+/// limit, in one number. A word is kept as its place in the list of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Kept(NonZeroU32);
+
+/// Places and the mark of a share of the limit together have so many values.
+const MARKS: u32 = 2 * (PLACES_MAX + 1);
+const _: () = assert!(DIGITS_MAX < (u32::MAX - MARKS) / MARKS);
+
+impl Kept {
+    fn new(digits: u32, places: u32, is_of_limit: bool) -> Kept {
+        let code = digits * MARKS + 2 * places + u32::from(is_of_limit) + 1;
+        Kept(NonZeroU32::new(code).unwrap_or(NonZeroU32::MIN))
+    }
+
+    fn parts(self) -> (u32, u32, bool) {
+        let code = self.0.get() - 1;
+        (code / MARKS, code % MARKS / 2, code % 2 == 1)
+    }
+
+    /// A decimal number without its needless zeros.
+    fn read(text: &str) -> Option<Kept> {
+        let (text, is_of_limit) = text.strip_suffix('%').map_or((text, false), |text| (text, true));
+        let (before, after) = text.split_once('.').unwrap_or((text, ""));
+        let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if before.is_empty() || !are_digits(before) || !are_digits(after) {
+            return None;
+        }
+        let after = after.trim_end_matches('0');
+        let places = u32::try_from(after.len()).ok().filter(|&places| places <= PLACES_MAX)?;
+        let digits: u32 = format!("{before}{after}").parse().ok()?;
+        (digits <= DIGITS_MAX).then(|| Kept::new(digits, places, is_of_limit))
+    }
+
+    fn number(self) -> f64 {
+        let (digits, places, _) = self.parts();
+        f64::from(digits) / f64::from(10_u32.pow(places))
+    }
+}
+
+impl Values {
+    /// Reads a value; nothing if it is not among the allowed ones.
+    fn read(self, text: &str) -> Option<Kept> {
+        let word = |words: [&str; 2]| {
+            let at = words.iter().position(|&word| word == text)?;
+            Some(Kept::new(u32::try_from(at).ok()?, 0, false))
+        };
+        let kept = match self {
+            Values::Moment => return word(MOMENTS),
+            Values::Switch => return word(SWITCH),
+            Values::Number(..) | Values::Whole(..) | Values::Step => Kept::read(text)?,
+        };
+        let (digits, places, is_of_limit) = kept.parts();
+        let is_whole = places == 0 && !text.contains('.');
+        let is_allowed = match self {
+            Values::Step if is_of_limit => (1..=STEP_PERCENT_MAX).contains(&digits) && is_whole,
+            Values::Step => (1..=STEP_MAX).contains(&digits) && is_whole,
+            Values::Whole(least, most) => (least..=most).contains(&digits) && is_whole,
+            Values::Number(least, most) => (least..=most).contains(&kept.number()),
+            Values::Moment | Values::Switch => false,
+        };
+        let may_be_of_limit = matches!(self, Values::Step);
+        (is_allowed && (may_be_of_limit || !is_of_limit)).then_some(kept)
+    }
+
+    fn value(self, kept: Kept) -> Value {
+        let (digits, _, is_of_limit) = kept.parts();
+        match self {
+            Values::Moment if digits == 0 => Value::Moment(Concurrency::Peak),
+            Values::Moment => Value::Moment(Concurrency::AtEnd),
+            Values::Switch => Value::Switch(digits == 0),
+            _ if is_of_limit => Value::OfLimit(kept.number() / 100.0),
+            _ => Value::Number(kept.number()),
+        }
+    }
+}
+
+const MOMENTS: [&str; 2] = ["peak", "end"];
+const SWITCH: [&str; 2] = ["on", "off"];
+
+impl fmt::Display for Values {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::Number(least, most) => write!(formatter, "{least} to {most}"),
+            Values::Whole(least, most) => write!(formatter, "{least} to {most}"),
+            Values::Step => {
+                write!(formatter, "1 to {STEP_MAX}, or 1% to {STEP_PERCENT_MAX}% of the limit")
+            }
+            Values::Moment => formatter.write_str(&MOMENTS.join(" or ")),
+            Values::Switch => formatter.write_str(&SWITCH.join(" or ")),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Value::Number(number) => number.fmt(formatter),
+            // Rounded to the places that a value may have: 0.07·100 is a little more than 7.
+            Value::OfLimit(share) => write!(formatter, "{}%", (share * 1e11).round() / 1e9),
+            Value::Moment(Concurrency::Peak) => formatter.write_str(MOMENTS[0]),
+            Value::Moment(Concurrency::AtEnd) => formatter.write_str(MOMENTS[1]),
+            Value::Switch(is_on) => formatter.write_str(SWITCH[usize::from(!is_on)]),
+        }
+    }
+}
+
+/// The values that some parameters were given, by their places in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Given([Option<Kept>; PARAMETERS_MAX]);
+
+impl Given {
+    /// Nothing is given.
+    pub(crate) const NONE: Given = Given([None; PARAMETERS_MAX]);
+
+    /// Reads `name=value,...` for the settings `own`.
+    ///
+    /// # Errors
+    /// What is wrong with the first part that cannot be used.
+    pub(crate) fn read<S: Tunable>(text: &str, own: S) -> Result<Given, ParameterProblem> {
+        let mut given = Given::NONE;
+        for part in text.split(',') {
+            let pair = part.split_once('=');
+            let (name, value) = pair.ok_or_else(|| ParameterProblem::Form(part.to_owned()))?;
+            let fields = given.0.iter_mut().zip(S::FIELDS);
+            let mut named = fields.filter(|(_, field)| field.name == name);
+            let Some((kept, field)) = named.next() else {
+                return Err(ParameterProblem::Unknown(name.to_owned()));
+            };
+            let read = field.values.read(value).ok_or_else(|| ParameterProblem::Value {
+                name: field.name,
+                value: value.to_owned(),
+                values: field.values.to_string(),
+            })?;
+            if kept.replace(read).is_some() {
+                return Err(ParameterProblem::Twice(name.to_owned()));
+            }
+        }
+        given.over(own).check().map_err(ParameterProblem::Contradiction)?;
+        Ok(given)
+    }
+
+    /// The settings `own` with the given values in place of its own.
+    pub(crate) fn over<S: Tunable>(&self, own: S) -> S {
+        let mut settings = own;
+        for (kept, field) in self.0.iter().zip(S::FIELDS) {
+            if let Some(kept) = *kept {
+                (field.set)(&mut settings, field.values.value(kept));
+            }
+        }
+        settings
+    }
+
+    /// The given values in their canonical spelling.
+    pub(crate) fn write<S: Tunable>(&self) -> String {
+        let given = self.0.iter().zip(S::FIELDS);
+        let parts = given.filter_map(|(kept, field)| {
+            Some(format!("{}={}", field.name, field.values.value((*kept)?)))
+        });
+        parts.collect::<Vec<String>>().join(",")
+    }
+}
+
+/// The parameters of the settings `own`.
+pub(crate) fn list<S: Tunable>(own: &S) -> Vec<Parameter> {
+    let parameter = |field: &Field<S>| Parameter {
+        name: field.name,
+        unit: field.unit,
+        values: field.values.to_string(),
+        default: (field.get)(own).to_string(),
+        meaning: field.meaning,
+    };
+    S::FIELDS.iter().map(parameter).collect()
+}
+
+/// Settings of an algorithm that has no parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct NoSettings;
+
+impl Tunable for NoSettings {
+    const FIELDS: &'static [Field<NoSettings>] = &[];
+}
+
+/// What a value is read for: the types of settings' fields.
+macro_rules! values_of {
+    ($($type:ty: $number:ident => $of:expr, $value:ident => $from:expr;)*) => { $(
+        impl From<$type> for Value {
+            fn from($number: $type) -> Value {
+                $of
+            }
+        }
+
+        impl From<Value> for $type {
+            fn from($value: Value) -> $type {
+                $from
+            }
+        }
+    )* };
+}
+
+values_of! {
+    f64: number => Value::Number(number), value => value.number();
+    u32: number => Value::Number(f64::from(number)), value => whole(value.number());
+    u64: number => Value::Number(number as f64), value => u64::from(whole(value.number()));
+    Mpl: limit => Value::Number(f64::from(limit.get())),
+        value => Mpl::at_least_one(whole(value.number()));
+    Concurrency: moment => Value::Moment(moment), value => match value {
+        Value::Moment(moment) => moment,
+        _ => Concurrency::Peak,
+    };
+    bool: is_on => Value::Switch(is_on), value => value == Value::Switch(true);
+    Step: step => match step {
+        Step::Absolute(step) => Value::Number(f64::from(step)),
+        Step::Relative(share) => Value::OfLimit(share),
+    }, value => match value {
+        Value::OfLimit(share) => Step::Relative(share),
+        other => Step::Absolute(whole(other.number())),
+    };
+}
+
+impl Value {
+    fn number(self) -> f64 {
+        match self {
+            Value::Number(number) | Value::OfLimit(number) => number,
+            Value::Moment(_) | Value::Switch(_) => 0.0,
+        }
+    }
+}
+
+/// Whether a lowest and a highest limit of a published rule leave any.
+///
+/// # Errors
+/// They do not.
+pub(crate) fn check_limits(lowest: Mpl, highest: Mpl) -> Result<(), &'static str> {
+    let is_range = Bounds::new(lowest, highest).is_ok();
+    is_range.then_some(()).ok_or("lowest is above highest")
+}
+
+#[cfg(test)]
+mod tests;
