@@ -36,7 +36,8 @@ fn record(server: &Postgres, algorithm: Algorithm, journal: &Path) -> String {
 fn assert_plausible(decided: &Decided) {
     let seen = &decided.observation;
     let times = seen.in_database;
-    assert!(times.count > 0 && seen.completions + seen.failures == times.count, "{seen:?}");
+    // Those that were discounted, when the machine stood still, end without a time.
+    assert!(times.count > 0 && times.count <= seen.completions + seen.failures, "{seen:?}");
     assert!(times.min_s > 0.0 && times.min_s <= times.mean_s, "{seen:?}");
     assert!(times.min_s <= times.p50_s * 1.01 && times.p50_s <= times.p99_s, "{seen:?}");
     assert!(seen.running_mean > 0.0 && seen.running_mean <= seen.concurrency_mean, "{seen:?}");
