@@ -446,7 +446,8 @@ impl Permit {
 
     /// Says that the transaction could not begin to work before `now`, because it had to wait for a
     /// connection to the database. How long that took says nothing of how long transactions take,
-    /// so [`OverdueRule`] is not told; all else counts from the grant.
+    /// so [`OverdueRule`] is not told, and the permit's age begins anew; all else counts from the
+    /// grant.
     pub fn begin_work(&self, now: Instant) {
         let mut state = self.gate.lock();
         let now = state.advance(now);

@@ -34,7 +34,7 @@ pub(crate) struct Out {
     /// Since when its transaction is at work: later, where it had to wait for a connection first,
     /// and later by as long as it was lent.
     pub(crate) at_work_since: Instant,
-    /// When it last began to count.
+    /// When it last began to count, or to work.
     pub(crate) counts_since: Instant,
     /// It has been discounted, whatever it is now.
     pub(crate) was_discounted: bool,
@@ -165,9 +165,13 @@ impl Permits {
         }
     }
 
-    /// The permit's transaction begins to work only now.
+    /// The permit's transaction begins to work only now: until here it was not overdue.
     pub(crate) fn begin_work(&mut self, key: usize, now: Instant) {
         self.out[key].at_work_since = now;
+        if self.out[key].standing == Standing::Counted {
+            self.leave(key);
+            self.count(key, now);
+        }
     }
 
     /// Takes a permit out of the line or the number that its standing puts it in.

@@ -13,6 +13,7 @@
 //! claim NAME                           take the permit, if the gate has granted it
 //! finish NAME completed|failed         give the permit back
 //! next NAME completed|failed           begin the next transaction under the permit
+//! begin NAME                           NAME begins to work only now
 //! lend NAME                            NAME's client is idle: its permit counts no longer
 //! resume NAME                          NAME's client goes on
 //! refused COUNT                        the server gives no connection to COUNT permits
@@ -89,6 +90,7 @@ impl Script {
                 self.held.insert(name.into(), Held::Permit(permit));
                 String::new()
             }
+            ["begin", name] => self.with_permit(name, |permit, now| permit.begin_work(now)),
             ["lend", name] => self.with_permit(name, Permit::lend),
             ["resume", name] => self.with_permit(name, Permit::resume),
             ["refused", count] => {
