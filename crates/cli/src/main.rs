@@ -43,7 +43,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Proxy(proxy::ProxyArguments),
+    Proxy(Box<proxy::ProxyArguments>),
     Load(load::LoadArguments),
     Demo(demo::DemoArguments),
     Bench(bench::BenchArguments),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         .with(targets)
         .init();
     let outcome = match arguments.command {
-        Command::Proxy(arguments) => proxy::run(arguments),
+        Command::Proxy(arguments) => proxy::run(*arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

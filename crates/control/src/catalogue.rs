@@ -99,6 +99,20 @@ impl Resources {
     }
 }
 
+/// Parameters that an algorithm cannot be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}`: {problem}; {algorithm} has {parameters}")]
+pub struct ParametersError {
+    /// What was asked for.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: ParameterProblem,
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// Its parameters with their ranges, in words.
+    pub parameters: String,
+}
+
 /// Text that names no algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlgorithmError {
@@ -119,17 +133,8 @@ pub enum AlgorithmError {
         text: String,
     },
     /// An algorithm cannot be given these parameters.
-    #[error("`{text}`: {problem}; {algorithm} has {parameters}")]
-    Parameters {
-        /// What was asked for.
-        text: String,
-        /// What is wrong with it.
-        problem: ParameterProblem,
-        /// The algorithm.
-        algorithm: &'static str,
-        /// Its parameters, in words.
-        parameters: String,
-    },
+    #[error(transparent)]
+    Parameters(Box<ParametersError>),
     /// `observe` where a controller has to be obeyed.
     #[error(
         "`{text}` leaves the gate open, which only `tidegate proxy` can do: name the algorithm \

@@ -18,7 +18,9 @@ mod window;
 #[cfg(test)]
 mod testing;
 
-pub use catalogue::{Algorithm, AlgorithmError, ControlChoice, Resources, Setting, Tuned};
+pub use catalogue::{
+    Algorithm, AlgorithmError, ControlChoice, ParametersError, Resources, Setting, Tuned,
+};
 pub use controller::{
     Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
 };

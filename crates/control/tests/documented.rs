@@ -27,7 +27,8 @@ fn rows() -> String {
         for one in parameters {
             let (name, default, values) = (one.name, one.default, one.values);
             let row = format!("{names} | `{name}` | {default} | {values}");
-            writeln!(text, "| {row} | {} | {} |", one.unit, one.meaning).unwrap();
+            writeln!(text, "| {row} | {} | {} |", one.unit, one.meaning)
+                .expect("a String takes all");
         }
     }
     text

@@ -1,5 +1,7 @@
 //! Observing with an open gate, on plants in virtual time whose load varies.
 
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
 use std::collections::BTreeSet;
 
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulated};
@@ -22,6 +24,12 @@ struct Plant {
     plant: CurvePlant,
 }
 
+/// The whole part of a number that is one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1,000")]
+fn whole(number: f64) -> u32 {
+    number as u32
+}
+
 /// How the machine behaves.
 #[derive(Clone, Copy)]
 struct Weather {
@@ -42,8 +50,8 @@ fn varying(points: &[(u32, f64)], weather: Weather, low: u32, high: u32, seed: u
     let mut phases = Vec::new();
     for spell in 0..48 {
         let share = if spell == 47 { 1.0 } else { random.next_draw().value() };
-        let clients = (f64::from(low) * (share * range).exp()).round() as u32;
-        let seconds = 3 + (random.next_draw().value() * 15.0) as u32;
+        let clients = whole((f64::from(low) * (share * range).exp()).round());
+        let seconds = 3 + whole(random.next_draw().value() * 15.0);
         let phase = CurvePhase::closed(curve.clone(), clients, weather.noise);
         phases.push(CurvePhase {
             intervals: seconds,
@@ -88,8 +96,10 @@ impl Plant {
 /// Seconds that are more than 48 spells.
 const LONG: u32 = 850;
 
-/// The curves and the loads on them: from how many clients to how many.
-const LOADS: [(&str, &[(u32, f64)], u32, u32); 8] = [
+/// A name, a curve, and from how many clients to how many come.
+type Load = (&'static str, &'static [(u32, f64)], u32, u32);
+
+const LOADS: [Load; 8] = [
     ("hill", Curve::HILL, 10, 800),
     ("hill, all", Curve::HILL, 1, 1_000),
     ("flat tail", Curve::FLAT_TAIL, 2, 500),
@@ -137,8 +147,8 @@ fn nine_in_ten_intervals_hold() {
         for (load, points, low, high) in LOADS {
             let mut here = (0, 0);
             for seed in 1..=4 {
-                let middle = (f64::from(low) * f64::from(high)).sqrt() as u32;
-                for limit in [low, middle, (middle + high) / 2] {
+                let middle = whole((f64::from(low) * f64::from(high)).sqrt());
+                for limit in [low, middle, u32::midpoint(middle, high)] {
                     let mut plant = varying(points, weather, low, high, seed);
                     let control = format!("observe:fixed:{limit}");
                     let proposal = plant.observe(&control, LONG, seed);
@@ -193,8 +203,8 @@ fn a_population_made_by_the_database_is_no_evidence_against_it() {
         };
         let mut phases = Vec::new();
         for _ in 0..30 {
-            phases.push(phase(1_000.0, 10 + (random.next_draw().value() * 40.0) as u32));
-            phases.push(phase(500.0, 2 + (random.next_draw().value() * 4.0) as u32));
+            phases.push(phase(1_000.0, 10 + whole(random.next_draw().value() * 40.0)));
+            phases.push(phase(500.0, 2 + whole(random.next_draw().value() * 4.0)));
         }
         let mut plant = Plant { curve: level(1_000.0), plant: CurvePlant::new(&phases, seed) };
         for _ in 0..10 {
@@ -250,7 +260,7 @@ fn what_an_open_gate_shows_each_algorithm() {
                     limits.iter().all(|it| f64::from(it.get()) >= 0.9 * f64::from(published));
                 assert!(is_step && [200, HIGHEST].contains(&published), "{said}");
             }
-            _ => assert!(is("concurrency") && population == 1.0, "{said}"),
+            _ => assert!(is("concurrency") && population > 0.999, "{said}"),
         }
         let is_asked = ControlChoice::observing(algorithm).is_ok();
         assert_eq!(is_asked, good > 0.0, "{said}");

@@ -232,8 +232,8 @@ pub enum ConfigProblem {
     FixedStart {
         /// The database.
         database: String,
-        /// Who chooses the limit.
-        control: ControlChoice,
+        /// Who chooses the limit, as it is spelled.
+        control: String,
     },
     /// Two databases share a server but not its control.
     #[error(
@@ -449,7 +449,7 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     let is_fixed = is_observing || matches!(algorithm, Algorithm::Fixed(_));
     if is_fixed && section.start_mpl.is_some() {
         let database = name.to_owned();
-        return Err(ConfigProblem::FixedStart { database, control: choice });
+        return Err(ConfigProblem::FixedStart { database, control: choice.to_string() });
     }
     let (key, start) = match (algorithm, section.start_mpl) {
         (Algorithm::Fixed(limit), _) => ("control = fixed:N, N", limit),

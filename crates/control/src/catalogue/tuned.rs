@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ANY, Algorithm, AlgorithmError, Given, Parameter, Read, Write};
+use super::{ANY, Algorithm, AlgorithmError, Given, Parameter, ParametersError, Read, Write};
 
 /// An algorithm with parameters of one's own; the others are as in the algorithm of that name.
 ///
@@ -51,11 +51,11 @@ pub(super) fn read(
     text: &str,
 ) -> Result<Algorithm, AlgorithmError> {
     let given = base.with_settings(ANY, Read(parameters));
-    let given = given.map_err(|problem| AlgorithmError::Parameters {
-        text: text.to_owned(),
-        problem,
-        algorithm: base.name(),
-        parameters: in_words(&base.parameters()),
+    let given = given.map_err(|problem| {
+        let parameters = in_words(&base.parameters());
+        let text = text.to_owned();
+        let error = ParametersError { text, problem, algorithm: base.name(), parameters };
+        AlgorithmError::Parameters(Box::new(error))
     })?;
     let place = Algorithm::ALL.iter().position(|&one| one == base).unwrap_or_default();
     Ok(Algorithm::Tuned(Tuned { place, given }))

@@ -1,5 +1,6 @@
 //! A controller that is asked and not obeyed, beside a real database.
 
+use std::path::Path;
 use std::process::Child;
 
 use tidegate_control::{Algorithm, Mpl};
@@ -28,6 +29,17 @@ fn wait_for(proxy: &Proxy, text: &str) {
         assert_eq!(proxy.metric("tidegate_limit"), HIGHEST, "{page}");
         page.contains(text).then_some(())
     });
+}
+
+/// Waits for two more decisions from a population between these.
+fn wait_for_population(journal: &Path, least: f64, most: f64) {
+    let seen = || {
+        let run = journal::read(journal).unwrap().runs.pop().unwrap();
+        let is_seen = |mean: f64| least <= mean && mean <= most;
+        run.decisions.iter().filter(|one| is_seen(one.observation.running_mean)).count()
+    };
+    let before = seen();
+    eventually("a population", || (seen() >= before + 2).then_some(()));
 }
 
 /// The value of a metric that may not be a whole number.
@@ -74,7 +86,13 @@ fn the_gate_stays_open_and_the_proposal_is_told() {
         let few = load(&proxy, 4, script);
         wait_for(&proxy, "all the time");
         assert!(!proxy.get("/metrics").contains("tidegate_observed_best_limit{"));
-        let many = load(&proxy, 36, script);
+        let mut many = load(&proxy, 36, script);
+        for _ in 0..3 {
+            wait_for_population(&path, 30.0, 40.0);
+            stop(many);
+            wait_for_population(&path, 2.0, 4.0);
+            many = load(&proxy, 36, script);
+        }
         wait_for(&proxy, "no limit: throughput does not fall up to the highest level seen");
         if algorithm == fixed {
             assert_eq!(proxy.metric("tidegate_observed_limit"), 6);

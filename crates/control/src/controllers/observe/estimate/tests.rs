@@ -49,9 +49,27 @@ fn the_example() {
     assert!(low < truth && truth < high, "{low} {high}");
     assert!((share - truth).abs() < 0.15 && high - low < 0.6, "{share} {low} {high}");
     assert!((running - 128.0).abs() < 1e-9);
+    // It may be between 4 and 8, or below 4.
     let best = estimator.best();
+    assert!(matches!(best, Best::NotKnown(NotKnown::Several { .. })), "{best}");
+}
+
+/// Throughput falls from the lowest population seen.
+#[test]
+fn where_throughput_falls_from_the_lowest_population_a_lower_limit_may_be_better() {
+    let populations: Vec<(u32, f64)> =
+        (4..=20).map(|level| (level, 1_000.0 / f64::from(level).sqrt())).collect();
+    let best = shown(&up_and_down(&populations), 6).best();
     let is_edge = matches!(best, Best::NotKnown(NotKnown::Edge { lowest }) if lowest.get() == 4);
     assert!(is_edge, "{best}");
+}
+
+/// Once up and once down is no comparison: the machine may have been another one meanwhile.
+#[test]
+fn a_population_that_was_elsewhere_once_is_no_comparison() {
+    let estimator = shown(&[(8, 1_000.0), (64, 500.0), (8, 1_000.0), (64, 500.0)], 60);
+    let gain = estimator.gain(Mpl::at_least_one(8));
+    assert_eq!(gain, Gain::NotKnown(NotKnown::Seldom { crossings: 3 }));
 }
 
 #[test]
@@ -91,8 +109,8 @@ fn a_limit_below_every_population_is_not_judged() {
 #[test]
 fn where_throughput_does_not_fall_no_limit_is_needed() {
     for tps in [|level: u32| 50.0 * f64::from(level), |_| 500.0] {
-        let populations = [2, 3, 4, 5, 6, 8, 11, 16].map(|level| (level, tps(level)));
-        let best = shown(&up_and_down(&populations), 10).best();
+        let populations: Vec<(u32, f64)> = (2..=16).map(|level| (level, tps(level))).collect();
+        let best = shown(&up_and_down(&populations), 6).best();
         assert!(matches!(best, Best::Open { highest } if highest.get() == 16), "{best}");
     }
 }
