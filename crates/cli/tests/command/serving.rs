@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tidegate_gate::journal;
 use tidegate_subject::postgres::{Options, Postgres};
 
-use crate::support::{Proxy, get, run, text, wait_until};
+use crate::support::{Proxy, get, run, text};
 
 #[test]
 fn flags_go_before_the_file() {
@@ -85,24 +85,27 @@ fn signals_without_a_meaning_are_logged_and_ignored() {
 }
 
 /// What a killed process leaves behind is replaced, and nothing else is.
-/// A controller that decides every 100 ms, and a limit that has no reason to change.
+/// A controller that decides every 100 ms, beside transactions that fail.
 #[test]
 fn of_all_decisions_only_changes_are_logged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.jsonl");
+    let server = Postgres::start(Options::default()).unwrap();
+    let url = server.url();
     let journal = ["--journal", path.to_str().unwrap()];
-    let control = ["--control", "paired-comparison"];
-    let upstream = ["--upstream", "postgres://127.0.0.1:1"];
-    let mut proxy = Proxy::start(&[&upstream[..], &control, &journal].concat());
-    let decisions = || {
-        let run = journal::read(&path).ok().and_then(|mut read| read.runs.pop());
-        run.map_or_else(Vec::new, |run| run.decisions)
-    };
-    wait_until("20 decisions", || decisions().len() >= 20);
+    let mut proxy = Proxy::start(
+        &[&["--upstream", &url, "--control", "paired-comparison"][..], &journal].concat(),
+    );
+    let through = format!("postgres://postgres@{}/postgres", proxy.address("listening on "));
+    let times = ["--warmup", "100ms", "--duration", "2s", "--clients", "2"];
+    run(&[&["load", "--url", &through][..], &times[..]].concat());
     proxy.signal(Signal::TERM);
     let (_, log) = proxy.end();
-    let limits: Vec<u32> = decisions().iter().map(|decided| decided.next_limit.get()).collect();
-    let changes = 1 + limits.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    let run = journal::read(&path).unwrap().runs.pop().unwrap();
+    let decided = run.decisions.iter().map(|decided| decided.next_limit);
+    let limits: Vec<_> = std::iter::once(run.control.setting.start).chain(decided).collect();
+    let changes = limits.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(limits.len() > changes + 1, "{limits:?}\n{log}");
     assert_eq!(log.matches("limit changed").count(), changes, "{limits:?}\n{log}");
     assert!(!log.contains("interval"), "{log}");
 }
