@@ -11,9 +11,10 @@
 //! ```
 //!
 //! which is 0.2 s where transactions take up to 5 ms, 0.5 s from 12.5 to 25 ms, and 20 times the
-//! typical time above. An overdue permit may be *discounted*: it stays with its transaction, which is never queued
-//! again, but it does not count against the limit any more. A transaction whose client is idle is
-//! no case for this rule: its gate knows that it is idle, and its permit does not count meanwhile.
+//! typical time above. An overdue permit may be *discounted*: it stays with its transaction, which
+//! is never queued again, but it does not count against the limit any more. A transaction whose
+//! client is idle is no case for this rule: its gate knows that it is idle, and its permit does
+//! not count meanwhile.
 //!
 //! **The danger** is a collapse. When a database thrashes, every transaction becomes slow at once,
 //! all permits are overdue, and letting more in makes it worse. Long holders and a
@@ -52,9 +53,10 @@
 //! discounted and four let in, the next round follows at 0.3 s, and the last at 0.35 s. From then
 //! on four permits are there for all others.
 //!
-//! Limit 64, and the database collapses from 10 ms to 2 s. In the first 0.4 s, which is the patience
-//! until then, some 12 transactions end, the last 6 after 0.3 s in the median: the patience is 6 s, and no permit is discounted. Later ends are
-//! slower, and the patience grows faster than the ages.
+//! Limit 64, and the database collapses from 10 ms to 2 s. In the first 0.4 s, which is the
+//! patience until then, some 12 transactions end, the last 6 after 0.3 s in the median: the
+//! patience is 6 s, and no permit is discounted. Later ends are slower, and the patience grows
+//! faster than the ages.
 //!
 //! # Limits
 //! - Where half of the ends are long, long is normal, and the patience is 20 times that.
