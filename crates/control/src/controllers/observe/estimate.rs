@@ -32,8 +32,8 @@
 //! # Example
 //! 4, 8, 16, 32, 64 and 128 clients on PostgreSQL's measured curve, 10 seconds each, up and down
 //! several times, with noise of 2 %: 2,380, 2,280, 2,050, 1,730, 1,290 and 900 transactions a
-//! second. At 128 a limit of 8 is believed to gain 154 %, with an interval from 147 % to 162 %; it is
-//! 153 %. Which limit is best is not known: it may be between 4 and 8, or below 4, and is 2.
+//! second. At 128 a limit of 8 is believed to gain 154 %, with an interval from 147 % to 162 %; it
+//! is 153 %. Which limit is best is not known: it may be between 4 and 8, or below 4, and is 2.
 //!
 //! # Where this leaves the literature
 //! Fitting a law to production data (Gunther's regression of X on N) takes the errors of X to be
