@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("give NAME,.. SEEDS FIRST WHAT ..".into());
     };
     let (seeds, first): (u64, u64) = (seeds.parse()?, first.parse()?);
-    let names = names.split(',').map(str::parse).collect::<Result<Vec<Algorithm>, _>>()?;
+    let names = Algorithm::list(names)?;
     for algorithm in names {
         let mut all = Vec::new();
         for what in what {

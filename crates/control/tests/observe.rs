@@ -1,6 +1,7 @@
 //! Observing with an open gate, on plants in virtual time whose load varies.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+#![expect(clippy::print_stdout, reason = "the counts that a figure is made of")]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -77,8 +77,8 @@ impl Algorithm {
         match self.base() {
             Algorithm::GaussianProcess | Algorithm::Fixed(_) => None,
             Algorithm::PairedComparison => Some(
-                "it knows nothing but pairs of windows, each after a move of its own, and while \
-                 observing nothing moves",
+                "it takes what it sees for the effect of its own moves, so that it would compare \
+                 limits that were never set",
             ),
             Algorithm::ExternalScheduling => {
                 Some("it counts only intervals spent at the limit that it chose")

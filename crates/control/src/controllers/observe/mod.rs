@@ -12,9 +12,9 @@
 //!
 //! # Example
 //! Clients come and go between 3 and 200 on a database that is best at 20. After some minutes:
-//! `would set 22: better: .. ; believed gain +31 % (90 % interval +24 % to +38 %) over the 180 that
-//! run now, from levels seen 3 to 200; best believed: 20`. With 3 to 5 clients all the time it
-//! says `not known: the population was between 3 and 5 all the time`.
+//! `would set 22 (hold: the best known, to 2.1 %); believed gain +31 % (90 % interval +24 % to
+//! +38 %) over the 180 that run now, from levels seen 3 to 200; best believed 20, gain +33 % ...`.
+//! With 3 to 5 clients all the time: `not known: the population was between 3 and 5 all the time`.
 //!
 //! # What the gain means
 //! Completions a second at the limit, over those at the present population, while enough clients
@@ -34,8 +34,9 @@
 //!   it before anything else.
 //! * `aimd`, `vegas`, `gradient2`, `envoy-gradient` and `failsafe` name the first step from the
 //!   limit in force.
-//! * `external-scheduling` and `paired-comparison` name their start: they wait for intervals at
-//!   the limit that they chose.
+//! * `external-scheduling` names its start: it waits for intervals at the limit that it chose.
+//! * `paired-comparison` takes what it sees for the effect of its own moves, and compares limits
+//!   that were never set.
 //!
 //! # Limits
 //! See `estimate`: above all, that the population is taken to be made by the clients.
