@@ -26,12 +26,19 @@
 //!   before and after. After a fall to less than 40 % the coarse search begins again. A level that
 //!   sinks slowly below the best ever held sends the limit back to below where that was, and makes
 //!   windows longer for a while, because the short ones have misled ([`change`]).
+//! * **Late answers.** Throughput that changes by half or more within 4 s of the coarse search
+//!   answers moves of that search: it begins again with windows of 2 s at least, twice as long each
+//!   time. A limit whose throughput sinks within 40 s, or below the best ever held, was too high
+//!   from the beginning: two thirds of it is tried for 8 s, and if that is better, what was above
+//!   is left alone for 30 s, and twice as long each time.
 //! * **Few completions.** Where a transaction alone takes more than 0.2 s, or fewer than 30 end in
 //!   a second, pairs cost too much. A belief over shapes pools all windows ([`shapes`], [`few`]).
 //! * **Silence.** While some wait and nothing completes for 0.5 s, or four times as long as usual,
 //!   the limit doubles every 0.3 s, up to 32.
 //! * **Light load.** Nothing is learnt from windows in which the limit does not bind. While some
 //!   wait all the same, a limit that was never shown to be of use grows by a quarter a window.
+//!   Where clients think and no transaction waits, the limit may still be too high: a part of those
+//!   inside is compared with an open limit from time to time, and has to gain 0.05.
 //!
 //! # Example
 //! TPC-B on one branch with 512 clients. 8, 16, 4, 2 and 1 are measured in 0.3 s each; 2 is best,
@@ -41,8 +48,7 @@
 //! # Limits
 //! * The error of the sequential test holds as far as windows are independent and their variances
 //!   known; both are estimates.
-//! * A database that answers seconds late misleads short windows until a level has sunk or alarms
-//!   follow each other.
+//! * A database that answers seconds late misleads the first coarse search.
 //! * Throughput counts transactions, whatever class they are of: a mix that gets lighter looks like
 //!   a gain. A comparison that alternates is not fooled by it, the memory may be.
 
