@@ -97,11 +97,16 @@ def copy(store: Path, url: str) -> None:
                 made = statement.replace("{id}", identity).replace("{real}", "double precision")
                 to.execute(made.encode())
         to.execute("CREATE TABLE schema_version (version integer PRIMARY KEY)")
+        # A later step may have dropped a table, or put a view in its place.
+        kept = {
+            name
+            for (name,) in from_file.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        }
         made_in_order = [
-            statement.split()[2]
+            name
             for step in schema.STEPS
             for statement in step
-            if statement.startswith("CREATE")
+            if statement.startswith("CREATE TABLE") and (name := statement.split()[2]) in kept
         ]
         # A point names its analysis, whose table came later.
         made_in_order.remove("thrashing_point")
