@@ -108,13 +108,14 @@ impl House {
         ];
         let mpl = Mpl::at_least_one(limit);
         let setting = Setting {
-            // No more than the limit: a call that is held for long does not stop counting.
-            bounds: Bounds::new(Mpl::ONE, mpl).unwrap(),
+            bounds: Bounds::new(Mpl::ONE, Mpl::at_least_one(100)).unwrap(),
             start: mpl,
             resources: Resources { cpus: 2, disks: 1 },
         };
         let controller = Algorithm::Fixed(mpl).controller(&setting);
         let procedures = procedures.into_iter().map(|(name, code)| (name.to_owned(), code));
+        // No more than the limit: a call that is held for long does not stop counting.
+        let options = ServerOptions { mpl_max: mpl, ..options };
         let server =
             Server::start(store, procedures, controller, options, Box::new(|_| ())).unwrap();
         House { server: Arc::new(server), latch, runs, directory: TempDir::new().unwrap() }
