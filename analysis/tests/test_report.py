@@ -665,13 +665,13 @@ def test_keys_and_sf_that_move_thrashing_points_are_said_to() -> None:
     points = made.frames["points"]
     of_run = made.table.drop_duplicates("run").set_index("run")["primary_key"]
     keyed = points["run"].map(of_run).eq(1)
-    points.loc[keyed, ["low", "high"]] //= 2
+    points.loc[keyed, ["low", "high", "thrashing_point"]] //= 2
     assert "lowers the thrashing point: it rises in 0, falls in 128" in (
         of_points(made, "primary keys").text
     )
     # SF is 0.25 in the first four batchsets of a run, and 1 in the last.
     shortest = points["batchset"] <= 4
-    points.loc[shortest, ["low", "high"]] *= 2
+    points.loc[shortest, ["low", "high", "thrashing_point"]] *= 2
     shorter = of_points(made, "shorter transactions").text
     assert "raises the thrashing point: it rises in 64, falls in 0" in shorter
     assert "16 runs" in shorter
