@@ -111,7 +111,8 @@ def pgbench(port, workload, seconds, directory):
         path.write_text(text)
         files += ["-f", f"{path}@{weight}"]
     command = [find_program("pgbench"), "-n", "-T", max(1, round(seconds)), "-P", 1,
-               "-c", workload.clients, "-j", 1, "-D", f"scale={workload.scale}", *workload.options, *files,
+               "-c", workload.clients, "-j", 1, "-D", f"scale={workload.scale}",
+               *workload.options, *files,
                "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
     with time_limit(seconds + 120), \
             started(command, stop_with=(signal.SIGINT,), stdout=subprocess.PIPE,
