@@ -11,7 +11,7 @@ pub struct Proposal {
     pub algorithm: &'static str,
     /// The limit that it would set.
     pub limit: Mpl,
-    /// Why.
+    /// The rule by which the algorithm chose the limit.
     pub reason: Reason,
     /// What that limit is believed to gain over the present population.
     pub gain: Gain,
