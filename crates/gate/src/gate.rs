@@ -18,8 +18,9 @@
 //! # Permits that do not count
 //!
 //! The limit is for transactions that the database works on. A permit whose client is idle inside
-//! its transaction is *lent*, as long as the client is: [`Permit::lend`] is called when the
-//! client has been silent for a moment, and [`Permit::resume`] when it sends something again. Its transaction goes on at once, whatever the limit is then, and counts again.
+//! its transaction is *lent*, as long as the client is: [`Permit::lend`] is called when the client
+//! has been silent for a moment, and [`Permit::resume`] when it sends something again. Its
+//! transaction goes on at once, whatever the limit is then, and counts again.
 //! What was let in beside it is worked off, since nobody is let in while the limit is reached:
 //!
 //! ```text

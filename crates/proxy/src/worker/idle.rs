@@ -5,10 +5,10 @@
 //! After [`LEND_AFTER`] of this the gate is told, and lets in who waits. The next command of the
 //! client makes the permit count again and goes to the server at once.
 //!
-//! All clients are idle for the same time before their permits are lent, so the one that became idle
-//! first is at the front of a line. A client that goes on stays in the line and is skipped when its
-//! time comes: a command costs one entry, and the gate is never asked about a client that answers
-//! at once.
+//! All clients are idle for the same time before their permits are lent, so the one that became
+//! idle first is at the front of a line. A client that goes on stays in the line and is skipped
+//! when its time comes: a command costs one entry, and the gate is never asked about a client that
+//! answers at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
