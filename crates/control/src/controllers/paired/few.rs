@@ -1,9 +1,16 @@
 //! The search where completions are few or slow.
 
-use super::shapes::Shapes;
-use super::window::Sample;
+use super::progress::Progress;
+use super::window::{Sample, Window};
 use super::{PairedComparison, PairedReason, Task};
 use crate::Draw;
+
+/// Decisions are so many residence times apart, and at least so many seconds.
+const PART: f64 = 0.3;
+const LEAST_S: f64 = 0.5;
+
+/// Completions before the first limit is tried that nothing speaks for.
+const FIRST: f64 = 8.0;
 
 impl PairedComparison {
     /// Whether pairs of windows would take too long: residence times of a good part of a second, or
@@ -14,8 +21,14 @@ impl PairedComparison {
         (alone_s > 0.2 && residence_s > 0.2) || sample.tps() < 30.0
     }
 
-    /// Takes a window of few completions, and goes where the belief expects the most.
+    /// What a decision needs is there: nothing is washed out, as the belief knows who was inside.
+    pub(super) fn few_is_due(&self) -> bool {
+        self.now_s - self.decided_s >= f64::max(LEAST_S, PART * self.residence_s)
+    }
+
+    /// Goes where the belief expects the most.
     pub(super) fn few(&mut self, sample: &Sample, draw: Draw) -> PairedReason {
+        self.decided_s = self.now_s;
         let ceiling = self.ceiling();
         if !sample.is_saturated(ceiling) {
             self.base.limit = self.limit;
@@ -23,36 +36,38 @@ impl PairedComparison {
             return self.settle(PairedReason::NotBinding);
         }
         self.task = Task::Few;
-        if !self.is_slow(sample) {
-            (self.shapes, self.windows) = (Shapes::default(), 0);
+        if sample.completions > 0.0 && !self.is_slow(sample) {
+            (self.progress, self.windows) = (Progress::default(), 0);
             return self.rescan(0.0);
         }
-        let (highest, inside) = (self.highest(), sample.running.max(1.0));
-        // As many counts as would be known to the same error.
-        let count = sample.tps() * sample.seconds;
-        let weight = (1.0 / (count * sample.variance)).clamp(1.0, 10.0);
-        self.shapes.add(inside, count * weight, sample.seconds * weight);
+        let best_tps = sample.tps();
+        let highest = self.highest();
+        if self.progress.completions() < FIRST {
+            self.window = Window::unwashed();
+            return PairedReason::Scan { best_tps };
+        }
+        self.has_scanned = true;
         self.windows += 1;
-        let lowest = (self.limit / 3).max(self.lowest());
-        let top = self.limit.saturating_mul(3).min(highest);
-        let often = f64::max(0.1, 0.6 / f64::from(self.windows));
-        let is_draw = draw.value() < often;
-        let at = is_draw.then(|| draw.value() / often);
-        let (limit, share) = self.shapes.best(lowest.min(top), top, self.settings.price, at);
         if self.windows == 1 && self.limit < highest {
             // One level says nothing of the others; a higher one costs less while it is tried.
             let next = self.limit.saturating_mul(5) / 2;
             self.move_to(next.min(highest));
             self.base.limit = self.limit;
-            self.has_scanned = true;
-            return PairedReason::Scan { best_tps: sample.tps() };
+            self.window = Window::unwashed();
+            return PairedReason::Scan { best_tps };
         }
-        let here = self.shapes.share(self.limit.min(highest), highest);
+        let belief = self.progress.belief(highest);
+        let lowest = (self.limit / 3).max(self.lowest());
+        let top = self.limit.saturating_mul(3).min(highest);
+        let often = f64::max(0.1, 0.6 / f64::from(self.windows));
+        let is_draw = draw.value() < often;
+        let at = is_draw.then(|| draw.value() / often);
+        let (limit, share) = belief.best(lowest.min(top), top, self.settings.price, at);
+        let here = belief.share(self.limit.min(highest));
         let is_worth = is_draw || share > here + 0.02 || limit < self.limit.min(highest) / 2;
-        let best_tps = sample.tps();
         self.move_to(if is_worth { limit } else { self.limit });
         self.base.limit = self.limit;
-        self.has_scanned = true;
+        self.window = Window::unwashed();
         PairedReason::Scan { best_tps }
     }
 }

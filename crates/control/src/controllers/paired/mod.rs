@@ -54,11 +54,11 @@
 
 mod change;
 mod few;
+mod progress;
 mod reason;
 mod scan;
 mod search;
 mod settings;
-mod shapes;
 mod test;
 mod window;
 
@@ -71,8 +71,8 @@ use crate::{Draw, IntervalRule, Mpl, Observation, Setting};
 pub use reason::PairedReason;
 pub use settings::PairedSettings;
 
+use progress::Progress;
 use scan::{Next, Scan};
-use shapes::Shapes;
 use test::SequentialTest;
 use window::{Sample, Want, Window};
 
@@ -253,8 +253,10 @@ pub struct PairedComparison {
     /// When the last alarm was, and how many there were shortly after each other.
     alarmed_s: f64,
     alarms: u32,
-    shapes: Shapes,
+    progress: Progress,
     windows: u32,
+    /// When the belief was last asked.
+    decided_s: f64,
     /// The least length of a window: short ones have misled.
     patience_s: f64,
     reason: PairedReason,
@@ -300,8 +302,9 @@ impl PairedComparison {
             bar: Bar { above: u32::MAX, until_s: f64::NEG_INFINITY, lasts_s: BAR_LEAST_S / 2.0 },
             alarmed_s: f64::NEG_INFINITY,
             alarms: 0,
-            shapes: Shapes::default(),
+            progress: Progress::default(),
             windows: 0,
+            decided_s: 0.0,
             patience_s: 0.0,
             reason: PairedReason::Washout,
         }
@@ -353,6 +356,11 @@ impl PairedComparison {
             }
         } else if self.shortest_s.is_none() {
             self.residence_s = self.residence_s.max(self.silent_s);
+        }
+        if self.shortest_s.is_some() && self.residence_s < 0.05 {
+            self.progress = Progress::default();
+        } else {
+            self.progress.add(seen, self.residence_s);
         }
         self.take_noise(seen);
     }
@@ -413,6 +421,14 @@ impl PairedComparison {
             return PairedReason::Washout;
         }
         let noise = self.noise.max(0.0);
+        if matches!(self.task, Task::Few) {
+            if !self.few_is_due() {
+                return self.reason;
+            }
+            let now = Want { seconds: 0.0, completions: 0.0, longest_s: 0.0 };
+            let sample = self.window.sample(self.limit, now, noise);
+            return sample.map_or(self.reason, |sample| self.few(&sample, draw));
+        }
         let sample = self.window.sample(self.limit, self.want(), noise);
         let Some(sample) = sample.or_else(|| self.early(noise)) else {
             return if self.window.is_washed() { self.reason } else { PairedReason::Washout };
@@ -423,7 +439,7 @@ impl PairedComparison {
             Task::Duel(duel) => self.duel(duel, sample, draw),
             Task::Check(check) => self.check(check, &sample),
             Task::Recall(recall) => self.recall(recall, &sample),
-            Task::Few => self.few(&sample, draw),
+            Task::Few => self.reason,
         }
     }
 

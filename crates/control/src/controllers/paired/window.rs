@@ -66,6 +66,11 @@ impl Window {
         Window::default()
     }
 
+    /// A window in which everything counts.
+    pub(super) fn unwashed() -> Window {
+        Window { is_washed: true, ..Window::default() }
+    }
+
     /// A further window at the same limit.
     pub(super) fn next(&self) -> Window {
         Window { is_washed: self.is_washed, since_s: self.since_s, ..Window::default() }

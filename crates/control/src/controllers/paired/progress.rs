@@ -1,0 +1,380 @@
+//! A belief over the shapes that throughput curves have, from the progress of every transaction.
+//!
+//! Where transactions take seconds, throughput is known only after many have ended, and a window
+//! would have to last for several residence times. But each transaction tells more than that it
+//! ended: how long it took, and at which populations; and those inside tell how long they have not
+//! ended yet.
+//!
+//! # Mechanism
+//! A shape rises like n^a up to p and falls like n^-b from there on. Under it a transaction
+//! receives work at the rate X(n)/n while n are inside (processor sharing), so the work w that it
+//! has received follows from the times it spent at each n. Work is Weibull-distributed with an
+//! unknown scale and a parameter k: 1 is an exponential distribution, where only counts matter,
+//! 4 is nearly constant. With ended transactions j and all transactions i, those inside included,
+//!
+//! ```text
+//! ln L = Σj [ln k + (k - 1) ln wj + ln X(nj)/nj] - K ln(Σi wi^k / K),
+//! ```
+//!
+//! the likelihood of a counting process with the scale profiled out (Andersen, Borgan, Gill and
+//! Keiding, 1993, chapter VII). With k = 1 it is the Poisson likelihood of counts. Nothing has to
+//! be washed out after a move: who was inside before it has spent its time there.
+//!
+//! # Limits
+//! * A transaction that waits for another's lock receives nothing; to the belief it is slowed down
+//!   like all others, which is right in the mean.
+//! * Transactions are told apart by the tick that they began in and the times of those that ended.
+//!   A client that was idle counts as a new one when it comes back.
+
+use std::collections::VecDeque;
+
+use crate::{Observation, Timing};
+
+/// Shapes: tops from 1 up, a factor apart; exponents of the rise and of the fall.
+const TOPS: i32 = 24;
+const TOP_FACTOR: f64 = 1.35;
+const RISES: [f64; 3] = [1.0, 0.7, 0.4];
+const FALLS: [f64; 5] = [0.0, 0.15, 0.4, 1.0, 2.0];
+
+/// Parameters of the work's distribution.
+const REGULARITIES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+
+/// How much more completions vary than the model says.
+const OVERDISPERSION: f64 = 1.5;
+
+/// What is remembered: so many completions, and at least so many seconds, in epochs. What is older
+/// is forgotten by a whole epoch.
+const MEMORY: f64 = 1_000.0;
+const MEMORY_S: f64 = 20.0;
+const EPOCHS: u32 = 5;
+
+/// Cohorts that have ended and are kept.
+const ENDED_MOST: usize = 1_500;
+
+/// Populations are told apart to this, in ln N.
+const BIN: f64 = 0.05;
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    top: f64,
+    rise: f64,
+    fall: f64,
+}
+
+impl Shape {
+    /// ln of throughput over that of the top.
+    fn ln_share(self, level: f64) -> f64 {
+        let distance = (level / self.top).ln();
+        if distance < 0.0 { self.rise * distance } else { -self.fall * distance }
+    }
+}
+
+/// Seconds that a cohort spent at a population, in an epoch.
+#[derive(Clone, Copy, Debug)]
+struct Spent {
+    epoch: u32,
+    bin: u16,
+    seconds: f64,
+}
+
+/// Transactions that began at about the same time, where they spent theirs, and the last
+/// population with its epoch.
+#[derive(Clone, Debug)]
+struct Cohort {
+    count: f64,
+    begun_s: f64,
+    spent: Vec<Spent>,
+    last: (u32, u16),
+}
+
+impl Cohort {
+    fn spend(&mut self, epoch: u32, bin: u16, seconds: f64) {
+        self.last = (epoch, bin);
+        let same = |spent: &&mut Spent| spent.epoch == epoch && spent.bin == bin;
+        match self.spent.iter_mut().find(same) {
+            Some(spent) => spent.seconds += seconds,
+            None => self.spent.push(Spent { epoch, bin, seconds }),
+        }
+    }
+
+    /// What was spent before this epoch was spent in epoch 0.
+    fn forget(&mut self, before: u32) {
+        let (old, new): (Vec<Spent>, Vec<Spent>) =
+            self.spent.iter().partition(|spent| spent.epoch < before);
+        self.spent = new;
+        for spent in old {
+            let last = self.last;
+            self.spend(0, spent.bin, spent.seconds);
+            self.last = last;
+        }
+    }
+}
+
+fn bin(level: f64) -> u16 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1,000")]
+    let bin = (level.max(1.0).ln() / BIN).round().min(1_000.0) as u16;
+    bin
+}
+
+fn level(bin: u16) -> f64 {
+    (f64::from(bin) * BIN).exp()
+}
+
+/// The transactions inside, and those that ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    now_s: f64,
+    inside: Vec<Cohort>,
+    ended: VecDeque<Cohort>,
+    /// The present epoch, from 1 up, and the completions and seconds in it.
+    epoch: u32,
+    epoch_completions: f64,
+    epoch_s: f64,
+}
+
+impl Progress {
+    /// Takes a tick. `residence_s` is the mean time in the database.
+    pub(super) fn add(&mut self, seen: &Observation, residence_s: f64) {
+        let seconds = seen.interval.as_secs_f64();
+        self.now_s += seconds;
+        let bin = bin(seen.running_mean);
+        self.turn_epoch(seen.in_database.count as f64, seconds);
+        for cohort in &mut self.inside {
+            cohort.spend(self.epoch, bin, seconds);
+        }
+        let Timing { count, mean_s, variance_s2, .. } = seen.in_database;
+        let count = count as f64;
+        let apart_s = variance_s2.max(0.0).sqrt();
+        for age_s in [mean_s - apart_s, mean_s + apart_s] {
+            self.end(count / 2.0, self.now_s - seconds / 2.0 - age_s);
+        }
+        let known: f64 = self.inside.iter().map(|cohort| cohort.count).sum();
+        let begun = f64::from(seen.running) - known;
+        if begun >= 0.0 {
+            self.begin(begun, residence_s / 40.0);
+        } else {
+            self.leave(-begun);
+        }
+    }
+
+    fn turn_epoch(&mut self, completions: f64, seconds: f64) {
+        self.epoch = self.epoch.max(1);
+        self.epoch_completions += completions;
+        self.epoch_s += seconds;
+        let part = f64::from(EPOCHS);
+        if self.epoch_completions < MEMORY / part || self.epoch_s < MEMORY_S / part {
+            return;
+        }
+        self.epoch += 1;
+        (self.epoch_completions, self.epoch_s) = (0.0, 0.0);
+        let before = self.epoch.saturating_sub(EPOCHS);
+        self.ended.retain(|cohort| cohort.last.0 >= before);
+        for cohort in self.inside.iter_mut().chain(&mut self.ended) {
+            cohort.forget(before);
+        }
+    }
+
+    fn begin(&mut self, count: f64, apart_s: f64) {
+        if count <= 0.0 {
+            return;
+        }
+        match self.inside.last_mut() {
+            Some(last) if self.now_s - last.begun_s < apart_s => last.count += count,
+            _ => {
+                let cohort = Cohort { count, begun_s: self.now_s, spent: Vec::new(), last: (0, 0) };
+                self.inside.push(cohort);
+            }
+        }
+    }
+
+    /// So many that began at about `begun_s` have ended.
+    fn end(&mut self, mut count: f64, begun_s: f64) {
+        while count > 1e-9 {
+            let off_s = |cohort: &Cohort| (cohort.begun_s - begun_s).abs();
+            let nearest = (0..self.inside.len())
+                .min_by(|&one, &other| off_s(&self.inside[one]).total_cmp(&off_s(&self.inside[other])));
+            let Some(index) = nearest else {
+                return;
+            };
+            let cohort = &mut self.inside[index];
+            let ended = count.min(cohort.count);
+            if !cohort.spent.is_empty() {
+                self.ended.push_back(Cohort { count: ended, ..cohort.clone() });
+            }
+            count -= ended;
+            cohort.count -= ended;
+            if cohort.count <= 1e-9 {
+                self.inside.remove(index);
+            }
+        }
+        while self.ended.len() > ENDED_MOST {
+            self.ended.pop_front();
+        }
+    }
+
+    /// So many are gone without having ended: they do not count any more. The oldest.
+    fn leave(&mut self, mut count: f64) {
+        while count > 1e-9 && !self.inside.is_empty() {
+            let left = count.min(self.inside[0].count);
+            self.inside[0].count -= left;
+            count -= left;
+            if self.inside[0].count <= 1e-9 {
+                self.inside.remove(0);
+            }
+        }
+    }
+
+    /// Transactions that have ended in the epochs that are remembered.
+    pub(super) fn completions(&self) -> f64 {
+        self.ended.iter().map(|cohort| cohort.count).sum()
+    }
+
+    /// What is believed of the shapes up to `highest`.
+    pub(super) fn belief(&self, highest: u32) -> Belief {
+        let highest = f64::from(highest);
+        let shapes = shapes(highest);
+        let mut bins: Vec<u16> = self
+            .inside
+            .iter()
+            .chain(&self.ended)
+            .flat_map(|cohort| cohort.spent.iter().map(|spent| spent.bin))
+            .collect();
+        bins.sort_unstable();
+        bins.dedup();
+        let mut fits = Vec::with_capacity(shapes.len() * REGULARITIES.len());
+        let mut ln_rates = vec![0.0; 1 + bins.last().map_or(0, |&last| usize::from(last))];
+        for shape in &shapes {
+            for &bin in &bins {
+                let level = level(bin).min(highest);
+                ln_rates[usize::from(bin)] = shape.ln_share(level) - level.ln();
+            }
+            fits.extend(self.fits(&ln_rates));
+        }
+        let best = fits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut weights: Vec<f64> = fits
+            .chunks(REGULARITIES.len())
+            .map(|fits| fits.iter().map(|fit| (fit - best).exp()).sum())
+            .collect();
+        let sum: f64 = weights.iter().sum();
+        for weight in &mut weights {
+            *weight /= sum;
+        }
+        Belief { shapes, weights }
+    }
+
+    /// The logarithm of the likelihood of a shape with each regularity.
+    fn fits(&self, ln_rates: &[f64]) -> [f64; REGULARITIES.len()] {
+        let rates: Vec<f64> = ln_rates.iter().map(|rate| rate.exp()).collect();
+        // Work received before the epochs that are remembered, and in all.
+        let work = |cohort: &Cohort| -> (f64, f64) {
+            cohort.spent.iter().fold((0.0, 0.0), |(before, all), spent| {
+                let work = spent.seconds * rates[usize::from(spent.bin)];
+                (if spent.epoch == 0 { before + work } else { before }, all + work)
+            })
+        };
+        let (mut number, mut ln_work, mut ln_rate) = (0.0, 0.0, 0.0);
+        let mut powers = [0.0; REGULARITIES.len()];
+        let mut add = |count: f64, (before, all): (f64, f64)| {
+            for ((sum, all), before) in powers.iter_mut().zip(raise(all)).zip(raise(before)) {
+                *sum += count * (all - before);
+            }
+        };
+        for cohort in &self.ended {
+            let work = work(cohort);
+            add(cohort.count, work);
+            number += cohort.count;
+            ln_work += cohort.count * work.1.ln();
+            ln_rate += cohort.count * ln_rates[usize::from(cohort.last.1)];
+        }
+        for cohort in &self.inside {
+            add(cohort.count, work(cohort));
+        }
+        let mut fits = [0.0; REGULARITIES.len()];
+        if number > 0.0 {
+            for ((fit, k), sum) in fits.iter_mut().zip(REGULARITIES).zip(powers) {
+                let scale = number * (sum / number).ln();
+                *fit = number * k.ln() + (k - 1.0) * ln_work + ln_rate - scale;
+                *fit /= OVERDISPERSION;
+            }
+        }
+        fits
+    }
+}
+
+/// An amount of work to the power of each of [`REGULARITIES`].
+fn raise(work: f64) -> [f64; REGULARITIES.len()] {
+    let square = work * work;
+    [work.sqrt(), work, square, square * square]
+}
+
+/// Shapes with their posterior weights, which add up to 1.
+pub(super) struct Belief {
+    shapes: Vec<Shape>,
+    weights: Vec<f64>,
+}
+
+impl Belief {
+    /// The limit with the highest expected share of the best throughput from `lowest` to `highest`,
+    /// less `price` for each factor of e, and that share; or, with `at` from 0 to 1, the best limit
+    /// of a shape drawn from the belief.
+    pub(super) fn best(
+        &self,
+        lowest: u32,
+        highest: u32,
+        price: f64,
+        at: Option<f64>,
+    ) -> (u32, f64) {
+        let drawn = at.and_then(|at| self.draw(at));
+        let mut best = (lowest, f64::NEG_INFINITY);
+        for limit in levels(lowest, highest) {
+            let share = match drawn {
+                Some(shape) => shape.ln_share(f64::from(limit)).exp(),
+                None => self.share(limit),
+            };
+            let worth = share - price * f64::from(limit).ln();
+            if worth > best.1 {
+                best = (limit, worth);
+            }
+        }
+        (best.0, best.1 + price * f64::from(best.0).ln())
+    }
+
+    /// The expected share of the best throughput at a limit.
+    pub(super) fn share(&self, limit: u32) -> f64 {
+        let level = f64::from(limit);
+        let weighted = self.shapes.iter().zip(&self.weights);
+        weighted.map(|(shape, weight)| weight * shape.ln_share(level).exp()).sum()
+    }
+
+    fn draw(&self, at: f64) -> Option<Shape> {
+        let mut left = at;
+        for (shape, weight) in self.shapes.iter().zip(&self.weights) {
+            left -= weight;
+            if left < 0.0 {
+                return Some(*shape);
+            }
+        }
+        self.shapes.last().copied()
+    }
+}
+
+fn shapes(highest: f64) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for point in 0..TOPS {
+        let top = TOP_FACTOR.powi(point);
+        if top > highest * 1.2 {
+            break;
+        }
+        for rise in RISES {
+            shapes.extend(FALLS.map(|fall| Shape { top: top.min(highest), rise, fall }));
+        }
+    }
+    shapes
+}
+
+/// Limits about 12 % apart.
+fn levels(lowest: u32, highest: u32) -> impl Iterator<Item = u32> {
+    let following =
+        move |&level: &u32| (level < highest).then(|| (level + (level / 8).max(1)).min(highest));
+    std::iter::successors(Some(lowest.min(highest)), following)
+}
