@@ -101,7 +101,7 @@ def arguments():
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 300],
                         help="for each think time")
     parser.add_argument("--limits", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    parser.add_argument("--controllers", nargs="*", default=["gaussian-process"])
+    parser.add_argument("--controllers", nargs="*", default=["paired-comparison"])
     parser.add_argument("--rows", type=int, default=1000, help="that a transaction reads")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=20, help="measured")

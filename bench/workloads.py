@@ -225,7 +225,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--controllers", nargs="+", default=["gaussian-process"])
+    parser.add_argument("--controllers", nargs="+", default=["paired-comparison"])
     parser.add_argument("--starts", nargs="+", type=int, default=[1, 8, 64, 500])
     parser.add_argument("--seconds", type=int, default=30, help="of a controller's run")
     parser.add_argument("--sweep", type=int, default=8, help="of a fixed limit's, 2 not counted")

@@ -77,9 +77,9 @@ pub(crate) struct ProxyArguments {
     #[arg(long)]
     mode: Option<PoolMode>,
 
-    /// Who chooses the limit: gaussian-process, hill-climbing, vegas and many more, or fixed:N;
+    /// Who chooses the limit: paired-comparison, hill-climbing, vegas and many more, or fixed:N;
     /// observe leaves the limit at --max-mpl and only says what it would do
-    /// [default: gaussian-process]
+    /// [default: paired-comparison]
     #[arg(long, value_name = "ALGORITHM", long_help = control_help())]
     control: Option<ControlChoice>,
 

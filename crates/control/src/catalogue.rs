@@ -26,11 +26,11 @@ pub use tuned::Tuned;
 /// Who chooses the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// The default: a Gaussian process over the logarithm of the limit.
+    /// The default: limits compared in pairs, by ticks of 100 ms.
     #[default]
-    GaussianProcess,
-    /// Limits compared in pairs, by ticks of 100 ms.
     PairedComparison,
+    /// A Gaussian process over the logarithm of the limit.
+    GaussianProcess,
     /// Hill climbing with a proxy's parameters (auto-tuning study, 3.2.1).
     HillClimbing,
     /// Global parabola approximation with a proxy's parameters (3.2.2).
@@ -244,6 +244,7 @@ impl Algorithm {
     /// Every algorithm that decides, the default first, each with its own parameters;
     /// [`Algorithm::Fixed`] decides nothing.
     pub const ALL: [Algorithm; 19] = [
+        Algorithm::PairedComparison,
         Algorithm::GaussianProcess,
         Algorithm::HillClimbing,
         Algorithm::GlobalParabola,
@@ -262,7 +263,6 @@ impl Algorithm {
         Algorithm::Gradient2,
         Algorithm::EnvoyGradient,
         Algorithm::Failsafe,
-        Algorithm::PairedComparison,
     ];
 
     /// The name without a parameter.

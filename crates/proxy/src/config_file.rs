@@ -39,7 +39,7 @@ pub mod defaults {
     /// As many clients as fit.
     pub const MODE: PoolMode = PoolMode::Transaction;
     /// The limit finds itself.
-    pub const ALGORITHM: Algorithm = Algorithm::GaussianProcess;
+    pub const ALGORITHM: Algorithm = Algorithm::PairedComparison;
     /// The lowest limit.
     pub const MPL_MIN: u32 = 1;
     /// The highest limit.

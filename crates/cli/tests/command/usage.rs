@@ -22,7 +22,7 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
         "--listen <ADDRESS>",
         "[default: 127.0.0.1:6432]",
         "[default: transaction]",
-        "[default: gaussian-process]",
+        "[default: paired-comparison]",
         "--cpus <N>",
         "--disks <N>",
         "--min-mpl <N> The lowest limit [default: 1]",
@@ -46,7 +46,7 @@ fn the_controllers_are_listed_with_their_parameters() {
     let all = run(&["controllers"]);
     assert!(all.status.success());
     let all = text(&all.stdout);
-    assert!(all.starts_with("gaussian-process (the default)\n"), "{all}");
+    assert!(all.starts_with("paired-comparison (the default)\n"), "{all}");
     for algorithm in Algorithm::ALL {
         let listed = text(&run(&["controllers", algorithm.name()]).stdout);
         assert!(all.contains(&listed), "{listed}");
@@ -65,7 +65,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
     for (flags, expected) in [
         (["--mode", "statement"], "transaction or session"),
         (["--control", "fixed:0"], "use fixed:N with N at least 1"),
-        (["--control", "guess"], "gaussian-process, hill-climbing, "),
+        (["--control", "guess"], "paired-comparison, gaussian-process, "),
         (["--control", "vegas:loss=1"], "vegas has lowest (1 to 1000000; transactions), highest"),
         (["--control", "external-scheduling:loss=2"], "loss=2 is not allowed: 0.001 to 0.9"),
         (["--control", "observe:vegas"], "it moves from the limit in force, step by step"),

@@ -60,7 +60,7 @@ impl FromStr for ControlChoice {
 
     fn from_str(text: &str) -> Result<ControlChoice, AlgorithmError> {
         match text.strip_prefix(OBSERVE) {
-            Some("") => ControlChoice::observing(Algorithm::default()),
+            Some("") => ControlChoice::observing(Algorithm::GaussianProcess),
             Some(rest) => match rest.strip_prefix(':') {
                 Some(algorithm) => ControlChoice::observing(algorithm.parse()?),
                 None => text.parse().map(|algorithm: Algorithm| algorithm.into()),

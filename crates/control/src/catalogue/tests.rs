@@ -45,7 +45,7 @@ fn only_the_feedback_controller_has_a_start_of_its_own() {
 fn other_names_are_refused_with_the_names_there_are() {
     for text in ["", "Vegas", "hill climbing", "Vegas:samples=1", ":", "observed"] {
         let error = text.parse::<Algorithm>().expect_err(text);
-        assert!(error.to_string().contains("gaussian-process, hill-climbing"), "{error}");
+        assert!(error.to_string().contains("paired-comparison, gaussian-process"), "{error}");
     }
     for text in ["fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:4294967296"] {
         let error = text.parse::<Algorithm>().expect_err(text);
@@ -183,7 +183,10 @@ fn observe_is_a_way_to_use_an_algorithm() {
     assert!(error("observe:observe").contains("without observe"));
     let text = "observe:gaussian-process:prize=1";
     assert!(error(text).contains("there is no parameter `prize`"), "{}", error(text));
-    for algorithm in Algorithm::ALL.into_iter().skip(1) {
+    for algorithm in Algorithm::ALL {
+        if algorithm == Algorithm::GaussianProcess {
+            continue;
+        }
         let error = error(&format!("observe:{algorithm}"));
         assert!(
             error.contains("would say nothing") && error.contains("observe:fixed:N"),

@@ -43,7 +43,7 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(database.server_password.as_deref(), Some("secret"));
     assert_eq!(database.mode, PoolMode::Transaction);
     let Control { algorithm, setting, .. } = database.control;
-    assert_eq!(algorithm, Algorithm::GaussianProcess);
+    assert_eq!(algorithm, Algorithm::PairedComparison);
     let processors = std::thread::available_parallelism().unwrap().get();
     assert_eq!(setting.start.get() as usize, (2 * processors).min(1000));
     assert_eq!(setting.resources.cpus as usize, processors);
@@ -168,7 +168,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
             "databases.x.control = \"fixed:0\"",
             "`fixed:0` sets no limit: use fixed:N with N at least 1",
         ),
-        ("databases.x.control = \"hillclimbing\"", "gaussian-process, hill-climbing, "),
+        ("databases.x.control = \"hillclimbing\"", "paired-comparison, gaussian-process, "),
         ("databases.x.min_mpl = 0", "expected a nonzero"),
         ("databases.x.cpus = 0", "expected a nonzero"),
         ("databases.x.disks = -1", "expected u32"),

@@ -9,6 +9,9 @@ use crate::Draw;
 const PART: f64 = 0.3;
 const LEAST_S: f64 = 0.5;
 
+/// Transactions that take longer alone are slow, seconds.
+const SLOW_S: f64 = 0.06;
+
 /// Completions before the first limit is tried that nothing speaks for.
 const FIRST: f64 = 8.0;
 
@@ -18,7 +21,7 @@ impl PairedComparison {
     pub(super) fn is_slow(&self, sample: &Sample) -> bool {
         let alone_s = self.shortest_s.unwrap_or(self.residence_s);
         let residence_s = sample.running / sample.tps();
-        (alone_s > 0.2 && residence_s > 0.2) || sample.tps() < 30.0
+        (alone_s > SLOW_S && residence_s > SLOW_S) || sample.tps() < 30.0
     }
 
     /// What a decision needs is there: nothing is washed out, as the belief knows who was inside.

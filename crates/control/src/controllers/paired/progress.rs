@@ -191,8 +191,9 @@ impl Progress {
     fn end(&mut self, mut count: f64, begun_s: f64) {
         while count > 1e-9 {
             let off_s = |cohort: &Cohort| (cohort.begun_s - begun_s).abs();
-            let nearest = (0..self.inside.len())
-                .min_by(|&one, &other| off_s(&self.inside[one]).total_cmp(&off_s(&self.inside[other])));
+            let nearest = (0..self.inside.len()).min_by(|&one, &other| {
+                off_s(&self.inside[one]).total_cmp(&off_s(&self.inside[other]))
+            });
             let Some(index) = nearest else {
                 return;
             };

@@ -10,6 +10,9 @@ use super::{
 use crate::Draw;
 use crate::controller::whole;
 
+/// Pairs after which what was known of their dispersion counts half.
+const DISPERSION_MEMORY: f64 = 10.0;
+
 impl PairedComparison {
     pub(super) fn settled(&mut self, sample: &Sample, draw: Draw) -> PairedReason {
         if !sample.is_saturated(self.ceiling()) {
@@ -142,8 +145,10 @@ impl PairedComparison {
         if duel.test.is_positive(self.settings.better)
             || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
+            self.take_dispersion(&duel.test);
             self.adopt(&duel, looked.ln_x)
         } else if mean < -self.settings.futile * error || is_spent {
+            self.take_dispersion(&duel.test);
             self.reject(&duel, draw)
         } else {
             duel.before = sample;
@@ -151,6 +156,15 @@ impl PairedComparison {
             self.move_to(duel.candidate);
             self.task = Task::Duel(duel);
             PairedReason::Compare { other, gain: mean, error: error.min(1.0) }
+        }
+    }
+
+    /// Learns how much more pairs vary than their counts and ticks say.
+    fn take_dispersion(&mut self, test: &SequentialTest) {
+        if let Some((factor, degrees)) = test.dispersion() {
+            let share = degrees / (degrees + DISPERSION_MEMORY);
+            let seen = factor * self.pair_scale;
+            self.pair_scale = (self.pair_scale + share * (seen - self.pair_scale)).clamp(1.0, 4.0);
         }
     }
 

@@ -22,12 +22,24 @@ const EXPECTED: f64 = 0.15;
 pub(super) struct SequentialTest {
     weighted: f64,
     precision: f64,
+    squares: f64,
+    pairs: f64,
 }
 
 impl SequentialTest {
     pub(super) fn add(&mut self, difference: f64, variance: f64) {
         self.weighted += difference / variance;
         self.precision += 1.0 / variance;
+        self.squares += difference * difference / variance;
+        self.pairs += 1.0;
+    }
+
+    /// How much the differences vary about their mean, as a factor on the variances they were
+    /// given with, and its degrees of freedom.
+    pub(super) fn dispersion(&self) -> Option<(f64, f64)> {
+        let degrees = self.pairs - 1.0;
+        let rest = self.squares - self.weighted * self.weighted / self.precision;
+        (degrees > 0.0).then(|| (rest.max(0.0) / degrees, degrees))
     }
 
     pub(super) fn mean(&self) -> f64 {
