@@ -85,6 +85,7 @@ struct Tally {
     failures: u64,
     in_database: Vec<Duration>,
     in_queue: Vec<Duration>,
+    response: Vec<Duration>,
 }
 
 /// What one class did since the start: completions, failures, ends, grants.
@@ -778,6 +779,7 @@ fn together(observation: &Observation) -> ClassObservation {
         failures: observation.failures,
         in_database: observation.in_database,
         in_queue: observation.in_queue,
+        ..ClassObservation::default()
     }
 }
 

@@ -15,7 +15,7 @@ fn control(algorithm: Algorithm, random: &mut SplitMix64) -> Control {
     let start = bounds.clamp(Mpl::at_least_one(pick(random, &[1, 4, 64, u32::MAX])));
     let resources = Resources { cpus: pick(random, &[1, 2, 32]), disks: pick(random, &[0, 1, 16]) };
     let setting = Setting { bounds, start, resources };
-    Control { algorithm, is_observing: false, setting }
+    Control { algorithm, is_observing: false, keep: None, setting }
 }
 
 fn pick<T: Copy>(random: &mut SplitMix64, listed: &[T]) -> T {
@@ -58,6 +58,8 @@ fn class(random: &mut SplitMix64) -> ClassObservation {
         failures: count(random),
         in_database: timing(random),
         in_queue: timing(random),
+        response: timing(random),
+        late: count(random),
     }
 }
 
