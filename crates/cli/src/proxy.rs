@@ -8,12 +8,12 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
+use tidegate_gate::Keep;
 use tidegate_proxy::Running;
 use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
-use tidegate_gate::Keep;
 use tracing::{debug, info, warn};
 
 use crate::{Failure, interrupt, print};

@@ -250,7 +250,7 @@ impl Course {
 /// The best throughput of a fixed limit that keeps the goal, and that limit.
 fn best_fixed(capacity: fn(f64) -> f64, class: usize, goal: &str) -> Option<(f64, u32)> {
     let allowed = parsed(goal).statistic.late_share();
-    let levels = (0..26).map(|step| 1.3_f64.powi(step).round() as u32).filter(|&at| at <= 320);
+    let levels = (0..61).map(|step| 1.1_f64.powi(step).round() as u32);
     let measured = levels.filter_map(|level| {
         let mut plant = Plant::new(99, capacity, goal);
         plant.run(Mpl::at_least_one(level), 10.0);
@@ -285,7 +285,9 @@ fn a_goal_is_kept_with_the_most_throughput_under_it() {
                 let (tps, late) = course.last(0, 300.0);
                 let share = tps / best_tps;
                 println!("{name} {goal}: {tps:.0} tps, {share:.3} of fixed:{best}, {late:.4} late");
-                assert!(share >= 0.95, "{name}, {goal}: {share} of {best_tps} at {best}");
+                // A fixed limit seeks the goal, and no throughput below it.
+                let seeks = !name.starts_with("fixed") || capacity(100.0) > capacity(50.0);
+                assert!(share >= 0.95 || !seeks, "{name}, {goal}: {share} of {best_tps} at {best}");
                 if goal.starts_with("p95") {
                     assert!(late <= 0.055, "{name}, {goal}: {late} late");
                 }
@@ -364,6 +366,7 @@ fn a_class_that_queues_gets_more() {
     let (_, late) = course.last(0, 200.0);
     println!("{late} late, {:?}", controller.goal());
     assert!(late <= 0.055, "{late}");
+    assert_eq!(controller.goal().unwrap().is_met, Some(true));
 }
 
 /// Two transactions a second of the class say nothing for a minute: the inner controller decides.

@@ -292,12 +292,7 @@ impl ClassStatistics {
 
     /// Counts the end of a transaction. The time of one whose permit was discounted is an exception
     /// that is to teach a controller nothing: it goes into the totals alone.
-    pub(crate) fn record_end(
-        &mut self,
-        outcome: Outcome,
-        spent: Spent,
-        was_discounted: bool,
-    ) {
+    pub(crate) fn record_end(&mut self, outcome: Outcome, spent: Spent, was_discounted: bool) {
         match outcome {
             Outcome::Completed => self.interval.completions += 1,
             Outcome::Failed => self.interval.failures += 1,

@@ -20,9 +20,12 @@
 //!   `hill-climbing` could be clamped, at the price of probes above the ceiling that show nothing.
 //!   What the inner controller knew is lost, and learnt anew below the ceiling: some seconds. If a
 //!   lower limit was seen to miss the goal too, because the class queued, there is a floor as well.
-//! * **When there is slack**, less than 0.8 of what is allowed with the limit at the ceiling and
-//!   somebody waiting, a ceiling higher by a quarter at first is tried, for as long as it takes to
-//!   judge it. It is taken if it keeps the goal with a margin of a tenth, or plainly.
+//! * **When there is slack**, with the limit at the ceiling and somebody waiting, a ceiling higher
+//!   by a quarter at first is tried, for as long as it takes to judge it. Slack is less than 0.8 of
+//!   the late ones that are allowed, or 0.93 of the mean. The higher ceiling is taken if it keeps
+//!   the goal: plainly, or after four times the least number with at most 0.9 or 0.97.
+//! * **When it is missed by little**, so that only 20 times the number of a judgement shows it, the
+//!   ceiling is lowered by a twentieth.
 //! * **When no limit keeps it**, it is said ([`GoalStatus::is_impossible`]), and the ceiling is
 //!   where the class's response time is lowest, or the highest limit at which it is at most a tenth
 //!   longer. Not where throughput is highest: a goal that is missed by a hair must not be given up
@@ -34,9 +37,8 @@
 //! count: after a move nothing is taken for half a second, or twice the class's mean response time
 //! up to 10 s.
 //!
-//! **No oscillation.** Trials of a higher ceiling, releases of a floor and repeated searches for an
-//! impossible goal each wait 30 s at first and twice as long after each that failed, up to 600 s;
-//! also when a ceiling that was raised misses the goal later. So from some time on there is at most
+//! **No oscillation.** Trials of a higher ceiling and repeated searches for an impossible goal wait 30 s at first and twice as long after each that failed, up to 600 s;
+//! also when a ceiling that was raised misses the goal later. A floor is released after 600 s. So from some time on there is at most
 //! one such change in ten minutes. Only a ceiling whose mean response time has fallen by 30 % since
 //! then begins at 30 s again.
 //!
@@ -65,16 +67,13 @@ use crate::controller::{Controller, Decision, Reason, whole};
 use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Proposal, ResponseGoal, Setting};
 
 use search::{Next, Search};
-use tally::{Tally, Verdict};
+use tally::{Tally, Verdict, least};
 
 pub use reason::{GoalReason, GoalSeen};
 
 /// How long a trial waits that could fail again, at first and at most, seconds.
 const WAIT_LEAST_S: f64 = 30.0;
 const WAIT_MOST_S: f64 = 600.0;
-
-/// Below this share of what is allowed there is slack.
-const SLACK: f64 = 0.8;
 
 /// Steps of the ceiling up: the first, the least and the longest.
 const RAISE: f64 = 1.25;
@@ -86,6 +85,9 @@ const AT_CEILING: f64 = 0.8;
 
 /// Limits so near to each other are one to the tally while the inner controller decides.
 const SAME: f64 = 1.25;
+
+/// So many times the least number show a goal that is missed by little.
+const LONG: f64 = 20.0;
 
 /// A violation of more than this times what is allowed begins the search with a long step.
 const FAR: f64 = 3.0;
@@ -162,6 +164,10 @@ pub struct KeepGoal {
     task: Task,
     now_s: f64,
     window: Window,
+    /// The intervals near the highest limit, for longer than a judgement takes.
+    long: Tally,
+    /// Since when there has been this range, seconds.
+    since_s: f64,
     /// All intervals while the inner controller decides, also while it moves.
     overall: Tally,
     /// The next step of the ceiling.
@@ -202,6 +208,8 @@ impl KeepGoal {
             task: Task::Hold,
             now_s: 0.0,
             window: Window::default(),
+            long: Tally::default(),
+            since_s: 0.0,
             overall: Tally::default(),
             raise: RAISE,
             wait_s: WAIT_LEAST_S,
@@ -228,6 +236,7 @@ impl KeepGoal {
         let before = f64::from(self.window.limit);
         if before <= 0.0 || level / before > SAME || before / level > SAME {
             self.window = Window { limit: seen.limit.get(), ..Window::default() };
+            self.long = Tally::default();
         }
         self.window.add(seen, self.class);
         if let Some(class) = seen.classes.get(self.class) {
@@ -255,8 +264,8 @@ impl KeepGoal {
         if let Some(decision) = verdict.and_then(|_| self.relieve(seen, &here)) {
             return decision;
         }
-        if here.is_long(self.goal) {
-            self.window.tally = Tally::default();
+        if let Some(decision) = self.trim(seen) {
+            return decision;
         }
         let decision = self.inner.decide(seen, draw);
         self.limit = decision.limit;
@@ -270,11 +279,14 @@ impl KeepGoal {
             self.due_s = self.due_s.min(self.now_s + WAIT_LEAST_S);
         }
         let (floor, ceiling) = (self.range.min(), self.range.max().get());
-        let has_slack = here.ratio(self.goal) <= SLACK && self.due_s <= self.now_s;
+        let has_slack = here.has_slack(self.goal) && self.due_s <= self.now_s;
         if !has_slack {
             return None;
         }
         if floor > self.setting.bounds.min() {
+            if self.now_s - self.since_s < WAIT_MOST_S {
+                return None;
+            }
             self.put_off();
             let range = Bounds::new(self.setting.bounds.min(), self.range.max()).ok()?;
             let seen = self.seen(here);
@@ -293,6 +305,28 @@ impl KeepGoal {
         self.task = Task::Raise(higher);
         let reason = Reason::Goal(GoalReason::Raise(self.seen(here)));
         Some(Decision { limit: Mpl::at_least_one(higher), reason })
+    }
+
+    /// Lowers a ceiling that misses the goal by so little that only many transactions show it.
+    fn trim(&mut self, seen: &Observation) -> Option<Decision> {
+        if !self.window.tally.is_long(self.goal) {
+            return None;
+        }
+        self.long.join(&std::mem::take(&mut self.window.tally));
+        if self.long.count() < LONG * least(self.goal) {
+            return None;
+        }
+        let long = std::mem::take(&mut self.long);
+        let limit = seen.limit.get();
+        if long.ratio(self.goal) <= 1.0 || self.status.is_impossible || limit <= 1 {
+            return None;
+        }
+        let lower = whole(f64::from(limit) / RAISE_LEAST).clamp(1, limit - 1);
+        let lower = Mpl::at_least_one(lower).min(self.range.max());
+        let range = Bounds::new(self.range.min(), lower).ok()?;
+        self.put_off();
+        let seen = self.judged(false, &long);
+        Some(self.adopt(range, lower, seen))
     }
 
     /// The next trial waits for twice as long.
@@ -357,9 +391,11 @@ impl KeepGoal {
             let start = range.clamp(start);
             self.inner = (self.make)(&Setting { bounds: range, start, ..self.setting });
             (self.range, self.limit) = (range, self.inner.start());
+            self.since_s = self.now_s;
         }
         self.task = Task::Hold;
         (self.window, self.overall) = (Window::default(), Tally::default());
+        self.long = Tally::default();
         self.status.ceiling = range.max();
         let reason = Reason::Goal(GoalReason::Ceiling { ceiling: range.max(), seen });
         Decision { limit: self.limit, reason }

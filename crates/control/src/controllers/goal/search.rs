@@ -196,12 +196,8 @@ mod tests {
     fn search(from: u32, mean_s: impl Fn(u32) -> f64, goal_s: f64) -> (Next, u32) {
         let tally = |level| {
             let mean_s = mean_s(level);
-            let response = Timing {
-                count: 1_000,
-                mean_s,
-                variance_s2: 1e-6 * mean_s,
-                ..Timing::default()
-            };
+            let response =
+                Timing { count: 1_000, mean_s, variance_s2: 1e-6 * mean_s, ..Timing::default() };
             let mut tally = Tally::default();
             tally.add(&ClassObservation { response, ..ClassObservation::default() });
             tally
