@@ -1,6 +1,7 @@
 //! The response time of a class is kept, beside a real database.
 
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use tidegate_control::{Mpl, ResponseStatistic};
 use tidegate_gate::{Class, journal};
@@ -8,11 +9,11 @@ use tidegate_subject::postgres::{Authentication, Postgres};
 
 use crate::load::run;
 use crate::support::server::{own_server, setup};
-use crate::support::{Proxy, eventually, log};
+use crate::support::{Proxy, log};
 
-/// One after the other, so that each takes 10 ms for every transaction inside: the more are let in,
+/// One after the other, so that each takes 2 ms for every transaction inside: the more are let in,
 /// the longer all of them take, at the same throughput.
-const SCRIPT: &str = "SELECT pg_advisory_xact_lock(1), pg_sleep(0.01);\n";
+const SCRIPT: &str = "SELECT pg_advisory_xact_lock(1), pg_sleep(0.002);\n";
 
 const HIGH: &str = "high_priority = { users = [], applications = [\"urgent\"] }";
 
@@ -25,6 +26,15 @@ fn loads(proxy: &Proxy, script: &str) -> [Child; 2] {
         clients.env("PGAPPNAME", name).spawn().unwrap()
     };
     [start("urgent", 6), start("other", 70)]
+}
+
+/// Repeats `attempt` until it gives a value: a search takes a minute on a slow machine.
+fn patiently(what: &str, mut attempt: impl FnMut() -> Option<()>) {
+    let deadline = Instant::now() + Duration::from_secs(240);
+    while attempt().is_none() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// The value of a metric, if it is there.
@@ -43,8 +53,8 @@ fn keeping(server: &Postgres, keep: &str, journal: &str) -> Proxy {
         .start()
 }
 
-/// At the fixed limit of 60 a transaction of the class takes 0.6 s. 200 ms are kept at a lower
-/// limit, which is found; 2 ms at none, which is said.
+/// At the fixed limit of 60 a transaction of the class takes more than 120 ms. 60 ms are kept at a
+/// lower limit, which is found; 1 ms at none, which is said.
 #[test]
 fn a_response_time_is_kept_or_it_is_said_that_it_cannot_be() {
     log::collect();
@@ -54,21 +64,21 @@ fn a_response_time_is_kept_or_it_is_said_that_it_cannot_be() {
     let script = directory.path().join("script.sql");
     std::fs::write(&script, SCRIPT).unwrap();
     let (journal, script) = (path.to_str().unwrap(), script.to_str().unwrap());
-    for (keep, is_possible) in [("high:mean=200ms", true), ("high:mean=2ms", false)] {
+    for (keep, is_possible) in [("high:mean=60ms", true), ("high:mean=1ms", false)] {
         let proxy = keeping(&server, keep, journal);
         assert!(!proxy.get("/metrics").contains("\ntidegate_goal_met{"), "not judged yet");
         let loads = loads(&proxy, script);
         let warned = || log::lines_with(&format!("keep={keep}"));
         if is_possible {
-            eventually("a ceiling", || {
+            patiently("a ceiling", || {
                 (value(&proxy, "tidegate_goal_ceiling")? < HIGHEST).then_some(())
             });
-            eventually("the goal is met", || {
+            patiently("the goal is met", || {
                 (value(&proxy, "tidegate_goal_met")? == 1).then_some(())
             });
             assert_eq!(warned(), [""; 0]);
         } else {
-            eventually("it is said", || (!warned().is_empty()).then_some(()));
+            patiently("it is said", || (!warned().is_empty()).then_some(()));
             assert_eq!(proxy.metric("tidegate_goal_met"), 0);
         }
         for mut load in loads {
