@@ -131,7 +131,8 @@ fn parameters_and_observing_are_read() {
     let control = |control: &str| {
         config(&one_database(&format!("control = \"{control}\""))).databases[0].control
     };
-    for text in ["external-scheduling:loss=0.2,response-time-loss=0.1", "vegas:lowest=2,samples=20"] {
+    for text in ["external-scheduling:loss=0.2,response-time-loss=0.1", "vegas:lowest=2,samples=20"]
+    {
         let Control { algorithm, is_observing, .. } = control(text);
         assert_eq!((algorithm.to_string().as_str(), is_observing), (text, false));
     }

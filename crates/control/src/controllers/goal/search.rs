@@ -13,6 +13,7 @@
 //! Where no level keeps the goal, the best one's neighbours are looked at, and it is measured again.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::tally::{Tally, Verdict};
 use crate::controller::whole;
@@ -108,7 +109,7 @@ impl Search {
 
     /// Between the highest level that keeps the goal and the lowest above, which does not.
     fn narrow(&self, kept: u32, is_over: bool) -> Next {
-        let above = self.points.range(kept + 1..).next();
+        let above = self.above(kept);
         let floor = self.floor(kept).map_or(self.allowed.min(), Mpl::at_least_one);
         let found = Next::Found { floor, ceiling: Mpl::at_least_one(kept) };
         let (Some((&violating, above)), false) = (above, is_over) else {
@@ -125,6 +126,10 @@ impl Search {
             Some(point) if point.times < 2 => Next::Measure(kept),
             _ => found,
         }
+    }
+
+    fn above(&self, level: u32) -> Option<(&u32, &Point)> {
+        self.points.range((Bound::Excluded(level), Bound::Unbounded)).next()
     }
 
     /// The lowest level that keeps the goal above one that does not, if there is one below `kept`.
@@ -168,7 +173,7 @@ impl Search {
     /// The gaps on both sides of a level.
     fn neighbours(&self, level: u32) -> impl Iterator<Item = (u32, u32)> {
         let below = self.points.range(..level).next_back().map(|(&below, _)| (below, level));
-        let above = self.points.range(level + 1..).next().map(|(&above, _)| (level, above));
+        let above = self.above(level).map(|(&above, _)| (level, above));
         above.into_iter().chain(below)
     }
 
