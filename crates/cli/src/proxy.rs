@@ -52,8 +52,8 @@ second one stops at once.";
     group = ArgGroup::new("databases").required(true).args(["config", "upstream"])
 )]
 pub(crate) struct ProxyArguments {
-    /// Read the configuration from FILE; flags go before it, --mode, --control, --keep, the --*-mpl,
-    /// --cpus and --disks for all its databases
+    /// Read the configuration from FILE; flags go before it, --mode, --control, --keep, the
+    /// --*-mpl, --cpus and --disks for all its databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 

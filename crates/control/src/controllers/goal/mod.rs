@@ -37,10 +37,11 @@
 //! count: after a move nothing is taken for half a second, or twice the class's mean response time
 //! up to 10 s.
 //!
-//! **No oscillation.** Trials of a higher ceiling and repeated searches for an impossible goal wait 30 s at first and twice as long after each that failed, up to 600 s;
-//! also when a ceiling that was raised misses the goal later. A floor is released after 600 s. So from some time on there is at most
-//! one such change in ten minutes. Only a ceiling whose mean response time has fallen by 30 % since
-//! then begins at 30 s again.
+//! **No oscillation.** Trials of a higher ceiling and repeated searches for an impossible goal wait
+//! 30 s at first and twice as long after each that failed, up to 600 s; also when a ceiling that
+//! was raised misses the goal later. A floor is released after 600 s. So from some time on there is
+//! at most one such change in ten minutes. Only a ceiling whose mean response time has fallen by
+//! 30 % since then begins at 30 s again.
 //!
 //! # Example
 //! The class `high`, 100 transactions a second, p95=200ms. The inner controller is at 300, where

@@ -10,7 +10,8 @@
 //! 3. The violating one again, and the keeping one again. So the two were measured in turns: what
 //!    has passed by itself in the meantime is found, and is not taken for the work of the limit.
 //!
-//! Where no level keeps the goal, the best one's neighbours are looked at, and it is measured again.
+//! Where no level keeps the goal, the best one's neighbours are looked at, and it is measured
+//! again.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
