@@ -427,7 +427,9 @@ impl Pair {
         let (mpl, mpl_max) = (Mpl::at_least_one(limit), Mpl::at_least_one(mpl_max));
         let limits = Limits { mpl, mpl_max, waiting_max: WAITING_MAX };
         let gate = Gate::new(limits, now);
-        Class::ALL.into_iter().for_each(|class| gate.count_late(class, LATE));
+        for class in Class::ALL {
+            gate.count_late(class, LATE);
+        }
         Pair {
             gate,
             model: Model::new(limit, mpl_max.get(), now),
