@@ -11,7 +11,8 @@ use crate::{Failure, print};
 ///
 /// Every algorithm with the name, default, allowed values, unit and meaning of each of its
 /// parameters. They are given after the name, in flags, configuration files and experiments:
-/// --control external-scheduling:loss=0.2,delta=4. fixed:N always holds the limit N.
+/// --control external-scheduling:loss=0.2,delta=4. fixed:N always holds the limit N. Each of them
+/// can be given a response time to keep, with --keep of `tidegate proxy`.
 #[derive(Debug, Args)]
 pub(crate) struct ControllersArguments {
     /// Only these

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
+use tidegate_gate::Keep;
 use tidegate_proxy::Running;
 use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
 use tidegate_proxy::config_file::{
@@ -51,8 +52,8 @@ second one stops at once.";
     group = ArgGroup::new("databases").required(true).args(["config", "upstream"])
 )]
 pub(crate) struct ProxyArguments {
-    /// Read the configuration from FILE; flags go before it, --mode, --control, the --*-mpl, --cpus
-    /// and --disks for all its databases
+    /// Read the configuration from FILE; flags go before it, --mode, --control, --keep, the
+    /// --*-mpl, --cpus and --disks for all its databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -82,6 +83,15 @@ pub(crate) struct ProxyArguments {
     /// [default: paired-comparison]
     #[arg(long, value_name = "ALGORITHM", long_help = control_help())]
     control: Option<ControlChoice>,
+
+    /// Keep the response time of a class, with the most throughput under it, as in high:p95=200ms
+    ///
+    /// CLASS:STATISTIC=TIME, where the class is high or normal, and the statistic mean, p95 or p99.
+    /// The response time goes from the request of a permit to the end of the transaction. --control
+    /// then chooses among the limits that keep it; docs/control.md says how they are found, and
+    /// what happens when there is none [default: nothing is kept]
+    #[arg(long, value_name = "GOAL")]
+    keep: Option<Keep>,
 
     /// The lowest limit [default: 1]
     #[arg(long, value_name = "N")]
@@ -168,6 +178,7 @@ impl ProxyArguments {
             // The file's start belongs to the file's algorithm.
             (database.control, database.start_mpl) = (self.control, None);
         }
+        database.keep = self.keep.or(database.keep);
         database.mode = self.mode.or(database.mode);
         database.min_mpl = self.min_mpl.or(database.min_mpl);
         database.max_mpl = self.max_mpl.or(database.max_mpl);

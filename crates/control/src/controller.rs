@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::controllers::{
-    BeliefReason, FeedbackReason, HeissWagnerReason, LatencyReason, LocksReason, PairedReason,
-    Proposal, ScalabilityReason,
+    BeliefReason, FeedbackReason, GoalReason, GoalStatus, HeissWagnerReason, LatencyReason,
+    LocksReason, PairedReason, Proposal, ScalabilityReason,
 };
 use crate::{Draw, IntervalRule, Mpl, Observation};
 
@@ -30,6 +30,11 @@ pub trait Controller: Send {
     /// What would have been decided by a controller that is asked and not obeyed; `None` for every
     /// other, and before the first decision.
     fn proposal(&self) -> Option<Proposal> {
+        None
+    }
+
+    /// What is known of the response time to keep; `None` where there is none.
+    fn goal(&self) -> Option<GoalStatus> {
         None
     }
 }
@@ -101,6 +106,8 @@ pub enum Reason {
     Scalability(ScalabilityReason),
     /// The controller that compares limits in pairs.
     Paired(PairedReason),
+    /// A response time to keep.
+    Goal(GoalReason),
 }
 
 impl Reason {
@@ -128,6 +135,7 @@ impl Reason {
             Reason::HeissWagner(reason) => reason.kind(),
             Reason::Scalability(reason) => reason.kind(),
             Reason::Paired(reason) => reason.kind(),
+            Reason::Goal(reason) => reason.kind(),
         }
     }
 }
@@ -185,6 +193,7 @@ impl fmt::Display for Reason {
             Reason::HeissWagner(reason) => reason.fmt(formatter),
             Reason::Scalability(reason) => reason.fmt(formatter),
             Reason::Paired(reason) => reason.fmt(formatter),
+            Reason::Goal(reason) => reason.fmt(formatter),
         }
     }
 }

@@ -83,6 +83,14 @@ pub struct ClassObservation {
     pub in_database: Timing,
     /// Time between the request for a permit and its grant.
     pub in_queue: Timing,
+    /// The two together for each transaction that ended: the time between the request and the
+    /// return of the permit. Without numbers in a journal that was written before it was measured.
+    #[serde(default)]
+    pub response: Timing,
+    /// Of `response`, those that were longer than the response time to keep for the class; 0 where
+    /// there is none.
+    #[serde(default)]
+    pub late: u64,
 }
 
 /// What the lock manager of the database held at the end of an interval. A transaction is *mature*

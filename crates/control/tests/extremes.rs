@@ -70,6 +70,8 @@ fn class(random: &mut SplitMix64) -> ClassObservation {
         failures: one_of(random, [0, 1, u64::MAX]),
         in_database: timing(random),
         in_queue: timing(random),
+        response: timing(random),
+        late: one_of(random, [0, 1, 100, u64::MAX]),
     }
 }
 

@@ -64,7 +64,7 @@ use crate::queue::{Class, Queue};
 use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
 use crate::request::{Snapshot, Waker};
 use crate::room::Room;
-use crate::statistics::{self, ClassStatistics, Population, Present};
+use crate::statistics::{self, ClassStatistics, Population, Present, Spent};
 
 struct Waiting {
     ticket: usize,
@@ -151,8 +151,9 @@ impl State {
             return None;
         }
         let (_, class, waiting) = self.queue.pop()?;
-        let permit = self.permits.grant(class, now);
-        self.classes[class.index()].record_wait(now.saturating_duration_since(waiting.since));
+        let in_queue = now.saturating_duration_since(waiting.since);
+        let permit = self.permits.grant(class, in_queue, now);
+        self.classes[class.index()].record_wait(in_queue);
         self.tickets[waiting.ticket] = TicketState::Granted { permit };
         Some((waiting.waker, waiting.token))
     }
@@ -163,7 +164,8 @@ impl State {
         let at_work = now.saturating_duration_since(ended.at_work_since);
         self.overdue.record_end(at_work, ended.was_discounted, self.clock(now));
         let class = &mut self.classes[ended.class.index()];
-        class.record_end(outcome, in_database, ended.was_discounted);
+        let spent = Spent { in_queue: ended.in_queue, in_database };
+        class.record_end(outcome, spent, ended.was_discounted);
     }
 
     /// Lets permits that are overdue count no longer, the oldest first.
@@ -250,7 +252,7 @@ impl Gate {
         let mut state = self.lock();
         let now = state.advance(now);
         if !state.is_full() {
-            let key = state.permits.grant(request.class, now);
+            let key = state.permits.grant(request.class, Duration::ZERO, now);
             state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
             state.classes[request.class.index()].record_wait(Duration::ZERO);
             return Admission::Granted(self.permit(&state, key));
@@ -319,6 +321,12 @@ impl Gate {
         let now = state.advance(now);
         let connected = state.permits.len().saturating_sub(without_connection);
         state.room.refused(connected, now);
+    }
+
+    /// From now on counts, in each interval, the transactions of `class` whose response time is
+    /// longer than `within`.
+    pub fn count_late(&self, class: Class, within: Duration) {
+        self.lock().classes[class.index()].count_late(within);
     }
 
     /// Takes every request whose deadline is not after `now` out of the queue and wakes it.

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use tidegate_control::{
-    Algorithm, ControlChoice, Controller, Decision, Draw, IntervalRule, LockObservation,
-    Observation, Proposal, Setting, SplitMix64,
+    Algorithm, ControlChoice, Controller, Decision, Draw, GoalStatus, IntervalRule, KeepGoal,
+    LockObservation, Observation, Proposal, Setting, SplitMix64,
 };
 
 use crate::gate::Gate;
+use crate::keep::Keep;
 
 /// How a gate's limit is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Control {
     pub algorithm: Algorithm,
     /// Whether the algorithm is only asked, and the limit stays the highest allowed.
     pub is_observing: bool,
+    /// A response time to keep; not while only observing.
+    pub keep: Option<Keep>,
     /// What it is told about its place.
     pub setting: Setting,
 }
@@ -24,7 +27,14 @@ impl Control {
     /// The controller at its beginning.
     #[must_use]
     pub fn controller(&self) -> Box<dyn Controller> {
-        self.choice().controller(&self.setting)
+        let choice = self.choice();
+        match self.keep {
+            None => choice.controller(&self.setting),
+            Some(Keep { class, goal }) => {
+                let make = move |setting: &Setting| choice.controller(setting);
+                Box::new(KeepGoal::new(&self.setting, class.index(), goal, make))
+            }
+        }
     }
 
     /// The algorithm and whether it is obeyed, as flags and files spell it.
@@ -46,6 +56,8 @@ pub struct Adjustment {
     pub decision: Decision,
     /// What a controller that is only asked would have decided.
     pub proposal: Option<Proposal>,
+    /// What is known of the response time to keep, where there is one.
+    pub goal: Option<GoalStatus>,
 }
 
 /// Ends a gate's control intervals and makes it obey a controller.
@@ -100,6 +112,7 @@ impl Governor {
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);
         let proposal = self.controller.proposal();
-        Some(Adjustment { observation, draw, decision, proposal })
+        let goal = self.controller.goal();
+        Some(Adjustment { observation, draw, decision, proposal, goal })
     }
 }

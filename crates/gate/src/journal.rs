@@ -43,6 +43,7 @@ use tidegate_control::{
 };
 
 use crate::governor::{Adjustment, Control};
+use crate::keep::KeepError;
 
 /// The form of the lines; another number is another form.
 const FORMAT: u32 = 1;
@@ -149,7 +150,7 @@ impl Decided {
     /// What a governor has decided, so many seconds after the start, about the limit of `server`.
     #[must_use]
     pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
-        let Adjustment { observation, draw, decision, proposal } = adjustment;
+        let Adjustment { observation, draw, decision, proposal, .. } = adjustment;
         Decided {
             line: 0,
             at_s,
@@ -271,6 +272,9 @@ pub enum LineProblem {
     /// It names an algorithm that there is not.
     #[error(transparent)]
     Algorithm(#[from] AlgorithmError),
+    /// It names a response time to keep that cannot be one.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
     /// Its bounds hold no limit.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
@@ -370,6 +374,9 @@ struct Beginning {
     version: String,
     server: String,
     algorithm: String,
+    /// The response time to keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep: Option<String>,
     min_mpl: Mpl,
     max_mpl: Mpl,
     start_mpl: Mpl,
@@ -386,6 +393,7 @@ impl Beginning {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             server: server.to_owned(),
             algorithm: control.choice().to_string(),
+            keep: control.keep.map(|keep| keep.to_string()),
             min_mpl: bounds.min(),
             max_mpl: bounds.max(),
             start_mpl: *start,
@@ -405,11 +413,12 @@ impl Beginning {
             resources: Resources { cpus: self.cpus, disks: self.disks },
         };
         let ControlChoice { algorithm, is_observing } = self.algorithm.parse()?;
+        let keep = self.keep.map(|keep| keep.parse()).transpose()?;
         Ok(Run {
             line,
             version: self.version,
             server: self.server,
-            control: Control { algorithm, is_observing, setting },
+            control: Control { algorithm, is_observing, keep, setting },
             seed: self.seed,
             decisions: Vec::new(),
         })

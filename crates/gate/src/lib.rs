@@ -8,6 +8,7 @@
 mod gate;
 mod governor;
 pub mod journal;
+mod keep;
 mod permits;
 mod queue;
 mod request;
@@ -16,6 +17,7 @@ mod statistics;
 
 pub use gate::{Gate, Permit, Ticket};
 pub use governor::{Adjustment, Control, Governor};
+pub use keep::{Keep, KeepError};
 pub use permits::PermitId;
 pub use queue::Class;
 pub use request::{

@@ -3,7 +3,7 @@
 //! Those that count against the limit are linked in the order in which they began to count, so the
 //! one that has counted longest is found at once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 
@@ -29,6 +29,8 @@ pub(crate) enum Standing {
 pub(crate) struct Out {
     pub(crate) id: PermitId,
     pub(crate) class: Class,
+    /// How long its transaction waited for it.
+    pub(crate) in_queue: Duration,
     /// When it was granted, later by as long as it was lent.
     pub(crate) granted_at: Instant,
     /// Since when its transaction is at work: later, where it had to wait for a connection first,
@@ -90,12 +92,14 @@ impl Permits {
         self.len().saturating_sub(self.discounted).saturating_sub(self.lent)
     }
 
-    /// Enters a permit; the key names it until it is taken out.
-    pub(crate) fn grant(&mut self, class: Class, now: Instant) -> usize {
+    /// Enters a permit for a transaction that has waited for it; the key names it until it is taken
+    /// out.
+    pub(crate) fn grant(&mut self, class: Class, in_queue: Duration, now: Instant) -> usize {
         self.granted += 1;
         let key = self.out.insert(Out {
             id: PermitId(self.granted),
             class,
+            in_queue,
             granted_at: now,
             at_work_since: now,
             counts_since: now,
@@ -127,7 +131,7 @@ impl Permits {
         before.leave_out_lent(now);
         let entry = &mut self.out[key];
         (entry.granted_at, entry.at_work_since) = (now, now);
-        entry.was_discounted = false;
+        (entry.was_discounted, entry.in_queue) = (false, Duration::ZERO);
         self.count(key, now);
         before
     }

@@ -113,6 +113,8 @@ pub struct ClassTotals {
     pub in_database: DurationTotals,
     /// Time between request and grant.
     pub in_queue: DurationTotals,
+    /// The two together, of the transactions that ended.
+    pub response: DurationTotals,
 }
 
 /// Counts and durations of one class.
@@ -122,6 +124,9 @@ struct Tally {
     failures: u64,
     in_database: Durations,
     in_queue: Durations,
+    response: Durations,
+    /// Responses that took longer than they should.
+    late: u64,
 }
 
 impl Tally {
@@ -131,6 +136,8 @@ impl Tally {
             failures: 0,
             in_database: Durations::new(),
             in_queue: Durations::new(),
+            response: Durations::new(),
+            late: 0,
         }
     }
 
@@ -139,6 +146,8 @@ impl Tally {
         self.failures += other.failures;
         self.in_database.add(&other.in_database);
         self.in_queue.add(&other.in_queue);
+        self.response.add(&other.response);
+        self.late += other.late;
     }
 
     fn clear(&mut self) {
@@ -146,6 +155,8 @@ impl Tally {
         self.failures = 0;
         self.in_database.clear();
         self.in_queue.clear();
+        self.response.clear();
+        self.late = 0;
     }
 
     fn observation(&self) -> ClassObservation {
@@ -154,6 +165,8 @@ impl Tally {
             failures: self.failures,
             in_database: self.in_database.timing(),
             in_queue: self.in_queue.timing(),
+            response: self.response.timing(),
+            late: self.late,
         }
     }
 }
@@ -246,16 +259,31 @@ impl Population {
     }
 }
 
+/// How long the parts of a transaction took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) in_queue: Duration,
+    pub(crate) in_database: Duration,
+}
+
 /// The current interval, and everything before it.
 #[derive(Debug)]
 pub(crate) struct ClassStatistics {
     interval: Tally,
     earlier: Tally,
+    /// The longest response time that is not late.
+    within: Duration,
 }
 
 impl ClassStatistics {
     pub(crate) fn new() -> Self {
-        ClassStatistics { interval: Tally::new(), earlier: Tally::new() }
+        let within = Duration::MAX;
+        ClassStatistics { interval: Tally::new(), earlier: Tally::new(), within }
+    }
+
+    /// From now on a response is late when it is longer than this.
+    pub(crate) fn count_late(&mut self, within: Duration) {
+        self.within = within;
     }
 
     pub(crate) fn record_wait(&mut self, in_queue: Duration) {
@@ -264,18 +292,16 @@ impl ClassStatistics {
 
     /// Counts the end of a transaction. The time of one whose permit was discounted is an exception
     /// that is to teach a controller nothing: it goes into the totals alone.
-    pub(crate) fn record_end(
-        &mut self,
-        outcome: Outcome,
-        in_database: Duration,
-        was_discounted: bool,
-    ) {
+    pub(crate) fn record_end(&mut self, outcome: Outcome, spent: Spent, was_discounted: bool) {
         match outcome {
             Outcome::Completed => self.interval.completions += 1,
             Outcome::Failed => self.interval.failures += 1,
         }
         let tally = if was_discounted { &mut self.earlier } else { &mut self.interval };
-        tally.in_database.record(in_database);
+        let response = spent.in_queue.saturating_add(spent.in_database);
+        tally.in_database.record(spent.in_database);
+        tally.response.record(response);
+        tally.late += u64::from(response > self.within);
     }
 
     pub(crate) fn completions(&self) -> u64 {
@@ -290,6 +316,7 @@ impl ClassStatistics {
             failures: all.failures,
             in_database: DurationTotals(all.in_database),
             in_queue: DurationTotals(all.in_queue),
+            response: DurationTotals(all.response),
         }
     }
 }

@@ -18,6 +18,9 @@ use tidegate_gate::{Snapshot, Ticket, Waker};
 
 const WAITING_MAX: usize = 6;
 
+/// Longer responses are counted.
+const LATE: Duration = Duration::from_millis(30);
+
 /// One move. An index names one of the requests it can apply to, modulo their number.
 #[derive(Clone, Debug)]
 enum Move {
@@ -54,6 +57,8 @@ struct Entry {
     token: u64,
     class: Class,
     since: Instant,
+    /// How long it waited for its permit.
+    waited: Duration,
     stage: Stage,
     /// When it last began to count: who began earlier is older.
     counts_since: Instant,
@@ -85,6 +90,7 @@ struct Tally {
     failures: u64,
     in_database: Vec<Duration>,
     in_queue: Vec<Duration>,
+    response: Vec<Duration>,
 }
 
 /// What one class did since the start: completions, failures, ends, grants.
@@ -264,6 +270,7 @@ impl Model {
                 break;
             };
             next.stage = Stage::Granted { at: now };
+            next.waited = now - next.since;
             let (token, class, waited) = (next.token, next.class, now - next.since);
             granted.push(token);
             self.begins_to_count(token, now);
@@ -281,7 +288,7 @@ impl Model {
         &mut self,
         class: Class,
         outcome: Outcome,
-        lasted: Duration,
+        (waited, lasted): (Duration, Duration),
         was_discounted: bool,
     ) {
         self.rule.end(lasted, was_discounted, self.clock - self.start);
@@ -289,6 +296,7 @@ impl Model {
         let totals = &mut self.totals[class.index()];
         if !was_discounted {
             tally.in_database.push(lasted);
+            tally.response.push(waited + lasted);
         }
         totals[2] += 1;
         match outcome {
@@ -310,7 +318,8 @@ impl Model {
             panic!("{token} holds nothing")
         };
         self.close(token);
-        self.record_end(entry.class, outcome, entry.counted(at, now), entry.was_discounted);
+        let spent = (entry.waited, entry.counted(at, now));
+        self.record_end(entry.class, outcome, spent, entry.was_discounted);
         self.grant(now)
     }
 
@@ -417,8 +426,12 @@ impl Pair {
         let heard = Arc::clone(&woken);
         let (mpl, mpl_max) = (Mpl::at_least_one(limit), Mpl::at_least_one(mpl_max));
         let limits = Limits { mpl, mpl_max, waiting_max: WAITING_MAX };
+        let gate = Gate::new(limits, now);
+        for class in Class::ALL {
+            gate.count_late(class, LATE);
+        }
         Pair {
-            gate: Gate::new(limits, now),
+            gate,
             model: Model::new(limit, mpl_max.get(), now),
             held: BTreeMap::new(),
             waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
@@ -552,6 +565,7 @@ impl Pair {
             token,
             class,
             since,
+            waited: Duration::ZERO,
             stage,
             counts_since: since,
             place: 0,
@@ -599,9 +613,10 @@ impl Pair {
         entry.stage = Stage::Running { at: now };
         (entry.is_discounted, entry.was_discounted) = (false, false);
         (entry.lent_since, entry.lent) = (None, Duration::ZERO);
+        entry.waited = Duration::ZERO;
         self.model.begins_to_count(token, now);
-        let counted = ended.counted(at, now);
-        self.model.record_end(ended.class, outcome, counted, ended.was_discounted);
+        let spent = (ended.waited, ended.counted(at, now));
+        self.model.record_end(ended.class, outcome, spent, ended.was_discounted);
         self.model.record_grant(ended.class, Duration::ZERO);
         self.peak();
         self.heard(&[]);
@@ -664,6 +679,10 @@ impl Pair {
         let mut all = Tally::default();
         for (tally, class) in interval.iter().zip(&observation.classes) {
             self.compare_class(tally, class);
+            let late = tally.response.iter().filter(|&&response| response > LATE).count();
+            if self.durations_are_exact {
+                assert_eq!(class.late, late as u64, "late");
+            }
             all.completions += tally.completions;
             all.failures += tally.failures;
             all.in_database.extend(&tally.in_database);
@@ -705,9 +724,11 @@ impl Pair {
     fn compare_class(&self, tally: &Tally, class: &ClassObservation) {
         assert_eq!(class.completions, tally.completions, "completions");
         assert_eq!(class.failures, tally.failures, "failures");
-        for (durations, timing) in
-            [(&tally.in_database, class.in_database), (&tally.in_queue, class.in_queue)]
-        {
+        for (durations, timing) in [
+            (&tally.in_database, class.in_database),
+            (&tally.in_queue, class.in_queue),
+            (&tally.response, class.response),
+        ] {
             assert_eq!(timing.count, durations.len() as u64, "durations");
             if self.durations_are_exact {
                 compare_durations(durations, timing);
@@ -778,6 +799,7 @@ fn together(observation: &Observation) -> ClassObservation {
         failures: observation.failures,
         in_database: observation.in_database,
         in_queue: observation.in_queue,
+        ..ClassObservation::default()
     }
 }
 

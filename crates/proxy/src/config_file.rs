@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resources, Setting};
+use tidegate_gate::Keep;
 
 use crate::config::{
     ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
@@ -136,6 +137,9 @@ pub struct DatabaseSection {
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
+    /// The response time to keep for a class.
+    #[serde(default, deserialize_with = "values::written")]
+    pub keep: Option<Keep>,
     /// The lowest limit.
     pub min_mpl: Option<NonZeroU32>,
     /// The highest limit.
@@ -156,6 +160,7 @@ impl DatabaseSection {
             upstream,
             mode: None,
             control: None,
+            keep: None,
             min_mpl: None,
             max_mpl: None,
             start_mpl: None,
@@ -235,10 +240,24 @@ pub enum ConfigProblem {
         /// Who chooses the limit, as it is spelled.
         control: String,
     },
+    /// A response time to keep where the limit is not set.
+    #[error(
+        "databases.{database}: keep = \"{keep}\" cannot be kept with control = \"{control}\", \
+         which leaves the gate open: remove keep, or name the algorithm without observe"
+    )]
+    KeepObserving {
+        /// The database.
+        database: String,
+        /// The response time, as it is spelled.
+        keep: Keep,
+        /// Who would choose the limit, as it is spelled.
+        control: String,
+    },
     /// Two databases share a server but not its control.
     #[error(
         "databases.{first} and databases.{second} are on one server, {server}, which has one \
-         limit: give both the same control, min_mpl, max_mpl, start_mpl, cpus and disks"
+         limit: give both the same control, keep, min_mpl, max_mpl, start_mpl, cpus and \
+         disks"
     )]
     ControlConflict {
         /// A database.
@@ -462,7 +481,12 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     if bounds.clamp(start) != start {
         return Err(ConfigProblem::Start { database: name.to_owned(), key, start, bounds });
     }
-    Ok(Control { algorithm, is_observing, setting: Setting { bounds, start, resources } })
+    let keep = section.keep;
+    if let (true, Some(keep)) = (is_observing, keep) {
+        let (database, control) = (name.to_owned(), choice.to_string());
+        return Err(ConfigProblem::KeepObserving { database, keep, control });
+    }
+    Ok(Control { algorithm, is_observing, keep, setting: Setting { bounds, start, resources } })
 }
 
 fn default_start() -> Mpl {

@@ -44,7 +44,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tidegate_gate::{Gate, Limits};
+use tidegate_gate::{Gate, Keep, Limits};
 
 use config::{Config, ListenAddress, ServerAddress};
 pub use health::ThreadFailure;
@@ -252,6 +252,9 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             waiting_max: config.waiting_max,
         };
         let gate = Gate::new(limits, Instant::now());
+        if let Some(Keep { class, goal }) = database.control.keep {
+            gate.count_late(class, goal.within);
+        }
         let server = Server::new(database.server.clone(), gate)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(servers.len());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::{Best, Proposal, Reason};
+use tidegate_control::{Best, GoalStatus, Proposal, Reason};
 use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
@@ -165,6 +165,8 @@ struct Decided {
     last: Option<(&'static str, Reason)>,
     /// What would have been decided last by a controller that is only asked.
     proposal: Option<Proposal>,
+    /// What is known of the response time to keep.
+    goal: Option<GoalStatus>,
 }
 
 impl Decisions {
@@ -178,6 +180,11 @@ impl Decisions {
     /// Takes what a controller that is only asked would have decided.
     pub fn propose(&self, proposal: Proposal) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal = Some(proposal);
+    }
+
+    /// Takes what is known of the response time to keep.
+    pub fn judge(&self, goal: GoalStatus) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).goal = Some(goal);
     }
 
     fn so_far(&self) -> Decided {
@@ -293,9 +300,36 @@ impl MetricsSource {
                 page.sample(name, &labels, 1);
             }
         }
+        let goals = servers.iter().filter_map(|(name, decided)| Some((*name, decided.goal?)));
+        goal(page, &goals.collect::<Vec<(&str, GoalStatus)>>());
         let proposals =
             servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
         observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
+    }
+}
+
+/// What is known of response times to keep; nothing where there is none.
+fn goal(page: &mut Page, goals: &[(&str, GoalStatus)]) {
+    if goals.is_empty() {
+        return;
+    }
+    let name = "tidegate_goal_met";
+    page.family(name, Kind::Gauge, "1 if the response time is kept, 0 if not; absent till judged.");
+    for (server, status) in goals {
+        if let Some(is_met) = status.is_met {
+            page.sample(name, &[("server", server)], u8::from(is_met));
+        }
+    }
+    let name = "tidegate_goal_ceiling";
+    page.family(name, Kind::Gauge, "The highest limit that the controller may choose.");
+    for (server, status) in goals {
+        page.sample(name, &[("server", server)], status.ceiling);
+    }
+    let name = "tidegate_goal_ratio";
+    let help = "The mean response time, or the share that is late, over what is allowed.";
+    page.family(name, Kind::Gauge, help);
+    for (server, status) in goals.iter().filter(|(_, status)| status.is_met.is_some()) {
+        page.sample(name, &[("server", server)], status.seen.ratio);
     }
 }
 
@@ -435,7 +469,7 @@ const GATE_METRICS: [GateMetric; 11] = [
 
 type DurationMetric = (&'static str, &'static str, fn(&ClassTotals) -> &DurationTotals);
 
-const DURATION_METRICS: [DurationMetric; 2] = [
+const DURATION_METRICS: [DurationMetric; 3] = [
     ("tidegate_queue_seconds", "Time transactions waited for their permit.", |class| {
         &class.in_queue
     }),
@@ -443,6 +477,11 @@ const DURATION_METRICS: [DurationMetric; 2] = [
         "tidegate_database_seconds",
         "Time transactions held their permit, but for that in which it was lent.",
         |class| &class.in_database,
+    ),
+    (
+        "tidegate_response_seconds",
+        "Time from the request of a permit to the end, but for that in which it was lent.",
+        |class| &class.response,
     ),
 ];
 

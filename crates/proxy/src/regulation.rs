@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidegate_control::{Decision, Observation, Proposal, SplitMix64};
+use tidegate_control::{Decision, GoalStatus, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
-use tidegate_gate::{Adjustment, Governor};
+use tidegate_gate::{Adjustment, Governor, Keep};
 
 use crate::config::{Config, Control};
 use crate::health::Health;
@@ -148,6 +148,24 @@ fn log_proposal(is_change: bool, server: &str, observation: &Observation, propos
     }
 }
 
+/// Warns once when no limit keeps a goal, and says when it is kept again.
+fn log_goal(server: &str, keep: Keep, before: Option<GoalStatus>, now: GoalStatus) {
+    let was_impossible = before.is_some_and(|before| before.is_impossible);
+    if now.is_impossible && !was_impossible {
+        let ceiling = now.ceiling.get();
+        tracing::warn!(
+            server,
+            %keep,
+            ceiling,
+            seen = %now.seen,
+            "no limit keeps the response time; the limit stays where it is lowest. Allow a longer \
+             one, or give the database less to do for this class"
+        );
+    } else if was_impossible && !now.is_impossible {
+        tracing::info!(server, %keep, seen = %now.seen, "the response time is kept again");
+    }
+}
+
 struct ControlLoop {
     shared: Arc<Shared>,
     regulated: Vec<Regulated>,
@@ -156,6 +174,8 @@ struct ControlLoop {
     limits: Vec<Option<u32>>,
     /// The limits last proposed by controllers that are only asked.
     proposed: Vec<Option<u32>>,
+    /// What was known last of the response times to keep.
+    goals: Vec<Option<GoalStatus>>,
     warnings: Vec<HolderWarnings>,
     journal: Option<Journal>,
     started: Instant,
@@ -186,12 +206,14 @@ impl ControlLoop {
         let limits =
             regulated.iter().map(|one| Some(one.control.controller().start().get())).collect();
         let proposed = vec![None; regulated.len()];
+        let goals = vec![None; regulated.len()];
         ControlLoop {
             shared,
             regulated,
             governors,
             limits,
             proposed,
+            goals,
             warnings,
             journal,
             started,
@@ -217,7 +239,7 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
-        let Adjustment { observation, decision, proposal, .. } = &adjustment;
+        let Adjustment { observation, decision, proposal, goal, .. } = &adjustment;
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
@@ -229,6 +251,11 @@ impl ControlLoop {
             let limit = proposal.limit.get();
             let is_change = self.proposed[index].replace(limit) != Some(limit);
             log_proposal(is_change, &regulated.name, observation, proposal);
+        }
+        if let (Some(status), Some(keep)) = (goal, regulated.control.keep) {
+            regulated.decisions.judge(*status);
+            let before = self.goals[index].replace(*status);
+            log_goal(&regulated.name, keep, before, *status);
         }
         let Some(journal) = &mut self.journal else {
             return;

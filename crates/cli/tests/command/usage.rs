@@ -23,6 +23,8 @@ fn help_tells_the_commands_the_defaults_and_the_exit_codes() {
         "[default: 127.0.0.1:6432]",
         "[default: transaction]",
         "[default: paired-comparison]",
+        "--keep <GOAL>",
+        "high:p95=200ms",
         "--cpus <N>",
         "--disks <N>",
         "--min-mpl <N> The lowest limit [default: 1]",
@@ -69,6 +71,8 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--control", "vegas:loss=1"], "vegas has lowest (1 to 1000000; transactions), highest"),
         (["--control", "external-scheduling:loss=2"], "loss=2 is not allowed: 0.001 to 0.9"),
         (["--control", "observe:vegas"], "it moves from the limit in force, step by step"),
+        (["--keep", "p95=200ms"], "CLASS:STATISTIC=TIME, as in high:p95=200ms"),
+        (["--keep", "high:p95=200"], "a number above 0 with its unit"),
         (["--cpus", "0"], "--cpus"),
         (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),
@@ -85,6 +89,9 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         let error = refused(&[&upstream[..], &flags[..]].concat());
         assert!(error.contains(expected), "{flags:?}: {error}");
     }
+    let observing = ["--control", "observe", "--keep", "high:p95=1s"];
+    let error = refused(&[&upstream[..], &observing[..]].concat());
+    assert!(error.contains("which leaves the gate open: remove keep"), "{error}");
     let error = refused(&["proxy"]);
     assert!(error.contains("--config <FILE>|--upstream <URL>"), "{error}");
     assert!(refused(&["proxy", "--upstream", "mysql://h"]).contains("begin with postgres://"));

@@ -3,6 +3,7 @@
 mod external_scheduling;
 mod fixed;
 mod gaussian_process;
+mod goal;
 mod heiss_wagner;
 mod hill_climbing;
 mod latency;
@@ -19,6 +20,7 @@ pub use fixed::Fixed;
 pub use gaussian_process::{
     BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings,
 };
+pub use goal::{GoalReason, GoalSeen, GoalStatus, KeepGoal};
 pub use heiss_wagner::{
     FadedParabola, FadedParabolaSettings, HeissWagnerReason, IncrementalSteps,
     IncrementalStepsSettings,

@@ -516,6 +516,7 @@ fn observation(
             failures: 0,
             in_database: spread(completions, mean_s * class.demand / demand),
             in_queue: spread(completions, queue_s),
+            ..ClassObservation::default()
         });
     Observation {
         interval: Duration::try_from_secs_f64(interval_s).unwrap_or_default(),

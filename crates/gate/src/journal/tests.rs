@@ -15,7 +15,7 @@ fn control(algorithm: Algorithm, random: &mut SplitMix64) -> Control {
     let start = bounds.clamp(Mpl::at_least_one(pick(random, &[1, 4, 64, u32::MAX])));
     let resources = Resources { cpus: pick(random, &[1, 2, 32]), disks: pick(random, &[0, 1, 16]) };
     let setting = Setting { bounds, start, resources };
-    Control { algorithm, is_observing: false, setting }
+    Control { algorithm, is_observing: false, keep: None, setting }
 }
 
 fn pick<T: Copy>(random: &mut SplitMix64, listed: &[T]) -> T {
@@ -58,6 +58,8 @@ fn class(random: &mut SplitMix64) -> ClassObservation {
         failures: count(random),
         in_database: timing(random),
         in_queue: timing(random),
+        response: timing(random),
+        late: count(random),
     }
 }
 
@@ -162,10 +164,13 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
     let fixed = Algorithm::Fixed(Mpl::at_least_one(5));
     let obeyed = Algorithm::ALL.into_iter().chain([fixed]).map(|algorithm| (algorithm, false));
     let asked = [fixed, Algorithm::default()].map(|algorithm| (algorithm, true));
+    let goals = [None, Some("high:p95=200ms"), Some("normal:mean=1s")];
     for (algorithm, is_observing) in obeyed.chain(asked) {
         for seed in 0..SEEDS {
             let random = &mut SplitMix64::new(seed);
-            let control = Control { is_observing, ..control(algorithm, random) };
+            let keep = pick(random, &goals).filter(|_| !is_observing);
+            let keep = keep.map(|keep| keep.parse().unwrap());
+            let control = Control { is_observing, keep, ..control(algorithm, random) };
             let decisions = decisions(&control, INTERVALS, random);
             let file = written(&[(control, decisions.clone())]);
             let Recorded { runs, cut_off } = read(file.path()).unwrap();
@@ -179,6 +184,28 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
             }
         }
     }
+}
+
+/// A journal of before there were response times, and goals, is read as one without them.
+#[test]
+fn a_journal_without_response_times_is_read() {
+    let (control, decisions) = hill_climbing();
+    let file = written(&[(control, decisions)]);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let without = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let classes = line.pointer_mut("/observation/classes").and_then(|one| one.as_array_mut());
+        for class in classes.into_iter().flatten() {
+            let class = class.as_object_mut().unwrap();
+            assert!(class.remove("response").is_some() && class.remove("late").is_some());
+        }
+        line.to_string() + "\n"
+    };
+    std::fs::write(file.path(), text.lines().map(without).collect::<String>()).unwrap();
+    let run = read(file.path()).unwrap().runs.remove(0);
+    assert_eq!((run.control.keep, run.first_difference()), (None, None));
+    let mut classes = run.decisions.iter().flat_map(|one| &one.observation.classes);
+    assert!(classes.all(|class| (class.response, class.late) == (Timing::default(), 0)));
 }
 
 fn hill_climbing() -> (Control, Vec<Decided>) {

@@ -112,7 +112,8 @@ fn every_key_of_a_database_is_read() {
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
     let setting = Setting { bounds, start: eight, resources: Resources { cpus: 32, disks: 0 } };
-    let control = Control { algorithm: Algorithm::LocalParabola, is_observing: false, setting };
+    let control =
+        Control { algorithm: Algorithm::LocalParabola, is_observing: false, keep: None, setting };
     assert_eq!(database.control, control);
 }
 
@@ -130,7 +131,8 @@ fn parameters_and_observing_are_read() {
     let control = |control: &str| {
         config(&one_database(&format!("control = \"{control}\""))).databases[0].control
     };
-    for text in ["external-scheduling:loss=0.2", "vegas:lowest=2,samples=20"] {
+    for text in ["external-scheduling:loss=0.2,response-time-loss=0.1", "vegas:lowest=2,samples=20"]
+    {
         let Control { algorithm, is_observing, .. } = control(text);
         assert_eq!((algorithm.to_string().as_str(), is_observing), (text, false));
     }
@@ -140,6 +142,17 @@ fn parameters_and_observing_are_read() {
     let (open, bounds) = (observing.controller().start(), observing.setting.bounds);
     assert_eq!(open, bounds.max());
     assert_eq!(control("observe").algorithm, Algorithm::default());
+}
+
+#[test]
+fn a_response_time_to_keep_is_read_and_only_with_a_limit() {
+    let keep = "keep = \"high:p95=200ms\"";
+    let kept = config(&one_database(keep)).databases[0].control.keep;
+    assert_eq!(kept.map(|keep| keep.to_string()).as_deref(), Some("high:p95=200ms"));
+    assert_eq!(config(&one_database("")).databases[0].control.keep, None);
+    let observing = format!("control = \"observe\"\n{keep}");
+    let error = error(&one_database(&observing));
+    assert!(error.contains("remove keep, or name the algorithm without observe"), "{error}");
 }
 
 /// A wrong line and what has to be said about it: the line's number, the line, what is allowed.
@@ -169,6 +182,10 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
             "`fixed:0` sets no limit: use fixed:N with N at least 1",
         ),
         ("databases.x.control = \"hillclimbing\"", "paired-comparison, gaussian-process, "),
+        ("databases.x.keep = \"p95=200ms\"", "CLASS:STATISTIC=TIME, as in high:p95=200ms"),
+        ("databases.x.keep = \"low:p95=200ms\"", "use high or normal"),
+        ("databases.x.keep = \"high:p90=200ms\"", "use mean, p95 or p99"),
+        ("databases.x.keep = \"high:p95=200\"", "with its unit"),
         ("databases.x.min_mpl = 0", "expected a nonzero"),
         ("databases.x.cpus = 0", "expected a nonzero"),
         ("databases.x.disks = -1", "expected u32"),
@@ -247,8 +264,10 @@ fn one_server_has_one_control() {
     };
     assert_eq!(two("", "").unwrap().databases.len(), 2);
     assert!(two("mode = \"session\"", "").is_ok(), "the mode is the database's own");
-    for line in ["control = \"vegas\"", "max_mpl = 7", "start_mpl = 999", "cpus = 77", "disks = 7"]
-    {
+    let keep = "keep = \"high:p95=1s\"";
+    let others =
+        ["control = \"vegas\"", "max_mpl = 7", "start_mpl = 999", "cpus = 77", "disks = 7"];
+    for line in others.into_iter().chain([keep]) {
         let error = two("", line).unwrap_err().to_string();
         assert!(
             error.contains("databases.a and databases.b are on one server, db:5432"),

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
-use tidegate_control::{Change, Gain, Mpl, NotKnown};
+use tidegate_control::{Change, Gain, GoalSeen, Mpl, NotKnown};
 use tidegate_gate::{Admission, Limits, Outcome, Request, Waker};
 
 /// Reads a page as strictly as the format's description is written: every sample belongs to
@@ -171,6 +171,25 @@ fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
     let words = "gain=\"not known: the population was between 3 and 5 all the time\"";
     assert!(page.contains(words), "{page}");
     read(&page);
+}
+
+#[test]
+fn a_goal_is_on_the_page_once_it_is_judged() {
+    let (source, _, decisions) = source("db:1", gate(4, Instant::now()));
+    assert!(!source.page().contains("tidegate_goal"), "there is none");
+    let seen = GoalSeen { count: 120.0, ratio: 1.5, mean_s: 0.1 };
+    let ceiling = Mpl::at_least_one(9);
+    let status = GoalStatus { is_met: None, is_impossible: false, ceiling, seen };
+    decisions.judge(status);
+    let page = source.page();
+    assert!(!page.contains("tidegate_goal_met{"), "not judged yet: {page}");
+    for (is_met, shown) in [(false, "0"), (true, "1")] {
+        decisions.judge(GoalStatus { is_met: Some(is_met), ..status });
+        let page = read(&source.page());
+        assert_eq!(page["tidegate_goal_met{server=\"db:1\"}"], shown);
+        assert_eq!(page["tidegate_goal_ratio{server=\"db:1\"}"], "1.5");
+        assert_eq!(page["tidegate_goal_ceiling{server=\"db:1\"}"], "9");
+    }
 }
 
 #[test]

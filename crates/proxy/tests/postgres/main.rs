@@ -11,6 +11,7 @@ mod bad_input;
 mod cancels;
 mod churn;
 mod faults;
+mod goal;
 mod holders;
 mod journal;
 mod load;

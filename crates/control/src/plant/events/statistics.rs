@@ -42,6 +42,7 @@ impl Tally {
             failures: self.failures,
             in_database: timing(&mut self.in_database_s),
             in_queue: timing(&mut self.in_queue_s),
+            ..ClassObservation::default()
         }
     }
 }

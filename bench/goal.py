@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Measure what it costs to keep the response time of a class, and whether it is kept.
+
+One private PostgreSQL, pgbench as the clients: a few of the class `high`, and many others, with a
+transaction that works and waits, so that throughput rises with the limit, and response time too.
+First fixed limits, then each controller without a goal and with it, one after the other. Prints a
+Markdown table of the second half of each run: the throughput of all, the 95th percentile of the
+response time that the clients of the class saw and the share of them above the goal, and the mean
+limit. The tables are no test: the exit code is 0 whatever they show.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from compare import servers
+from compare.machine import ROOT, commit, processor, version
+from compare.processes import Failed, catch_signals, find_program, started, unprivileged, wait_until
+
+SCALE = 10
+SCRIPT = f"""\
+\\set aid random(1, {100_000 * SCALE})
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;
+SELECT sum(i) FROM generate_series(1, 1000) i;
+SELECT pg_sleep(0.005);
+COMMIT;
+"""
+CONFIG = """\
+listen = ["127.0.0.1:{port}"]
+journal = "{journal}"
+high_priority = {{ users = [], applications = ["urgent"] }}
+[databases."*"]
+upstream = "postgres://127.0.0.1:{upstream}"
+control = "{control}"
+{keep}
+"""
+FIXED = [2, 4, 8, 12, 16, 24, 32, 64]
+CONTROLLERS = ["gaussian-process", "hill-climbing", "paired-comparison", "fixed:100"]
+
+
+class Load:
+    """pgbench in one class, with a line for each transaction."""
+
+    def __init__(self, directory, name, clients):
+        self.directory, self.name, self.clients = pathlib.Path(directory, name), name, clients
+        self.directory.mkdir()
+        self.directory.chmod(0o777)
+
+    def start(self, port, seconds, script):
+        command = [find_program("pgbench"), "-h", "127.0.0.1", "-p", port, "-U", "postgres", "-n",
+                   "-M", "prepared", "-c", self.clients, "-T", seconds, "-f", script, "-l",
+                   "postgres"]
+        return started(command, cwd=self.directory, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.PIPE, env={**os.environ, "PGAPPNAME": self.name},
+                       **unprivileged())
+
+    def latencies_s(self, since, until):
+        """Those of the transactions that ended between two moments of the epoch."""
+        latencies = []
+        for path in self.directory.glob("pgbench_log.*"):
+            for line in path.read_text().splitlines():
+                _, _, latency_us, _, second, microsecond = line.split()[:6]
+                if since <= int(second) + int(microsecond) / 1e6 < until:
+                    latencies.append(int(latency_us) / 1e6)
+        return latencies
+
+
+def measure(server, program, control, keep, seconds, options):
+    """One run; a row's numbers."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        pathlib.Path(directory).chmod(0o755)
+        place = pathlib.Path(directory)
+        (place / "script.sql").write_text(SCRIPT)
+        port, log, journal = servers.free_port(), place / "log", place / "journal.jsonl"
+        keep_line = f'keep = "{keep}"' if keep else ""
+        (place / "tidegate.toml").write_text(CONFIG.format(
+            port=port, journal=journal, upstream=server.port, control=control, keep=keep_line))
+        since = time.monotonic()
+        output = stack.enter_context(log.open("w"))
+        command = [program, "proxy", "-c", place / "tidegate.toml", "--log-level", "warn"]
+        process = stack.enter_context(started(command, stdout=output, stderr=output))
+        wait_until(lambda: servers.accepts(port), process, log)
+        endpoint = servers.Endpoint(port, process, journal, since)
+        loads = [Load(directory, "urgent", options.high), Load(directory, "other", options.normal)]
+        begin = time.time()
+        runs = [stack.enter_context(load.start(port, int(seconds), place / "script.sql"))
+                for load in loads]
+        for run in runs:
+            _, error = run.communicate(timeout=seconds + 60)
+            if run.returncode:
+                raise Failed(f"pgbench: {error.strip()[-300:]}")
+        middle, end = begin + seconds / 2, begin + seconds
+        high, normal = (load.latencies_s(middle, end) for load in loads)
+        later = [row for row in endpoint.intervals() if row["at"] - since >= seconds / 2]
+        limits = [row["limit"] for row in later]
+        return {"tps": (len(high) + len(normal)) / (end - middle), "high": sorted(high),
+                "limit": sum(limits) / max(1, len(limits)),
+                "warned": "no limit keeps" in log.read_text(errors="replace")}
+
+
+def row(name, keep, result, goal_s):
+    high = result["high"]
+    p95_ms = 1e3 * high[int(0.95 * len(high))] if high else float("nan")
+    late = sum(latency > goal_s for latency in high) / max(1, len(high))
+    said = ", said that no limit keeps it" if result["warned"] else ""
+    return (f"| {name} | {keep or '–'}{said} | {result['tps']:,.0f} | {p95_ms:.1f} | "
+            f"{100 * late:.1f} % | {result['limit']:.1f} |")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+    parser.add_argument("--goal-ms", type=float, default=30, help="p95 of the class high")
+    parser.add_argument("--fixed", nargs="*", type=int, default=FIXED, help="limits")
+    parser.add_argument("--controllers", nargs="+", default=CONTROLLERS)
+    parser.add_argument("--seconds", type=float, default=120, help="of each controller's run")
+    parser.add_argument("--fixed-seconds", type=float, default=20, help="of each fixed limit's")
+    parser.add_argument("--high", type=int, default=4, help="clients of the class high")
+    parser.add_argument("--normal", type=int, default=120, help="other clients")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    catch_signals()
+    program = options.tidegate.resolve()
+    goal_s, keep = options.goal_ms / 1e3, f"high:p95={options.goal_ms:g}ms"
+    plan = [(f"fixed:{limit}", None, options.fixed_seconds) for limit in options.fixed]
+    plan += [(name, one, options.seconds) for name in options.controllers for one in (None, keep)]
+    rows = []
+    with tempfile.TemporaryDirectory() as directory:
+        pathlib.Path(directory).chmod(0o755)
+        with servers.postgres(directory, SCALE) as server:
+            for control, one, seconds in plan:
+                result = measure(server, program, control, one, seconds, options)
+                rows.append(row(control, one, result, goal_s))
+                print(rows[-1], file=sys.stderr)
+    print(f"{version(program)}{commit()}, {version('postgres')}, {processor()}; {options.high} "
+          f"clients of the class high, {options.normal} others; second half of "
+          f"{options.fixed_seconds:g} s for each fixed limit, of {options.seconds:g} s for each "
+          f"controller.\n")
+    print(f"| controller | kept | tps | p95, ms | above {options.goal_ms:g} ms | mean limit |")
+    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as error:
+        sys.exit(f"goal: {error}")
