@@ -13,6 +13,7 @@ mod observation;
 mod overdue;
 mod parameters;
 pub mod plant;
+mod server;
 mod window;
 
 #[cfg(test)]
@@ -29,4 +30,5 @@ pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
 pub use overdue::OverdueRule;
 pub use parameters::{Parameter, ParameterProblem};
+pub use server::{Bottleneck, ServerObservation};
 pub use window::IntervalRule;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ServerObservation;
+
 /// Multiprogramming level: transactions allowed inside the database at once. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -153,6 +155,10 @@ pub struct Observation {
     pub in_queue: Timing,
     /// The state of the lock manager, where the database tells it.
     pub locks: Option<LockObservation>,
+    /// What the sessions of the server did, where they are watched. Absent in a journal that was
+    /// written before they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerObservation>,
     /// The same for each class, highest class first.
     pub classes: Vec<ClassObservation>,
 }

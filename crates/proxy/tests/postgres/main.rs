@@ -22,3 +22,4 @@ mod settings;
 mod soak;
 mod statements;
 mod support;
+mod watch;
