@@ -6,7 +6,7 @@
 //!
 //! | question | of | how often |
 //! | --- | --- | --- |
-//! | what does each session do? | `pg_stat_get_activity` | every 10 to 100 ms |
+//! | what does each session do? | `pg_stat_get_activity` | every 20 to 100 ms |
 //! | who holds how many locks? | `pg_lock_status` | while a session waits for a lock, at most ten times a second; twice a second otherwise, and then only for a controller that goes by it |
 //!
 //! These are the functions behind `pg_stat_activity` and `pg_locks`, without the names of users and
@@ -140,6 +140,13 @@ struct Watcher {
     desk: Desk,
 }
 
+/// Whatever ends the thread, nothing is known of the server then.
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.view.lost();
+    }
+}
+
 /// Failures in a row.
 #[derive(Default)]
 struct Failures {
@@ -238,7 +245,7 @@ impl Watcher {
         let mut maturity = Maturity::default();
         let mut locks_due = Instant::now();
         let mut own_time = thread_time();
-        loop {
+        for number in 1_u64.. {
             let asked = Instant::now();
             let rows = link.rows(&mut self.desk, questions.sessions(), asked + ANSWER_TIME)?;
             let (activity, took) = question::sessions(&rows).ok_or_else(unreadable)?;
@@ -258,10 +265,22 @@ impl Watcher {
                 self.view.add_locks(Instant::now(), maturity.observe(&holders), pause);
                 locks_due = now + pause;
             }
+            if number == TYPICAL {
+                tracing::info!(
+                    server = self.name,
+                    interval_ms = sessions.interval().as_millis(),
+                    cost = format_args!("{:.2} %", 100.0 * (sessions.share() + locks.share())),
+                    "the server is watched, at this share of a processor"
+                );
+            }
             self.desk.sleep_until(next)?;
         }
+        Err(End::Stopped)
     }
 }
+
+/// The sample of a connection after which its cost is logged.
+const TYPICAL: u64 = 100;
 
 /// Time between two looks at the locks while no session waits for one.
 const REST: Duration = Duration::from_millis(500);

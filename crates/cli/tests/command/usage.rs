@@ -69,6 +69,8 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--control", "vegas:loss=1"], "vegas has lowest (1 to 1000000; transactions), highest"),
         (["--control", "external-scheduling:loss=2"], "loss=2 is not allowed: 0.001 to 0.9"),
         (["--control", "observe:vegas"], "it moves from the limit in force, step by step"),
+        (["--control", "conflict-ratio"], "set watch = true (--watch)"),
+        (["--watch", "--control=vegas"], "watch_user (--watch-user USER)"),
         (["--cpus", "0"], "--cpus"),
         (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),

@@ -39,8 +39,10 @@ const WATCH_METRICS: [WatchMetric; 5] = [
     ),
 ];
 
+type SessionState = (&'static str, fn(&ServerObservation) -> f64);
+
 /// The numbers of a [`ServerObservation`] by the word for what the sessions do.
-const STATES: [(&str, fn(&ServerObservation) -> f64); 8] = [
+const STATES: [SessionState; 8] = [
     ("processor", |seen| seen.processor),
     ("lock", |seen| seen.lock),
     ("lwlock", |seen| seen.lwlock),

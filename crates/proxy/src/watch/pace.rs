@@ -5,8 +5,8 @@
 //! their time is not cost.
 //!
 //! # Example
-//! A question takes 0.14 ms: 0.14 ms / 0.007 = 20 ms. When it takes 3 ms, with thousands of
-//! sessions, it is asked every 0.43 s.
+//! The server works on a question for 0.13 ms, and 0.15 ms more are spent around it: 0.28 ms / 0.007
+//! = 40 ms. When it works for 3 ms, with thousands of sessions, it is asked every 0.45 s.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use std::time::Duration;
 const REMEMBERED: usize = 15;
 
 /// What a question costs beside the time that the server reports: the transaction around it, and
-/// messages. Measured with `bench/watch.py`.
-const AROUND: Duration = Duration::from_micros(100);
+/// messages. Measured with `bench/watch.py`, on a machine that others kept busy.
+const AROUND: Duration = Duration::from_micros(150);
 
 /// Time between two questions before anything is known of their cost.
 const FIRST: Duration = Duration::from_millis(100);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_interval_follows_the_cost_and_keeps_the_share() {
         for (micros, least, most) in
-            [(0, 10, 15), (40, 20, 20), (600, 100, 100), (6_900, 1_000, 1_000)]
+            [(0, 20, 25), (60, 30, 30), (550, 100, 100), (6_850, 1_000, 1_000)]
         {
             let pace = after(REMEMBERED, micros);
             let millis = pace.interval().as_millis();
