@@ -51,8 +51,8 @@ second one stops at once.";
     group = ArgGroup::new("databases").required(true).args(["config", "upstream"])
 )]
 pub(crate) struct ProxyArguments {
-    /// Read the configuration from FILE; flags go before it, --mode, --control, the --*-mpl, --cpus,
-    /// --disks and --watch for all its databases
+    /// Read the configuration from FILE; flags go before it, --mode, --control, the --*-mpl,
+    /// --cpus, --disks and --watch for all its databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -90,8 +90,8 @@ impl Governor {
         self.tick_with(now, |_| DatabaseState::default())
     }
 
-    /// Like [`tick`](Governor::tick), for a database that can be asked: `state` is called at the end
-    /// of an interval, with the interval's length.
+    /// Like [`tick`](Governor::tick), for a database that can be asked: `state` is called at the
+    /// end of an interval, with the interval's length.
     pub fn tick_with(
         &mut self,
         now: Instant,

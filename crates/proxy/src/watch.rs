@@ -4,15 +4,14 @@
 //! One thread for each watched server logs in, without a permit and beside the event loops, and
 //! asks two questions:
 //!
-//! | question | of | how often |
-//! | --- | --- | --- |
-//! | what does each session do? | `pg_stat_get_activity` | every 20 to 100 ms |
-//! | who holds how many locks? | `pg_lock_status` | while a session waits for a lock, at most ten times a second; twice a second otherwise, and then only for a controller that goes by it |
+//! * *What does each session do?* of `pg_stat_get_activity`, every 20 to 100 ms.
+//! * *Who holds how many locks?* of `pg_lock_status`, at most ten times a second while a session
+//!   waits for a lock; otherwise only for a controller that goes by it, twice a second.
 //!
-//! These are the functions behind `pg_stat_activity` and `pg_locks`, without the names of users and
-//! databases, which would be looked up for every row. The answers are in [`ServerView`]: the control
-//! thread takes the means of each control interval from it, `/metrics` those of the last half
-//! second.
+//! These are the functions behind `pg_stat_activity` and `pg_locks`, without the names of users
+//! and databases, which would be looked up for every row. The answers are in [`ServerView`]: the
+//! control thread takes the means of each control interval from it, `/metrics` those of the last
+//! half second.
 //!
 //! # Cost
 //! The server says how long each question took it, and the thread's own processor time is added.

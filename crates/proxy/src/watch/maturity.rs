@@ -3,7 +3,8 @@
 //! A transaction is *mature* once it holds a quarter of the locks it will ask for (Carey,
 //! Krishnamurthi and Livny, PODS 1990). The server says how many it holds now. How many it will
 //! have asked for at its end is not known, and neither is the end seen: a transaction is in some
-//! samples and then in none. So the number at the end is estimated from those that were seen before.
+//! samples and then in none. So the number at the end is estimated from those that were seen
+//! before.
 //!
 //! # Estimate
 //! Of a transaction that was seen k times and held m locks at most, the number at the end is taken

@@ -5,8 +5,9 @@
 //! their time is not cost.
 //!
 //! # Example
-//! The server works on a question for 0.13 ms, and 0.15 ms more are spent around it: 0.28 ms / 0.007
-//! = 40 ms. When it works for 3 ms, with thousands of sessions, it is asked every 0.45 s.
+//! The server works on a question for 0.13 ms, and 0.15 ms more are spent around it:
+//! 0.28 ms / 0.007 = 40 ms. When it works for 3 ms, with thousands of sessions, it is asked every
+//! 0.45 s.
 
 use std::collections::VecDeque;
 use std::time::Duration;
