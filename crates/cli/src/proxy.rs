@@ -111,7 +111,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long)]
     watch: bool,
 
-    /// Whom to be for that: a user with the role pg_read_all_stats; its password is the users
+    /// Whom to be for that: a user with the role `pg_read_all_stats`; its password is the users
     /// file's [default: the user in the upstream's URL]
     #[arg(long, value_name = "USER")]
     watch_user: Option<String>,

@@ -87,8 +87,9 @@ pub struct ClassObservation {
     pub in_queue: Timing,
 }
 
-/// What the lock manager of the database held at the end of an interval. A transaction is *mature*
-/// once it holds a quarter of the locks it will ask for (Carey, Krishnamurthi and Livny, 1990).
+/// What the lock manager of the database held at the end of an interval, or on average over it
+/// where it is sampled. A transaction is *mature* once it holds a quarter of the locks it will ask
+/// for (Carey, Krishnamurthi and Livny, 1990).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockObservation {
     /// Mature transactions that run.

@@ -5,8 +5,9 @@
 //! asks two questions:
 //!
 //! * *What does each session do?* of `pg_stat_get_activity`, every 20 to 100 ms.
-//! * *Who holds how many locks?* of `pg_lock_status`, at most ten times a second while a session
-//!   waits for a lock; otherwise only for a controller that goes by it, twice a second.
+//! * *Who holds how many locks?* of `pg_lock_status`, at most ten times a second; only while a
+//!   session waits for a lock, unless the controller goes by it. For such a controller it is asked
+//!   whether a session waits or not, because looks at moments of waiting alone would mislead it.
 //!
 //! These are the functions behind `pg_stat_activity` and `pg_locks`, without the names of users
 //! and databases, which would be looked up for every row. The answers are in [`ServerView`]: the
@@ -259,8 +260,7 @@ impl Watcher {
                 let rows = link.rows(&mut self.desk, questions.locks(), now + ANSWER_TIME)?;
                 let (holders, took) = question::locks(&rows).ok_or_else(unreadable)?;
                 let took = took.unwrap_or_else(|| now.elapsed()) + since(&mut own_time);
-                let least = if activity.waits_for_lock() { Duration::ZERO } else { REST };
-                let pause = locks.next(took).max(least);
+                let pause = locks.next(took);
                 self.view.add_locks(Instant::now(), maturity.observe(&holders), pause);
                 locks_due = now + pause;
             }
@@ -280,9 +280,6 @@ impl Watcher {
 
 /// The sample of a connection after which its cost is logged.
 const TYPICAL: u64 = 100;
-
-/// Time between two looks at the locks while no session waits for one.
-const REST: Duration = Duration::from_millis(500);
 
 fn unreadable() -> End {
     let text = "the server answers in a way that is not understood";

@@ -14,8 +14,11 @@ const SAMPLES_MAX: usize = 4096;
 /// The time over which `/metrics` averages.
 const NOW: Duration = Duration::from_millis(500);
 
-/// The state of the locks is told until it is so old, or as old as the control interval, or twice
-/// as old as the time between two looks at them.
+/// Looks at the locks that are kept: the longest control interval with ten a second.
+const LOOKS_MAX: usize = 300;
+
+/// Where there was no look at the locks in an interval, the last one is told until it is so old, or
+/// twice as old as the time between two looks.
 const LOCKS_FRESH: Duration = Duration::from_secs(2);
 
 /// Sessions by what they do, at one moment. See [`ServerObservation`].
@@ -49,7 +52,7 @@ pub(crate) struct ServerView {
 #[derive(Debug, Default)]
 struct State {
     samples: VecDeque<(Instant, Activity)>,
-    locks: Option<(Instant, LockObservation)>,
+    locks: VecDeque<(Instant, LockObservation)>,
     locks_interval: Duration,
     is_up: bool,
     interval: Duration,
@@ -98,14 +101,18 @@ impl ServerView {
     /// Takes the state of the locks, and the time to the next look at them.
     pub(super) fn add_locks(&self, now: Instant, locks: LockObservation, interval: Duration) {
         let mut state = self.lock();
-        state.locks = Some((now, locks));
+        if state.locks.len() == LOOKS_MAX {
+            state.locks.pop_front();
+        }
+        state.locks.push_back((now, locks));
         state.locks_interval = interval;
     }
 
     /// Forgets the state of the locks: the connection is lost, and what was seen grows old.
     pub(super) fn lost(&self) {
         let mut state = self.lock();
-        (state.is_up, state.locks) = (false, None);
+        state.is_up = false;
+        state.locks.clear();
     }
 
     /// Counts a connection that failed.
@@ -116,10 +123,9 @@ impl ServerView {
     /// Returns what was seen in the `interval` before `now`.
     pub(crate) fn over(&self, interval: Duration, now: Instant) -> DatabaseState {
         let state = self.lock();
-        let fresh = interval.max(LOCKS_FRESH).max(state.locks_interval * 2);
-        let is_fresh = |at: Instant| now.saturating_duration_since(at) <= fresh;
+        let fresh = LOCKS_FRESH.max(state.locks_interval * 2);
         DatabaseState {
-            locks: state.locks.filter(|&(at, _)| is_fresh(at)).map(|(_, locks)| locks),
+            locks: mean_locks(&state.locks, interval, fresh, now),
             server: mean(&state.samples, interval, now),
         }
     }
@@ -197,6 +203,36 @@ fn mean(
     (seen.samples > 0).then_some(seen)
 }
 
+/// The mean of the looks in the interval that ends at `now`, rounded; without one, the last look if
+/// it is no older than `fresh`.
+fn mean_locks(
+    looks: &VecDeque<(Instant, LockObservation)>,
+    interval: Duration,
+    fresh: Duration,
+    now: Instant,
+) -> Option<LockObservation> {
+    let age = |at: Instant| now.saturating_duration_since(at);
+    let first = looks.partition_point(|&(at, _)| age(at) > interval);
+    let inside: Vec<&LockObservation> = looks.range(first..).map(|(_, seen)| seen).collect();
+    if inside.is_empty() {
+        return looks.back().filter(|&&(at, _)| age(at) <= fresh).map(|&(_, seen)| seen);
+    }
+    let mean = |of: fn(&LockObservation) -> u64| {
+        let sum = inside.iter().fold(0_u64, |sum, seen| sum.saturating_add(of(seen)));
+        let count = inside.len() as u64;
+        sum.saturating_add(count / 2) / count
+    };
+    let sessions = |of| u32::try_from(mean(of)).unwrap_or(u32::MAX);
+    Some(LockObservation {
+        mature_running: sessions(|seen| seen.mature_running.into()),
+        mature_blocked: sessions(|seen| seen.mature_blocked.into()),
+        young_running: sessions(|seen| seen.young_running.into()),
+        young_blocked: sessions(|seen| seen.young_blocked.into()),
+        locks_held: mean(|seen| seen.locks_held),
+        locks_held_by_running: mean(|seen| seen.locks_held_by_running),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +274,24 @@ mod tests {
         assert_eq!(told(100 * MS, start + 2_100 * MS), Some(locks), "the next look is to come");
         view.lost();
         assert_eq!(told(3_000 * MS, start), None);
+    }
+
+    #[test]
+    fn locks_are_means_of_the_looks_in_the_interval() {
+        let (view, start) = (ServerView::new(2), Instant::now());
+        for (at, held, running, blocked) in [(0, 900, 900, 9), (200, 16, 0, 2), (300, 15, 15, 0)] {
+            let locks = LockObservation {
+                mature_blocked: blocked,
+                locks_held: held,
+                locks_held_by_running: running,
+                ..LockObservation::default()
+            };
+            view.add_locks(start + at * MS, locks, 100 * MS);
+        }
+        let seen = view.over(300 * MS, start + 400 * MS).locks.unwrap();
+        assert_eq!((seen.locks_held, seen.locks_held_by_running, seen.mature_blocked), (16, 8, 1));
+        let last = view.over(50 * MS, start + 400 * MS).locks.unwrap();
+        assert_eq!((last.locks_held, last.mature_blocked), (15, 0), "none in the interval");
     }
 
     #[test]
