@@ -38,6 +38,8 @@ FAMILIES = {
     "8 of 20 s": (8, "SELECT pg_sleep(20)", True, True),
     "20 unread": (20, LARGE, False, False),
 }
+# Controllers that go by the server's locks.
+NEED_LOCKS = ("half-and-half", "conflict-ratio")
 # Connections for point selects: more than ever wait at once, unless everything stands still.
 STRANGERS = 24
 SPARE_FILES = 200
@@ -156,6 +158,7 @@ def proxies(program, server, names, start, directory):
             command = [program, "proxy", "--listen", f"127.0.0.1:{port}", "--control", name,
                        "--upstream", f"postgres://127.0.0.1:{server.port}"]
             command += [] if name.startswith("fixed") else ["--start-mpl", start]
+            command += ["--watch", "--watch-user", "postgres"] if name in NEED_LOCKS else []
             output = stack.enter_context(log.open("w"))
             process = stack.enter_context(started(command, stdout=output, stderr=output))
             wait_until(lambda port=port: servers.accepts(port), process, log)

@@ -53,7 +53,7 @@ second one stops at once.";
 )]
 pub(crate) struct ProxyArguments {
     /// Read the configuration from FILE; flags go before it, --mode, --control, --keep, the
-    /// --*-mpl, --cpus and --disks for all its databases
+    /// --*-mpl, --cpus, --disks and --watch for all its databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -115,6 +115,16 @@ pub(crate) struct ProxyArguments {
     /// [default: 1]
     #[arg(long, value_name = "N")]
     disks: Option<u32>,
+
+    /// Watch what the server's sessions do, through a connection of the proxy's own: what they wait
+    /// for is logged and shown in /metrics; half-and-half and conflict-ratio need it [default: no]
+    #[arg(long)]
+    watch: bool,
+
+    /// Whom to be for that: a user with the role `pg_read_all_stats`; its password is the users
+    /// file's [default: the user in the upstream's URL]
+    #[arg(long, value_name = "USER")]
+    watch_user: Option<String>,
 
     /// How clients prove who they are: trust, md5 or scram-sha-256 [default: scram-sha-256 with
     /// --users-file; trust without, if only this machine can connect]
@@ -185,6 +195,13 @@ impl ProxyArguments {
         database.start_mpl = self.start_mpl.or(database.start_mpl);
         database.cpus = self.cpus.or(database.cpus);
         database.disks = self.disks.or(database.disks);
+        if self.watch {
+            database.watch = Some(true);
+        }
+        if self.watch_user.is_some() {
+            // The file's password belongs to the file's user.
+            (database.watch_user, database.watch_password) = (self.watch_user.clone(), None);
+        }
     }
 }
 

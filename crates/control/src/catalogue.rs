@@ -293,6 +293,13 @@ impl Algorithm {
         }
     }
 
+    /// Returns whether the algorithm goes by the locks held, so that it decides nothing where the
+    /// database does not tell of them.
+    #[must_use]
+    pub fn needs_locks(self) -> bool {
+        matches!(self.base(), Algorithm::HalfAndHalf | Algorithm::ConflictRatio)
+    }
+
     /// The algorithm without its parameters.
     #[must_use]
     pub fn base(self) -> Algorithm {

@@ -14,6 +14,7 @@ mod overdue;
 mod parameters;
 pub mod plant;
 mod response_goal;
+mod server;
 mod window;
 
 #[cfg(test)]
@@ -31,4 +32,5 @@ pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observa
 pub use overdue::OverdueRule;
 pub use parameters::{Parameter, ParameterProblem};
 pub use response_goal::{ResponseGoal, ResponseGoalError, ResponseStatistic};
+pub use server::{Bottleneck, ServerObservation};
 pub use window::IntervalRule;

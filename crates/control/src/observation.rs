@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ServerObservation;
+
 /// Multiprogramming level: transactions allowed inside the database at once. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -93,8 +95,9 @@ pub struct ClassObservation {
     pub late: u64,
 }
 
-/// What the lock manager of the database held at the end of an interval. A transaction is *mature*
-/// once it holds a quarter of the locks it will ask for (Carey, Krishnamurthi and Livny, 1990).
+/// What the lock manager of the database held at the end of an interval, or on average over it
+/// where it is sampled. A transaction is *mature* once it holds a quarter of the locks it will ask
+/// for (Carey, Krishnamurthi and Livny, 1990).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockObservation {
     /// Mature transactions that run.
@@ -161,6 +164,10 @@ pub struct Observation {
     pub in_queue: Timing,
     /// The state of the lock manager, where the database tells it.
     pub locks: Option<LockObservation>,
+    /// What the sessions of the server did, where they are watched. Absent in a journal that was
+    /// written before they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerObservation>,
     /// The same for each class, highest class first.
     pub classes: Vec<ClassObservation>,
 }

@@ -28,6 +28,7 @@ pub(crate) fn observed(limit: u32, concurrency: u32, completions: u64) -> Observ
         in_database: Timing::default(),
         in_queue: Timing::default(),
         locks: None,
+        server: None,
         classes: Vec::new(),
     }
 }

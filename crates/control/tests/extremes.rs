@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_control::{
     Algorithm, Bounds, ClassObservation, Concurrency, ControlChoice, Controller, Fixed,
     HillClimbing, HillClimbingSettings, LockObservation, Mpl, Observation, Parabola,
-    ParabolaSettings, Parameter, Resources, Setting, SplitMix64, Step, Timing,
+    ParabolaSettings, Parameter, Resources, ServerObservation, Setting, SplitMix64, Step, Timing,
 };
 
 const RUNS: u64 = 400;
@@ -48,7 +48,22 @@ fn observation(random: &mut SplitMix64, in_force: Mpl) -> Observation {
         in_database: timing(random),
         in_queue: timing(random),
         locks: random.next_bits().is_multiple_of(2).then(|| locks(random)),
+        server: random.next_bits().is_multiple_of(2).then(|| server(random)),
         classes: (0..random.next_bits() % 4).map(|_| class(random)).collect(),
+    }
+}
+
+fn server(random: &mut SplitMix64) -> ServerObservation {
+    ServerObservation {
+        samples: level(random),
+        processor: fraction(random),
+        lock: fraction(random),
+        lwlock: fraction(random),
+        io: fraction(random),
+        client: fraction(random),
+        other: fraction(random),
+        idle_in_transaction: fraction(random),
+        hidden: fraction(random),
     }
 }
 

@@ -403,6 +403,7 @@ impl Gate {
             in_database: all.in_database,
             in_queue: all.in_queue,
             locks: None,
+            server: None,
             classes,
         };
         state.interval_start = now;

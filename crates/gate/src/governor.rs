@@ -1,10 +1,10 @@
 //! The loop between a gate and its controller: observation out, limit in.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_control::{
     Algorithm, ControlChoice, Controller, Decision, Draw, GoalStatus, IntervalRule, KeepGoal,
-    LockObservation, Observation, Proposal, Setting, SplitMix64,
+    LockObservation, Observation, Proposal, ServerObservation, Setting, SplitMix64,
 };
 
 use crate::gate::Gate;
@@ -60,6 +60,15 @@ pub struct Adjustment {
     pub goal: Option<GoalStatus>,
 }
 
+/// What a database tells of itself at the end of a control interval, as far as it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DatabaseState {
+    /// The state of its lock manager.
+    pub locks: Option<LockObservation>,
+    /// What its sessions did in the interval.
+    pub server: Option<ServerObservation>,
+}
+
 /// Ends a gate's control intervals and makes it obey a controller.
 pub struct Governor {
     gate: Gate,
@@ -90,15 +99,15 @@ impl Governor {
     ///
     /// An interval in which nothing ran or waited is never over: it begins anew at each tick.
     pub fn tick(&mut self, now: Instant) -> Option<Adjustment> {
-        self.tick_with(now, || None)
+        self.tick_with(now, |_| DatabaseState::default())
     }
 
-    /// Like [`tick`](Governor::tick), for a database whose lock manager can be asked: `locks` is,
-    /// at the end of an interval.
+    /// Like [`tick`](Governor::tick), for a database that can be asked: `state` is called at the
+    /// end of an interval, with the interval's length.
     pub fn tick_with(
         &mut self,
         now: Instant,
-        locks: impl FnOnce() -> Option<LockObservation>,
+        state: impl FnOnce(Duration) -> DatabaseState,
     ) -> Option<Adjustment> {
         if self.gate.skip_empty_interval(now) {
             return None;
@@ -107,7 +116,9 @@ impl Governor {
         if !self.rule.is_over(elapsed, completions) {
             return None;
         }
-        let observation = Observation { locks: locks(), ..self.gate.observe(now) };
+        let seen = self.gate.observe(now);
+        let DatabaseState { locks, server } = state(seen.interval);
+        let observation = Observation { locks, server, ..seen };
         let draw = self.draws.next_draw();
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);

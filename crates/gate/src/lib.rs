@@ -16,7 +16,7 @@ mod room;
 mod statistics;
 
 pub use gate::{Gate, Permit, Ticket};
-pub use governor::{Adjustment, Control, Governor};
+pub use governor::{Adjustment, Control, DatabaseState, Governor};
 pub use keep::{Keep, KeepError};
 pub use permits::PermitId;
 pub use queue::Class;

@@ -69,6 +69,7 @@ impl Database {
             in_database: Timing::default(),
             in_queue: Timing::default(),
             locks: None,
+            server: None,
             classes: Vec::new(),
         }
     }

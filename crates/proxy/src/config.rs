@@ -52,6 +52,18 @@ pub struct Database {
     pub mode: PoolMode,
     /// How the server's limit is found.
     pub control: Control,
+    /// Whom to be to watch the server; `None` does not watch it. The first database of a server
+    /// that has it decides.
+    pub watch: Option<WatchLogin>,
+}
+
+/// Whom the proxy is on a server that it watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchLogin {
+    /// The user.
+    pub user: String,
+    /// The password; otherwise the user file's.
+    pub password: Option<String>,
 }
 
 /// How clients prove who they are.

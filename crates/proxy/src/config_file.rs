@@ -15,7 +15,7 @@ use tidegate_gate::Keep;
 
 use crate::config::{
     ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
-    ServerAddress, Timeouts,
+    ServerAddress, Timeouts, WatchLogin,
 };
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
@@ -50,6 +50,8 @@ pub mod defaults {
     pub const MPL_START_PER_PROCESSOR: u32 = 2;
     /// Data disks of the server.
     pub const DISKS: u32 = 1;
+    /// A server is not watched, because that takes one of its connections and a user.
+    pub const WATCH: bool = false;
     /// Transactions that may wait for one server.
     pub const WAITING_MAX: usize = 100_000;
     /// Prepared statements kept on one upstream connection.
@@ -150,6 +152,12 @@ pub struct DatabaseSection {
     pub cpus: Option<NonZeroU32>,
     /// The server's data disks; 0 when its data is all in memory.
     pub disks: Option<u32>,
+    /// Whether the server is watched.
+    pub watch: Option<bool>,
+    /// The user that watches.
+    pub watch_user: Option<String>,
+    /// The password of that user.
+    pub watch_password: Option<String>,
 }
 
 impl DatabaseSection {
@@ -166,6 +174,9 @@ impl DatabaseSection {
             start_mpl: None,
             cpus: None,
             disks: None,
+            watch: None,
+            watch_user: None,
+            watch_password: None,
         }
     }
 }
@@ -251,6 +262,23 @@ pub enum ConfigProblem {
         /// The response time, as it is spelled.
         keep: Keep,
         /// Who would choose the limit, as it is spelled.
+        control: String,
+    },
+    /// A server is to be watched by nobody.
+    #[error(
+        "databases.{0}: watch needs a user to log in as: name one in the upstream's URL, as in \
+         postgres://user@host, or in watch_user (--watch-user USER)"
+    )]
+    WatchUser(String),
+    /// An algorithm that goes by locks, where nothing is known of them.
+    #[error(
+        "databases.{database}: control = \"{control}\" goes by the locks that transactions hold, \
+         which are known only of a server that is watched: set watch = true (--watch)"
+    )]
+    NotWatched {
+        /// The database.
+        database: String,
+        /// Who chooses the limit, as it is spelled.
         control: String,
     },
     /// Two databases share a server but not its control.
@@ -375,9 +403,10 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
     let before = text.get(..start).unwrap_or_default();
     let line = before.matches('\n').count();
     let shown = text.lines().nth(line).unwrap_or_default().trim();
-    let shown = match shown.split_once("://") {
-        Some((before, _)) => format!("{before}://…"),
-        None => shown.to_owned(),
+    let shown = match (shown.split_once("://"), shown.split_once("watch_password")) {
+        (Some((before, _)), _) => format!("{before}://…"),
+        (None, Some((before, _))) => format!("{before}watch_password…"),
+        (None, None) => shown.to_owned(),
     };
     let message = error.message().trim().replace('\n', ", ");
     ConfigProblem::Toml { line: line + 1, text: shown, message }
@@ -427,12 +456,21 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
             }
             Some(_) => {}
             None => {
-                controls.insert(database.server.clone(), (name, database.control));
+                controls.insert(database.server.clone(), (name.clone(), database.control));
             }
         }
-        databases.push(database);
+        databases.push((name, database));
     }
-    Ok(databases)
+    let watched = |server: &ServerAddress| {
+        databases.iter().any(|(_, other)| other.server == *server && other.watch.is_some())
+    };
+    for (name, Database { control, server, .. }) in &databases {
+        if control.algorithm.needs_locks() && !watched(server) {
+            let (database, control) = (name.clone(), control.choice().to_string());
+            return Err(ConfigProblem::NotWatched { database, control });
+        }
+    }
+    Ok(databases.into_iter().map(|(_, database)| database).collect())
 }
 
 fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProblem> {
@@ -440,6 +478,7 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         return Err(ConfigProblem::EmptyDatabaseName);
     }
     let control = control(name, &section)?;
+    let watch = watch(name, &section)?;
     Ok(Database {
         name: (name != "*").then(|| name.to_owned()),
         server: section.upstream.server,
@@ -448,7 +487,22 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
         control,
+        watch,
     })
+}
+
+/// Whom to be to watch the server, if it is to be watched: a user of its own, or the upstream's.
+fn watch(name: &str, section: &DatabaseSection) -> Result<Option<WatchLogin>, ConfigProblem> {
+    if !section.watch.unwrap_or(defaults::WATCH) {
+        return Ok(None);
+    }
+    let upstream = &section.upstream;
+    let user = section.watch_user.as_ref().or(upstream.user.as_ref());
+    let user = user.ok_or_else(|| ConfigProblem::WatchUser(name.to_owned()))?.clone();
+    let upstream_password =
+        upstream.password.as_ref().filter(|_| upstream.user.as_ref() == Some(&user));
+    let password = section.watch_password.as_ref().or(upstream_password).cloned();
+    Ok(Some(WatchLogin { user, password }))
 }
 
 fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProblem> {

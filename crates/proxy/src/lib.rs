@@ -4,6 +4,7 @@
 //!
 //! - event loops (`worker`), each with clients and upstream connections of its own;
 //! - one thread that runs the controllers (`regulation`) and records their decisions ([`journal`]);
+//! - one thread for each server whose sessions are watched (`watch`);
 //! - one thread for `/metrics` and `/healthz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
@@ -33,6 +34,7 @@ mod statements;
 mod upstream;
 mod upstream_url;
 pub mod users;
+mod watch;
 mod worker;
 
 use std::io;
@@ -53,6 +55,7 @@ use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
 use regulation::{Regulated, Regulation};
 use shared::{Server, Shared};
+use watch::{Plan, ServerView, Watch};
 use worker::Worker;
 
 /// Why a proxy does not start.
@@ -105,6 +108,7 @@ pub struct Running {
     metrics: Arc<MetricsSource>,
     admin: Option<admin::AdminHandle>,
     regulation: Option<Regulation>,
+    watches: Vec<Watch>,
 }
 
 /// Starts a proxy; it serves when this returns.
@@ -128,6 +132,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
     let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
     let health = Arc::clone(metrics.health());
+    let watches = watches(&shared, &regulated)?;
     let regulation =
         Regulation::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
     let mut running = Running {
@@ -137,6 +142,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         workers: Vec::new(),
         admin,
         regulation: Some(regulation),
+        watches,
         metrics,
     };
     // The first worker accepts for all.
@@ -152,6 +158,16 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         running.workers.push(thread.spawn(supervised)?);
     }
     Ok(running)
+}
+
+/// Starts to watch the servers that are to be watched.
+fn watches(shared: &Arc<Shared>, regulated: &[Regulated]) -> io::Result<Vec<Watch>> {
+    let watch = |(index, regulated): (usize, &Regulated)| {
+        let plan = Plan::new(&shared.config, &shared.servers[index].address)?;
+        let view = Arc::clone(regulated.view.as_ref()?);
+        Some(Watch::start(Arc::clone(shared), index, plan, view))
+    };
+    regulated.iter().enumerate().filter_map(watch).collect()
 }
 
 /// A poll for each event loop, and the mailbox that wakes it.
@@ -171,6 +187,7 @@ fn server_metrics((server, regulated): (&Server, &Regulated)) -> ServerMetrics {
         name: regulated.name.clone(),
         gate: server.gate.clone(),
         decisions: Arc::clone(&regulated.decisions),
+        view: regulated.view.clone(),
     }
 }
 
@@ -258,10 +275,13 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
         let server = Server::new(database.server.clone(), gate)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(servers.len());
+        let cpus = database.control.setting.resources.cpus;
+        let is_watched = Plan::new(config, &database.server).is_some();
         regulated.push(Regulated {
             name: database.server.to_string(),
             control: database.control,
             decisions: Arc::new(Decisions::default()),
+            view: is_watched.then(|| Arc::new(ServerView::new(cpus))),
         });
         servers.push(server);
     }
@@ -312,6 +332,7 @@ impl Running {
             }
         }
         self.regulation = None;
+        self.watches.clear();
         self.admin = None;
         for path in self.unix_paths.drain(..) {
             if let Err(error) = std::fs::remove_file(&path) {

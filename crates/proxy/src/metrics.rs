@@ -17,6 +17,9 @@ use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
+use crate::watch::ServerView;
+
+mod watched;
 
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -201,6 +204,8 @@ pub struct ServerMetrics {
     pub gate: Gate,
     /// The decisions about its limit.
     pub decisions: Arc<Decisions>,
+    /// What is seen of it, if it is watched.
+    pub(crate) view: Option<Arc<ServerView>>,
 }
 
 /// Where the admin interface finds what it shows.
@@ -242,6 +247,7 @@ impl MetricsSource {
         let mut page = Page(String::with_capacity(16 * 1024));
         self.gates(&mut page);
         self.decisions(&mut page);
+        watched::write(&mut page, &self.servers);
         for metric in &WORKER_METRICS {
             page.family(metric.name, metric.kind, metric.help);
             let values = self.workers.iter().map(|worker| (metric.of)(worker));

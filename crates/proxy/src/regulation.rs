@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Decision, GoalStatus, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
-use tidegate_gate::{Adjustment, Governor, Keep};
+use tidegate_gate::{Adjustment, DatabaseState, Governor, Keep};
 
 use crate::config::{Config, Control};
 use crate::health::Health;
 use crate::holders::HolderWarnings;
 use crate::metrics::Decisions;
 use crate::shared::Shared;
+use crate::watch::ServerView;
 
 /// How often intervals and deadlines are looked at.
 const TICK: Duration = Duration::from_millis(20);
@@ -30,6 +31,21 @@ pub(crate) struct Regulated {
     pub(crate) name: String,
     pub(crate) control: Control,
     pub(crate) decisions: Arc<Decisions>,
+    /// What is seen of the server, if it is watched.
+    pub(crate) view: Option<Arc<ServerView>>,
+}
+
+impl Regulated {
+    /// What the server did in the interval that ends now.
+    fn state(&self, interval: Duration, now: Instant) -> DatabaseState {
+        self.view.as_ref().map_or_else(DatabaseState::default, |view| view.over(interval, now))
+    }
+
+    /// What held the server's sessions up in an interval, if it was watched.
+    fn bottleneck(&self, observation: &Observation) -> Option<&'static str> {
+        let view = self.view.as_ref()?;
+        Some(view.bottleneck(observation.server.as_ref()?).name())
+    }
 }
 
 /// The running thread; dropping it stops it.
@@ -100,17 +116,23 @@ pub(crate) fn journal(
 }
 
 /// Logs a control interval: a change of the limit at level info, any other at level debug.
-fn log_interval(is_change: bool, server: &str, observation: &Observation, decision: &Decision) {
+fn log_interval(
+    is_change: bool,
+    regulated: &Regulated,
+    observation: &Observation,
+    decision: &Decision,
+) {
     macro_rules! log {
         ($level:ident, $message:literal) => {
             tracing::$level!(
-                server,
+                server = regulated.name,
                 limit = decision.limit.get(),
                 reason = %decision.reason,
                 tps = format_args!("{:.0}", observation.throughput_tps()),
                 queue_ms = format_args!("{:.2}", observation.in_queue.mean_s * 1e3),
                 database_ms = format_args!("{:.2}", observation.in_database.mean_s * 1e3),
                 concurrency = observation.concurrency,
+                bottleneck = regulated.bottleneck(observation),
                 $message
             )
         };
@@ -228,7 +250,9 @@ impl ControlLoop {
             warnings.give(&server.gate.discount(now), &self.shared, now);
         }
         for index in 0..self.governors.len() {
-            if let Some(adjustment) = self.governors[index].tick(now) {
+            let regulated = &self.regulated[index];
+            let state = |interval| regulated.state(interval, now);
+            if let Some(adjustment) = self.governors[index].tick_with(now, state) {
                 self.report(index, adjustment, now);
             }
         }
@@ -245,7 +269,7 @@ impl ControlLoop {
         regulated.decisions.add(controller, decision.reason);
         let limit = decision.limit.get();
         let is_change = self.limits[index].replace(limit) != Some(limit);
-        log_interval(is_change, &regulated.name, observation, decision);
+        log_interval(is_change, regulated, observation, decision);
         if let Some(proposal) = proposal {
             regulated.decisions.propose(*proposal);
             let limit = proposal.limit.get();

@@ -73,6 +73,8 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--control", "observe:vegas"], "it moves from the limit in force, step by step"),
         (["--keep", "p95=200ms"], "CLASS:STATISTIC=TIME, as in high:p95=200ms"),
         (["--keep", "high:p95=200"], "a number above 0 with its unit"),
+        (["--control", "conflict-ratio"], "set watch = true (--watch)"),
+        (["--watch", "--control=vegas"], "watch_user (--watch-user USER)"),
         (["--cpus", "0"], "--cpus"),
         (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),

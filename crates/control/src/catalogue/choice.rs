@@ -83,9 +83,6 @@ impl Algorithm {
             Algorithm::ExternalScheduling => {
                 Some("it counts only intervals spent at the limit that it chose")
             }
-            Algorithm::HalfAndHalf | Algorithm::ConflictRatio => {
-                Some("it goes by the locks held, which PostgreSQL does not tell the proxy")
-            }
             Algorithm::Aimd
             | Algorithm::Vegas
             | Algorithm::Gradient2

@@ -536,6 +536,7 @@ fn observation(
         in_database: spread(completions, mean_s),
         in_queue: spread(completions, queue_s),
         locks: None,
+        server: None,
         classes: class_observations.collect(),
     }
 }

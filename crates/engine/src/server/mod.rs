@@ -39,7 +39,9 @@ use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 use tidegate_control::{Controller, IntervalRule, Mpl, SplitMix64};
 use tidegate_gate::Snapshot;
-use tidegate_gate::{Admission, Class, Discounted, Gate, Governor, Limits, QueueFull, Request};
+use tidegate_gate::{
+    Admission, Class, DatabaseState, Discounted, Gate, Governor, Limits, QueueFull, Request,
+};
 
 use crate::store::{Store, StoreError};
 use crate::txn::{Transaction, TxnError, TxnOptions};
@@ -265,8 +267,11 @@ fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
         let now = Instant::now();
         shared.gate.expire(now);
         warn(&shared.gate.discount(now), &mut warned, now);
-        let locks = || Some(shared.maturity.observe(&shared.store.locks().statistics()));
-        if let Some(adjustment) = governor.tick_with(now, locks) {
+        let state = |_| {
+            let locks = shared.maturity.observe(&shared.store.locks().statistics());
+            DatabaseState { locks: Some(locks), server: None }
+        };
+        if let Some(adjustment) = governor.tick_with(now, state) {
             observer(&adjustment);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_control::{ClassObservation, LockObservation, SplitMix64, Timing};
+use tidegate_control::{ClassObservation, LockObservation, ServerObservation, SplitMix64, Timing};
 
 use super::*;
 
@@ -74,6 +74,20 @@ fn locks(random: &mut SplitMix64) -> LockObservation {
     }
 }
 
+fn server(random: &mut SplitMix64) -> ServerObservation {
+    ServerObservation {
+        samples: level(random),
+        processor: number(random),
+        lock: number(random),
+        lwlock: number(random),
+        io: number(random),
+        client: number(random),
+        other: number(random),
+        idle_in_transaction: number(random),
+        hidden: number(random),
+    }
+}
+
 fn observation(limit: Mpl, random: &mut SplitMix64) -> Observation {
     let second = Duration::from_secs(1);
     let any = Duration::from_nanos(random.next_bits());
@@ -95,6 +109,7 @@ fn observation(limit: Mpl, random: &mut SplitMix64) -> Observation {
         in_database: timing(random),
         in_queue: timing(random),
         locks: pick(random, &[true, false]).then(|| locks(random)),
+        server: pick(random, &[true, false]).then(|| server(random)),
         classes: (0..random.next_bits() % 3).map(|_| class(random)).collect(),
     }
 }
@@ -311,6 +326,7 @@ fn a_record_without_the_fields_of_today_is_replayed() {
             for field in ["idle", "idle_mean", "discounted", "discounted_mean"] {
                 assert!(seen.remove(field).is_some(), "{field}");
             }
+            seen.remove("server");
         }
         line.to_string() + "\n"
     };
@@ -321,6 +337,7 @@ fn a_record_without_the_fields_of_today_is_replayed() {
         let (seen, before) = (&read.observation, &written.observation);
         assert_eq!((seen.idle, seen.discounted, seen.running), (0, 0, before.running));
         assert_eq!((seen.idle_mean, seen.discounted_mean), (0.0, 0.0));
+        assert_eq!(seen.server, None);
     }
 }
 

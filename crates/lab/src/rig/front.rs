@@ -115,6 +115,9 @@ impl FrontOptions<'_> {
         if let Some(start) = self.start {
             arguments.push(format!("--start-mpl={start}"));
         }
+        if self.control.needs_locks() {
+            arguments.push("--watch".to_owned());
+        }
         arguments
     }
 }

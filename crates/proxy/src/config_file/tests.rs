@@ -121,7 +121,8 @@ fn every_key_of_a_database_is_read() {
 fn every_algorithm_is_found_by_its_name() {
     let fixed = Algorithm::Fixed(Mpl::at_least_one(7));
     for algorithm in Algorithm::ALL.into_iter().chain([fixed]) {
-        let config = config(&one_database(&format!("control = \"{algorithm}\"")));
+        let lines = format!("control = \"{algorithm}\"\nwatch = {}", algorithm.needs_locks());
+        let config = config(&one_database(&lines));
         assert_eq!(config.databases[0].control.algorithm, algorithm);
     }
 }
@@ -153,6 +154,33 @@ fn a_response_time_to_keep_is_read_and_only_with_a_limit() {
     let observing = format!("control = \"observe\"\n{keep}");
     let error = error(&one_database(&observing));
     assert!(error.contains("remove keep, or name the algorithm without observe"), "{error}");
+}
+
+/// The user of the URL watches, with its password, unless another one is named.
+#[test]
+fn who_watches_is_read() {
+    let watch = |lines: &str| config(&one_database(lines)).databases[0].watch.clone();
+    let login = |user: &str, password: Option<&str>| {
+        Some(WatchLogin { user: user.into(), password: password.map(str::to_owned) })
+    };
+    assert_eq!(watch(""), None);
+    assert_eq!(watch("watch = false\nwatch_user = \"eye\""), None);
+    assert_eq!(watch("watch = true"), login("app", Some("secret")));
+    assert_eq!(watch("watch = true\nwatch_user = \"eye\""), login("eye", None));
+    let own = "watch = true\nwatch_user = \"eye\"\nwatch_password = \"x\"";
+    assert_eq!(watch(own), login("eye", Some("x")));
+    assert_eq!(watch("watch = true\nwatch_user = \"app\""), login("app", Some("secret")));
+}
+
+/// Databases on one server share its gate, so it is enough that one of them is watched.
+#[test]
+fn one_watch_serves_all_databases_of_a_server() {
+    let text = "control = \"conflict-ratio\"";
+    let section = |name: &str, lines: &str| {
+        format!("[databases.{name}]\nupstream = \"postgres://ann@db\"\n{text}\n{lines}\n")
+    };
+    assert!(parse(&(section("a", "") + &section("b", "watch = true"))).is_ok());
+    assert!(parse(&(section("a", "") + &section("b", ""))).is_err());
 }
 
 /// A wrong line and what has to be said about it: the line's number, the line, what is allowed.
@@ -201,6 +229,15 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
     }
 }
 
+/// The line that is shown has no password, whatever is wrong with it.
+#[test]
+fn a_password_in_a_wrong_line_is_not_shown() {
+    for line in ["watch_password = secret", "watch_password = [\"secret\"]"] {
+        let error = error(&one_database(line));
+        assert!(error.contains("line 3: watch_password…"), "{error}");
+    }
+}
+
 #[test]
 fn contradictions_are_named() {
     for (text, wrong) in [
@@ -217,6 +254,15 @@ fn contradictions_are_named() {
         (one_database("control = \"fixed:4\"\nstart_mpl = 4"), "start_mpl has no meaning"),
         (one_database("control = \"observe\"\nstart_mpl = 4"), "start_mpl has no meaning with"),
         (one_database("control = \"observe:fixed:4\"\nmax_mpl = 3"), "N = 4 is not between"),
+        (
+            one_database("control = \"half-and-half:fall=0.3\""),
+            "databases.shop: control = \"half-and-half:fall=0.3\" goes by the locks",
+        ),
+        (one_database("control = \"conflict-ratio\""), "set watch = true (--watch)"),
+        (
+            "[databases.x]\nupstream = \"postgres://db\"\nwatch = true".into(),
+            "databases.x: watch needs a user to log in as",
+        ),
         (
             format!("listen = [\"127.0.0.1:1\", \"0.0.0.0:2\"]\n{}", one_database("")),
             "listen = 0.0.0.0:2 can be reached from other machines",

@@ -47,7 +47,8 @@ fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<De
     let workers = [Arc::new(WorkerCounters::default()), Arc::default()];
     let first = Arc::clone(&workers[0]);
     workers[1].clients.store(2, Ordering::Relaxed);
-    let server = ServerMetrics { name: name.into(), gate, decisions: Arc::clone(&decisions) };
+    let decided = Arc::clone(&decisions);
+    let server = ServerMetrics { name: name.into(), gate, decisions: decided, view: None };
     (MetricsSource::new(vec![server], workers.into()), first, decisions)
 }
 

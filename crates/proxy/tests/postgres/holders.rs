@@ -14,7 +14,10 @@ fn proxy(mode: &str, algorithm: Algorithm) -> Proxy {
         Algorithm::Fixed(_) => "",
         _ => "\nstart_mpl = 4",
     };
-    setup(&server(), mode).database_line(&format!("control = \"{algorithm}\"{start}")).start()
+    let watch =
+        if algorithm.needs_locks() { "\nwatch = true\nwatch_user = \"postgres\"" } else { "" };
+    let lines = format!("control = \"{algorithm}\"{start}{watch}");
+    setup(&server(), mode).database_line(&lines).start()
 }
 
 fn fixed() -> Algorithm {

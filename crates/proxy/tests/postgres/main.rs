@@ -23,3 +23,4 @@ mod settings;
 mod soak;
 mod statements;
 mod support;
+mod watch;

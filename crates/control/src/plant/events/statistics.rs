@@ -172,6 +172,7 @@ impl Meter {
             in_database: together.in_database,
             in_queue: together.in_queue,
             locks,
+            server: None,
             classes,
         }
     }

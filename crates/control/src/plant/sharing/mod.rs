@@ -497,6 +497,7 @@ impl SharingPlant {
             in_database,
             in_queue,
             locks: None,
+            server: None,
             classes: Vec::new(),
         }
     }
