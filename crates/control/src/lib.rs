@@ -13,6 +13,8 @@ mod observation;
 mod overdue;
 mod parameters;
 pub mod plant;
+mod settling;
+mod what_if;
 mod window;
 
 #[cfg(test)]
@@ -29,4 +31,5 @@ pub use draw::{Draw, SplitMix64};
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
 pub use overdue::OverdueRule;
 pub use parameters::{Parameter, ParameterProblem};
+pub use what_if::{CurveInterval, CurveRow, Unknown, WhatIf, WhatIfCurve};
 pub use window::IntervalRule;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tidegate_control::{
     Algorithm, ControlChoice, Controller, Decision, Draw, IntervalRule, LockObservation,
-    Observation, Proposal, Setting, SplitMix64,
+    Observation, Proposal, Setting, SplitMix64, WhatIf, WhatIfCurve,
 };
 
 use crate::gate::Gate;
@@ -46,6 +46,8 @@ pub struct Adjustment {
     pub decision: Decision,
     /// What a controller that is only asked would have decided.
     pub proposal: Option<Proposal>,
+    /// Throughput and response time at every limit: every 10 seconds, and after a change.
+    pub curve: Option<WhatIfCurve>,
 }
 
 /// Ends a gate's control intervals and makes it obey a controller.
@@ -54,6 +56,9 @@ pub struct Governor {
     controller: Box<dyn Controller>,
     rule: IntervalRule,
     draws: SplitMix64,
+    what_if: WhatIf,
+    /// When the first interval that is known of began.
+    started: Option<Instant>,
 }
 
 impl Governor {
@@ -65,7 +70,8 @@ impl Governor {
         rule: IntervalRule,
         draws: SplitMix64,
     ) -> Self {
-        Governor { gate, controller, rule, draws }
+        let what_if = WhatIf::new(gate.highest_limit());
+        Governor { gate, controller, rule, draws, what_if, started: None }
     }
 
     /// The name of the controller that is obeyed.
@@ -100,6 +106,9 @@ impl Governor {
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);
         let proposal = self.controller.proposal();
-        Some(Adjustment { observation, draw, decision, proposal })
+        let started = *self.started.get_or_insert(now);
+        let at_s = now.saturating_duration_since(started).as_secs_f64();
+        let curve = self.what_if.learn(at_s, &observation);
+        Some(Adjustment { observation, draw, decision, proposal, curve })
     }
 }

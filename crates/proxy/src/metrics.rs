@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::{Best, Proposal, Reason};
+use tidegate_control::{Best, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
+
+mod curve;
 
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -165,6 +167,8 @@ struct Decided {
     last: Option<(&'static str, Reason)>,
     /// What would have been decided last by a controller that is only asked.
     proposal: Option<Proposal>,
+    /// What is expected at every limit, and when that was said.
+    curve: Option<(WhatIfCurve, Instant)>,
 }
 
 impl Decisions {
@@ -178,6 +182,11 @@ impl Decisions {
     /// Takes what a controller that is only asked would have decided.
     pub fn propose(&self, proposal: Proposal) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal = Some(proposal);
+    }
+
+    /// Takes what is expected at every limit, said at `now`.
+    pub fn expect(&self, curve: WhatIfCurve, now: Instant) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).curve = Some((curve, now));
     }
 
     fn so_far(&self) -> Decided {
@@ -296,6 +305,11 @@ impl MetricsSource {
         let proposals =
             servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
         observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
+        let curves = servers.iter().filter_map(|(name, decided)| {
+            let (curve, at) = decided.curve.as_ref()?;
+            Some((*name, curve, at.elapsed()))
+        });
+        curve::write(page, &curves.collect::<Vec<_>>());
     }
 }
 

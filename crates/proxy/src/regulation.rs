@@ -217,7 +217,7 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
-        let Adjustment { observation, decision, proposal, .. } = &adjustment;
+        let Adjustment { observation, decision, proposal, curve, .. } = &adjustment;
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
@@ -229,6 +229,9 @@ impl ControlLoop {
             let limit = proposal.limit.get();
             let is_change = self.proposed[index].replace(limit) != Some(limit);
             log_proposal(is_change, &regulated.name, observation, proposal);
+        }
+        if let Some(curve) = curve {
+            regulated.decisions.expect(curve.clone(), now);
         }
         let Some(journal) = &mut self.journal else {
             return;

@@ -1,7 +1,7 @@
 //! What follows when throughput of the incumbent changes, at once or slowly.
 
 use super::scan::Scan;
-use super::window::Sample;
+use crate::settling::Sample;
 use super::{
     BAR_MOST_S, Base, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison, PairedReason,
     RECALL_S, Recall, SINKS_S, Side, Task,

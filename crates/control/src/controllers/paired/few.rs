@@ -1,7 +1,7 @@
 //! The search where completions are few or slow.
 
 use super::shapes::Shapes;
-use super::window::Sample;
+use crate::settling::Sample;
 use super::{PairedComparison, PairedReason, Task};
 use crate::Draw;
 

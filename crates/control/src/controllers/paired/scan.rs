@@ -1,7 +1,7 @@
 //! The coarse search: powers of two of a low start, and refinement of the best.
 
 use super::OPEN_PRICE;
-use super::window::Sample;
+use crate::settling::Sample;
 use crate::controller::whole;
 
 /// A level that was measured, with all its samples pooled.

@@ -2,7 +2,7 @@
 
 use super::scan::Scan;
 use super::test::SequentialTest;
-use super::window::Sample;
+use crate::settling::Sample;
 use super::{
     Base, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason, STEP, STEP_LEAST,
     STEP_MOST, Side, Task,
