@@ -53,7 +53,8 @@ pub struct WhatIfCurve {
     pub present: f64,
     /// Measurements that it is made of.
     pub measurements: u32,
-    /// By how much intervals are widened because of earlier errors, a factor.
+    /// By how much intervals at limits other than the present one are widened because of earlier
+    /// errors, a factor.
     pub widening: f64,
     /// Rising limits: 1, 2, 3, 4, 6, 8, 12 and so on, up to the first that lets all in.
     pub rows: Vec<CurveRow>,

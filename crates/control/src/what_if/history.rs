@@ -6,6 +6,9 @@ pub(super) const POINTS_MAX: usize = 64;
 /// Levels nearer than this in ln n are one.
 const SAME_LEVEL: f64 = 0.03;
 
+/// The settling of a measurement that was made while the database changed.
+const CHANGING: f64 = 2.0;
+
 /// A measurement of ln X.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
@@ -63,10 +66,11 @@ impl History {
         &self.0
     }
 
-    /// Forgets all but the last `kept`.
-    pub(super) fn forget(&mut self, kept: usize) {
-        let gone = self.0.len().saturating_sub(kept);
-        self.0.drain(..gone);
+    /// Forgets all but the last, which was measured while the database changed.
+    pub(super) fn begin_anew(&mut self) {
+        let last = self.0.last().copied();
+        self.0.clear();
+        self.0.extend(last.map(|last| Point { settling: CHANGING, ..last }));
     }
 
     /// Takes a measurement in. When there are too many, the two of one level become one that are

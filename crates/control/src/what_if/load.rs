@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use crate::Observation;
 
-/// The load is that of the last seconds.
-const MEMORY_S: f64 = 10.0;
+/// The load is that of the last seconds; a block is longer.
+const MEMORY_S: f64 = 3.0;
+const BLOCK_S: f64 = 10.0;
 
 /// Somebody waits for at least this share of the time if the limit holds throughput.
 const BINDING: f64 = 0.8;
@@ -15,6 +16,10 @@ const FREE: f64 = 0.2;
 
 /// The number inside is constant if its mean is this share of its peak.
 const CONSTANT: f64 = 0.9;
+
+/// The number of clients is constant, and none thinks, if the mean present is this share of the
+/// peak.
+const UNCHANGED: f64 = 0.99;
 
 /// Weight of the assumption about a load's changes from one block to the next, in blocks, and the
 /// weight of older blocks.
@@ -70,22 +75,34 @@ impl Load {
         });
         let mut all: f64 = self.recent.iter().map(|sums| sums.seconds).sum();
         while let Some(first) = self.recent.front()
-            && all - first.seconds >= MEMORY_S
+            && all - first.seconds >= BLOCK_S
         {
             all -= first.seconds;
             self.recent.pop_front();
         }
     }
 
+    /// Sums over the last seconds, at least so many.
+    fn sums_of(&self, seconds: f64) -> Sums {
+        let mut sum = Sums::default();
+        for one in self.recent.iter().rev() {
+            if sum.seconds >= seconds {
+                break;
+            }
+            sum = Sums {
+                seconds: sum.seconds + one.seconds,
+                completions: sum.completions + one.completions,
+                running_s: sum.running_s + one.running_s,
+                present_s: sum.present_s + one.present_s,
+                waiting_s: sum.waiting_s + one.waiting_s,
+                peak: sum.peak.max(one.peak),
+            };
+        }
+        sum
+    }
+
     fn sums(&self) -> Sums {
-        self.recent.iter().fold(Sums::default(), |sum, one| Sums {
-            seconds: sum.seconds + one.seconds,
-            completions: sum.completions + one.completions,
-            running_s: sum.running_s + one.running_s,
-            present_s: sum.present_s + one.present_s,
-            waiting_s: sum.waiting_s + one.waiting_s,
-            peak: sum.peak.max(one.peak),
-        })
+        self.sums_of(MEMORY_S)
     }
 
     pub(super) fn held(&self) -> Held {
@@ -99,6 +116,13 @@ impl Load {
         } else {
             Held::ByLoad
         }
+    }
+
+    /// Whether the number that runs or waits does not change, so that it is that of the clients, and
+    /// they do not think.
+    pub(super) fn is_constant(&self) -> bool {
+        let sums = self.sums();
+        sums.present_s >= UNCHANGED * f64::from(sums.peak) * sums.seconds
     }
 
     /// Transactions that run or wait, and those that run, in the mean.
@@ -126,7 +150,7 @@ impl Load {
     }
 
     fn logarithms(&self) -> Option<(f64, f64)> {
-        let sums = self.sums();
+        let sums = self.sums_of(BLOCK_S);
         let is_some = sums.completions > 0.0 && sums.present_s > 0.0;
         is_some.then(|| {
             let response_s = sums.present_s / sums.completions;
@@ -138,7 +162,7 @@ impl Load {
     pub(super) fn next(&self) -> Option<(Normal, Normal)> {
         let (ln_x, ln_response) = self.logarithms()?;
         // Two blocks of independent arrivals, and a tenth that may have changed.
-        let assumed = 2.0 / self.sums().completions + 0.01;
+        let assumed = 2.0 / self.sums_of(BLOCK_S).completions + 0.01;
         let variance = |squares: f64| (ASSUMED * assumed + squares) / (ASSUMED + self.weight);
         Some(((ln_x, variance(self.changes.0)), (ln_response, variance(self.changes.1))))
     }

@@ -17,10 +17,11 @@
 //! * **Belief** (`process`). A Gaussian process over level and time, whose parameters are refitted
 //!   every 10 seconds: how rough the curve is, how the database drifts, what moves leave behind,
 //!   how noisy a second is.
-//! * **Change.** Two measurements in a row that are far from what the same level gave before, on the
-//!   same side, mean another workload: all before them is forgotten.
+//! * **Change.** Two measurements in a row that are far from what the same level gave before, or from
+//!   what was expected, on the same side, mean another workload: all before them is forgotten.
 //! * **Check** (`check`). Each measurement is compared with what the last fit expected of it, and
-//!   intervals are widened until 90 % of the last hundred hold.
+//!   intervals are widened until 90 % of the last hundred hold: those at the level that is held, and
+//!   those at other levels, each by its own errors.
 //! * **Load** (`load`). Where the load does not fill the limit, throughput is that of the load: it is
 //!   told for limits above all that were present, and for those whose curve is clearly above or
 //!   below it.
@@ -70,6 +71,10 @@ const HORIZON_S: f64 = 10.0;
 /// A level that was measured so near in ln n says something of a limit.
 const NEAR: f64 = 0.12;
 
+/// The level that is held is the last that was measured, and what is nearer to it than this in
+/// ln n.
+const HERE: f64 = 0.03;
+
 /// Levels on both sides at most so far apart say something of a limit between them, in ln n.
 const BRACKET: f64 = 0.72;
 
@@ -81,6 +86,10 @@ const WIDE: f64 = std::f64::consts::LN_2;
 const CHANGED_DEVIATIONS: f64 = 4.0;
 const CHANGED: f64 = 0.2;
 const CHANGED_COUNT: u32 = 2;
+
+/// The same, if the level itself was not measured before.
+const UNEXPECTED_DEVIATIONS: f64 = 5.0;
+const UNEXPECTED: f64 = 0.3;
 
 /// After a change the next curve is made so soon, seconds.
 const SOON_S: f64 = 2.0;
@@ -94,7 +103,9 @@ pub struct WhatIf {
     load: Load,
     fit: Option<Fit>,
     parameters: Parameters,
-    check: Check,
+    /// Errors at the level that is held, and at levels that were moved to.
+    here: Check,
+    elsewhere: Check,
     /// Measurements in a row that were above or below what was expected.
     off: (u32, bool),
     next_s: Option<f64>,
@@ -111,7 +122,8 @@ impl WhatIf {
             load: Load::default(),
             fit: None,
             parameters: Parameters::DEFAULT,
-            check: Check::default(),
+            here: Check::default(),
+            elsewhere: Check::default(),
             off: (0, false),
             next_s: None,
         }
@@ -144,6 +156,7 @@ impl WhatIf {
     }
 
     fn take(&mut self, point: Point) {
+        let mut is_unexpected = None;
         if let Some(fit) = &self.fit {
             let half_s = point.seconds / 2.0;
             let span = Span { from_s: point.at_s - half_s, to_s: point.at_s + half_s };
@@ -153,24 +166,32 @@ impl WhatIf {
                 + point.variance
                 + parameters.noise(point.seconds)
                 + parameters.moved(point.settling);
-            self.check.add((point.ln_x - expected.mean) / variance.sqrt());
+            let off = point.ln_x - expected.mean;
+            let deviations = off / variance.sqrt();
+            let is_here = self.history.points().last().is_some_and(|last| last.is_near(&point));
+            let check = if is_here { &mut self.here } else { &mut self.elsewhere };
+            check.add(deviations);
+            let is_far = deviations.abs() > UNEXPECTED_DEVIATIONS && off.abs() > UNEXPECTED;
+            is_unexpected =
+                (is_far && is_seen(fit.points(), point.x)).then_some(off > 0.0);
         }
-        let has_changed = self.has_changed(&point);
+        let side = is_unexpected.or_else(|| self.side_of_change(&point));
+        let has_changed = self.count_off(side);
         self.history.add(point);
         if has_changed {
-            self.history.forget(CHANGED_COUNT as usize);
+            self.history.begin_anew();
             self.fit = None;
             self.off = (0, false);
             self.next_s = self.next_s.map(|next_s| next_s.min(point.at_s));
         }
     }
 
-    /// Whether so many measurements in a row are far from what their level gave.
-    fn has_changed(&mut self, point: &Point) -> bool {
+    /// Whether a measurement is far from what its level gave, and on which side: whether above.
+    fn side_of_change(&self, point: &Point) -> Option<bool> {
         let near = self.history.points().iter().rev().filter(|other| other.is_near(point));
         // What is suspected itself is no reference.
         let near: Vec<&Point> = near.skip(self.off.0 as usize).take(4).collect();
-        let Some(newest) = near.first() else { return false };
+        let newest = near.first()?;
         let count = near.len() as f64;
         let mean = near.iter().map(|other| other.ln_x).sum::<f64>() / count;
         let noise = |of: &Point| {
@@ -181,11 +202,15 @@ impl WhatIf {
         let change = self.parameters.change(point.at_s - newest.at_s);
         let off = point.ln_x - mean;
         let deviation = (noise(point) + reference + change).sqrt();
-        if off.abs() < (CHANGED_DEVIATIONS * deviation).max(CHANGED) {
+        (off.abs() >= (CHANGED_DEVIATIONS * deviation).max(CHANGED)).then_some(off > 0.0)
+    }
+
+    /// Counts measurements in a row that are far off on one side; whether they are a change.
+    fn count_off(&mut self, side: Option<bool>) -> bool {
+        let Some(is_above) = side else {
             self.off = (0, false);
             return false;
-        }
-        let is_above = off > 0.0;
+        };
         let (before, was_above) = self.off;
         self.off = (if was_above == is_above { before + 1 } else { 1 }, is_above);
         self.off.0 >= CHANGED_COUNT
@@ -202,7 +227,7 @@ impl WhatIf {
             at_s,
             present,
             measurements: u32::try_from(self.history.points().len()).unwrap_or(u32::MAX),
-            widening: self.check.widening(),
+            widening: self.elsewhere.widening(),
             rows: limits.into_iter().map(|limit| self.row(limit, at_s)).collect(),
         }
     }
@@ -221,7 +246,7 @@ impl WhatIf {
             Ok(throughput) => CurveRow {
                 limit,
                 throughput_tps: Some(throughput),
-                response_s: Some(CurveInterval {
+                response_s: self.load.is_constant().then(|| CurveInterval {
                     low: present / throughput.high,
                     median: present / throughput.median,
                     high: present / throughput.low,
@@ -270,7 +295,9 @@ impl WhatIf {
         let expected = fit.expect(x, span(LEAD_S + 2.0 * residence_s));
         let count = 1.0 / (HORIZON_S * expected.mean.exp()).max(1e-3);
         let variance = expected.variance + fit.parameters().noise(HORIZON_S) + count;
-        let told = interval((expected.mean, variance), self.check.widening());
+        let is_here = fit.points().last().is_some_and(|last| (last.x - x).abs() <= HERE);
+        let check = if is_here { &self.here } else { &self.elsewhere };
+        let told = interval((expected.mean, variance), check.widening());
         let is_narrow = (told.high / told.low).ln() <= WIDE;
         let is_number = told.low > 0.0 && told.high.is_finite();
         (is_narrow && is_number).then_some(told).ok_or(Unknown::Wide)

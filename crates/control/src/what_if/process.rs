@@ -47,7 +47,7 @@ const COUNT: usize = 6;
 
 /// Where the parameters start, and the standard deviations of the logarithms about it. `noise` is
 /// that of a measurement of a second.
-const START: [f64; COUNT] = [0.04, 0.02, 0.03, 20.0, 0.05, 0.02];
+const START: [f64; COUNT] = [0.04, 0.03, 0.03, 20.0, 0.08, 0.02];
 const SPREAD: [f64; COUNT] = [1.0, 1.0, 1.2, 1.2, 1.0, 1.5];
 const LEAST: [f64; COUNT] = [0.005, 0.005, 0.002, 0.5, 0.005, 0.002];
 const MOST: [f64; COUNT] = [0.6, 0.5, 1.0, 600.0, 0.6, 1.0];
