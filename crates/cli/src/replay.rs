@@ -154,7 +154,13 @@ fn shown(told: CurveInterval, unit: f64) -> String {
     let CurveInterval { low, median, high } = told;
     let number = |value: f64| {
         let value = value * unit;
-        let digits = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+        let digits = if value >= 100.0 {
+            0
+        } else if value >= 10.0 {
+            1
+        } else {
+            2
+        };
         format!("{value:.digits$}")
     };
     format!("{} ({} to {})", number(median), number(low), number(high))

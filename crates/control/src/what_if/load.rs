@@ -30,11 +30,11 @@ const KEPT: f64 = 0.95;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// The limit, or a number of clients that all run.
-    ByLimit,
+    Limit,
     /// Partly the limit.
-    ByBoth,
+    Both,
     /// The load.
-    ByLoad,
+    Load,
 }
 
 /// Sums over some intervals.
@@ -110,11 +110,11 @@ impl Load {
         let waiting = sums.waiting_s / sums.seconds;
         let is_constant = sums.running_s >= CONSTANT * f64::from(sums.peak) * sums.seconds;
         if waiting >= BINDING || is_constant {
-            Held::ByLimit
+            Held::Limit
         } else if waiting >= FREE {
-            Held::ByBoth
+            Held::Both
         } else {
-            Held::ByLoad
+            Held::Load
         }
     }
 
@@ -142,8 +142,7 @@ impl Load {
         let now = self.logarithms();
         if let (Some(now), Some(before)) = (now, self.before) {
             let squares = ((now.0 - before.0).powi(2), (now.1 - before.1).powi(2));
-            self.changes =
-                (KEPT * self.changes.0 + squares.0, KEPT * self.changes.1 + squares.1);
+            self.changes = (KEPT * self.changes.0 + squares.0, KEPT * self.changes.1 + squares.1);
             self.weight = KEPT * self.weight + 1.0;
         }
         self.before = now.or(self.before);

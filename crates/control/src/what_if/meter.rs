@@ -69,7 +69,8 @@ impl Meter {
         });
         if before.is_none_or(|before| before != limit) {
             self.begin_visit(f64::from(limit).ln());
-            self.window = if self.is_whole(seen) { Window::settled() } else { Window::after_move() };
+            self.window =
+                if self.is_whole(seen) { Window::settled() } else { Window::after_move() };
             self.peak = 0;
         }
         let count = seen.in_database.count as f64;

@@ -172,8 +172,7 @@ impl WhatIf {
             let check = if is_here { &mut self.here } else { &mut self.elsewhere };
             check.add(deviations);
             let is_far = deviations.abs() > UNEXPECTED_DEVIATIONS && off.abs() > UNEXPECTED;
-            is_unexpected =
-                (is_far && is_seen(fit.points(), point.x)).then_some(off > 0.0);
+            is_unexpected = (is_far && is_seen(fit.points(), point.x)).then_some(off > 0.0);
         }
         let side = is_unexpected.or_else(|| self.side_of_change(&point));
         let has_changed = self.count_off(side);
@@ -219,8 +218,8 @@ impl WhatIf {
     fn by_last_fit(&self, at_s: f64) -> WhatIfCurve {
         let (present, _) = self.load.present();
         let last = match self.load.held() {
-            Held::ByLimit => present - 0.5,
-            Held::ByBoth | Held::ByLoad => self.load.peak(),
+            Held::Limit => present - 0.5,
+            Held::Both | Held::Load => self.load.peak(),
         };
         let limits = limits_up_to(last, self.highest);
         WhatIfCurve {
@@ -237,24 +236,31 @@ impl WhatIf {
         let level = f64::from(limit.get());
         let by_limit = self.by_limit(level.min(present.max(1.0)), at_s);
         let throughput = match self.load.held() {
-            Held::ByLimit => by_limit,
-            Held::ByBoth if level <= running => by_limit,
-            Held::ByBoth => Err(Unknown::Load),
-            Held::ByLoad => return self.row_by_load(limit, by_limit),
+            Held::Limit => by_limit,
+            Held::Both if level <= running => by_limit,
+            Held::Both => Err(Unknown::Load),
+            Held::Load => return self.row_by_load(limit, by_limit),
         };
         match throughput {
             Ok(throughput) => CurveRow {
                 limit,
                 throughput_tps: Some(throughput),
-                response_s: self.load.is_constant().then(|| CurveInterval {
-                    low: present / throughput.high,
-                    median: present / throughput.median,
-                    high: present / throughput.low,
-                }),
+                response_s: self.response(present, &throughput),
                 unknown: None,
             },
             Err(why) => CurveRow::unknown(limit, why),
         }
+    }
+
+    /// By Little's law, where the number present is that of the clients.
+    fn response(&self, present: f64, throughput: &CurveInterval) -> Option<CurveInterval> {
+        let response = CurveInterval {
+            low: present / throughput.high,
+            median: present / throughput.median,
+            high: present / throughput.low,
+        };
+        let is_told = self.load.is_constant() && response.low > 0.0 && response.high.is_finite();
+        is_told.then_some(response)
     }
 
     /// Where the load does not fill the limit in force.
@@ -315,9 +321,5 @@ fn is_seen(points: &[Point], x: f64) -> bool {
 /// The median and the 90 % interval of a number whose logarithm is normal.
 fn interval((mean, variance): Normal, widening: f64) -> CurveInterval {
     let reach = QUANTILE * widening * variance.sqrt();
-    CurveInterval {
-        low: (mean - reach).exp(),
-        median: mean.exp(),
-        high: (mean + reach).exp(),
-    }
+    CurveInterval { low: (mean - reach).exp(), median: mean.exp(), high: (mean + reach).exp() }
 }

@@ -52,6 +52,9 @@ const SPREAD: [f64; COUNT] = [1.0, 1.0, 1.2, 1.2, 1.0, 1.5];
 const LEAST: [f64; COUNT] = [0.005, 0.005, 0.002, 0.5, 0.005, 0.002];
 const MOST: [f64; COUNT] = [0.6, 0.5, 1.0, 600.0, 0.6, 1.0];
 
+/// Steps in each parameter when measurements were added.
+const SWEEPS: u32 = 3;
+
 /// What the data say about the parts of ln X, in the order of the constants above.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Parameters([f64; COUNT]);
@@ -219,15 +222,21 @@ impl Fit {
         let parts = Parts::new(&points);
         let mut parameters = before;
         let mut best = parts.factor(&points, &parameters)?;
-        for index in 0..COUNT {
-            for factor in [2.0, 0.5] {
-                let stepped = parameters.stepped(index, factor);
-                if let Some(other) = parts.factor(&points, &stepped)
-                    && other.2 > best.2
-                {
-                    (best, parameters) = (other, stepped);
-                    break;
+        for _ in 0..SWEEPS {
+            let before = parameters;
+            for index in 0..COUNT {
+                for factor in [2.0, 0.5] {
+                    let stepped = parameters.stepped(index, factor);
+                    if let Some(other) = parts.factor(&points, &stepped)
+                        && other.2 > best.2
+                    {
+                        (best, parameters) = (other, stepped);
+                        break;
+                    }
                 }
+            }
+            if parameters == before {
+                break;
             }
         }
         let (factor, weights, _) = best;
@@ -245,8 +254,7 @@ impl Fit {
     /// ln X at the logarithm `x` of a level, in the mean over `span`, without any noise.
     pub(super) fn expect(&self, x: f64, span: Span) -> Expected {
         let parameters = &self.parameters;
-        let [rough, local, drift] =
-            [ROUGH, LOCAL, DRIFT].map(|index| parameters.variance(index));
+        let [rough, local, drift] = [ROUGH, LOCAL, DRIFT].map(|index| parameters.variance(index));
         let drift_s = parameters.0[DRIFT_S];
         let with = DVector::from_iterator(
             self.points.len(),
@@ -255,9 +263,7 @@ impl Fit {
                 HEIGHT
                     + SHAPE * matern(apart)
                     + rough * (-apart / ROUGH_LENGTH).exp()
-                    + local
-                        * (-apart / LOCAL_LENGTH).exp()
-                        * span.with_moment(point.at_s, LOCAL_S)
+                    + local * (-apart / LOCAL_LENGTH).exp() * span.with_moment(point.at_s, LOCAL_S)
                     + drift * span.with_moment(point.at_s, drift_s)
             }),
         );

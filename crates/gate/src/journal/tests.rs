@@ -135,12 +135,8 @@ fn curves_are_read_back_and_may_be_absent() {
     let control = control(Algorithm::HillClimbing, &mut random);
     let mut decisions = decisions(&control, 2, &mut random);
     let told = CurveInterval { low: 0.1, median: 1.0 / 3.0, high: f64::MAX };
-    let known = CurveRow {
-        limit: Mpl::ONE,
-        throughput_tps: Some(told),
-        response_s: None,
-        unknown: None,
-    };
+    let known =
+        CurveRow { limit: Mpl::ONE, throughput_tps: Some(told), response_s: None, unknown: None };
     let unknown = CurveRow {
         limit: Mpl::at_least_one(64),
         throughput_tps: None,

@@ -37,8 +37,7 @@ pub(super) fn write(page: &mut Page, curves: &[Named<'_>]) {
                 let Some(CurveInterval { low, median, high }) = of(row) else { continue };
                 let limit = row.limit.to_string();
                 for (quantile, value) in [("0.05", low), ("0.5", median), ("0.95", high)] {
-                    let labels =
-                        [("server", *server), ("limit", &*limit), ("quantile", quantile)];
+                    let labels = [("server", *server), ("limit", &*limit), ("quantile", quantile)];
                     page.sample(name, &labels, value);
                 }
             }

@@ -188,8 +188,7 @@ fn the_curve_is_on_the_page_as_far_as_it_is_known() {
     let limit = Mpl::at_least_one(64);
     let far = CurveRow { limit, throughput_tps: None, unknown: Some(Unknown::Unseen), ..known };
     let rows = vec![known, far];
-    let curve =
-        WhatIfCurve { at_s: 10.0, present: 30.0, measurements: 9, widening: 1.25, rows };
+    let curve = WhatIfCurve { at_s: 10.0, present: 30.0, measurements: 9, widening: 1.25, rows };
     decisions.expect(curve, now);
     let page = read(&source.page());
     let of = |quantile: &str| {

@@ -1,9 +1,9 @@
 //! The search where completions are few or slow.
 
 use super::shapes::Shapes;
-use crate::settling::Sample;
 use super::{PairedComparison, PairedReason, Task};
 use crate::Draw;
+use crate::settling::Sample;
 
 impl PairedComparison {
     /// Whether pairs of windows would take too long: residence times of a good part of a second, or

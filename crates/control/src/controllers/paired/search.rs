@@ -2,13 +2,13 @@
 
 use super::scan::Scan;
 use super::test::SequentialTest;
-use crate::settling::Sample;
 use super::{
     Base, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason, STEP, STEP_LEAST,
     STEP_MOST, Side, Task,
 };
 use crate::Draw;
 use crate::controller::whole;
+use crate::settling::Sample;
 
 impl PairedComparison {
     pub(super) fn settled(&mut self, sample: &Sample, draw: Draw) -> PairedReason {
