@@ -8,6 +8,11 @@ use crate::Observation;
 const MEMORY_S: f64 = 3.0;
 const BLOCK_S: f64 = 10.0;
 
+/// Clients have left if those of the last moment, seconds, are fewer than this share of those of the
+/// last seconds.
+const NOW_S: f64 = 0.25;
+const LEFT: f64 = 0.7;
+
 /// Somebody waits for at least this share of the time if the limit holds throughput.
 const BINDING: f64 = 0.8;
 
@@ -127,9 +132,12 @@ impl Load {
 
     /// Transactions that run or wait, and those that run, in the mean.
     pub(super) fn present(&self) -> (f64, f64) {
-        let sums = self.sums();
-        let seconds = sums.seconds.max(1e-9);
-        (sums.present_s / seconds, sums.running_s / seconds)
+        let mean = |sums: Sums| {
+            let seconds = sums.seconds.max(1e-9);
+            (sums.present_s / seconds, sums.running_s / seconds)
+        };
+        let (before, now) = (mean(self.sums()), mean(self.sums_of(NOW_S)));
+        if now.0 < LEFT * before.0 { now } else { before }
     }
 
     /// The most that ran or waited.
