@@ -1,8 +1,8 @@
 //! How often the intervals of the what-if curve hold, on plants that are asked the same question.
 //!
-//! While a controller runs on a plant, a curve is made every 10 seconds. Some of its limits are then
-//! set on a copy of the plant, which goes on from the same state: after the transition throughput is
-//! counted for 10 seconds, and is in the interval or not.
+//! While a controller runs on a plant, a curve is made every 10 seconds. Some of its limits are
+//! then set on a copy of the plant, which goes on from the same state: after the transition
+//! throughput is counted for 10 seconds, and is in the interval or not.
 
 #![expect(
     clippy::cast_possible_truncation,

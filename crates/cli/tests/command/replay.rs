@@ -74,8 +74,8 @@ fn another_algorithm_is_shown_beside_the_recorded_one() {
     assert_eq!(last, ["1.25", "6", "9", "fixed"]);
 }
 
-/// A minute at 4 and then a minute at 6 of a journal that was written before there were curves: both
-/// are told, with what was seen, and limits far from them are not.
+/// A minute at 4 and then a minute at 6 of a journal that was written before there were curves:
+/// both are told, with what was seen, and limits far from them are not.
 #[test]
 fn the_curve_is_made_of_the_intervals_of_any_journal() {
     let (begin, decision) = JOURNAL.split_once('\n').unwrap();

@@ -26,8 +26,8 @@ pub trait Simulated {
         self.interval(limit)
     }
 
-    /// A copy in the same state, for a plant that can be copied: what would have happened at another
-    /// limit.
+    /// A copy in the same state, for a plant that can be copied: what would have happened at
+    /// another limit.
     fn fork(&self) -> Option<Box<dyn Simulated>> {
         None
     }

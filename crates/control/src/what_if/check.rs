@@ -2,9 +2,9 @@
 //!
 //! Each measurement is compared with what was expected of it before it was made, from the last fit,
 //! up to 10 seconds old. Its error over the standard deviation that was expected has a known 90 %
-//! quantile, 1.645, if all is as assumed. The quantile of the last errors over that is the factor by
-//! which intervals are widened (split conformal prediction: Vovk, Gammerman and Shafer, 2005, with
-//! a window because databases change).
+//! quantile, 1.645, if all is as assumed. The quantile of the last errors over that is the factor
+//! by which intervals are widened (split conformal prediction: Vovk, Gammerman and Shafer, 2005,
+//! with a window because databases change).
 
 use std::collections::VecDeque;
 

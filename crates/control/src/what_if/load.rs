@@ -8,8 +8,8 @@ use crate::Observation;
 const MEMORY_S: f64 = 3.0;
 const BLOCK_S: f64 = 10.0;
 
-/// Clients have left if those of the last moment, seconds, are fewer than this share of those of the
-/// last seconds.
+/// Clients have left if those of the last moment, seconds, are fewer than this share of those of
+/// the last seconds.
 const NOW_S: f64 = 0.25;
 const LEFT: f64 = 0.7;
 
@@ -123,8 +123,8 @@ impl Load {
         }
     }
 
-    /// Whether the number that runs or waits does not change, so that it is that of the clients, and
-    /// they do not think.
+    /// Whether the number that runs or waits does not change, so that it is that of the clients,
+    /// and they do not think.
     pub(super) fn is_constant(&self) -> bool {
         let sums = self.sums();
         sums.present_s >= UNCHANGED * f64::from(sums.peak) * sums.seconds

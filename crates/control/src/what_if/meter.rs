@@ -1,8 +1,8 @@
 //! From intervals to measurements of the curve: at which level, how much, how good.
 //!
-//! * Transitions are washed out as by the paired comparison (`crate::settling`). An interval that is
-//!   ten times as long as transactions take, and in which the population fits the limit, is taken
-//!   whole: controllers that move the limit at each interval would leave nothing else.
+//! * Transitions are washed out as by the paired comparison (`crate::settling`). An interval that
+//!   is ten times as long as transactions take, and in which the population fits the limit, is
+//!   taken whole: controllers that move the limit at each interval would leave nothing else.
 //! * The level is the limit where it held the number inside, and else the number inside, if that
 //!   was steady.
 

@@ -17,13 +17,13 @@
 //! * **Belief** (`process`). A Gaussian process over level and time, whose parameters are refitted
 //!   every 10 seconds: how rough the curve is, how the database drifts, what moves leave behind,
 //!   how noisy a second is.
-//! * **Change.** Two measurements in a row that are far from what the same level gave before, or from
-//!   what was expected, on the same side, mean another workload: all before them is forgotten.
+//! * **Change.** Two measurements in a row that are far from what the same level gave before, or
+//!   from what was expected, on the same side, mean another workload: all before them is forgotten.
 //! * **Check** (`check`). Each measurement is compared with what the last fit expected of it, and
-//!   intervals are widened until 90 % of the last hundred hold: those at the level that is held, and
-//!   those at other levels, each by its own errors.
-//! * **Load** (`load`). Where the load does not fill the limit, throughput is that of the load: it is
-//!   told for limits above all that were present, and for those whose curve is clearly above or
+//!   intervals are widened until 90 % of the last hundred hold: those at the level that is held,
+//!   and those at other levels, each by its own errors.
+//! * **Load** (`load`). Where the load does not fill the limit, throughput is that of the load: it
+//!   is told for limits above all that were present, and for those whose curve is clearly above or
 //!   below it.
 //!
 //! Nothing is said about a limit if no level within 12 % of it, nor one on both sides that are at
@@ -129,8 +129,8 @@ impl WhatIf {
         }
     }
 
-    /// Takes an interval that ended at `at_s`, seconds on any clock that does not go back. Returns a
-    /// curve every 10 seconds, and at once after a change.
+    /// Takes an interval that ended at `at_s`, seconds on any clock that does not go back. Returns
+    /// a curve every 10 seconds, and at once after a change.
     pub fn learn(&mut self, at_s: f64, seen: &Observation) -> Option<WhatIfCurve> {
         self.load.take(seen);
         for point in self.meter.take(at_s, seen).into_iter().flatten() {
