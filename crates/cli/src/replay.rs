@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use tidegate_control::Algorithm;
+use tidegate_control::{Algorithm, CurveInterval, CurveRow, WhatIfCurve};
 use tidegate_gate::journal::{self, Difference, Proposed, Recorded, Run};
 
 use crate::{Failure, print};
@@ -16,7 +16,10 @@ Examples:
     tidegate replay journal.jsonl
 
   What another controller makes of the same observations:
-    tidegate replay journal.jsonl --control vegas";
+    tidegate replay journal.jsonl --control vegas
+
+  Throughput and response time that the observations let expect at other limits:
+    tidegate replay journal.jsonl --curve";
 
 /// Make the decisions of a recorded run again
 ///
@@ -32,6 +35,11 @@ pub(crate) struct ReplayArguments {
     /// names are those of `tidegate proxy --control`
     #[arg(long, value_name = "ALGORITHM")]
     control: Option<Algorithm>,
+
+    /// Show what throughput and response time were to be expected at every limit when the record
+    /// ends, with 90 % intervals, instead of comparing
+    #[arg(long, conflicts_with = "control")]
+    curve: bool,
 }
 
 /// Replays and prints what came of it.
@@ -39,6 +47,9 @@ pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
     let Recorded { runs, cut_off } = journal::read(&arguments.journal).map_err(Failure::failed)?;
     for line in cut_off {
         print(&format!("line {line} is cut off: ignored\n"))?;
+    }
+    if arguments.curve {
+        return runs.iter().try_for_each(|run| print(&curve(run)));
     }
     match arguments.control {
         Some(algorithm) => show(&runs, algorithm),
@@ -106,4 +117,51 @@ fn decisions(run: &Run, algorithm: Algorithm) -> String {
         let _ = writeln!(text, "{at_s:>10.2}  {limit:>8}  {replayed:>8}  {reason}");
     }
     text
+}
+
+/// What the observations of a run say of every limit.
+fn curve(run: &Run) -> String {
+    let Some(WhatIfCurve { at_s, present, rows, measurements, .. }) = run.last_curve() else {
+        return format!("{}: no intervals\n", title(run));
+    };
+    let mut text = format!(
+        "{}: after {at_s:.0} s, {present:.0} present, from {measurements} measurements\n",
+        title(run)
+    );
+    let _ = writeln!(
+        text,
+        "Means over the 10 s after a move to the limit, with the load and the database as they \
+         are:\nmedian, and in brackets the 90 % interval. Response times are from request to end, \
+         without think time.\n{:>6}  {:>28}  {:>28}",
+        "limit", "throughput, tps", "response time, ms"
+    );
+    for CurveRow { limit, throughput_tps, response_s, unknown } in rows {
+        let limit = limit.get();
+        let _ = match (throughput_tps, unknown) {
+            (Some(tps), _) => {
+                let response = response_s.map_or("not known".into(), |told| shown(told, 1e3));
+                writeln!(text, "{limit:>6}  {:>28}  {response:>28}", shown(tps, 1.0))
+            }
+            (None, Some(why)) => writeln!(text, "{limit:>6}  {why}"),
+            (None, None) => writeln!(text, "{limit:>6}  not known"),
+        };
+    }
+    text
+}
+
+/// A median with its interval, to three digits or whole.
+fn shown(told: CurveInterval, unit: f64) -> String {
+    let CurveInterval { low, median, high } = told;
+    let number = |value: f64| {
+        let value = value * unit;
+        let digits = if value >= 100.0 {
+            0
+        } else if value >= 10.0 {
+            1
+        } else {
+            2
+        };
+        format!("{value:.digits$}")
+    };
+    format!("{} ({} to {})", number(median), number(low), number(high))
 }

@@ -15,6 +15,8 @@ mod parameters;
 pub mod plant;
 mod response_goal;
 mod server;
+mod settling;
+mod what_if;
 mod window;
 
 #[cfg(test)]
@@ -33,4 +35,5 @@ pub use overdue::OverdueRule;
 pub use parameters::{Parameter, ParameterProblem};
 pub use response_goal::{ResponseGoal, ResponseGoalError, ResponseStatistic};
 pub use server::{Bottleneck, ServerObservation};
+pub use what_if::{CurveInterval, CurveRow, Unknown, WhatIf, WhatIfCurve};
 pub use window::IntervalRule;

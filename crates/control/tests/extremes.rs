@@ -6,6 +6,7 @@ use tidegate_control::{
     Algorithm, Bounds, ClassObservation, Concurrency, ControlChoice, Controller, Fixed,
     HillClimbing, HillClimbingSettings, LockObservation, Mpl, Observation, Parabola,
     ParabolaSettings, Parameter, Resources, ServerObservation, Setting, SplitMix64, Step, Timing,
+    WhatIf,
 };
 
 const RUNS: u64 = 400;
@@ -186,6 +187,34 @@ fn bounds(random: &mut SplitMix64) -> Bounds {
 fn is_capped(name: &str) -> bool {
     let others = ["incremental-steps", "faded-parabola", "half-and-half", "conflict-ratio"];
     ["hill-climbing", "global-parabola", "local-parabola"].contains(&name) || others.contains(&name)
+}
+
+/// Whatever is observed, and whenever, what is told of a limit is a number in an interval.
+#[test]
+fn a_what_if_curve_is_made_of_numbers() {
+    let mut random = SplitMix64::new(4_711);
+    let mut told = 0;
+    for run in 0..RUNS {
+        let mut what_if = WhatIf::new(Mpl::at_least_one(level(&mut random)));
+        let limit = Mpl::at_least_one(level(&mut random).min(2_000));
+        for _ in 0..INTERVALS {
+            let seen = observation(&mut random, limit);
+            let at_s = fraction(&mut random);
+            what_if.learn(at_s, &seen);
+        }
+        let curve = what_if.curve(fraction(&mut random));
+        assert!(!curve.rows.is_empty(), "run {run}");
+        for row in &curve.rows {
+            assert_eq!(row.throughput_tps.is_none(), row.unknown.is_some(), "{row:?}");
+            for interval in row.throughput_tps.iter().chain(&row.response_s) {
+                told += 1;
+                let numbers = [interval.low, interval.median, interval.high];
+                assert!(numbers.iter().all(|number| number.is_finite()), "run {run}: {row:?}");
+                assert!(numbers.is_sorted(), "run {run}: {row:?}");
+            }
+        }
+    }
+    println!("{told} intervals, seed 4711");
 }
 
 #[test]

@@ -93,13 +93,13 @@ impl Plant {
             self.admit();
             let waiting = self.queues.iter().map(VecDeque::len).sum::<usize>();
             peak = peak.max(waiting + self.inside.len());
-            let ends = if self.inside.is_empty() {
+            let service = if self.inside.is_empty() {
                 0.0
             } else {
                 (self.capacity)(self.inside.len() as f64)
             };
             let asks = [0, 1].map(|class| self.thinking[class] as f64 / THINK_S[class]);
-            let rate = ends + asks[0] + asks[1];
+            let rate = service + asks[0] + asks[1];
             let passed_s = -(1.0 - self.draw()).ln() / rate.max(1e-9);
             let step_s = passed_s.min(end_s - self.now_s);
             running_s += step_s * self.inside.len() as f64;
@@ -109,7 +109,7 @@ impl Plant {
                 break;
             }
             let which = self.draw() * rate;
-            if which < ends {
+            if which < service {
                 let at = (self.draw() * self.inside.len() as f64) as usize;
                 let one = self.inside.swap_remove(at);
                 ended[one.class][0].push(self.now_s - one.asked_s);
@@ -118,7 +118,7 @@ impl Plant {
                 let present = self.present(one.class);
                 self.thinking[one.class] += usize::from(present < self.clients[one.class]);
             } else {
-                let class = usize::from(which >= ends + asks[0]);
+                let class = usize::from(which >= service + asks[0]);
                 self.thinking[class] -= 1;
                 let asked = Transaction { class, asked_s: self.now_s, granted_s: 0.0 };
                 self.queues[class].push_back(asked);
@@ -162,6 +162,7 @@ impl Plant {
             in_database: classes[1].in_database,
             in_queue: Timing::default(),
             locks: None,
+            server: None,
             classes,
         }
     }

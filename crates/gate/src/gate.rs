@@ -411,6 +411,11 @@ impl Gate {
         observation
     }
 
+    /// The highest limit that will ever be set.
+    pub(crate) fn highest_limit(&self) -> Mpl {
+        Mpl::at_least_one(self.lock().mpl_max)
+    }
+
     /// The state at this moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

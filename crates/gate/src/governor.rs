@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{
     Algorithm, ControlChoice, Controller, Decision, Draw, GoalStatus, IntervalRule, KeepGoal,
-    LockObservation, Observation, Proposal, ServerObservation, Setting, SplitMix64,
+    LockObservation, Observation, Proposal, ServerObservation, Setting, SplitMix64, WhatIf,
+    WhatIfCurve,
 };
 
 use crate::gate::Gate;
@@ -58,6 +59,8 @@ pub struct Adjustment {
     pub proposal: Option<Proposal>,
     /// What is known of the response time to keep, where there is one.
     pub goal: Option<GoalStatus>,
+    /// Throughput and response time at every limit: every 10 seconds, and after a change.
+    pub curve: Option<WhatIfCurve>,
 }
 
 /// What a database tells of itself at the end of a control interval, as far as it does.
@@ -75,6 +78,9 @@ pub struct Governor {
     controller: Box<dyn Controller>,
     rule: IntervalRule,
     draws: SplitMix64,
+    what_if: WhatIf,
+    /// When the first interval that is known of began.
+    started: Option<Instant>,
 }
 
 impl Governor {
@@ -86,7 +92,8 @@ impl Governor {
         rule: IntervalRule,
         draws: SplitMix64,
     ) -> Self {
-        Governor { gate, controller, rule, draws }
+        let what_if = WhatIf::new(gate.highest_limit());
+        Governor { gate, controller, rule, draws, what_if, started: None }
     }
 
     /// The name of the controller that is obeyed.
@@ -124,6 +131,9 @@ impl Governor {
         self.gate.set_limit(decision.limit, now);
         let proposal = self.controller.proposal();
         let goal = self.controller.goal();
-        Some(Adjustment { observation, draw, decision, proposal, goal })
+        let started = *self.started.get_or_insert(now);
+        let at_s = now.saturating_duration_since(started).as_secs_f64();
+        let curve = self.what_if.learn(at_s, &observation);
+        Some(Adjustment { observation, draw, decision, proposal, goal, curve })
     }
 }

@@ -15,7 +15,8 @@
 //! - A `decision` line holds the whole observation, the draw, and what followed: the next limit
 //!   and the reason. The few numbers beside them, `tps` and the like, are for people and plots.
 //!   Replay does not read them. While a controller is only observing, `proposal` says what it would
-//!   have set, why, and what that is believed to gain.
+//!   have set, why, and what that is believed to gain. Every 10 seconds `curve` is what throughput
+//!   and response time are expected to be at every limit.
 //!
 //! Numbers survive exactly. A finite `f64` is written with the shortest digits that mean it and no
 //! other, and read back to the same bits. A draw is a multiple of 2^-53 below 1, which is an `f64`.
@@ -39,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{
     Algorithm, AlgorithmError, Best, Bounds, BoundsError, ControlChoice, Decision, Draw, Gain, Mpl,
-    Observation, Proposal, Resources, Setting,
+    Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
 };
 
 use crate::governor::{Adjustment, Control};
@@ -74,6 +75,9 @@ pub struct Decided {
     /// What would have been decided by a controller that is only asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<Proposed>,
+    /// Throughput and response time at every limit as they are expected, every 10 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<WhatIfCurve>,
 }
 
 /// What a controller that is only asked would have decided, and what is believed of it.
@@ -150,7 +154,7 @@ impl Decided {
     /// What a governor has decided, so many seconds after the start, about the limit of `server`.
     #[must_use]
     pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
-        let Adjustment { observation, draw, decision, proposal, .. } = adjustment;
+        let Adjustment { observation, draw, decision, proposal, curve, .. } = adjustment;
         Decided {
             line: 0,
             at_s,
@@ -162,6 +166,7 @@ impl Decided {
             draw,
             observation,
             proposal: proposal.as_ref().map(Proposed::from),
+            curve,
         }
     }
 }
@@ -208,6 +213,18 @@ impl Run {
             let decision = controller.decide(&recorded.observation, recorded.draw);
             (recorded, decision)
         })
+    }
+
+    /// What the observations say of every limit at the end of the record, whichever program wrote
+    /// them; `None` if there are none.
+    #[must_use]
+    pub fn last_curve(&self) -> Option<WhatIfCurve> {
+        let last = self.decisions.last()?;
+        let mut what_if = WhatIf::new(self.control.setting.bounds.max());
+        for decided in &self.decisions {
+            what_if.learn(decided.at_s, &decided.observation);
+        }
+        Some(what_if.curve(last.at_s))
     }
 
     /// Makes every decision again; the first whose limit, reason or proposal is another now.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_control::plant::Curve;
 use tidegate_control::{
     Algorithm, Bounds, Controller, Draw, Fixed, HillClimbing, IntervalRule, Mpl, Observation,
-    Reason, Resources, Setting, SplitMix64, Timing,
+    Reason, Resources, Setting, SplitMix64, Timing, WhatIfCurve,
 };
 use tidegate_gate::{Adjustment, Admission, Claim, Class, Gate, Governor, Limits, Outcome};
 use tidegate_gate::{Permit, Request, Ticket, Waker};
@@ -238,6 +238,23 @@ fn an_adjustment_holds_all_that_the_controller_was_told() {
     }
     draws.dedup();
     assert_eq!(draws.len(), 40, "a new draw each time");
+}
+
+/// Every 10 seconds of 40; the limit in force is among the rows, with what it gives.
+#[test]
+fn the_curve_is_told_every_ten_seconds() {
+    let database = Database::new(Curve::POSTGRES_TPCB, 64);
+    let mut site = Site::new(Box::new(Fixed::new(bounds(), Mpl::at_least_one(8))));
+    (0..64).for_each(|client| site.arrive(client));
+    let adjustments: Vec<Adjustment> = (0..41).map(|_| site.second(&database)).collect();
+    let curves: Vec<&WhatIfCurve> =
+        adjustments.iter().filter_map(|adjustment| adjustment.curve.as_ref()).collect();
+    assert_eq!(curves.len(), 4);
+    let row = curves[3].rows.iter().find(|row| row.limit.get() == 8).expect("the limit is a row");
+    let told = row.throughput_tps.expect("it was seen for 40 s");
+    let tps = adjustments[40].observation.throughput_tps();
+    assert!(told.holds(tps), "{told:?}, {tps}");
+    assert!(row.response_s.expect("all clients wait").holds(64.0 / tps), "{row:?}");
 }
 
 #[test]

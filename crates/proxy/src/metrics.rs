@@ -9,16 +9,17 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::{Best, GoalStatus, Proposal, Reason};
+use tidegate_control::{Best, GoalStatus, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
 use crate::watch::ServerView;
 
+mod curve;
 mod watched;
 
 /// Upper bounds of the histograms' buckets, microseconds.
@@ -170,6 +171,8 @@ struct Decided {
     proposal: Option<Proposal>,
     /// What is known of the response time to keep.
     goal: Option<GoalStatus>,
+    /// What is expected at every limit, and when that was said.
+    curve: Option<(WhatIfCurve, Instant)>,
 }
 
 impl Decisions {
@@ -188,6 +191,11 @@ impl Decisions {
     /// Takes what is known of the response time to keep.
     pub fn judge(&self, goal: GoalStatus) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).goal = Some(goal);
+    }
+
+    /// Takes what is expected at every limit, said at `now`.
+    pub fn expect(&self, curve: WhatIfCurve, now: Instant) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).curve = Some((curve, now));
     }
 
     fn so_far(&self) -> Decided {
@@ -311,6 +319,11 @@ impl MetricsSource {
         let proposals =
             servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
         observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
+        let curves = servers.iter().filter_map(|(name, decided)| {
+            let (curve, at) = decided.curve.as_ref()?;
+            Some((*name, curve, at.elapsed()))
+        });
+        curve::write(page, &curves.collect::<Vec<_>>());
     }
 }
 

@@ -263,7 +263,7 @@ impl ControlLoop {
     }
 
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
-        let Adjustment { observation, decision, proposal, goal, .. } = &adjustment;
+        let Adjustment { observation, decision, proposal, goal, curve, .. } = &adjustment;
         let controller = self.governors[index].controller_name();
         let regulated = &self.regulated[index];
         regulated.decisions.add(controller, decision.reason);
@@ -280,6 +280,9 @@ impl ControlLoop {
             regulated.decisions.judge(*status);
             let before = self.goals[index].replace(*status);
             log_goal(&regulated.name, keep, before, *status);
+        }
+        if let Some(curve) = curve {
+            regulated.decisions.expect(curve.clone(), now);
         }
         let Some(journal) = &mut self.journal else {
             return;

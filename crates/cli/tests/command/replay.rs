@@ -74,6 +74,40 @@ fn another_algorithm_is_shown_beside_the_recorded_one() {
     assert_eq!(last, ["1.25", "6", "9", "fixed"]);
 }
 
+/// A minute at 4 and then a minute at 6 of a journal that was written before there were curves:
+/// both are told, with what was seen, and limits far from them are not.
+#[test]
+fn the_curve_is_made_of_the_intervals_of_any_journal() {
+    let (begin, decision) = JOURNAL.split_once('\n').unwrap();
+    let mut journal = format!("{begin}\n");
+    for second in 1..=120_u32 {
+        let mut line = decision.replace("\"at_s\":1.25", &format!("\"at_s\":{second}"));
+        line = line.replace("\"concurrency\":8", "\"concurrency\":90");
+        line = line.replace("\"concurrency_mean\":8.0", "\"concurrency_mean\":90.0");
+        if second > 60 {
+            line = line.replace("\"limit\":4", "\"limit\":6").replace(":400,", ":500,");
+            line = line.replace("\"running_mean\":4.0", "\"running_mean\":6.0");
+        }
+        journal += &line;
+    }
+    let (code, out, _) = said(&replay(&journal, &["--curve"]));
+    assert_eq!(code, Some(0), "{out}");
+    let row = |limit: &str| {
+        let mut rows = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.find(|words| words.first() == Some(&limit)).unwrap_or_else(|| panic!("{out}"))
+    };
+    for (limit, tps, response_ms) in [("4", 400.0, 225.0), ("6", 500.0, 180.0)] {
+        let words = row(limit);
+        let [_, median, low, "to", high, response, ..] = words[..] else { panic!("{words:?}") };
+        let number = |word: &str| word.trim_matches(['(', ')']).parse::<f64>().unwrap();
+        assert!(number(low) <= tps && tps <= number(high), "{words:?}");
+        assert!((number(median) / tps - 1.0).abs() < 0.1, "{words:?}");
+        assert!((number(response) / response_ms - 1.0).abs() < 0.1, "{words:?}");
+    }
+    assert_eq!(row("32")[1..3], ["not", "known:"], "{out}");
+    assert!(refused(&["replay", "j", "--curve", "--control", "vegas"]).contains("cannot be used"));
+}
+
 #[test]
 fn what_cannot_be_replayed_is_named() {
     let torn = JOURNAL.replacen("\"draw\":0.5,", "", 1);

@@ -26,6 +26,12 @@ pub trait Simulated {
         self.interval(limit)
     }
 
+    /// A copy in the same state, for a plant that can be copied: what would have happened at
+    /// another limit.
+    fn fork(&self) -> Option<Box<dyn Simulated>> {
+        None
+    }
+
     /// Every second that has passed, of a plant that is observed by ticks; none of others.
     fn seconds(&self) -> &[Second] {
         &[]

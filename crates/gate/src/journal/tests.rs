@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use tidegate_control::{ClassObservation, LockObservation, ServerObservation, SplitMix64, Timing};
+use tidegate_control::{
+    ClassObservation, CurveInterval, CurveRow, LockObservation, ServerObservation, SplitMix64,
+    Timing, Unknown,
+};
 
 use super::*;
 
@@ -137,9 +140,39 @@ fn decisions(control: &Control, intervals: usize, random: &mut SplitMix64) -> Ve
             draw,
             observation,
             proposal: controller.proposal().as_ref().map(Proposed::from),
+            curve: None,
         }
     };
     (0..intervals).map(decide).collect()
+}
+
+/// A curve comes back as it was written, and a journal of before there were curves is read.
+#[test]
+fn curves_are_read_back_and_may_be_absent() {
+    let mut random = SplitMix64::new(77);
+    let control = control(Algorithm::HillClimbing, &mut random);
+    let mut decisions = decisions(&control, 2, &mut random);
+    let told = CurveInterval { low: 0.1, median: 1.0 / 3.0, high: f64::MAX };
+    let known =
+        CurveRow { limit: Mpl::ONE, throughput_tps: Some(told), response_s: None, unknown: None };
+    let unknown = CurveRow {
+        limit: Mpl::at_least_one(64),
+        throughput_tps: None,
+        response_s: None,
+        unknown: Some(Unknown::Unseen),
+    };
+    decisions[1].curve = Some(WhatIfCurve {
+        at_s: 1.1,
+        present: 300.5,
+        measurements: 64,
+        widening: 1.25,
+        rows: vec![known, unknown],
+    });
+    let file = written(&[(control, decisions.clone())]);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(text.matches("\"curve\"").count(), 1, "{text}");
+    let recorded = read(file.path()).unwrap();
+    assert_eq!(exact(&recorded.runs[0].decisions), exact(&decisions));
 }
 
 /// A file with these records, one run for each.

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
-use tidegate_control::{Change, Gain, GoalSeen, Mpl, NotKnown};
+use tidegate_control::{Change, CurveInterval, CurveRow, Gain, GoalSeen, Mpl, NotKnown, Unknown};
 use tidegate_gate::{Admission, Limits, Outcome, Request, Waker};
 
 /// Reads a page as strictly as the format's description is written: every sample belongs to
@@ -191,6 +191,35 @@ fn a_goal_is_on_the_page_once_it_is_judged() {
         assert_eq!(page["tidegate_goal_ratio{server=\"db:1\"}"], "1.5");
         assert_eq!(page["tidegate_goal_ceiling{server=\"db:1\"}"], "9");
     }
+}
+
+#[test]
+fn the_curve_is_on_the_page_as_far_as_it_is_known() {
+    let now = Instant::now();
+    let (source, _, decisions) = source("db:1", gate(1_000, now));
+    assert!(!source.page().contains("tidegate_curve"), "nothing was expected yet");
+    let told = CurveInterval { low: 90.0, median: 100.0, high: 112.5 };
+    let known = CurveRow {
+        limit: Mpl::at_least_one(8),
+        throughput_tps: Some(told),
+        response_s: None,
+        unknown: None,
+    };
+    let limit = Mpl::at_least_one(64);
+    let far = CurveRow { limit, throughput_tps: None, unknown: Some(Unknown::Unseen), ..known };
+    let rows = vec![known, far];
+    let curve = WhatIfCurve { at_s: 10.0, present: 30.0, measurements: 9, widening: 1.25, rows };
+    decisions.expect(curve, now);
+    let page = read(&source.page());
+    let of = |quantile: &str| {
+        let labels = format!("server=\"db:1\",limit=\"8\",quantile=\"{quantile}\"");
+        page[&format!("tidegate_curve_throughput_tps{{{labels}}}")].as_str()
+    };
+    assert_eq!(["0.05", "0.5", "0.95"].map(of), ["90", "100", "112.5"]);
+    assert_eq!(page["tidegate_curve_widening{server=\"db:1\"}"], "1.25");
+    assert!(page.contains_key("tidegate_curve_age_seconds{server=\"db:1\"}"));
+    let samples = page.keys().filter(|key| key.starts_with("tidegate_curve"));
+    assert_eq!(samples.count(), 5, "no response time, and nothing at 64");
 }
 
 #[test]

@@ -202,7 +202,9 @@ mod tests {
 
     fn tally(intervals: &[ClassObservation]) -> Tally {
         let mut tally = Tally::default();
-        intervals.iter().for_each(|one| tally.add(one));
+        for one in intervals {
+            tally.add(one);
+        }
         tally
     }
 

@@ -1,11 +1,11 @@
 //! What follows when throughput of the incumbent changes, at once or slowly.
 
 use super::scan::Scan;
-use super::window::Sample;
 use super::{
     BAR_MOST_S, Base, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison, PairedReason,
     RECALL_S, Recall, SINKS_S, Side, Task,
 };
+use crate::settling::Sample;
 
 impl PairedComparison {
     /// Keeps the best level held, and goes back to its limit when the present one has sunk far

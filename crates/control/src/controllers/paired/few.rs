@@ -1,9 +1,9 @@
 //! The search where completions are few or slow.
 
 use super::progress::Progress;
-use super::window::{Sample, Window};
 use super::{PairedComparison, PairedReason, Task};
 use crate::Draw;
+use crate::settling::{Sample, Window};
 
 /// Decisions are so many residence times apart, and at least so many seconds.
 const PART: f64 = 0.3;
@@ -46,7 +46,7 @@ impl PairedComparison {
         let best_tps = sample.tps();
         let highest = self.highest();
         if self.progress.completions() < FIRST {
-            self.window = Window::unwashed();
+            self.window = Window::settled();
             return PairedReason::Scan { best_tps };
         }
         self.has_scanned = true;
@@ -56,7 +56,7 @@ impl PairedComparison {
             let next = self.limit.saturating_mul(5) / 2;
             self.move_to(next.min(highest));
             self.base.limit = self.limit;
-            self.window = Window::unwashed();
+            self.window = Window::settled();
             return PairedReason::Scan { best_tps };
         }
         let belief = self.progress.belief(highest);
@@ -70,7 +70,7 @@ impl PairedComparison {
         let is_worth = is_draw || share > here + 0.02 || limit < self.limit.min(highest) / 2;
         self.move_to(if is_worth { limit } else { self.limit });
         self.base.limit = self.limit;
-        self.window = Window::unwashed();
+        self.window = Window::settled();
         PairedReason::Scan { best_tps }
     }
 }

@@ -4,7 +4,7 @@
 //! The controller is told every 100 ms what happened, and chooses by itself how long it looks.
 //!
 //! * **Windows.** After a move of the limit nothing counts until the permits out fit the new limit
-//!   and a part of what was begun before has ended ([`window`]). Then a window lasts until it holds
+//!   and a part of what was begun before has ended (`settling`). Then a window lasts until it holds
 //!   enough: 0.2 s where hundreds of transactions end in it, 0.4 of a residence time where they are
 //!   slow. Transactions that all take about as long end in bursts; their throughput is taken from
 //!   their times by Little's law.
@@ -60,12 +60,12 @@ mod scan;
 mod search;
 mod settings;
 mod test;
-mod window;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::controller::{Bounds, Controller, Decision, Reason, whole};
+use crate::settling::{Sample, Want, Window};
 use crate::{Draw, IntervalRule, Mpl, Observation, Setting};
 
 pub use reason::PairedReason;
@@ -74,7 +74,6 @@ pub use settings::PairedSettings;
 use progress::Progress;
 use scan::{Next, Scan};
 use test::SequentialTest;
-use window::{Sample, Want, Window};
 
 /// What a limit has to gain over none, in ln X.
 const OPEN_PRICE: f64 = 0.05;

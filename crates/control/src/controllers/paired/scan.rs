@@ -1,8 +1,8 @@
 //! The coarse search: powers of two of a low start, and refinement of the best.
 
 use super::OPEN_PRICE;
-use super::window::Sample;
 use crate::controller::whole;
+use crate::settling::Sample;
 
 /// A level that was measured, with all its samples pooled.
 #[derive(Clone, Copy, Debug)]

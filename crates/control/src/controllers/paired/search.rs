@@ -2,13 +2,13 @@
 
 use super::scan::Scan;
 use super::test::SequentialTest;
-use super::window::Sample;
 use super::{
     Base, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason, STEP, STEP_LEAST,
     STEP_MOST, Side, Task,
 };
 use crate::Draw;
 use crate::controller::whole;
+use crate::settling::Sample;
 
 /// Pairs after which what was known of their dispersion counts half.
 const DISPERSION_MEMORY: f64 = 10.0;

@@ -522,6 +522,10 @@ impl Simulated for SharingPlant {
         }
     }
 
+    fn fork(&self) -> Option<Box<dyn Simulated>> {
+        Some(Box::new(self.clone()))
+    }
+
     fn seconds(&self) -> &[Second] {
         &self.seconds
     }

@@ -4,46 +4,46 @@ use crate::{Observation, Timing};
 
 /// What a finished window says about the limit that it was measured at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
-    pub(super) limit: u32,
+pub(crate) struct Sample {
+    pub(crate) limit: u32,
     /// ln of transactions per second.
-    pub(super) ln_x: f64,
+    pub(crate) ln_x: f64,
     /// Variance of `ln_x`.
-    pub(super) variance: f64,
+    pub(crate) variance: f64,
     /// Length of the window, seconds, and of what was washed out before it.
-    pub(super) seconds: f64,
-    pub(super) washed_s: f64,
-    pub(super) completions: f64,
+    pub(crate) seconds: f64,
+    pub(crate) washed_s: f64,
+    pub(crate) completions: f64,
     /// Share of the time in which somebody waited.
-    pub(super) waiting: f64,
+    pub(crate) waiting: f64,
     /// Permits out and transactions present, averaged over the window.
-    pub(super) running: f64,
-    pub(super) present: f64,
+    pub(crate) running: f64,
+    pub(crate) present: f64,
 }
 
 impl Sample {
     /// Whether the limit held throughput where it was, or the number of clients did, which are
     /// always the same: then throughput is that of so many inside.
-    pub(super) fn is_saturated(&self, ceiling: u32) -> bool {
+    pub(crate) fn is_saturated(&self, ceiling: u32) -> bool {
         self.waiting >= 0.8 || self.running >= 0.9 * f64::from(ceiling)
     }
 
-    pub(super) fn tps(&self) -> f64 {
+    pub(crate) fn tps(&self) -> f64 {
         self.ln_x.exp()
     }
 }
 
 /// How long a window has to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Want {
-    pub(super) seconds: f64,
-    pub(super) completions: f64,
-    pub(super) longest_s: f64,
+pub(crate) struct Want {
+    pub(crate) seconds: f64,
+    pub(crate) completions: f64,
+    pub(crate) longest_s: f64,
 }
 
 /// The ticks since the last move.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// Seconds since the limit was changed; completions and seconds since the population fitted.
     since_s: f64,
     fits_s: f64,
@@ -62,23 +62,23 @@ pub(super) struct Window {
 
 impl Window {
     /// A window after a move of the limit: nothing counts before the transition is over.
-    pub(super) fn after_move() -> Window {
+    pub(crate) fn after_move() -> Window {
         Window::default()
     }
 
-    /// A window in which everything counts.
-    pub(super) fn unwashed() -> Window {
+    /// A window in which everything counts: there is no transition, or who reads it knows of it.
+    pub(crate) fn settled() -> Window {
         Window { is_washed: true, ..Window::default() }
     }
 
     /// A further window at the same limit.
-    pub(super) fn next(&self) -> Window {
+    pub(crate) fn next(&self) -> Window {
         Window { is_washed: self.is_washed, since_s: self.since_s, ..Window::default() }
     }
 
     /// Adds a tick. `residence_s` is the present estimate of the time in the database,
     /// `patience_s` the shortest transition.
-    pub(super) fn add(&mut self, seen: &Observation, residence_s: f64, patience_s: f64) {
+    pub(crate) fn add(&mut self, seen: &Observation, residence_s: f64, patience_s: f64) {
         let seconds = seen.interval.as_secs_f64();
         self.since_s += seconds;
         if self.is_washed {
@@ -116,15 +116,20 @@ impl Window {
     }
 
     /// Completions since the move, washed out or not, is 0.
-    pub(super) fn is_washed(&self) -> bool {
+    pub(crate) fn is_washed(&self) -> bool {
         self.is_washed
     }
 
-    pub(super) fn completions(&self) -> f64 {
+    /// Seconds since the limit was changed.
+    pub(crate) fn since_s(&self) -> f64 {
+        self.since_s
+    }
+
+    pub(crate) fn completions(&self) -> f64 {
         self.completions
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.seconds
     }
 
@@ -140,7 +145,7 @@ impl Window {
 
     /// The measurement, if the window is long enough. `noise` is the variance of the speed of a
     /// tick of 100 ms.
-    pub(super) fn sample(&self, limit: u32, want: Want, noise: f64) -> Option<Sample> {
+    pub(crate) fn sample(&self, limit: u32, want: Want, noise: f64) -> Option<Sample> {
         let enough = self.completions >= want.completions && self.seconds >= want.seconds;
         if !self.is_washed || self.seconds <= 0.0 || !(enough || self.seconds >= want.longest_s) {
             return None;
