@@ -13,11 +13,12 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tidegate_control::plant::{Scenario, ScenarioFile, Simulated};
 use tidegate_control::{
-    Algorithm, Bounds, ControlChoice, CurveRow, Mpl, Resources, Setting, SplitMix64, Unknown,
-    WhatIf, WhatIfCurve,
+    Algorithm, Bounds, ControlChoice, CurveRow, Mpl, Observation, Resources, Setting, SplitMix64,
+    Timing, Unknown, WhatIf, WhatIfCurve,
 };
 
 /// Limits of a curve that are tried on copies of the plant.
@@ -301,4 +302,57 @@ fn only_limits_near_what_was_seen_are_told() {
     assert!(told.holds(2_300.0) && told.high < 1.05 * told.low, "{told:?}");
     let response = row.response_s.expect("it is known");
     assert!(response.holds(300.0 / 2_300.0), "{response:?}");
+}
+
+/// A second at `limit` of 100 clients in which so many transactions ended.
+fn second(limit: u32, completions: u64) -> Observation {
+    let plant = read(&directory().join("noise-1.toml"));
+    let mut database = plant.start(1).expect("a plant");
+    let limit = Mpl::at_least_one(limit);
+    let running = limit.get();
+    Observation {
+        interval: Duration::from_secs(1),
+        running,
+        running_mean: f64::from(running),
+        concurrency: 100,
+        concurrency_peak: 100,
+        concurrency_mean: 100.0,
+        waiting_share: 1.0,
+        completions,
+        in_database: Timing::default(),
+        ..database.interval(limit)
+    }
+}
+
+fn row(curve: &WhatIfCurve, limit: u32) -> CurveRow {
+    *curve.rows.iter().find(|row| row.limit.get() == limit).expect("a limit of the curve")
+}
+
+/// After throughput at 16 has fallen to a tenth, nothing is said of 8 by what was seen before.
+#[test]
+fn a_change_at_the_limit_in_force_makes_the_others_unknown_at_once() {
+    let mut what_if = WhatIf::new(Mpl::at_least_one(1_000));
+    let mut before = None;
+    for (at_s, limit) in (1..=40).map(|at| (at, if at <= 20 { 8 } else { 16 })) {
+        let seen = second(limit, if limit == 8 { 800 } else { 1_200 });
+        before = what_if.learn(f64::from(at_s), &seen).or(before);
+    }
+    let before = before.expect("a curve every 10 s");
+    assert!(row(&before, 8).throughput_tps.expect("it was seen").holds(800.0), "{before:?}");
+    let after = (41..=45).filter_map(|at| what_if.learn(f64::from(at), &second(16, 120))).last();
+    let after = after.expect("a curve soon after the change");
+    assert_eq!(row(&after, 8).throughput_tps, None, "{after:?}");
+    assert!(row(&after, 16).throughput_tps.is_none_or(|told| told.high < 600.0), "{after:?}");
+}
+
+#[test]
+fn where_nothing_completes_nothing_is_told() {
+    let mut what_if = WhatIf::new(Mpl::at_least_one(1_000));
+    for at_s in 1..=120 {
+        let curve = what_if.learn(f64::from(at_s), &second(8, 0));
+        let told = curve.into_iter().flat_map(|curve| curve.rows);
+        for row in told {
+            assert_eq!((row.throughput_tps, row.response_s), (None, None), "{row:?}");
+        }
+    }
 }
