@@ -4,6 +4,14 @@
 //! transactions inside share a capacity that depends on their number, and all times are
 //! exponential. Clients think, ask for a permit, run, and think again.
 
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+#![expect(clippy::print_stdout, reason = "what was reached, with its seed")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of clients and limits: small, and not negative"
+)]
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
