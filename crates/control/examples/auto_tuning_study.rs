@@ -604,7 +604,7 @@ cargo run -p tidegate-control --example auto_tuning_study --release \\
 
 writes this file: the sensitivity sweeps of Chapter 6 of Abouzour's *Automatically Tuning Database
 Server Multiprogramming Level* (Waterloo, 2007), the four workloads of Section 7.1 and the
-switches of Section 7.2, with the study's three algorithms as published and our default controller
+switches of Section 7.2, with the study's three algorithms as published and the Gaussian process
 beside them. The study ran SQL Anywhere; this is a simulation in virtual time. Shapes and
 directions can be compared. Absolute figures agree as far as the curves were drawn to agree.
 

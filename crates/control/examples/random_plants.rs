@@ -265,7 +265,7 @@ cargo run -p tidegate-control --example random_plants --release \\
 ```
 
 writes this file, the same on every machine: the time is virtual. 400 random pairs of plants, seeds
-50,000 to 50,399. The default controller's parameters were looked at on this family of plants, with
+50,000 to 50,399. The Gaussian process's parameters were looked at on this family of plants, with
 seeds 1,000 to 1,999; the seeds here took no part in that.
 
 - **Plants.** Closed systems of 100 to 1,000 clients without think time. Each of the five kinds of
@@ -298,7 +298,7 @@ const TABLE_HEAD: &str = "\
 const LIMITS: &str = "\
 ## Limits of these figures
 
-- The curves are made up, by those who made the default. It was tuned on other members of the same
+- The curves are made up, by those who made the Gaussian process. It was tuned on other members of the same
   family; the other controllers were not.
 - A plant answers at once and has no memory: no cache warms up, no checkpoint comes.
 - Of a pair, the plant with the higher throughput has the greater part in the share, so a bad phase

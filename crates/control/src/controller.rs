@@ -92,7 +92,7 @@ pub enum Reason {
     },
     /// The limit takes a random step, because the observations gave no parabola to follow.
     Wiggle(NoApex),
-    /// The default controller, which believes in a throughput curve.
+    /// The Gaussian process, which believes in a throughput curve.
     Belief(BeliefReason),
     /// The feedback controller of the external-scheduling study.
     Feedback(FeedbackReason),

@@ -148,7 +148,7 @@ fn controllers(random: &mut SplitMix64, bounds: Bounds) -> Vec<Box<dyn Controlle
     controllers.extend(named);
     let tuned = Algorithm::ALL.into_iter().filter_map(|algorithm| tuned(random, algorithm));
     controllers.extend(tuned.map(|algorithm| algorithm.controller(&setting)));
-    let observing = ControlChoice::observing(Algorithm::default()).expect("it can");
+    let observing = ControlChoice::observing(ControlChoice::ASKED).expect("it can");
     controllers.push(observing.controller(&setting));
     controllers
 }

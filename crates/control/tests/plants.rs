@@ -2,7 +2,7 @@
 //! noise, and when the plant changes under it.
 //!
 //! A limit is judged by the throughput that it would settle at without noise, as a share of the
-//! best fixed limit's. The default controller takes its time in a build without optimisation, so
+//! best fixed limit's. The Gaussian process takes its time in a build without optimisation, so
 //! most of its tests run a part of the seeds and starts; `make soak` runs them all.
 
 use std::ops::Range;
@@ -370,9 +370,9 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-// The default controller.
+// The Gaussian process.
 
-const DEFAULT: Algorithm = Algorithm::GaussianProcess;
+const BELIEF: Algorithm = Algorithm::GaussianProcess;
 
 /// The share of the best throughput that limits inside the band have.
 const BAND: f64 = 0.95;
@@ -413,7 +413,7 @@ impl Extent {
 
     /// The mean of what the seeds give.
     fn mean(&self, phase: &Phase, of_seed: impl FnMut(u64) -> f64) -> f64 {
-        mean(differing(&self.seeds, DEFAULT, phase).map(of_seed))
+        mean(differing(&self.seeds, BELIEF, phase).map(of_seed))
     }
 }
 
@@ -428,7 +428,7 @@ fn default_keeps_95_percent_from_any_start(extent: &Extent) {
         for starts in extent.starts {
             let share = mean(starts.iter().map(|&start| {
                 extent.mean(&phase, |seed| {
-                    let limits = Run::on(DEFAULT, &phase, start, seed).limits(INTERVALS);
+                    let limits = Run::on(BELIEF, &phase, start, seed).limits(INTERVALS);
                     mean(phase.shares(&limits[CLIMB..]))
                 })
             }));
@@ -459,7 +459,7 @@ fn the_default_is_inside_the_band_within_ten_intervals_in_nine_runs_of_ten() {
         let phase = phase(curve, 0.03);
         for start in STARTS {
             let is_soon = |&seed: &u64| {
-                let mut run = Run::on(DEFAULT, &phase, start, seed);
+                let mut run = Run::on(BELIEF, &phase, start, seed);
                 (0..=SOON).any(|_| phase.share(run.interval().0.limit) >= BAND)
             };
             let inside = SEEDS.filter(is_soon).count();
@@ -479,7 +479,7 @@ fn default_keeps_93_percent_of_random_hills(extent: &Extent) {
     for seed in extent.hills.clone() {
         let hill = random_hill(seed);
         for start in extent.starts.concat() {
-            let limits = Run::on(DEFAULT, &hill, start, seed).limits(INTERVALS);
+            let limits = Run::on(BELIEF, &hill, start, seed).limits(INTERVALS);
             let share = mean(hill.shares(&limits[CLIMB..]));
             runs += 1;
             low += usize::from(share < 0.93);
@@ -510,7 +510,7 @@ fn default_follows_the_workload(extent: &Extent) {
             let (before, after) = (phase(before, noise), phase(after, noise));
             let share = extent.mean(&after, |seed| {
                 let phases = [(&before, 100), (&after, u32::MAX)];
-                let mut run = Run::through(DEFAULT, &phases, 8, seed);
+                let mut run = Run::through(BELIEF, &phases, 8, seed);
                 run.limits(100);
                 mean(after.shares(&run.limits(INTERVALS)[CLIMB..]))
             });
@@ -539,9 +539,9 @@ fn default_follows_the_clients(extent: &Extent) {
     let mut failures = Vec::new();
     for many in extent.phases(&CURVES) {
         let few = many.with_clients(5);
-        for seed in differing(&extent.seeds, DEFAULT, &many) {
+        for seed in differing(&extent.seeds, BELIEF, &many) {
             let phases = [(&many, 80), (&few, 30), (&many, u32::MAX)];
-            let mut run = Run::through(DEFAULT, &phases, 64, seed);
+            let mut run = Run::through(BELIEF, &phases, 64, seed);
             let had = mean(many.shares(&run.limits(80)[CLIMB..]));
             let lowered = run.limits(30);
             if lowered[1..].iter().any(|limit| limit.get() > 10) {
@@ -584,7 +584,7 @@ fn default_bears_a_burst(extent: &Extent) {
         let (mut before, mut during, mut after) = (0.0, 0.0, 0.0);
         // The choice among the classes is random without noise too, so every seed differs.
         for seed in extent.seeds.clone() {
-            let mut run = Run::through(DEFAULT, &phases, 8, seed);
+            let mut run = Run::through(BELIEF, &phases, 8, seed);
             before += mean_limit(&run.limits(90)[CLIMB..]);
             let seen: Vec<(Observation, Decision)> = (0..30).map(|_| run.interval()).collect();
             during += mean(seen.iter().map(|(seen, _)| f64::from(seen.limit.get())));
@@ -630,7 +630,7 @@ fn default_leaves_a_light_load_alone(extent: &Extent) {
             let (arrivals_tps, open) = open(&closed, load);
             for start in extent.starts.concat() {
                 for seed in extent.seeds.clone() {
-                    let mut run = Run::on(DEFAULT, &open, start, seed);
+                    let mut run = Run::on(BELIEF, &open, start, seed);
                     run.limits(CLIMB);
                     let seen: Vec<Observation> =
                         (CLIMB..INTERVALS).map(|_| run.interval().0).collect();

@@ -328,16 +328,16 @@ fn the_starts_of_consecutive_seeds_cover_all_limits_evenly() {
 #[test]
 fn a_controller_of_locks_is_not_run_where_none_are_told() {
     let out = tempfile::tempdir().expect("a directory");
-    let report = run(&options(out.path(), "gaussian-process,half-and-half", &[HILL, LOCKS]));
+    let report = run(&options(out.path(), "paired-comparison,half-and-half", &[HILL, LOCKS]));
     assert!(report.cell("half-and-half", "hill").is_none());
     assert!(report.cell("half-and-half", "locks").is_some());
     let [default, locks] = &report.controllers[..] else { panic!("two controllers") };
     assert_eq!((default.plants, locks.plants), (2, 1));
     assert_eq!(default.default_on_same_plants, None);
     let same = locks.default_on_same_plants.as_ref().expect("the default on the same plant");
-    let cell = report.cell("gaussian-process", "locks").expect("a cell");
+    let cell = report.cell("paired-comparison", "locks").expect("a cell");
     assert_eq!(same.mean, cell.over_seeds.mean);
-    assert!(report.table().contains("gaussian-process on the same 1"), "{}", report.table());
+    assert!(report.table().contains("paired-comparison on the same 1"), "{}", report.table());
 
     let curves_only = run(&options(out.path(), "half-and-half", &[HILL]));
     assert!(curves_only.table().contains("n/a"), "{}", curves_only.table());

@@ -21,6 +21,10 @@ pub struct ControlChoice {
 }
 
 impl ControlChoice {
+    /// The algorithm that `observe` asks unless another one is named. Not the default, which learns
+    /// only from limits that it sets.
+    pub const ASKED: Algorithm = Algorithm::GaussianProcess;
+
     /// An algorithm that is not obeyed.
     ///
     /// # Errors
@@ -60,7 +64,7 @@ impl FromStr for ControlChoice {
 
     fn from_str(text: &str) -> Result<ControlChoice, AlgorithmError> {
         match text.strip_prefix(OBSERVE) {
-            Some("") => ControlChoice::observing(Algorithm::GaussianProcess),
+            Some("") => ControlChoice::observing(ControlChoice::ASKED),
             Some(rest) => match rest.strip_prefix(':') {
                 Some(algorithm) => ControlChoice::observing(algorithm.parse()?),
                 None => text.parse().map(|algorithm: Algorithm| algorithm.into()),

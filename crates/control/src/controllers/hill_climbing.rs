@@ -177,7 +177,7 @@ impl HillClimbing {
         HillClimbing { bounds, start, settings, previous: None, home: None, refusals: 0 }
     }
 
-    /// The proxy's default controller: [`HillClimbingSettings::PROXY`].
+    /// What a proxy makes of `hill-climbing`: [`HillClimbingSettings::PROXY`].
     #[must_use]
     pub fn for_proxy(bounds: Bounds, start: Mpl) -> HillClimbing {
         HillClimbing::new(bounds, start, HillClimbingSettings::PROXY)

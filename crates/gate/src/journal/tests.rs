@@ -211,7 +211,7 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
     const INTERVALS: usize = 60;
     let fixed = Algorithm::Fixed(Mpl::at_least_one(5));
     let obeyed = Algorithm::ALL.into_iter().chain([fixed]).map(|algorithm| (algorithm, false));
-    let asked = [fixed, Algorithm::default()].map(|algorithm| (algorithm, true));
+    let asked = [fixed, ControlChoice::ASKED].map(|algorithm| (algorithm, true));
     let goals = [None, Some("high:p95=200ms"), Some("normal:mean=1s")];
     for (algorithm, is_observing) in obeyed.chain(asked) {
         for seed in 0..SEEDS {
@@ -286,7 +286,7 @@ fn a_changed_record_is_noticed_in_limit_and_reason() {
 #[test]
 fn a_changed_proposal_is_noticed() {
     let random = &mut SplitMix64::new(5);
-    let control = Control { is_observing: true, ..control(Algorithm::default(), random) };
+    let control = Control { is_observing: true, ..control(ControlChoice::ASKED, random) };
     let mut decisions = decisions(&control, 12, random);
     let proposal = decisions[7].proposal.as_mut().unwrap();
     proposal.best_in_words.push('!');

@@ -142,7 +142,7 @@ fn parameters_and_observing_are_read() {
     assert_eq!(observing.choice().to_string(), "observe:gaussian-process:price=0.1");
     let (open, bounds) = (observing.controller().start(), observing.setting.bounds);
     assert_eq!(open, bounds.max());
-    assert_eq!(control("observe").algorithm, Algorithm::default());
+    assert_eq!(control("observe").algorithm, ControlChoice::ASKED);
 }
 
 #[test]

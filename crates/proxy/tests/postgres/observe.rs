@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Child;
 
-use tidegate_control::{Algorithm, Mpl};
+use tidegate_control::{Algorithm, ControlChoice, Mpl};
 use tidegate_gate::journal::{self, Run};
 use tidegate_subject::postgres::Authentication;
 
@@ -77,7 +77,7 @@ fn the_gate_stays_open_and_the_proposal_is_told() {
     std::fs::write(&script, SCRIPT).unwrap();
     let script = script.to_str().unwrap();
     let fixed = Algorithm::Fixed(Mpl::at_least_one(6));
-    for algorithm in [fixed, Algorithm::default()] {
+    for algorithm in [fixed, ControlChoice::ASKED] {
         let control = format!("control = \"observe:{algorithm}\"\nmax_mpl = {HIGHEST}");
         let proxy = setup(&server, "transaction")
             .line(&format!("journal = \"{}\"", path.display()))

@@ -1,5 +1,5 @@
-//! The default controller: it believes in a throughput curve, as a Gaussian process over the
-//! logarithm of the limit, and goes where that belief says that it pays.
+//! A belief in a throughput curve, as a Gaussian process over the logarithm of the limit: the
+//! controller goes where that belief says that it pays.
 //!
 //! # Mechanism
 //! Each control interval is one noisy measurement of ln X(N), the logarithm of throughput at the
@@ -182,7 +182,7 @@ parameters! { GaussianProcessSettings {
 } }
 
 impl GaussianProcessSettings {
-    /// The parameters of the default controller.
+    /// The parameters that the name of the controller stands for.
     pub const DEFAULT: GaussianProcessSettings = GaussianProcessSettings {
         prior: Prior {
             others: 0.5,
@@ -231,7 +231,7 @@ const DESCENT: f64 = 3.5;
 /// What an interval leaves of the warm-up.
 const COOLING: f64 = 0.8;
 
-/// The default controller.
+/// A controller that believes in a throughput curve.
 #[derive(Clone, Debug)]
 pub struct GaussianProcess {
     bounds: Bounds,

@@ -1,8 +1,8 @@
-//! Why the default controller chose a limit.
+//! Why the Gaussian process chose a limit.
 
 use std::fmt;
 
-/// Why the default controller chose a limit.
+/// Why the Gaussian process chose a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BeliefReason {
     /// The best limit known is in force.
