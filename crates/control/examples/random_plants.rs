@@ -298,8 +298,8 @@ const TABLE_HEAD: &str = "\
 const LIMITS: &str = "\
 ## Limits of these figures
 
-- The curves are made up, by those who made the Gaussian process. It was tuned on other members of the same
-  family; the other controllers were not.
+- The curves are made up, by those who made the Gaussian process. It was tuned on other members of
+  the same family; the other controllers were not.
 - A plant answers at once and has no memory: no cache warms up, no checkpoint comes.
 - Of a pair, the plant with the higher throughput has the greater part in the share, so a bad phase
   on a slow plant hides behind a good one on a fast plant. In the columns right of `worst` every

@@ -10,7 +10,7 @@ const PART: f64 = 0.3;
 const LEAST_S: f64 = 0.5;
 
 /// Transactions that take longer alone are slow, seconds.
-const SLOW_S: f64 = 0.06;
+const SLOW_S: f64 = 0.1;
 
 /// Completions before the first limit is tried that nothing speaks for.
 const FIRST: f64 = 8.0;

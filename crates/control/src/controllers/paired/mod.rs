@@ -31,9 +31,9 @@
 //!   time. A limit whose throughput sinks within 40 s, or below the best ever held, was too high
 //!   from the beginning: two thirds of it is tried for 8 s, and if that is better, what was above
 //!   is left alone for 30 s, and twice as long each time.
-//! * **Few completions.** Where a transaction alone takes more than 0.2 s, or fewer than 30 end in
-//!   a second, pairs cost too much. A belief over shapes takes what each transaction has gone through
-//!   ([`progress`], [`few`]).
+//! * **Few completions.** Where a transaction alone takes more than 0.1 s, or fewer than 30 end in
+//!   a second, pairs cost too much. A belief over shapes takes what each transaction has gone
+//!   through ([`progress`], [`few`]).
 //! * **Silence.** While some wait and nothing completes for 0.5 s, or four times as long as usual,
 //!   the limit doubles every 0.3 s, up to 32.
 //! * **Light load.** Nothing is learnt from windows in which the limit does not bind. While some

@@ -139,10 +139,10 @@ impl PairedComparison {
         let difference = looked.ln_x - f64::midpoint(duel.before.ln_x, sample.ln_x);
         let variance = looked.variance + (duel.before.variance + sample.variance) / 4.0;
         let price = if duel.is_open { OPEN_PRICE } else { self.settings.price * factor.ln() };
-        duel.test.add(difference - price, variance * self.pair_scale);
+        duel.test.add(difference - price, variance);
         let (mean, error) = (duel.test.mean(), duel.test.error());
         let is_spent = error < 0.004 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
-        if duel.test.is_positive(self.settings.better)
+        if duel.test.is_positive(self.settings.better, self.pair_scale)
             || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
             self.take_dispersion(&duel.test);
@@ -163,8 +163,8 @@ impl PairedComparison {
     fn take_dispersion(&mut self, test: &SequentialTest) {
         if let Some((factor, degrees)) = test.dispersion() {
             let share = degrees / (degrees + DISPERSION_MEMORY);
-            let seen = factor * self.pair_scale;
-            self.pair_scale = (self.pair_scale + share * (seen - self.pair_scale)).clamp(1.0, 4.0);
+            let moved = self.pair_scale + share * (factor - self.pair_scale);
+            self.pair_scale = moved.clamp(1.0, 4.0);
         }
     }
 

@@ -50,16 +50,14 @@ impl SequentialTest {
         if self.precision > 0.0 { self.precision.sqrt().recip() } else { f64::INFINITY }
     }
 
-    /// Whether the difference is shown to be positive, with an error of at most `alpha`.
-    pub(super) fn is_positive(&self, alpha: f64) -> bool {
-        self.log_ratio(self.weighted) >= -alpha.ln()
-    }
-
-    fn log_ratio(&self, weighted: f64) -> f64 {
-        let spread = 1.0 + EXPECTED * EXPECTED * self.precision;
+    /// Whether the difference is shown to be positive, with an error of at most `alpha`, if
+    /// variances are `scale` times what was said.
+    pub(super) fn is_positive(&self, alpha: f64, scale: f64) -> bool {
+        let (weighted, precision) = (self.weighted / scale, self.precision / scale);
+        let spread = 1.0 + EXPECTED * EXPECTED * precision;
         let side = normal_distribution(EXPECTED * weighted / spread.sqrt());
         let square = EXPECTED * EXPECTED * weighted * weighted / (2.0 * spread);
-        square - spread.ln() / 2.0 + (2.0 * side.max(1e-300)).ln()
+        square - spread.ln() / 2.0 + (2.0 * side.max(1e-300)).ln() >= -alpha.ln()
     }
 }
 
@@ -93,7 +91,7 @@ mod tests {
             let mut test = SequentialTest::default();
             wrong += u32::from((0..200).any(|_| {
                 test.add(0.05 * normal(random), 0.05 * 0.05);
-                test.is_positive(0.05)
+                test.is_positive(0.05, 1.0)
             }));
         }
         assert!(wrong <= 115, "{wrong} of 2000");
@@ -105,7 +103,7 @@ mod tests {
         let mut test = SequentialTest::default();
         let pairs = (1..100).find(|_| {
             test.add(0.1 + 0.05 * normal(random), 0.05 * 0.05);
-            test.is_positive(0.05)
+            test.is_positive(0.05, 1.0)
         });
         assert!(pairs.is_some_and(|pairs| pairs < 20), "{pairs:?}");
     }
