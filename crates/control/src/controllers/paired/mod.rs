@@ -67,7 +67,7 @@ use std::time::Duration;
 
 use crate::controller::{Bounds, Controller, Decision, Reason, whole};
 use crate::settling::{Sample, Want, Window};
-use crate::{Draw, IntervalRule, Mpl, Observation, Setting};
+use crate::{Draw, IntervalRule, Mpl, Observation, Setting, Timing};
 
 pub use reason::PairedReason;
 pub use settings::PairedSettings;
@@ -564,6 +564,22 @@ impl PairedComparison {
     }
 }
 
+/// Whether these numbers can be times, shares and populations. Others are no evidence: one that is
+/// not a number would be in every estimate from then on.
+fn is_sound(seen: &Observation) -> bool {
+    const MOST: f64 = 1e12;
+    let Timing { mean_s, variance_s2, .. } = seen.in_database;
+    let numbers = [
+        seen.interval.as_secs_f64(),
+        seen.running_mean,
+        seen.concurrency_mean,
+        seen.waiting_share,
+        mean_s,
+        variance_s2,
+    ];
+    numbers.into_iter().all(|number| (0.0..=MOST).contains(&number))
+}
+
 impl Controller for PairedComparison {
     fn name(&self) -> &'static str {
         "paired-comparison"
@@ -579,6 +595,10 @@ impl Controller for PairedComparison {
     }
 
     fn decide(&mut self, seen: &Observation, draw: Draw) -> Decision {
+        if !is_sound(seen) {
+            let reason = Reason::Paired(PairedReason::Washout);
+            return Decision { limit: Mpl::at_least_one(self.limit), reason };
+        }
         self.take(seen);
         self.window.add(seen, self.residence_s, self.patience_s);
         self.reason = self.react(draw);
