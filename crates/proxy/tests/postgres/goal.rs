@@ -56,6 +56,7 @@ fn keeping(server: &Postgres, keep: &str, journal: &str) -> Proxy {
 /// At the fixed limit of 60 a transaction of the class takes more than 120 ms. 60 ms are kept at a
 /// lower limit, which is found; 1 ms at none, which is said.
 #[test]
+#[ignore = "soak: it takes most of a minute to judge a percentile at several limits"]
 fn a_response_time_is_kept_or_it_is_said_that_it_cannot_be() {
     log::collect();
     let server = own_server(Authentication::Trust);
