@@ -50,7 +50,7 @@ pub enum Bottleneck {
     Processors,
     /// Sessions inside transactions wait for their clients.
     Clients,
-    /// Sessions wait for something that is none of these.
+    /// Sessions wait for something else.
     Other,
     /// Nothing: the server could do more if it were asked.
     Nothing,

@@ -379,3 +379,70 @@ fn levels(lowest: u32, highest: u32) -> impl Iterator<Item = u32> {
         move |&level: &u32| (level < highest).then(|| (level + (level / 8).max(1)).min(highest));
     std::iter::successors(Some(lowest.min(highest)), following)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix64;
+    use crate::testing::observed;
+
+    /// Seconds at each of these limits of a database that does `alone_tps` for each of up to `knee`
+    /// transactions and loses what is beyond in proportion: processor sharing, work between a half
+    /// and three halves of the mean.
+    fn progress(limits: &[(u32, u32)], alone_tps: f64, knee: f64) -> Progress {
+        let random = &mut SplitMix64::new(7);
+        let mut progress = Progress::default();
+        let mut inside: Vec<(f64, f64)> = Vec::new();
+        let mut now_s = 0.0;
+        for &(limit, seconds) in limits {
+            for _ in 0..seconds * 10 {
+                while inside.len() < limit as usize {
+                    inside.push((now_s, 0.5 + random.next_draw().value()));
+                }
+                let level = inside.len() as f64;
+                let each = alone_tps * level.min(knee) * (knee / level).min(1.0) / level;
+                now_s += 0.1;
+                for (_, left) in &mut inside {
+                    *left -= 0.1 * each;
+                }
+                let (ended, kept): (Vec<_>, Vec<_>) =
+                    inside.iter().partition(|(_, left)| *left <= 0.0);
+                inside = kept;
+                let mut seen = observed(limit, 300, ended.len() as u64);
+                seen.interval = std::time::Duration::from_millis(100);
+                seen.running = u32::try_from(inside.len()).unwrap();
+                seen.running_mean = level;
+                seen.in_database.count = ended.len() as u64;
+                let ages: f64 = ended.iter().map(|(begun_s, _)| now_s - begun_s).sum();
+                seen.in_database.mean_s = ages / f64::max(ended.len() as f64, 1.0);
+                progress.add(&seen, 1.0 / alone_tps);
+            }
+        }
+        progress
+    }
+
+    #[test]
+    fn transactions_of_seconds_say_where_the_curve_bends() {
+        let progress = progress(&[(4, 10), (10, 10), (40, 20), (100, 20)], 0.5, 20.0);
+        let belief = progress.belief(300);
+        let (limit, share) = belief.best(1, 300, 0.0, None);
+        assert!((13..=30).contains(&limit), "{limit}");
+        assert!(share > 0.8, "{share}");
+        assert!(belief.share(100) < 0.5, "{}", belief.share(100));
+    }
+
+    #[test]
+    fn what_rises_in_proportion_is_followed_upward() {
+        let progress = progress(&[(8, 10), (32, 10), (64, 10)], 0.5, 1_000.0);
+        let (limit, _) = progress.belief(300).best(1, 300, 0.03, None);
+        assert!(limit > 64, "{limit}");
+    }
+
+    /// Nothing is lost or made: those inside are as many as permits are out.
+    #[test]
+    fn those_inside_are_counted() {
+        let progress = progress(&[(50, 30), (10, 30)], 0.5, 20.0);
+        let known: f64 = progress.inside.iter().map(|cohort| cohort.count).sum();
+        assert!((1.0..=10.0).contains(&known), "{known}");
+    }
+}
