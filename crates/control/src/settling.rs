@@ -41,6 +41,11 @@ pub(crate) struct Want {
     pub(crate) longest_s: f64,
 }
 
+impl Want {
+    /// What there is, however little.
+    pub(crate) const NOW: Want = Want { seconds: 0.0, completions: 0.0, longest_s: 0.0 };
+}
+
 /// The ticks since the last move.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {

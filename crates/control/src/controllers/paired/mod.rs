@@ -382,20 +382,16 @@ impl PairedComparison {
     }
 
     fn want(&self) -> Want {
+        if matches!(self.task, Task::Few) {
+            return Want::NOW;
+        }
         let is_scan = matches!(self.task, Task::Scan(_));
-        let is_few = matches!(self.task, Task::Few);
         let is_long = matches!(&self.task, Task::Duel(duel) if duel.is_long);
         let patience_s = if is_long { self.patience_s.max(LONG_S) } else { self.patience_s };
         let noisy = if self.noise > 0.02 { 0.4 } else { 0.2 };
         Want {
             seconds: f64::max(noisy - 0.01, (0.4 * self.residence_s).min(30.0)).max(patience_s),
-            completions: if is_scan {
-                20.0
-            } else if is_few {
-                12.0
-            } else {
-                40.0
-            },
+            completions: if is_scan { 20.0 } else { 40.0 },
             longest_s: f64::max(4.0, 1.5 * self.residence_s).max(patience_s),
         }
     }
@@ -421,13 +417,8 @@ impl PairedComparison {
             return PairedReason::Washout;
         }
         let noise = self.noise.max(0.0);
-        if matches!(self.task, Task::Few) {
-            if !self.few_is_due() {
-                return self.reason;
-            }
-            let now = Want { seconds: 0.0, completions: 0.0, longest_s: 0.0 };
-            let sample = self.window.sample(self.limit, now, noise);
-            return sample.map_or(self.reason, |sample| self.few(&sample, draw));
+        if matches!(self.task, Task::Few) && !self.few_is_due() {
+            return self.reason;
         }
         let sample = self.window.sample(self.limit, self.want(), noise);
         let Some(sample) = sample.or_else(|| self.early(noise)) else {
@@ -439,7 +430,7 @@ impl PairedComparison {
             Task::Duel(duel) => self.duel(duel, sample, draw),
             Task::Check(check) => self.check(check, &sample),
             Task::Recall(recall) => self.recall(recall, &sample),
-            Task::Few => self.reason,
+            Task::Few => self.few(&sample, draw),
         }
     }
 
@@ -468,8 +459,7 @@ impl PairedComparison {
         };
         let expected = before.tps() * self.window.seconds();
         let is_far = expected >= 12.0 && self.window.completions() < 0.5 * expected;
-        let now = Want { seconds: 0.0, completions: 0.0, longest_s: 0.0 };
-        if is_far { self.window.sample(self.limit, now, noise) } else { None }
+        if is_far { self.window.sample(self.limit, Want::NOW, noise) } else { None }
     }
 
     fn scan(&mut self, mut scan: Scan, sample: &Sample) -> PairedReason {
