@@ -4,7 +4,8 @@
 //! cargo run --release -p tidegate-control --example plants_by_tick -- NAME,.. SEEDS FIRST WHAT ..
 //! ```
 //! `WHAT` is `random:N` (plants drawn from the seeds from `FIRST` on, one run each) or files of
-//! plants. With `TRACE=1` every decision that changes the limit or its reason is printed.
+//! plants. With `LIMIT=8` the limit is held there, to check the truth that is compared with. With
+//! `TRACE=1` every decision that changes the limit or its reason is printed.
 
 #![expect(clippy::print_stdout, reason = "printing tables is what this program is for")]
 
@@ -75,9 +76,11 @@ fn run(algorithm: Algorithm, plant: &Scenario, seed: u64) -> Result<Score, Box<d
     let mut draws = SplitMix64::new(seed);
     let mut limit = controller.start();
     let seconds: u32 = lengths.iter().sum();
+    let fixed: Option<u32> = std::env::var("LIMIT").ok().map(|limit| limit.parse()).transpose()?;
+    let held = |limit: Mpl| fixed.map_or(limit, Mpl::at_least_one);
     let (mut last, mut now_s) = (String::new(), 0.0);
     while running.seconds().len() < seconds as usize {
-        let observed = running.interval_by(limit, controller.interval_rule());
+        let observed = running.interval_by(held(limit), controller.interval_rule());
         let decision = controller.decide(&observed, draws.next_draw());
         now_s += observed.interval.as_secs_f64();
         let line = decision.reason.to_string();

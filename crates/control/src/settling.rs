@@ -144,7 +144,10 @@ impl Window {
         let (count, sum, squares) = self.times;
         let mean_s = sum / count;
         let variation = squares / count / (mean_s * mean_s) - 1.0;
-        let is_regular = count >= 4.0 && mean_s > 0.05 && variation < 0.05 && running > 0.0;
+        // Those that end first after a move are the short ones.
+        let has_turned = count >= 0.25 * running;
+        let is_regular =
+            count >= 4.0 && has_turned && mean_s > 0.05 && variation < 0.05 && running > 0.0;
         is_regular.then(|| ((running / mean_s).ln(), variation.max(0.01) / count))
     }
 

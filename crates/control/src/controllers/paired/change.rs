@@ -42,7 +42,7 @@ impl PairedComparison {
         } else {
             (self.base.limit > limit).then_some(limit)
         };
-        self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk });
+        self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk, tries: 3 });
         // Lower than that, lest it was itself more than what lasts.
         self.move_to((limit.min(self.base.limit) * 2 / 3).max(1));
         Some(PairedReason::Check { change })
@@ -53,6 +53,15 @@ impl PairedComparison {
         if gain < 0.08 && self.now_s < recall.until_s {
             self.task = Task::Recall(recall);
             self.window = self.window.next();
+            return PairedReason::Check { change: gain.exp_m1() };
+        }
+        let lower = (self.limit * 2 / 3).max(self.lowest());
+        let proportional = (f64::from(self.limit) / f64::from(self.base.limit)).ln();
+        if gain < 0.08 && recall.tries > 1 && lower < self.limit && gain > 0.7 * proportional {
+            // Still too high, it may be: what spoils the database goes on above some lower limit.
+            let until_s = self.now_s + RECALL_S;
+            self.task = Task::Recall(Recall { until_s, tries: recall.tries - 1, ..recall });
+            self.move_to(lower);
             return PairedReason::Check { change: gain.exp_m1() };
         }
         self.best = None;
@@ -88,7 +97,7 @@ impl PairedComparison {
     /// The coarse search begins again, from where every database drains.
     pub(super) fn rescan(&mut self, change: f64) -> PairedReason {
         self.has_scanned = true;
-        self.best = None;
+        (self.best, self.beyond) = (None, None);
         self.first = (0.0, 0.0);
         self.move_to(self.limit.min(self.base.limit).min(self.settings.cold));
         self.task = Task::Scan(Scan::new(self.settings.price));

@@ -112,6 +112,10 @@ const STEP_LEAST: f64 = 0.1;
 const STEP_MOST: f64 = 1.4;
 const FAR: f64 = 0.7;
 
+/// What the coarse search has found is put to use for so long before levels beyond a fall are
+/// looked at, seconds.
+const BEYOND_S: f64 = 3.0;
+
 /// The first transactions to end are the short ones: their mean over the mean of all.
 const FIRST_SHARE: f64 = 0.6;
 
@@ -204,6 +208,8 @@ struct Recall {
     until_s: f64,
     /// The best limit, if the present one is higher.
     sunk: Option<u32>,
+    /// How many limits are tried, each lower than the last.
+    tries: u32,
 }
 
 /// Limits that looked better at first and sank: they are left alone for a time.
@@ -250,6 +256,8 @@ pub struct PairedComparison {
     /// The best limit held for some seconds since the last change, and its level.
     best: Option<(u32, f64)>,
     bar: Bar,
+    /// A coarse search that paused after a fall, and when it goes on.
+    beyond: Option<(Scan, f64)>,
     /// When the last alarm was, and how many there were shortly after each other.
     alarmed_s: f64,
     alarms: u32,
@@ -300,6 +308,7 @@ impl PairedComparison {
             remembered: VecDeque::new(),
             best: None,
             bar: Bar { above: u32::MAX, until_s: f64::NEG_INFINITY, lasts_s: BAR_LEAST_S / 2.0 },
+            beyond: None,
             alarmed_s: f64::NEG_INFINITY,
             alarms: 0,
             progress: Progress::default(),
@@ -486,6 +495,10 @@ impl PairedComparison {
                 self.sides = [Side::fresh(self.now_s + 6.0); 2];
                 self.settle(PairedReason::Adopt { gain: 0.0, error: 0.0 })
             }
+            Next::Done(limit) if scan.was_in_vain(limit) => {
+                self.base.is_proven = true;
+                self.settle(PairedReason::Hold { tps: scan.best_tps() })
+            }
             Next::Done(limit) => {
                 self.has_scanned = true;
                 self.scanned_s = self.now_s;
@@ -498,9 +511,21 @@ impl PairedComparison {
                     since_s: self.now_s,
                 };
                 self.sides = [Side::fresh(self.now_s); 2];
+                self.beyond = scan.is_paused().then(|| (scan, self.now_s + BEYOND_S));
                 self.settle(PairedReason::Adopt { gain: 0.0, error: 0.0 })
             }
         }
+    }
+
+    /// The coarse search goes on beyond a fall: there may be a second peak.
+    fn scan_beyond(&mut self) -> Option<PairedReason> {
+        let (scan, _) = self.beyond.take_if(|(_, due_s)| *due_s <= self.now_s)?;
+        let (limit, level) = (self.base.limit, self.base.level?);
+        let (scan, next) = scan.resume(limit, level, self.highest())?;
+        self.move_to(next);
+        let best_tps = scan.best_tps();
+        self.task = Task::Scan(scan);
+        Some(PairedReason::Scan { best_tps })
     }
 
     /// Where the bounds of throughput cross: below it each transaction adds its own throughput,

@@ -31,8 +31,8 @@ use std::collections::VecDeque;
 use crate::{Observation, Timing};
 
 /// Shapes: tops from 1 up, a factor apart; exponents of the rise and of the fall.
-const TOPS: i32 = 24;
-const TOP_FACTOR: f64 = 1.35;
+const TOPS: i32 = 40;
+const TOP_FACTOR: f64 = 1.2;
 const RISES: [f64; 3] = [1.0, 0.7, 0.4];
 const FALLS: [f64; 5] = [0.0, 0.15, 0.4, 1.0, 2.0];
 
@@ -44,12 +44,12 @@ const OVERDISPERSION: f64 = 1.5;
 
 /// What is remembered: so many completions, and at least so many seconds, in epochs. What is older
 /// is forgotten by a whole epoch.
-const MEMORY: f64 = 1_000.0;
+const MEMORY: f64 = 2_500.0;
 const MEMORY_S: f64 = 20.0;
 const EPOCHS: u32 = 5;
 
 /// Cohorts that have ended and are kept.
-const ENDED_MOST: usize = 1_500;
+const ENDED_MOST: usize = 3_500;
 
 /// Populations are told apart to this, in ln N.
 const BIN: f64 = 0.05;

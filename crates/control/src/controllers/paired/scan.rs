@@ -4,6 +4,13 @@ use super::OPEN_PRICE;
 use crate::controller::whole;
 use crate::settling::Sample;
 
+/// Throughput has fallen when it is lower by so much, in ln X, and by so many standard errors.
+const FALL: f64 = 0.1;
+const FALL_ERRORS: f64 = 1.5;
+
+/// Rounds in which leaders are measured again before pairs decide.
+const ROUNDS: u32 = 2;
+
 /// A level that was measured, with all its samples pooled.
 #[derive(Clone, Copy, Debug)]
 struct Point {
@@ -29,6 +36,10 @@ pub(super) struct Scan {
     points: Vec<Point>,
     /// No higher level is tried any more.
     is_stopped: bool,
+    /// The search paused at this level, after a fall, and goes on from there later.
+    paused_at: Option<u32>,
+    /// The limit that was in use when it went on.
+    resumed_from: Option<u32>,
     /// The top is measured again because a level beyond it was much worse: its value before, and
     /// whether a first look found it lower.
     guarded: Option<(f64, bool)>,
@@ -114,8 +125,13 @@ impl Scan {
         let Some(best) = self.best() else {
             return Next::Done(sample.limit);
         };
+        let bounds = (lowest, highest);
+        if self.was_in_vain(best.limit) {
+            let next = self.up(sample, best, residence_s, bounds);
+            return next.map_or(Next::Done(best.limit), Next::Measure);
+        }
         self.down(best, lowest)
-            .or_else(|| self.up(sample, best, residence_s, highest))
+            .or_else(|| self.up(sample, best, residence_s, bounds))
             .or_else(|| self.refine(best))
             .or_else(|| self.repeat(best))
             .map_or(Next::Done(best.limit), Next::Measure)
@@ -131,7 +147,13 @@ impl Scan {
     }
 
     /// The next higher level, unless the last ones were much worse than the best.
-    fn up(&mut self, sample: &Sample, best: Point, residence_s: f64, highest: u32) -> Option<u32> {
+    fn up(
+        &mut self,
+        sample: &Sample,
+        best: Point,
+        residence_s: f64,
+        (lowest, highest): (u32, u32),
+    ) -> Option<u32> {
         let last = *self.points.last()?;
         if self.is_stopped || last.limit >= highest {
             return None;
@@ -142,6 +164,16 @@ impl Scan {
         let is_slow_to_drain = drain_s > f64::max(0.6, 3.0 * residence_s);
         if (loss > 0.3 && is_slow_to_drain) || loss > 1.5 {
             self.is_stopped = true;
+            return None;
+        }
+        // The best lies between worse ones: it is put to use, what is beyond is looked at later.
+        let falls = |other: &Point| {
+            let error = (best.variance + other.variance).sqrt();
+            best.ln_x - other.ln_x > f64::max(FALL, FALL_ERRORS * error)
+        };
+        let is_lowest = best.limit <= lowest;
+        if self.paused_at.is_none() && falls(&last) && (is_lowest || self.points.first().is_some_and(falls)) {
+            self.paused_at = Some(last.limit);
             return None;
         }
         // Beyond a fall the top is looked at again, lest the fall has spoilt it.
@@ -184,7 +216,7 @@ impl Scan {
 
     /// The leaders that cannot be told apart are measured again, the least known first.
     fn repeat(&mut self, best: Point) -> Option<u32> {
-        if self.rounds >= 6 {
+        if self.rounds >= ROUNDS {
             return None;
         }
         let is_leader = |point: &&Point| {
@@ -200,6 +232,26 @@ impl Scan {
             .into_iter()
             .max_by(|one, other| one.variance.total_cmp(&other.variance))
             .map(|point| point.limit)
+    }
+
+    /// Whether levels beyond a fall were left for later.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused_at.is_some() && !self.is_stopped
+    }
+
+    /// Goes on beyond the fall, with what the limit has that was put to use: the next level.
+    pub(super) fn resume(mut self, limit: u32, ln_x: f64, highest: u32) -> Option<(Scan, u32)> {
+        let fall = self.paused_at?;
+        let next = fall.saturating_mul(2).min(highest);
+        self.points.retain(|point| point.limit >= fall);
+        self.points.insert(0, Point { limit, ln_x, variance: 0.002 });
+        self.resumed_from = Some(limit);
+        (limit < fall && next > fall).then_some((self, next))
+    }
+
+    /// Whether the search went beyond a fall and has found nothing better than this.
+    pub(super) fn was_in_vain(&self, limit: u32) -> bool {
+        self.resumed_from == Some(limit)
     }
 
     /// Whether a higher level was measured.

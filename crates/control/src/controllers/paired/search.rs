@@ -44,6 +44,9 @@ impl PairedComparison {
         if let Some(reason) = self.sunk() {
             return reason;
         }
+        if let Some(reason) = self.scan_beyond() {
+            return reason;
+        }
         if let Some((side, candidate)) = self.next_probe() {
             return self.compare(sample, side, candidate, false);
         }
