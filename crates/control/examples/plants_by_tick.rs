@@ -4,8 +4,8 @@
 //! cargo run --release -p tidegate-control --example plants_by_tick -- NAME,.. SEEDS FIRST WHAT ..
 //! ```
 //! `WHAT` is `random:N` (plants drawn from the seeds from `FIRST` on, one run each) or files of
-//! plants. With `LIMIT=8` the limit is held there, to check the truth that is compared with. With
-//! `TRACE=1` every decision that changes the limit or its reason is printed.
+//! plants. With `LIMIT=8` the limit is held there, and with `LIMIT=best` at the best of each phase,
+//! to see what can be reached. With `TRACE=1` every decision that changes the limit or its reason is printed.
 
 #![expect(clippy::print_stdout, reason = "printing tables is what this program is for")]
 
@@ -76,11 +76,11 @@ fn run(algorithm: Algorithm, plant: &Scenario, seed: u64) -> Result<Score, Box<d
     let mut draws = SplitMix64::new(seed);
     let mut limit = controller.start();
     let seconds: u32 = lengths.iter().sum();
-    let fixed: Option<u32> = std::env::var("LIMIT").ok().map(|limit| limit.parse()).transpose()?;
-    let held = |limit: Mpl| fixed.map_or(limit, Mpl::at_least_one);
+    let held = Held::from_environment()?;
     let (mut last, mut now_s) = (String::new(), 0.0);
     while running.seconds().len() < seconds as usize {
-        let observed = running.interval_by(held(limit), controller.interval_rule());
+        let observed = running
+            .interval_by(held.limit(limit, now_s, &lengths, &truths), controller.interval_rule());
         let decision = controller.decide(&observed, draws.next_draw());
         now_s += observed.interval.as_secs_f64();
         let line = decision.reason.to_string();
@@ -97,6 +97,38 @@ fn run(algorithm: Algorithm, plant: &Scenario, seed: u64) -> Result<Score, Box<d
         limit = decision.limit;
     }
     Ok(score(&lengths, &truths, running.seconds()))
+}
+
+/// The limit that is held instead of what the controller says.
+enum Held {
+    No,
+    Fixed(u32),
+    Best,
+}
+
+impl Held {
+    fn from_environment() -> Result<Held, Box<dyn Error>> {
+        Ok(match std::env::var("LIMIT").ok().as_deref() {
+            None => Held::No,
+            Some("best") => Held::Best,
+            Some(limit) => Held::Fixed(limit.parse()?),
+        })
+    }
+
+    fn limit(&self, wanted: Mpl, now_s: f64, lengths: &[u32], truths: &[Truth]) -> Mpl {
+        match self {
+            Held::No => wanted,
+            Held::Fixed(limit) => Mpl::at_least_one(*limit),
+            Held::Best => {
+                let mut end_s = 0.0;
+                let phase = lengths.iter().position(|&length| {
+                    end_s += f64::from(length);
+                    now_s < end_s - 1e-6
+                });
+                phase.and_then(|phase| truths.get(phase)).map_or(wanted, |truth| truth.best().0)
+            }
+        }
+    }
 }
 
 fn score(lengths: &[u32], truths: &[Truth], seconds: &[tidegate_control::plant::Second]) -> Score {

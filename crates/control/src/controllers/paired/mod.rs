@@ -11,8 +11,9 @@
 //! * **Coarse search.** From 8, whatever was configured above that, in powers of two (of four while
 //!   throughput grows in proportion) to both sides of the best, as far as the database drains
 //!   again, but not beyond what the clients fill; then between the best and its neighbours
-//!   ([`scan`]). If the best is lower after a level beyond it was tried, that level has spoilt the
-//!   database, and the search stops.
+//!   ([`scan`]). Where throughput falls on both sides, what was found is put to use for 3 s before
+//!   the levels beyond the fall are looked at, lest a second peak is missed. If the best is lower
+//!   after a level beyond it was tried, that level has spoilt the database, and the search stops.
 //! * **Comparison.** Base, candidate, base, candidate: each window of the candidate is compared
 //!   with the base before and after it, which cancels what drifts. A sequential test ([`test`])
 //!   that may be looked at at any time says when the candidate is better, less 0.03 for each factor
@@ -29,8 +30,9 @@
 //! * **Late answers.** Throughput that changes by half or more within 4 s of the coarse search
 //!   answers moves of that search: it begins again with windows of 2 s at least, twice as long each
 //!   time. A limit whose throughput sinks within 40 s, or below the best ever held, was too high
-//!   from the beginning: two thirds of it is tried for 8 s, and if that is better, what was above
-//!   is left alone for 30 s, and twice as long each time.
+//!   from the beginning: two thirds of it is tried for 8 s, then two thirds of that, and again, as
+//!   long as throughput does not fall in proportion. If one is better, what was above is left alone
+//!   for 30 s, and twice as long each time.
 //! * **Few completions.** Where a transaction alone takes more than 0.1 s, or fewer than 30 end in
 //!   a second, pairs cost too much. A belief over shapes takes what each transaction has gone
 //!   through ([`progress`], [`few`]).
@@ -42,9 +44,9 @@
 //!   inside is compared with an open limit from time to time, and has to gain 0.05.
 //!
 //! # Example
-//! TPC-B on one branch with 512 clients. 8, 16, 4, 2 and 1 are measured in 0.3 s each; 2 is best,
-//! and 32 to 256 are tried until draining takes 0.6 s. From then on 2 is held; 1 and 3 are compared
-//! with it for 0.9 s every 15 s.
+//! TPC-B on one branch with 512 clients. 8, 16, 4, 2 and 1 are measured in 0.3 s each; 2 is best.
+//! It is held, and compared with 1 and 3; 3 s later 32 to 256 are tried until draining takes 0.6 s.
+//! From then on 2 is held; 1 and 3 are compared with it for 0.9 s every 15 s.
 //!
 //! # Limits
 //! * The error of the sequential test holds as far as windows are independent and their variances

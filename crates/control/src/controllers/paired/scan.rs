@@ -9,7 +9,7 @@ const FALL: f64 = 0.1;
 const FALL_ERRORS: f64 = 1.5;
 
 /// Rounds in which leaders are measured again before pairs decide.
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 4;
 
 /// A level that was measured, with all its samples pooled.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,12 @@ struct Point {
     limit: u32,
     ln_x: f64,
     variance: f64,
+}
+
+/// Whether throughput at `other` is shown to be lower than at the best.
+fn falls(best: &Point, other: &Point) -> bool {
+    let error = (best.variance + other.variance).sqrt();
+    best.ln_x - other.ln_x > f64::max(FALL, FALL_ERRORS * error)
 }
 
 /// What comes next.
@@ -137,12 +143,10 @@ impl Scan {
             .map_or(Next::Done(best.limit), Next::Measure)
     }
 
-    /// A lower level, when the lowest measured is the best or throughput does not fall in
-    /// proportion below the best.
+    /// A lower level, as long as the lowest measured is not shown to be worse than the best.
     fn down(&self, best: Point, lowest: u32) -> Option<u32> {
-        let first = self.points.first()?;
-        let has_two = self.points.len() >= 2;
-        let is_edge = first.limit == best.limit && has_two;
+        let first = self.points.first().filter(|_| self.points.len() >= 2)?;
+        let is_edge = first.limit == best.limit || !falls(&best, first);
         (is_edge && first.limit > lowest).then(|| (first.limit / 2).max(lowest))
     }
 
@@ -167,12 +171,9 @@ impl Scan {
             return None;
         }
         // The best lies between worse ones: it is put to use, what is beyond is looked at later.
-        let falls = |other: &Point| {
-            let error = (best.variance + other.variance).sqrt();
-            best.ln_x - other.ln_x > f64::max(FALL, FALL_ERRORS * error)
-        };
-        let is_lowest = best.limit <= lowest;
-        if self.paused_at.is_none() && falls(&last) && (is_lowest || self.points.first().is_some_and(falls)) {
+        let is_between =
+            best.limit <= lowest || self.points.first().is_some_and(|first| falls(&best, first));
+        if self.paused_at.is_none() && is_between && falls(&best, &last) {
             self.paused_at = Some(last.limit);
             return None;
         }

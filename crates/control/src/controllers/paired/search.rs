@@ -144,7 +144,7 @@ impl PairedComparison {
         let price = if duel.is_open { OPEN_PRICE } else { self.settings.price * factor.ln() };
         duel.test.add(difference - price, variance);
         let (mean, error) = (duel.test.mean(), duel.test.error());
-        let is_spent = error < 0.004 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
+        let is_spent = error < 0.015 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
         if duel.test.is_positive(self.settings.better, self.pair_scale)
             || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
@@ -217,7 +217,8 @@ impl PairedComparison {
             side.gap_s = (side.gap_s * 1.6).min(8.0);
             // What cannot be told apart needs a longer step.
             let factor = if is_lost { 0.6 } else { 1.4 };
-            side.step = (side.step * factor).clamp(STEP_LEAST, STEP);
+            let most = if is_lost { STEP } else { STEP_MOST };
+            side.step = (side.step * factor).clamp(STEP_LEAST, most);
         } else {
             side.step = (side.step / 2.0).max(STEP_LEAST);
             side.due_s = self.now_s + 0.1;

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Measure two cases that misled automatic limits: a switch of workload, and analysts who join.
+
+One private PostgreSQL; pgbench is the client. *switch*: TPC-B on one branch and reads of ranges in
+turn, each for --phase seconds, by 128 clients behind one proxy that runs all the time. Each phase is
+compared with the best fixed limit of its workload, measured before and after. *analysts*: 60 clients
+update three hot rows; after --phase seconds 8 sessions begin that each run queries of some seconds of
+processor time, for twice as long, and leave. Throughput of the short transactions before, beside and
+after them, behind a proxy and without one. Prints Markdown tables; the exit code is 0 whatever they
+show.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+
+from compare import servers
+from compare.idle import raise_file_limit
+from compare.machine import ROOT, commit, processor, version
+from compare.processes import Failed, catch_signals
+from workloads import TABLES, WORKLOADS, Workload, mean, pgbench, run, settled
+
+PHASES = ("tpcb-1", "range-read")
+CLIENTS = 128
+LIMITS = (2, 4, 8, 16, 32)
+ANALYSTS = Workload([("SELECT count(*) FROM generate_series(1, 20000000);\n", 1)], 8)
+
+
+def behind(server, options, control, directory):
+    """A proxy with `control`."""
+    return servers.tidegate(server, pathlib.Path(directory), options.tidegate.resolve(),
+                            "--control", control)
+
+
+def best_fixed(server, options, workload):
+    """The throughput of the best fixed limit, with the limit."""
+    found = {}
+    for limit in LIMITS:
+        rows, *_ = run(server, options, workload, 6, f"fixed:{limit}")
+        found[limit] = mean(rows[2:])
+    limit = max(found, key=found.get)
+    return limit, found[limit]
+
+
+def switch(server, options):
+    """Rows of the table for the workloads in turn."""
+    workloads = [dataclasses.replace(WORKLOADS[name], clients=CLIENTS) for name in PHASES]
+    before = [best_fixed(server, options, workload) for workload in workloads]
+    measured = []
+    with tempfile.TemporaryDirectory() as directory, \
+            behind(server, options, options.control, directory) as proxy:
+        for turn in range(options.turns):
+            rows, _ = pgbench(proxy.port, workloads[turn % 2], options.phase, directory)
+            measured.append((turn, rows))
+            print(f"switch: {PHASES[turn % 2]}: {mean(rows):.0f} tps", file=sys.stderr)
+    after = [best_fixed(server, options, workload) for workload in workloads]
+    lines = ["| phase | workload | best fixed before, after | tps | whole | settled |",
+             "| ---: | --- | --- | ---: | ---: | ---: |"]
+    for turn, rows in measured:
+        (limit, one), (other_limit, other) = before[turn % 2], after[turn % 2]
+        base = (one + other) / 2
+        lines.append(f"| {turn + 1} | {PHASES[turn % 2]} | {one:.0f} at {limit}, {other:.0f} at "
+                     f"{other_limit} | {mean(rows):.0f} | {mean(rows) / base:.3f} | "
+                     f"{settled(rows) / base:.3f} |")
+    return lines
+
+
+def beside_analysts(port, options, directory):
+    """Throughput of each second, and when the analysts came and when the last had gone."""
+    times = []
+
+    def come():
+        time.sleep(options.phase)
+        times.append(time.monotonic() - begun)
+        with tempfile.TemporaryDirectory() as own:
+            pgbench(port, ANALYSTS, 2 * options.phase, own)
+        times.append(time.monotonic() - begun)
+
+    hot = dataclasses.replace(WORKLOADS["hot-rows"], clients=60)
+    begun = time.monotonic()
+    analysts = threading.Thread(target=come)
+    analysts.start()
+    rows, _ = pgbench(port, hot, 5 * options.phase, directory)
+    analysts.join()
+    return rows, times
+
+
+def analysts(server, options):
+    """Rows of the table for the analysts who join."""
+    lines = ["| way | before | beside them | worst 5 s beside them | after | worst 5 s after |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for control in (None, options.control) * 2:
+        server.level()
+        with tempfile.TemporaryDirectory() as directory:
+            if control is None:
+                rows, times = beside_analysts(server.port, options, directory)
+            else:
+                with behind(server, options, control, directory) as proxy:
+                    rows, times = beside_analysts(proxy.port, options, directory)
+        came, gone = (round(at) for at in times)
+        parts = [rows[2:came], rows[came:gone], rows[gone:]]
+        worst = [min((mean(part[at:at + 5]) for at in range(max(1, len(part) - 4))), default=0)
+                 for part in parts]
+        lines.append(f"| {control or 'direct'} | {mean(parts[0]):.0f} | {mean(parts[1]):.0f} | "
+                     f"{worst[1]:.0f} | {mean(parts[2]):.0f} | {worst[2]:.0f} |")
+        print(lines[-1], file=sys.stderr)
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+    parser.add_argument("--control", default="paired-comparison")
+    parser.add_argument("--phase", type=int, default=30, help="seconds of a phase")
+    parser.add_argument("--turns", type=int, default=4, help="phases of the switch")
+    options = parser.parse_args()
+    catch_signals()
+    raise_file_limit(4_000)
+    with tempfile.TemporaryDirectory() as directory:
+        # The server's user has to reach its directory.
+        pathlib.Path(directory).chmod(0o755)
+        with servers.postgres(directory, 1) as server:
+            server.sql(*TABLES.split(";\n"))
+            switched, joined = switch(server, options), analysts(server, options)
+    print(f"{version(options.tidegate.resolve())}{commit()}, {version('postgres')}, {processor()}.")
+    print("\n## A switch of workload\n")
+    print("\n".join(switched))
+    print("\n## Analysts who join\n")
+    print("\n".join(joined))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as error:
+        sys.exit(f"cases: {error}")
