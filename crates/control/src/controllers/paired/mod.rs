@@ -11,7 +11,7 @@
 //! * **Coarse search.** From 8, whatever was configured above that, in powers of two (of four while
 //!   throughput grows in proportion) to both sides of the best, as far as the database drains
 //!   again, but not beyond what the clients fill; then between the best and its neighbours
-//!   ([`scan`]). Where throughput falls on both sides, what was found is put to use for 3 s before
+//!   ([`scan`]). Where throughput falls on both sides, what was found is put to use for 2 s before
 //!   the levels beyond the fall are looked at, lest a second peak is missed. If the best is lower
 //!   after a level beyond it was tried, that level has spoilt the database, and the search stops.
 //! * **Comparison.** Base, candidate, base, candidate: each window of the candidate is compared
@@ -45,7 +45,7 @@
 //!
 //! # Example
 //! TPC-B on one branch with 512 clients. 8, 16, 4, 2 and 1 are measured in 0.3 s each; 2 is best.
-//! It is held, and compared with 1 and 3; 3 s later 32 to 256 are tried until draining takes 0.6 s.
+//! It is held, and compared with 1 and 3; 2 s later 32 to 256 are tried until draining takes 0.6 s.
 //! From then on 2 is held; 1 and 3 are compared with it for 0.9 s every 15 s.
 //!
 //! # Limits
@@ -116,7 +116,7 @@ const FAR: f64 = 0.7;
 
 /// What the coarse search has found is put to use for so long before levels beyond a fall are
 /// looked at, seconds.
-const BEYOND_S: f64 = 3.0;
+const BEYOND_S: f64 = 2.0;
 
 /// The first transactions to end are the short ones: their mean over the mean of all.
 const FIRST_SHARE: f64 = 0.6;

@@ -159,7 +159,7 @@ impl Scan {
         (lowest, highest): (u32, u32),
     ) -> Option<u32> {
         let last = *self.points.last()?;
-        if self.is_stopped || last.limit >= highest {
+        if self.is_stopped || self.is_paused() || last.limit >= highest {
             return None;
         }
         let loss = best.ln_x - last.ln_x;
@@ -173,7 +173,7 @@ impl Scan {
         // The best lies between worse ones: it is put to use, what is beyond is looked at later.
         let is_between =
             best.limit <= lowest || self.points.first().is_some_and(|first| falls(&best, first));
-        if self.paused_at.is_none() && is_between && falls(&best, &last) {
+        if self.resumed_from.is_none() && is_between && falls(&best, &last) {
             self.paused_at = Some(last.limit);
             return None;
         }
@@ -237,7 +237,7 @@ impl Scan {
 
     /// Whether levels beyond a fall were left for later.
     pub(super) fn is_paused(&self) -> bool {
-        self.paused_at.is_some() && !self.is_stopped
+        self.paused_at.is_some() && self.resumed_from.is_none()
     }
 
     /// Goes on beyond the fall, with what the limit has that was put to use: the next level.

@@ -132,6 +132,9 @@ impl PairedComparison {
         if let Some(change) = if duel.is_open { None } else { self.take_base(&sample) } {
             return self.alarm(&sample, change);
         }
+        if let Some(reason) = self.scan_beyond() {
+            return reason;
+        }
         let Some(looked) = duel.looked.take() else {
             return self.settle(PairedReason::Hold { tps: sample.tps() });
         };
