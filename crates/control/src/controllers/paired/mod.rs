@@ -499,6 +499,7 @@ impl PairedComparison {
             }
             Next::Done(limit) if scan.was_in_vain(limit) => {
                 self.base.is_proven = true;
+                self.scanned_s = self.now_s;
                 self.settle(PairedReason::Hold { tps: scan.best_tps() })
             }
             Next::Done(limit) => {
