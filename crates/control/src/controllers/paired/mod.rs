@@ -514,7 +514,7 @@ impl PairedComparison {
                     since_s: self.now_s,
                 };
                 self.sides = [Side::fresh(self.now_s); 2];
-                self.beyond = scan.is_paused().then(|| (scan, self.now_s + BEYOND_S));
+                self.beyond = scan.is_paused().then_some((scan, self.now_s + BEYOND_S));
                 self.settle(PairedReason::Adopt { gain: 0.0, error: 0.0 })
             }
         }
