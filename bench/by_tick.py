@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compare controllers on simulated plants that are observed by ticks, and print a Markdown table.
 
-Runs the example plants_by_tick of crates/control, built with optimisation, once for each controller
-and once more with the best limit of each phase held from the beginning, which is what can be reached.
-Virtual time: the figures depend on the seeds, and not on the machine.
+Runs the example plants_by_tick of crates/control, built with optimisation, once for each
+controller and once more with the best limit of each phase held from the beginning, which is what
+can be reached. Virtual time: the figures depend on the seeds, and not on the machine.
 """
 
 import argparse

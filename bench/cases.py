@@ -2,12 +2,12 @@
 """Measure two cases that misled automatic limits: a switch of workload, and analysts who join.
 
 One private PostgreSQL; pgbench is the client. *switch*: TPC-B on one branch and reads of ranges in
-turn, each for --phase seconds, by 128 clients behind one proxy that runs all the time. Each phase is
-compared with the best fixed limit of its workload, measured before and after. *analysts*: 60 clients
-update three hot rows; after --phase seconds 8 sessions begin that each run queries of some seconds of
-processor time, for twice as long, and leave. Throughput of the short transactions before, beside and
-after them, behind a proxy and without one. Prints Markdown tables; the exit code is 0 whatever they
-show.
+turn, each for --phase seconds, by 128 clients behind one proxy that runs all the time. Each phase
+is compared with the best fixed limit of its workload, measured before and after. *analysts*: 60
+clients update three hot rows; after --phase seconds 8 sessions begin that each run queries of some
+seconds of processor time, for twice as long, and leave. Throughput of the short transactions
+before, beside and after them, behind a proxy and without one. Prints Markdown tables; the exit
+code is 0 whatever they show.
 """
 
 import argparse

@@ -5,7 +5,8 @@
 //! ```
 //! `WHAT` is `random:N` (plants drawn from the seeds from `FIRST` on, one run each) or files of
 //! plants. With `LIMIT=8` the limit is held there, and with `LIMIT=best` at the best of each phase,
-//! to see what can be reached. With `TRACE=1` every decision that changes the limit or its reason is printed.
+//! to see what can be reached. With `TRACE=1` every decision that changes the limit or its reason
+//! is printed.
 
 #![expect(clippy::print_stdout, reason = "printing tables is what this program is for")]
 
