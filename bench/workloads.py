@@ -97,6 +97,7 @@ WORKLOADS = {
     "idle-20ms": Workload([(THINK.format(ms=20), 1)], 200),
     "idle-1s": Workload([(THINK.format(ms=1000), 1)], 300),
     "open-load": Workload([(TPCB, 1)], 64, options=["--rate", "300"]),
+    "open-point": Workload([(POINT, 1)], 16, options=["--rate", "500"]),
     "bursts": Workload([(TPCB, 1)], 128, bursts=(20, 20)),
     "one-client": Workload([(TPCB, 1)], 1),
     "point-read": Workload([(POINT, 1)], 64),

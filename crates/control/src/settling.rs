@@ -177,3 +177,44 @@ impl Window {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::observed;
+
+    /// 100 ms in which so many of those inside end, after about as long each.
+    fn tick(limit: u32, completions: u64, mean_s: f64) -> Observation {
+        let in_database = Timing { count: completions, mean_s, ..Timing::default() };
+        Observation {
+            interval: Duration::from_millis(100),
+            in_database,
+            running_mean: f64::from(limit),
+            ..observed(limit, 400, completions)
+        }
+    }
+
+    fn tps(ticks: &[Observation]) -> f64 {
+        let mut window = Window::settled();
+        for seen in ticks {
+            window.add(seen, 0.1, 0.0);
+        }
+        let limit = ticks.first().expect("a tick").limit.get();
+        window.sample(limit, Want::NOW, 0.01).expect("what there is").tps()
+    }
+
+    #[test]
+    fn the_first_to_end_after_a_move_do_not_stand_for_those_inside() {
+        let first = tps(&[tick(256, 25, 0.08)]);
+        assert!((first - 250.0).abs() < 1e-6, "{first}");
+    }
+
+    #[test]
+    fn where_all_take_as_long_throughput_follows_from_their_times() {
+        let ticks = [tick(10, 0, 0.0), tick(10, 9, 0.1), tick(10, 10, 0.1)];
+        let steady = tps(&ticks);
+        assert!((steady - 100.0).abs() < 1e-6, "{steady}");
+    }
+}
