@@ -61,7 +61,7 @@ fn it_settles_near_the_best_from_every_start() {
     }
 }
 
-/// From 3 to 8 throughput is nearly the same, a seventh below that of 2: noise hides which way is up.
+/// From 3 to 8 throughput is nearly the same, a seventh below that of 2, and noise hides the way.
 #[test]
 fn a_plateau_beside_the_best_is_left() {
     let shares = (1..=20).map(|seed| {
