@@ -9,7 +9,6 @@ can be reached. Virtual time: the figures depend on the seeds, and not on the ma
 import argparse
 import concurrent.futures
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -49,7 +48,7 @@ def main():
                         default=sorted(ROOT.glob("experiments/plants-by-tick/*.toml")))
     options = parser.parse_args()
     subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tidegate-control",
-                    "--example", "plants_by_tick"], cwd=pathlib.Path(ROOT), check=True)
+                    "--example", "plants_by_tick"], cwd=ROOT, check=True)
     names = [*options.controllers, "best limit"]
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         found = dict(zip(names, pool.map(

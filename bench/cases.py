@@ -86,6 +86,8 @@ def beside_analysts(port, options, directory):
     analysts.start()
     rows, _ = pgbench(port, hot, 5 * options.phase, directory)
     analysts.join()
+    if len(times) < 2:
+        raise Failed("the analysts' pgbench failed; its message is above")
     return rows, times
 
 

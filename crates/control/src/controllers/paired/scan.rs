@@ -8,6 +8,10 @@ use crate::settling::Sample;
 const FALL: f64 = 0.1;
 const FALL_ERRORS: f64 = 1.5;
 
+/// Variance of ln X of the limit that was in use while the search paused: its level is a mean of
+/// some seconds, and other limits were looked at meanwhile.
+const HELD_VARIANCE: f64 = 0.002;
+
 /// Rounds in which leaders are measured again before pairs decide.
 const ROUNDS: u32 = 4;
 
@@ -245,7 +249,7 @@ impl Scan {
         let fall = self.paused_at?;
         let next = fall.saturating_mul(2).min(highest);
         self.points.retain(|point| point.limit >= fall);
-        self.points.insert(0, Point { limit, ln_x, variance: 0.002 });
+        self.points.insert(0, Point { limit, ln_x, variance: HELD_VARIANCE });
         self.resumed_from = Some(limit);
         (limit < fall && next > fall).then_some((self, next))
     }
