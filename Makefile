@@ -22,9 +22,6 @@ SIMULATE ?=
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
 
-# What an ordinary build leaves out and a release has: workers on other hosts.
-FEATURES := --features tidegate-cli/machines
-
 # Packages outside the workspace: they have dependencies of their own.
 OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml)
 FUZZ_TARGETS := $(wildcard fuzz/fuzz_targets/*.rs crates/*/fuzz/fuzz_targets/*.rs)
@@ -76,7 +73,7 @@ simulate:
 test: test-rust test-analysis
 
 test-rust: setup setup-subjects
-	$(CARGO) test --workspace $(FEATURES) $(LOCKED)
+	$(CARGO) test --workspace $(LOCKED)
 
 # The analysis in its virtual environment, analysis/.venv.
 analysis:
@@ -100,7 +97,7 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --version || rustup component add clippy
-	$(CARGO) clippy --workspace --all-targets $(FEATURES) $(LOCKED) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(LOCKED) -- -D warnings
 
 tidy:
 	$(CARGO) test $(LOCKED) -p tidegate-cli --test tidy
@@ -149,7 +146,7 @@ bench-engine:
 	done
 
 soak: setup analysis
-	$(CARGO) test --workspace --release $(FEATURES) $(LOCKED) -- --ignored --nocapture
+	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
 	cd analysis && TIDEGATE_SLOW=1 .venv/bin/python -m pytest
 
 # Coverage-guided fuzzing on the stable compiler: these are the flags with which cargo-fuzz

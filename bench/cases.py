@@ -10,18 +10,15 @@ before, beside and after them, behind a proxy and without one. Prints Markdown t
 code is 0 whatever they show.
 """
 
-import argparse
 import dataclasses
 import pathlib
-import sys
 import tempfile
 import threading
 import time
 
-from compare import servers
+from compare import script, servers
 from compare.idle import raise_file_limit
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals
+from compare.processes import Failed
 from workloads import TABLES, WORKLOADS, Workload, mean, pgbench, run, settled
 
 PHASES = ("tpcb-1", "range-read")
@@ -32,7 +29,7 @@ ANALYSTS = Workload([("SELECT count(*) FROM generate_series(1, 20000000);\n", 1)
 
 def behind(server, options, control, directory):
     """A proxy with `control`."""
-    return servers.tidegate(server, pathlib.Path(directory), options.tidegate.resolve(),
+    return servers.tidegate(server, pathlib.Path(directory), options.tidegate,
                             "--control", control)
 
 
@@ -56,16 +53,16 @@ def switch(server, options):
         for turn in range(options.turns):
             rows, _ = pgbench(proxy.port, workloads[turn % 2], options.phase, directory)
             measured.append((turn, rows))
-            print(f"switch: {PHASES[turn % 2]}: {mean(rows):.0f} tps", file=sys.stderr)
+            script.say(f"switch: {PHASES[turn % 2]}: {mean(rows):.0f} tps")
     after = [best_fixed(server, options, workload) for workload in workloads]
-    lines = ["| phase | workload | best fixed before, after | tps | whole | settled |",
-             "| ---: | --- | --- | ---: | ---: | ---: |"]
+    lines = [script.head("rllrrr", "phase", "workload", "best fixed before, after", "tps", "whole",
+                         "settled")]
     for turn, rows in measured:
         (limit, one), (other_limit, other) = before[turn % 2], after[turn % 2]
         base = (one + other) / 2
-        lines.append(f"| {turn + 1} | {PHASES[turn % 2]} | {one:.0f} at {limit}, {other:.0f} at "
-                     f"{other_limit} | {mean(rows):.0f} | {mean(rows) / base:.3f} | "
-                     f"{settled(rows) / base:.3f} |")
+        lines.append(script.row(
+            turn + 1, PHASES[turn % 2], f"{one:.0f} at {limit}, {other:.0f} at {other_limit}",
+            f"{mean(rows):.0f}", f"{mean(rows) / base:.3f}", f"{settled(rows) / base:.3f}"))
     return lines
 
 
@@ -93,8 +90,8 @@ def beside_analysts(port, options, directory):
 
 def analysts(server, options):
     """Rows of the table for the analysts who join."""
-    lines = ["| way | before | beside them | worst 5 s beside them | after | worst 5 s after |",
-             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [script.head("lrrrrr", "way", "before", "beside them", "worst 5 s beside them", "after",
+                         "worst 5 s after")]
     for control in (None, options.control) * 2:
         server.level()
         with tempfile.TemporaryDirectory() as directory:
@@ -107,28 +104,22 @@ def analysts(server, options):
         parts = [rows[2:came], rows[came:gone], rows[gone:]]
         worst = [min((mean(part[at:at + 5]) for at in range(max(1, len(part) - 4))), default=0)
                  for part in parts]
-        lines.append(f"| {control or 'direct'} | {mean(parts[0]):.0f} | {mean(parts[1]):.0f} | "
-                     f"{worst[1]:.0f} | {mean(parts[2]):.0f} | {worst[2]:.0f} |")
-        print(lines[-1], file=sys.stderr)
+        figures = [mean(parts[0]), mean(parts[1]), worst[1], mean(parts[2]), worst[2]]
+        lines.append(script.row(control or "direct", *(f"{tps:.0f}" for tps in figures)))
+        script.say(lines[-1])
     return lines
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+    parser = script.parser(__doc__)
     parser.add_argument("--control", default="paired-comparison")
     parser.add_argument("--phase", type=int, default=30, help="seconds of a phase")
     parser.add_argument("--turns", type=int, default=4, help="phases of the switch")
-    options = parser.parse_args()
-    catch_signals()
+    options = script.parsed(parser)
     raise_file_limit(4_000)
-    with tempfile.TemporaryDirectory() as directory:
-        # The server's user has to reach its directory.
-        pathlib.Path(directory).chmod(0o755)
-        with servers.postgres(directory, 1) as server:
-            server.sql(*TABLES.split(";\n"))
-            switched, joined = switch(server, options), analysts(server, options)
-    print(f"{version(options.tidegate.resolve())}{commit()}, {version('postgres')}, {processor()}.")
+    with script.private_server(1, *TABLES) as server:
+        switched, joined = switch(server, options), analysts(server, options)
+    print(f"{script.where(options)}.")
     print("\n## A switch of workload\n")
     print("\n".join(switched))
     print("\n## Analysts who join\n")
@@ -136,7 +127,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"cases: {error}")
+    script.run(main)

@@ -11,23 +11,17 @@ idle machine only. Everything started here is stopped here, by its process id, a
 
 import argparse
 import contextlib
+import functools
 import json
 import os
-import pathlib
-import platform
-import re
 import resource
-import shlex
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-from compare import idle, report, servers
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, find_program, started, time_limit
+from compare import loads, report, script, servers
+from compare.machine import commit, version
+from compare.processes import Failed, catch_signals
+from compare.script import say
 
 # pgbench's names of the workloads, and ours.
 WORKLOADS = {"tpcb-like": "tpcb", "select-only": "point-select"}
@@ -37,9 +31,6 @@ PGBENCH, OURS = "pgbench", "tidegate load"
 ROUND = (PGBENCH, OURS, OURS, PGBENCH)
 # Up to here the two should measure the same, within so much.
 SAME_UP_TO, SAME = 64, 0.05
-# Beside the measured time: connections made and ended, and transactions that end late.
-LIMIT_S = 120
-FILES = 20_000
 # Starting and levelling, for the time left only.
 OVERHEAD_S = 3
 # The time given to pgbench includes its connecting, so it gets about that much more.
@@ -56,9 +47,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--apart", action="store_true",
                         help="the server on one processor, the client on another")
-    parser.add_argument("--tidegate", type=pathlib.Path, help="the program [default: built last]")
-    parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
-    parser.add_argument("--markdown", type=pathlib.Path, help="write the report to this file")
+    script.add_outputs(parser)
     options = parser.parse_args()
     if min(*options.clients, options.seconds, options.rounds, options.scale) < 1:
         parser.error("clients, seconds, rounds and scale must be at least 1")
@@ -66,28 +55,16 @@ def arguments():
         parser.error("more clients than the server takes")
     if options.apart and len(os.sched_getaffinity(0)) < 2:
         parser.error("--apart needs two processors")
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
-    options.tidegate = options.tidegate or ROOT / target / "release" / "tidegate"
-    if not os.access(options.tidegate, os.X_OK):
-        parser.error(f"no program {options.tidegate}: cargo build --release -p tidegate-cli")
-    missing = [name for name in ("initdb", "postgres", "psql", "pgbench")
-               if not find_program(name)]
-    if missing:
-        parser.error(f"not found: {', '.join(missing)}; scripts/setup-postgres installs them")
+    script.check_programs(parser, options)
     return options
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 def command(subject, workload, clients, port, options, seed):
     """The command line of a run."""
     if subject == PGBENCH:
         seconds = options.seconds + round(clients * CONNECT_S)
-        return [find_program("pgbench"), "-n", "-M", "simple", "-b", workload, "-c", clients,
-                "-j", 1, "-T", seconds, "--random-seed", seed, "-h", "127.0.0.1",
-                "-p", port, "-U", "postgres", "postgres"]
+        return loads.pgbench_command(port, "-M", "simple", "-b", workload, "-c", clients, "-j", 1,
+                                     "-T", seconds, "--random-seed", seed)
     return [options.tidegate, "load", "--json", "--workload", WORKLOADS[workload],
             "--scale", options.scale, "--clients", clients, "--warmup", "1ms",
             "--duration", f"{options.seconds}s", "--seed", seed,
@@ -96,21 +73,16 @@ def command(subject, workload, clients, port, options, seed):
 
 def read_pgbench(text):
     """Transactions per second, without the time to connect; transactions; what went wrong."""
-    tps = re.search(r"^tps = ([0-9.]+) \(without initial", text, re.MULTILINE)
-    count = re.search(r"^number of transactions actually processed: (\d+)", text, re.MULTILINE)
-    failed = re.search(r"^number of failed transactions: ([1-9]\d*)", text, re.MULTILINE)
-    if not (tps and count):
+    tps, count, troubles = loads.pgbench_report(text)
+    if tps is None or count is None:
         raise Failed("pgbench completed no transaction in the time given")
-    return float(tps[1]), int(count[1]), f"{failed[1]} failed" if failed else ""
+    return tps, count, troubles
 
 
 def read_ours(text):
     """The same of our own report."""
     found = json.loads(text)
-    errors = [f"{count} errors {code}" for code, count in found["errors"].items()]
-    if found["connection_losses"]:
-        errors.append(f"{found['connection_losses']} connections lost")
-    return found["tps"], found["transactions"], ", ".join(errors)
+    return found["tps"], found["transactions"], loads.complaints(found)
 
 
 def children_cpu_s():
@@ -125,12 +97,7 @@ def run_once(subject, words, seconds):
     The CPU time is that of the whole process, its start and its connections included.
     """
     before = children_cpu_s()
-    with time_limit(seconds + LIMIT_S), \
-            started(words, stop_with=(signal.SIGINT,), stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}) as client:
-        text, messages = client.communicate()
-    if client.returncode:
-        raise Failed(messages[-300:].strip() or f"{subject} failed without a word")
+    text, _ = loads.finished(words, seconds, subject)
     tps, count, troubles = (read_pgbench if subject == PGBENCH else read_ours)(text)
     if not count:
         raise Failed("no transaction was completed")
@@ -162,9 +129,7 @@ def measure_all(options, known):
     """All runs, with progress on standard error; written down as they come."""
     todo, runs, began = list(plan(options)), [], time.monotonic()
     say(f"{len(todo)} runs, about {len(todo) * (options.seconds + OVERHEAD_S) / 60:.0f} minutes")
-    with tempfile.TemporaryDirectory(prefix="tidegate-client-") as directory:
-        # PostgreSQL may be another user.
-        os.chmod(directory, 0o755)
+    with script.directory("tidegate-client-") as directory:
         with database(directory, options) as server:
             for number, (workload, clients, pair, subject) in enumerate(todo, 1):
                 run = {"workload": workload, "clients": clients, "pair": pair,
@@ -179,8 +144,7 @@ def measure_all(options, known):
                     run["failure"] = " ".join(str(failure).split())
                     told = f"failed: {run['failure']}"
                 runs.append(run)
-                if options.json:
-                    options.json.write_text(json.dumps({**known, "runs": runs}, indent=1) + "\n")
+                script.keep(runs, known, options)
                 minutes = (len(todo) - number) * (time.monotonic() - began) / number / 60
                 say(f"{number}/{len(todo)} {workload}, {clients} clients, {subject}: {told}; "
                     f"about {minutes:.1f} min left")
@@ -239,7 +203,7 @@ def troubles(runs):
             f"{run['pair'] + 1}: {what}" for run, what in said if what]
 
 
-def document(runs, known, notes, options):
+def document(options, runs, known, notes):
     """The whole report."""
     columns = ["clients", *(f"{subject}, tps" for subject in (PGBENCH, OURS)), "ratio",
                *(f"{subject}, CPU, µs/transaction" for subject in (PGBENCH, OURS))]
@@ -266,38 +230,19 @@ def document(runs, known, notes, options):
 
 def facts(options):
     """Where and how it was measured."""
-    settings = ", ".join(f"{name} = {value}" for name, value in servers.POSTGRES_SETTINGS.items())
-    return {
-        "command": f"`bench/client.py {shlex.join(sys.argv[1:])}`".replace(" `", "`"),
-        "seed": f"{options.seed}, and one more with each pair",
-        "machine": f"{processor()}, {len(os.sched_getaffinity(0))} processors, "
-                   f"{platform.system()} {platform.release()}",
-        "load average before": f"{os.getloadavg()[0]:.1f}",
-        "server": f"{version('postgres')}, {settings}, else defaults; "
-                  f"pgbench tables, scale {options.scale}",
-        "clients": f"{version('pgbench')}; {version(options.tidegate)}{commit()}"
-                   f"{', on a processor of their own' if options.apart else ''}",
-        "times": f"{options.seconds} s a run, {2 * options.rounds} pairs",
-    }
+    found = script.facts(
+        "client.py", options,
+        clients=f"{version('pgbench')}; {version(options.tidegate)}{commit()}"
+                f"{', on a processor of their own' if options.apart else ''}",
+        times=f"{options.seconds} s a run, {2 * options.rounds} pairs")
+    return {**found, "seed": f"{options.seed}, and one more with each pair"}
 
 
 def main():
     options = arguments()
     catch_signals()
-    known, notes = facts(options), []
-    if os.getloadavg()[0] > 0.5:
-        notes.append("**The machine was not idle** when this began.")
-        say(notes[0])
-    idle.raise_file_limit(FILES)
-    try:
-        runs = measure_all(options, known)
-    except (RuntimeError, Failed, OSError, subprocess.SubprocessError) as error:
-        sys.exit(f"error: {error}")
-    text = document(runs, known, notes, options)
-    print(text, end="")
-    if options.markdown:
-        options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(text)
+    script.report(measure_all, functools.partial(document, options), facts(options),
+                  script.busy(), options)
 
 
 if __name__ == "__main__":

@@ -9,22 +9,14 @@ by its process id, also on Ctrl-C; every step has a time limit.
 """
 
 import argparse
-import json
 import os
-import pathlib
-import platform
-import shlex
-import subprocess
-import sys
-import tempfile
 import time
 
-from compare import idle, loads, plan, report, servers
-from compare.machine import ROOT, commit, processor, version
+from compare import idle, loads, plan, report, script, servers
+from compare.machine import commit, version
 from compare.processes import Failed, catch_signals, find_program
+from compare.script import say
 
-# What a full run holds open: 2,000 clients on either side of PgBouncer, and then some.
-FILES = 20_000
 # Times where the command line gives none, in seconds.
 FULL_TIMES = {"seconds": 10.0, "warmup": 3.0, "settle": 45, "repetitions": 3}
 QUICK_TIMES = {"seconds": 3.0, "warmup": 1.0, "settle": 4.0, "repetitions": 1}
@@ -44,28 +36,15 @@ def arguments():
     parser.add_argument("--settle", type=float, help="the same under automatic control")
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tidegate", type=pathlib.Path, help="the program [default: built last]")
-    parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
-    parser.add_argument("--markdown", type=pathlib.Path, help="write the report to this file")
+    script.add_outputs(parser)
     options = parser.parse_args()
     for name, value in (QUICK_TIMES if options.quick else FULL_TIMES).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
         elif getattr(options, name) <= 0:
             parser.error(f"--{name} must be more than 0")
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
-    options.tidegate = options.tidegate or ROOT / target / "release" / "tidegate"
-    if not os.access(options.tidegate, os.X_OK):
-        parser.error(f"no program {options.tidegate}: cargo build --release -p tidegate-cli")
-    missing = [name for name in ("initdb", "postgres", "psql", "pgbench")
-               if not find_program(name)]
-    if missing:
-        parser.error(f"not found: {', '.join(missing)}; scripts/setup-postgres installs them")
+    script.check_programs(parser, options)
     return options
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 def measure(run, server, directory, options, repetition):
@@ -109,43 +88,33 @@ def order(cells, repetitions):
         yield from ((repetition, run) for repetition in range(rounds) for run in cell)
 
 
-def measure_all(cells, options, known):
+def measure_all(options, known):
     """All runs, with progress on standard error; written down as they come."""
+    cells = plan.cells(options, bool(find_program("pgbouncer")))
     todo = list(order(cells, options.repetitions))
     left_s = sum(run.planned_s() for _, run in todo)
     say(f"{len(todo)} runs, about {left_s / 60:.0f} minutes")
     runs, done_s, began = [], 0.0, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory:
-        # PostgreSQL and PgBouncer may be other users.
-        os.chmod(directory, 0o755)
-        with servers.postgres(directory) as server:
-            for number, (repetition, run) in enumerate(todo, 1):
-                runs.append(measure(run, server, directory, options, repetition))
-                if options.json:
-                    options.json.write_text(json.dumps({**known, "runs": runs}, indent=1) + "\n")
-                done_s, left_s = done_s + run.planned_s(), left_s - run.planned_s()
-                minutes = max(left_s, 0) * (time.monotonic() - began) / done_s / 60
-                load = f"{run.part} {run.clients} clients {run.protocol}".strip()
-                say(f"{number}/{len(todo)} {load}, {run.subject.name}, repetition "
-                    f"{repetition + 1}: {told(runs[-1])}; about {minutes:.1f} min left")
+    with script.directory("tidegate-bench-") as directory, servers.postgres(directory) as server:
+        for number, (repetition, run) in enumerate(todo, 1):
+            runs.append(measure(run, server, directory, options, repetition))
+            script.keep(runs, known, options)
+            done_s, left_s = done_s + run.planned_s(), left_s - run.planned_s()
+            minutes = max(left_s, 0) * (time.monotonic() - began) / done_s / 60
+            load = f"{run.part} {run.clients} clients {run.protocol}".strip()
+            say(f"{number}/{len(todo)} {load}, {run.subject.name}, repetition "
+                f"{repetition + 1}: {told(runs[-1])}; about {minutes:.1f} min left")
     return runs
 
 
 def facts(options):
     """Where and how it was measured."""
-    settings = ", ".join(f"{name} = {value}" for name, value in servers.POSTGRES_SETTINGS.items())
-    return {
-        "command": f"`bench/compare.py {shlex.join(sys.argv[1:])}`".replace(" `", "`"),
-        "seed": options.seed,
-        "machine": f"{processor()}, {len(os.sched_getaffinity(0))} processors, "
-                   f"{platform.system()} {platform.release()}",
-        "load average before": f"{os.getloadavg()[0]:.1f}",
-        "server": f"{version('postgres')}, {settings}, else defaults; pgbench tables, scale 1",
-        "poolers": f"{version('pgbouncer')}; {version(options.tidegate)}{commit()}",
-        "times": f"{options.seconds:g} s measured after {options.warmup:g} s of warm-up, "
-                 f"{options.settle:g} s under automatic control; "
-                 f"repetitions: {options.repetitions}, the subjects taking turns",
-    }
+    return script.facts(
+        "compare.py", options,
+        poolers=f"{version('pgbouncer')}; {version(options.tidegate)}{commit()}",
+        times=f"{options.seconds:g} s measured after {options.warmup:g} s of warm-up, "
+              f"{options.settle:g} s under automatic control; "
+              f"repetitions: {options.repetitions}, the subjects taking turns")
 
 
 def notes(options):
@@ -156,28 +125,13 @@ def notes(options):
                      "its rows and the targets that need it are missing.")
     if options.quick:
         found.append("**Quick run**: too short and too few subjects to judge by.")
-    if os.getloadavg()[0] > 0.5:
-        found.append("**The machine was not idle** when this began.")
-    return found
+    return found + script.busy()
 
 
 def main():
     options = arguments()
     catch_signals()
-    known, warnings = facts(options), notes(options)
-    for warning in warnings:
-        say(warning)
-    idle.raise_file_limit(FILES)
-    cells = plan.cells(options, bool(find_program("pgbouncer")))
-    try:
-        runs = measure_all(cells, options, known)
-    except (RuntimeError, Failed, OSError, subprocess.SubprocessError) as error:
-        sys.exit(f"error: {error}")
-    text = report.document(runs, known, warnings)
-    print(text, end="")
-    if options.markdown:
-        options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(text)
+    script.report(measure_all, report.document, facts(options), notes(options), options)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,14 @@ throughput is measured for 10 s after a warm-up. Prints a Markdown table: the in
 measured, and how many held. The exit code is 0 whatever it shows.
 """
 
-import argparse
 import pathlib
 import random
 import statistics
-import sys
 import tempfile
 
-from compare import servers
+from compare import script, servers
 from compare.idle import raise_file_limit
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals
-from workloads import TABLES, WORKLOADS, measure
+from workloads import WORKLOADS, by_scale, measure
 
 HORIZON_S = 10
 
@@ -27,7 +23,7 @@ HORIZON_S = 10
 def behind(server, options, workload, control, seconds):
     """Throughput of each second behind a proxy of its own, and its journal's decisions."""
     with tempfile.TemporaryDirectory() as directory, \
-            servers.tidegate(server, pathlib.Path(directory), options.tidegate.resolve(),
+            servers.tidegate(server, pathlib.Path(directory), options.tidegate,
                              "--control", control) as proxy:
         rows, latency_ms = measure(proxy.port, workload, seconds, directory)
         return rows, latency_ms, proxy.intervals()
@@ -68,48 +64,36 @@ def judge(server, options, name, draws):
         response_s = workload.clients / tps if tps else float("inf")
         held.append((is_held, response and holds(response, response_s)))
         shown = text(response, 1e3) if response else "not known"
-        lines.append(f"| {name} | {row['limit']} | {text(row['throughput_tps'])} | {tps:.4g} | "
-                     f"{'yes' if is_held else '**no**'} | {shown} | {1e3 * response_s:.4g} |")
-        print(lines[-1], file=sys.stderr)
+        lines.append(script.row(
+            name, row["limit"], text(row["throughput_tps"]), f"{tps:.4g}",
+            "yes" if is_held else "**no**", shown, f"{1e3 * response_s:.4g}"))
+        script.say(lines[-1])
     return lines, held
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS,
                         default=["tpcb-1", "tpcb-50", "range-read", "range-update", "hot-rows",
                                  "sort", "insert", "reports", "point-read", "one-client"])
-    parser.add_argument("--controller", default="gaussian-process")
+    parser.add_argument("--controller", default="paired-comparison")
     parser.add_argument("--seconds", type=int, default=60, help="of the controller's run")
     parser.add_argument("--limits", type=int, default=5, help="tried at most, of each curve")
     parser.add_argument("--warmup", type=int, default=3, help="seconds before those that count")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    catch_signals()
+    options = script.parsed(parser)
     raise_file_limit(4_000)
     draws, table, held = random.Random(options.seed), [], []
-    for scale in sorted({WORKLOADS[name].scale for name in options.workloads}):
-        # The server's user has to reach its directory.
-        with tempfile.TemporaryDirectory() as directory:
-            pathlib.Path(directory).chmod(0o755)
-            with servers.postgres(directory, scale) as server:
-                server.sql(*TABLES.split(";\n"))
-                for name in options.workloads * options.rounds:
-                    if WORKLOADS[name].scale == scale:
-                        lines, own = judge(server, options, name, draws)
-                        table += lines
-                        held += own
-    print(f"{version(options.tidegate.resolve())}{commit()}, {version('postgres')}, {processor()}; "
-          f"{options.controller} for {options.seconds} s, seed {options.seed}.\n")
-    print("| workload | limit | 90 % interval, tps | measured, tps | held | response time, ms | "
-          "measured, ms |")
-    print("| --- | ---: | ---: | ---: | --- | ---: | ---: |")
+    for server, names in by_scale(options.workloads * options.rounds):
+        for name in names:
+            lines, own = judge(server, options, name, draws)
+            table += lines
+            held += own
+    print(f"{script.where(options)}; {options.controller} for {options.seconds} s, seed "
+          f"{options.seed}.\n")
+    print(script.head("lrrrlrr", "workload", "limit", "90 % interval, tps", "measured, tps", "held",
+                      "response time, ms", "measured, ms"))
     print("\n".join(table))
     responses = [response for _, response in held if response is not None]
     print(f"\nOf {len(held)} intervals of throughput {sum(own for own, _ in held)} held; of "
@@ -117,7 +101,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"curve: {error}")
+    script.run(main)

@@ -9,18 +9,16 @@ response time that the clients of the class saw and the share of them above the 
 limit. The tables are no test: the exit code is 0 whatever they show.
 """
 
-import argparse
 import contextlib
+import dataclasses
 import os
 import pathlib
 import subprocess
-import sys
-import tempfile
 import time
 
-from compare import servers
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, find_program, started, unprivileged, wait_until
+from compare import script, servers
+from compare.loads import pgbench_command
+from compare.processes import Failed, started, unprivileged
 
 SCALE = 10
 SCRIPT = f"""\
@@ -32,7 +30,7 @@ SELECT pg_sleep(0.005);
 COMMIT;
 """
 CONFIG = """\
-listen = ["127.0.0.1:{port}"]
+listen = ["127.0.0.1:0"]
 journal = "{journal}"
 high_priority = {{ users = [], applications = ["urgent"] }}
 [databases."*"]
@@ -52,10 +50,9 @@ class Load:
         self.directory.mkdir()
         self.directory.chmod(0o777)
 
-    def start(self, port, seconds, script):
-        command = [find_program("pgbench"), "-h", "127.0.0.1", "-p", port, "-U", "postgres", "-n",
-                   "-M", "prepared", "-c", self.clients, "-T", seconds, "-f", script, "-l",
-                   "postgres"]
+    def start(self, port, seconds, file):
+        command = pgbench_command(port, "-M", "prepared", "-c", self.clients, "-T", seconds,
+                                  "-f", file, "-l")
         return started(command, cwd=self.directory, stdout=subprocess.DEVNULL,
                        stderr=subprocess.PIPE, env={**os.environ, "PGAPPNAME": self.name},
                        **unprivileged())
@@ -71,25 +68,18 @@ class Load:
         return latencies
 
 
-def measure(server, program, control, keep, seconds, options):
+def measure(server, control, keep, seconds, options):
     """One run; a row's numbers."""
-    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        pathlib.Path(directory).chmod(0o755)
-        place = pathlib.Path(directory)
+    with script.directory() as place, contextlib.ExitStack() as stack:
         (place / "script.sql").write_text(SCRIPT)
-        port, log, journal = servers.free_port(), place / "log", place / "journal.jsonl"
-        keep_line = f'keep = "{keep}"' if keep else ""
-        (place / "tidegate.toml").write_text(CONFIG.format(
-            port=port, journal=journal, upstream=server.port, control=control, keep=keep_line))
-        since = time.monotonic()
-        output = stack.enter_context(log.open("w"))
-        command = [program, "proxy", "-c", place / "tidegate.toml", "--log-level", "warn"]
-        process = stack.enter_context(started(command, stdout=output, stderr=output))
-        wait_until(lambda: servers.accepts(port), process, log)
-        endpoint = servers.Endpoint(port, process, journal, since)
-        loads = [Load(directory, "urgent", options.high), Load(directory, "other", options.normal)]
+        journal, config = place / "journal.jsonl", place / "tidegate.toml"
+        config.write_text(CONFIG.format(journal=journal, upstream=server.port, control=control,
+                                        keep=f'keep = "{keep}"' if keep else ""))
+        proxy = servers.proxy(place, options.tidegate, "-c", config, "--log-level", "warn")
+        endpoint = dataclasses.replace(stack.enter_context(proxy), journal=journal)
+        loads = [Load(place, "urgent", options.high), Load(place, "other", options.normal)]
         begin = time.time()
-        runs = [stack.enter_context(load.start(port, int(seconds), place / "script.sql"))
+        runs = [stack.enter_context(load.start(endpoint.port, int(seconds), place / "script.sql"))
                 for load in loads]
         for run in runs:
             _, error = run.communicate(timeout=seconds + 60)
@@ -97,11 +87,12 @@ def measure(server, program, control, keep, seconds, options):
                 raise Failed(f"pgbench: {error.strip()[-300:]}")
         middle, end = begin + seconds / 2, begin + seconds
         high, normal = (load.latencies_s(middle, end) for load in loads)
-        later = [row for row in endpoint.intervals() if row["at"] - since >= seconds / 2]
+        later = [row for row in endpoint.intervals()
+                 if row["at"] - endpoint.since >= seconds / 2]
         limits = [row["limit"] for row in later]
         return {"tps": (len(high) + len(normal)) / (end - middle), "high": sorted(high),
                 "limit": sum(limits) / max(1, len(limits)),
-                "warned": "no limit keeps" in log.read_text(errors="replace")}
+                "warned": "no limit keeps" in (place / "log").read_text(errors="replace")}
 
 
 def row(name, keep, result, goal_s):
@@ -109,13 +100,12 @@ def row(name, keep, result, goal_s):
     p95_ms = 1e3 * high[int(0.95 * len(high))] if high else float("nan")
     late = sum(latency > goal_s for latency in high) / max(1, len(high))
     said = ", said that no limit keeps it" if result["warned"] else ""
-    return (f"| {name} | {keep or '–'}{said} | {result['tps']:,.0f} | {p95_ms:.1f} | "
-            f"{100 * late:.1f} % | {result['limit']:.1f} |")
+    return script.row(name, f"{keep or '–'}{said}", f"{result['tps']:,.0f}", f"{p95_ms:.1f}",
+                      f"{100 * late:.1f} %", f"{result['limit']:.1f}")
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--goal-ms", type=float, default=30, help="p95 of the class high")
     parser.add_argument("--fixed", nargs="*", type=int, default=FIXED, help="limits")
     parser.add_argument("--controllers", nargs="+", default=CONTROLLERS)
@@ -123,35 +113,22 @@ def arguments():
     parser.add_argument("--fixed-seconds", type=float, default=20, help="of each fixed limit's")
     parser.add_argument("--high", type=int, default=4, help="clients of the class high")
     parser.add_argument("--normal", type=int, default=120, help="other clients")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    catch_signals()
-    program = options.tidegate.resolve()
+    options = script.parsed(parser)
     goal_s, keep = options.goal_ms / 1e3, f"high:p95={options.goal_ms:g}ms"
     plan = [(f"fixed:{limit}", None, options.fixed_seconds) for limit in options.fixed]
     plan += [(name, one, options.seconds) for name in options.controllers for one in (None, keep)]
     rows = []
-    with tempfile.TemporaryDirectory() as directory:
-        pathlib.Path(directory).chmod(0o755)
-        with servers.postgres(directory, SCALE) as server:
-            for control, one, seconds in plan:
-                result = measure(server, program, control, one, seconds, options)
-                rows.append(row(control, one, result, goal_s))
-                print(rows[-1], file=sys.stderr)
-    print(f"{version(program)}{commit()}, {version('postgres')}, {processor()}; {options.high} "
-          f"clients of the class high, {options.normal} others; second half of "
-          f"{options.fixed_seconds:g} s for each fixed limit, of {options.seconds:g} s for each "
-          f"controller.\n")
-    print(f"| controller | kept | tps | p95, ms | above {options.goal_ms:g} ms | mean limit |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    with script.private_server(SCALE) as server:
+        for control, one, seconds in plan:
+            rows.append(row(control, one, measure(server, control, one, seconds, options), goal_s))
+            script.say(rows[-1])
+    print(f"{script.where(options)}; {options.high} clients of the class high, {options.normal} "
+          f"others; second half of {options.fixed_seconds:g} s for each fixed limit, of "
+          f"{options.seconds:g} s for each controller.\n")
+    print(script.head("llrrrr", "controller", "kept", "tps", "p95, ms",
+                      f"above {options.goal_ms:g} ms", "mean limit"))
     print("\n".join(rows))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"goal: {error}")
+    script.run(main)

@@ -9,21 +9,16 @@ longest wait by family and controller. What was not answered when the time was o
 the time it had waited until then. The tables are no test: the exit code is 0 whatever they show.
 """
 
-import argparse
 import asyncio
 import contextlib
-import pathlib
 import re
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 
-from compare import servers
+from compare import script, servers
 from compare.idle import raise_file_limit
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, started, wait_until
+from compare.processes import Failed
 
 SCALE = 1
 ACCOUNTS = 100_000 * SCALE
@@ -136,33 +131,31 @@ class Site:
         except (Failed, OSError, asyncio.IncompleteReadError) as error:
             self.errors += 1
             self.waits.append(self.options.seconds)
-            print(f"a point select failed: {error}", file=sys.stderr)
+            script.say(f"a point select failed: {error}")
 
 
 def controllers(program, start):
     """Every name that `--control` knows, and a fixed limit."""
     text = subprocess.run([program, "proxy", "--help"], capture_output=True, text=True).stdout
-    names = re.search(r"Who chooses the limit: ([\w\s,-]+), or\s+fixed:N", text)
+    names = re.search(r"chooses the limit: ([\w\s,-]+), or\s+fixed:N", text)
     if not names:
         raise Failed(f"{program} proxy --help names no controllers")
     return [*re.findall(r"[\w-]+", names[1]), f"fixed:{start}"]
 
 
 @contextlib.contextmanager
-def proxies(program, server, names, start, directory):
+def proxies(server, names, options):
     """A proxy for each controller; their ports by name."""
     with contextlib.ExitStack() as stack:
         ports = {}
         for name in names:
-            port, log = servers.free_port(), pathlib.Path(directory, f"{name}.log")
-            command = [program, "proxy", "--listen", f"127.0.0.1:{port}", "--control", name,
-                       "--upstream", f"postgres://127.0.0.1:{server.port}"]
-            command += [] if name.startswith("fixed") else ["--start-mpl", start]
-            command += ["--watch", "--watch-user", "postgres"] if name in NEED_LOCKS else []
-            output = stack.enter_context(log.open("w"))
-            process = stack.enter_context(started(command, stdout=output, stderr=output))
-            wait_until(lambda port=port: servers.accepts(port), process, log)
-            ports[name] = port
+            arguments = ["--control", name]
+            arguments += [] if name.startswith("fixed") else ["--start-mpl", options.start]
+            arguments += ["--watch", "--watch-user", "postgres"] if name in NEED_LOCKS else []
+            directory = stack.enter_context(script.directory())
+            proxy = servers.tidegate(server, directory, options.tidegate, *arguments,
+                                     has_journal=False)
+            ports[name] = stack.enter_context(proxy).port
         yield ports
 
 
@@ -180,53 +173,39 @@ def quantile(waits, share):
 
 def table(names, results):
     """Rows of controllers, a pair of columns for each family."""
-    head = "".join(f" {family}, p99 | max |" for family in results)
-    lines = [f"| controller |{head}", "| --- |" + " ---: | ---: |" * len(results)]
+    columns = [column for family in results for column in (f"{family}, p99", "max")]
+    lines = [script.head("l" + "r" * len(columns), "controller", *columns)]
     for name in names:
-        cells = [(quantile(sites[name].waits, 0.99), max(sites[name].waits))
-                 for sites in results.values()]
-        lines.append(f"| {name} |" + "".join(f" {p99:.2f} | {most:.2f} |" for p99, most in cells))
+        waits = [sites[name].waits for sites in results.values()]
+        cells = [value for own in waits for value in (quantile(own, 0.99), max(own))]
+        lines.append(script.row(name, *(f"{value:.2f}" for value in cells)))
     return "\n".join(lines)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--controllers", nargs="+", help="instead of all")
     parser.add_argument("--seconds", type=float, default=60, help="of each family")
     parser.add_argument("--period", type=float, default=0.1, help="between two point selects")
     parser.add_argument("--start", type=int, default=4, help="the limit to begin with")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    catch_signals()
-    program = options.tidegate.resolve()
-    names = options.controllers or controllers(program, options.start)
+    options = script.parsed(parser)
+    names = options.controllers or controllers(options.tidegate, options.start)
     raise_file_limit(len(names) * 200 + SPARE_FILES)
     results = {}
-    # The server's user has to reach its directory.
-    with tempfile.TemporaryDirectory() as directory:
-        pathlib.Path(directory).chmod(0o755)
-        servers.POSTGRES_SETTINGS["max_connections"] = 60 * len(names) + 20
-        with servers.postgres(directory, SCALE) as server:
-            for family in options.families:
-                with proxies(program, server, names, options.start, directory) as ports:
-                    results[family] = asyncio.run(measure(ports, family, options))
-                print(f"{family}: measured", file=sys.stderr)
+    servers.POSTGRES_SETTINGS["max_connections"] = 60 * len(names) + 20
+    with script.private_server(SCALE) as server:
+        for family in options.families:
+            with proxies(server, names, options) as ports:
+                results[family] = asyncio.run(measure(ports, family, options))
+            script.say(f"{family}: measured")
     selects = sum(len(site.waits) for sites in results.values() for site in sites.values())
     errors = sum(site.errors for sites in results.values() for site in sites.values())
-    print(f"{version(program)}{commit()}, {version('postgres')}, {processor()}, "
-          f"{options.seconds:g} s each, a point select every {options.period:g} s, "
-          f"start limit {options.start}, {len(names)} proxies at once; {selects} point selects, "
-          f"{errors} failed. Waits in seconds.\n")
+    print(f"{script.where(options)}, {options.seconds:g} s each, a point select every "
+          f"{options.period:g} s, start limit {options.start}, {len(names)} proxies at once; "
+          f"{selects} point selects, {errors} failed. Waits in seconds.\n")
     print(table(names, results))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"holders: {error}")
+    script.run(main)

@@ -18,7 +18,8 @@ import pandas as pd
 
 import tidegate_analysis as ta
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from compare.machine import ROOT
+from compare.report import table
 
 STUDIES = {
     "autotuning": "The auto-tuning study, beside our own runs",
@@ -110,13 +111,6 @@ def cited(build):
 
 def distinct(frame, *columns):
     return sorted(frame[list(columns)].drop_duplicates().itertuples(index=False, name=None))
-
-
-def table(head, rows):
-    """A Markdown table; all columns but the first are numbers."""
-    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
-    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
-    return "\n".join(lines)
 
 
 def number(value, digits=3):

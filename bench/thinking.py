@@ -8,18 +8,11 @@ second, and what they are of the best fixed limit and of direct connections in t
 medians of the rounds. The tables are no test: the exit code is 0 whatever they show.
 """
 
-import argparse
 import contextlib
-import pathlib
-import re
 import statistics
-import subprocess
-import sys
-import tempfile
 
-from compare import servers
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, find_program, started, wait_until
+from compare import loads, script, servers
+from compare.processes import Failed
 
 SCALE = 1
 SCRIPT = """\
@@ -32,40 +25,34 @@ UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;
 COMMIT;
 """
 DIRECT = "direct"
-RUN_LIMIT_S = 60
 
 
-def load(port, think_ms, clients, seconds, warmup, options, directory):
+def load(port, think_ms, clients, warmup, options, directory):
     """Transactions per second after the warm-up."""
-    script = pathlib.Path(directory, f"think-{think_ms}.sql")
-    script.write_text(SCRIPT.format(think=think_ms, rows=options.rows))
-    command = [find_program("pgbench"), "-n", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres",
-               "-f", str(script), "-c", str(clients), "-j", "2", "-M", "prepared",
-               "-T", str(warmup + seconds), "-P", "1", "postgres"]
-    done = subprocess.run(command, capture_output=True, text=True,
-                          timeout=warmup + seconds + RUN_LIMIT_S)
-    rows = re.findall(r"progress: ([\d.]+) s, ([\d.]+) tps", done.stderr)
-    tps = [float(value) for at, value in rows if float(at) > warmup + 0.5]
-    if done.returncode or not tps:
-        raise Failed(f"pgbench: {done.stderr.strip()[-300:]}")
+    file = directory / f"think-{think_ms}.sql"
+    file.write_text(SCRIPT.format(think=think_ms, rows=options.rows))
+    seconds = warmup + options.seconds
+    command = loads.pgbench_command(port, "-f", file, "-c", clients, "-j", 2, "-M", "prepared",
+                                    "-T", seconds, "-P", 1)
+    _, messages = loads.finished(command, seconds)
+    tps = [value for at, value in loads.pgbench_progress(messages) if at > warmup + 0.5]
+    if not tps:
+        raise Failed(f"pgbench: {messages.strip()[-300:]}")
     return statistics.fmean(tps)
 
 
 @contextlib.contextmanager
-def subject(program, name, server, directory):
+def subject(name, server, directory, options):
     """The port to connect to: the server's own, or a proxy's whose `--control` is `name`."""
     if name == DIRECT:
         yield server.port
         return
-    port, log = servers.free_port(), pathlib.Path(directory, f"{name.replace(':', '-')}.log")
-    command = [program, "proxy", "--listen", f"127.0.0.1:{port}", "--control", name,
-               "--upstream", f"postgres://127.0.0.1:{server.port}"]
-    with log.open("w") as output, started(command, stdout=output, stderr=output) as process:
-        wait_until(lambda: servers.accepts(port), process, log)
-        yield port
+    with servers.tidegate(server, directory, options.tidegate, "--control", name,
+                          has_journal=False) as proxy:
+        yield proxy.port
 
 
-def measure(think_ms, clients, server, directory, options):
+def measure(think_ms, clients, server, options):
     """Throughput of every subject, a list with one value for each round."""
     names = [DIRECT, *(f"fixed:{limit}" for limit in options.limits), *options.controllers]
     results = {name: [] for name in names}
@@ -74,10 +61,11 @@ def measure(think_ms, clients, server, directory, options):
             server.level()
             warmup = options.warmup if name == DIRECT or name.startswith("fixed") \
                 else options.settle
-            with subject(options.tidegate, name, server, directory) as port:
-                tps = load(port, think_ms, clients, options.seconds, warmup, options, directory)
+            with script.directory() as directory, \
+                    subject(name, server, directory, options) as port:
+                tps = load(port, think_ms, clients, warmup, options, directory)
             results[name].append(tps)
-            print(f"{think_ms} ms, {name}: {tps:.1f} tps", file=sys.stderr)
+            script.say(f"{think_ms} ms, {name}: {tps:.1f} tps")
     return results
 
 
@@ -85,18 +73,17 @@ def table(results):
     """Rows of subjects, with both ratios."""
     fixed = [values for name, values in results.items() if name.startswith("fixed")]
     best = [max(values) for values in zip(*fixed)]
-    lines = ["| subject | tps | of the best fixed | of direct |", "| --- | ---: | ---: | ---: |"]
+    lines = [script.head("lrrr", "subject", "tps", "of the best fixed", "of direct")]
     for name, values in results.items():
         ratios = [statistics.median(value / base for value, base in zip(values, bases))
                   for bases in (best, results[DIRECT])]
-        lines.append(f"| {name} | {statistics.median(values):.1f} | {ratios[0]:.3f} | "
-                     f"{ratios[1]:.3f} |")
+        lines.append(script.row(name, f"{statistics.median(values):.1f}",
+                                *(f"{ratio:.3f}" for ratio in ratios)))
     return "\n".join(lines)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--think-ms", type=int, nargs="+", default=[20, 1000])
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 300],
                         help="for each think time")
@@ -107,32 +94,18 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=20, help="measured")
     parser.add_argument("--warmup", type=int, default=5, help="seconds before")
     parser.add_argument("--settle", type=int, default=60, help="seconds before, with a controller")
-    options = parser.parse_args()
+    options = script.parsed(parser)
     if len(options.clients) != len(options.think_ms):
         parser.error("--clients needs as many numbers as --think-ms")
-    return options
-
-
-def main():
-    options = arguments()
-    catch_signals()
-    options.tidegate = options.tidegate.resolve()
     tables = {}
-    # The server's user has to reach its directory.
-    with tempfile.TemporaryDirectory() as directory:
-        pathlib.Path(directory).chmod(0o755)
-        with servers.postgres(directory, SCALE) as server:
-            for think_ms, clients in zip(options.think_ms, options.clients):
-                results = measure(think_ms, clients, server, directory, options)
-                tables[f"{clients} clients that think for {think_ms} ms"] = table(results)
-    print(f"{version(options.tidegate)}{commit()}, {version('postgres')}, {processor()}, "
-          f"{options.rounds} rounds of {options.seconds} s.")
+    with script.private_server(SCALE) as server:
+        for think_ms, clients in zip(options.think_ms, options.clients):
+            results = measure(think_ms, clients, server, options)
+            tables[f"{clients} clients that think for {think_ms} ms"] = table(results)
+    print(f"{script.where(options)}, {options.rounds} rounds of {options.seconds} s.")
     for title, text in tables.items():
         print(f"\n{title}:\n\n{text}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"thinking: {error}")
+    script.run(main)

@@ -8,20 +8,17 @@ clients are connected until `/metrics` names the load's bottleneck. Prints a Mar
 table is no test: the exit code is 0 whatever it shows.
 """
 
-import argparse
 import contextlib
 import os
 import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 
-from compare import servers
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, find_program, started, wait_until
+from compare import script, servers
+from compare.loads import pgbench_command
+from compare.processes import Failed, started, wait_until
 
 SCALE = 1
 COMPUTE = """\
@@ -58,19 +55,19 @@ class Metrics:
     def __init__(self, port):
         self.url = f"http://127.0.0.1:{port}/metrics"
 
-    def get(self, name, label=""):
-        """The value of the first sample of this name with this label; None without one."""
+    def found(self, pattern):
+        """The group of a pattern in the page; None where nothing matches."""
         with urllib.request.urlopen(self.url, timeout=5) as answer:
-            page = answer.read().decode()
-        found = re.search(rf"^{name}(?:\{{[^\n]*{label}[^\n]*\}})? (\S+)$", page, re.MULTILINE)
-        return float(found[1]) if found else None
+            found = re.search(pattern, answer.read().decode(), re.MULTILINE)
+        return found[1] if found else None
+
+    def get(self, name):
+        """The value of the first sample of this name; None without one."""
+        value = self.found(rf"^{name}(?:\{{[^\n]*\}})? (\S+)$")
+        return None if value is None else float(value)
 
     def bottleneck(self):
-        with urllib.request.urlopen(self.url, timeout=5) as answer:
-            page = answer.read().decode()
-        found = re.search(r'^tidegate_server_bottleneck\{.*bottleneck="(\w+)"\} 1$', page,
-                          re.MULTILINE)
-        return found[1] if found else None
+        return self.found(r'^tidegate_server_bottleneck\{.*bottleneck="(\w+)"\} 1$')
 
 
 def cpu_s(path):
@@ -94,34 +91,29 @@ def watching_session(server):
 
 @contextlib.contextmanager
 def proxy(options, server, directory):
-    port, admin = servers.free_port(), servers.free_port()
-    log = pathlib.Path(directory, "proxy.log")
-    command = [options.tidegate, "proxy", "--listen", f"127.0.0.1:{port}",
-               "--admin-listen", f"127.0.0.1:{admin}", "--control", f"fixed:{options.limit}",
-               "--upstream", f"postgres://127.0.0.1:{server.port}",
-               "--watch", "--watch-user", "postgres"]
-    with log.open("w") as output, started(command, stdout=output, stderr=output) as process:
-        wait_until(lambda: servers.accepts(port) and servers.accepts(admin), process, log)
-        metrics = Metrics(admin)
-        wait_until(lambda: metrics.get("tidegate_watch_up"), process, log)
-        yield port, metrics, process
+    admin = servers.free_port()
+    arguments = ["--admin-listen", f"127.0.0.1:{admin}", "--control", f"fixed:{options.limit}",
+                 "--watch", "--watch-user", "postgres"]
+    with servers.tidegate(server, directory, options.tidegate, *arguments,
+                          has_journal=False) as endpoint:
+        log, metrics = directory / "log", Metrics(admin)
+        wait_until(lambda: servers.accepts(admin), endpoint.process, log)
+        wait_until(lambda: metrics.get("tidegate_watch_up"), endpoint.process, log)
+        yield endpoint.port, metrics, endpoint.process
 
 
 @contextlib.contextmanager
-def load(script, port, options, directory):
+def load(text, port, options, directory):
     """Clients, if the load has any; they are killed at the end."""
-    if script is None:
+    if text is None:
         yield
         return
-    if script.startswith("-"):
-        arguments = script.split()
-    else:
-        path = pathlib.Path(directory, "script.sql")
-        path.write_text(script)
-        arguments = ["-f", path]
-    command = [find_program("pgbench"), "-n", "-h", "127.0.0.1", "-p", port, "-U", "postgres",
-               "-c", options.clients, "-j", 2, "-M", "prepared", "-T", 3600, *arguments,
-               "postgres"]
+    arguments = text.split()
+    if not text.startswith("-"):
+        (directory / "script.sql").write_text(text)
+        arguments = ["-f", directory / "script.sql"]
+    command = pgbench_command(port, "-c", options.clients, "-j", 2, "-M", "prepared", "-T", 3600,
+                              *arguments)
     with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         yield
 
@@ -139,14 +131,15 @@ def told_after(metrics, expected, clients):
     return None
 
 
-def measure(name, server, directory, options):
+def measure(name, server, options):
     """A row of the table."""
-    script, expected = LOADS[name]
-    with proxy(options, server, directory) as (port, metrics, process), \
-            load(script, port, options, directory):
+    text, expected = LOADS[name]
+    with script.directory() as directory, \
+            proxy(options, server, directory) as (port, metrics, process), \
+            load(text, port, options, directory):
         told = None
         if expected:
-            told = told_after(metrics, expected, options.clients if script else 0)
+            told = told_after(metrics, expected, options.clients if text else 0)
         time.sleep(options.warmup)
         tasks = [watching_session(server), watching_thread(process)]
         samples = metrics.get("tidegate_watch_samples_total")
@@ -157,45 +150,31 @@ def measure(name, server, directory, options):
         samples = (metrics.get("tidegate_watch_samples_total") - samples) / elapsed
         said, bottleneck = metrics.get("tidegate_watch_cost"), metrics.bottleneck()
     seconds = "" if not expected else "never" if told is None else f"{told:.2f}"
-    return (f"| {name} | {samples:.1f} | {session:.3%} | {thread:.3%} | {session + thread:.3%} | "
-            f"{said:.3%} | {bottleneck} | {seconds} |").replace("%", " %")
+    shares = [f"{share:.3%}".replace("%", " %")
+              for share in (session, thread, session + thread, said)]
+    return script.row(name, f"{samples:.1f}", *shares, bottleneck, seconds)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--limit", type=int, default=64, help="of the proxy")
     parser.add_argument("--seconds", type=int, default=20, help="measured, of each load")
     parser.add_argument("--warmup", type=int, default=5, help="seconds before")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    catch_signals()
-    options.tidegate = options.tidegate.resolve()
+    options = script.parsed(parser)
     rows = []
-    # The server's user has to reach its directory.
-    with tempfile.TemporaryDirectory() as directory:
-        pathlib.Path(directory).chmod(0o755)
-        with servers.postgres(directory, SCALE) as server:
-            for name in options.loads:
-                rows.append(measure(name, server, directory, options))
-                print(f"{name}: measured", file=sys.stderr)
+    with script.private_server(SCALE) as server:
+        for name in options.loads:
+            rows.append(measure(name, server, options))
+            script.say(f"{name}: measured")
     average = " ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{version(options.tidegate)}{commit()}, {version('postgres')}, {processor()}, "
-          f"{options.clients} clients, limit {options.limit}, {options.seconds} s each; load "
-          f"average at the end {average}.\n")
-    print("| load | samples/s | session | thread | together | by its own account | bottleneck | "
-          "told after, s |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |")
+    print(f"{script.where(options)}, {options.clients} clients, limit {options.limit}, "
+          f"{options.seconds} s each; load average at the end {average}.\n")
+    print(script.head("lrrrrrlr", "load", "samples/s", "session", "thread", "together",
+                      "by its own account", "bottleneck", "told after, s"))
     print("\n".join(rows))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"watch: {error}")
+    script.run(main)

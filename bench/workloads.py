@@ -14,21 +14,15 @@ three seconds first reaches 95 % of what the same run settles at. For a load tha
 they show.
 """
 
-import argparse
 import dataclasses
 import pathlib
 import re
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
-from compare import servers
+from compare import loads, script, servers
 from compare.idle import raise_file_limit
-from compare.machine import ROOT, commit, processor, version
-from compare.processes import Failed, catch_signals, find_program, started, time_limit
 
 TPCB = """\\set aid random(1, 100000 * :scale)
 \\set bid random(1, 1 * :scale)
@@ -60,7 +54,7 @@ INSERT INTO hot SELECT g, 0 FROM generate_series(1, 3) g;
 CREATE TABLE grown (k bigserial PRIMARY KEY, v int NOT NULL, w int NOT NULL);
 CREATE INDEX grown_v ON grown (v);
 CREATE INDEX grown_w ON grown (w);
-VACUUM ANALYZE"""
+VACUUM ANALYZE""".split(";\n")
 
 
 @dataclasses.dataclass
@@ -111,19 +105,13 @@ def pgbench(port, workload, seconds, directory):
         path = pathlib.Path(directory, f"script-{number}.sql")
         path.write_text(text)
         files += ["-f", f"{path}@{weight}"]
-    command = [find_program("pgbench"), "-n", "-T", max(1, round(seconds)), "-P", 1,
-               "-c", workload.clients, "-j", 1, "-D", f"scale={workload.scale}",
-               *workload.options, *files,
-               "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
-    with time_limit(seconds + 120), \
-            started(command, stop_with=(signal.SIGINT,), stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE) as client:
-        text, messages = client.communicate()
-    if client.returncode:
-        raise Failed(messages[-300:].strip() or "pgbench failed without a word")
-    rows = re.findall(r"^progress: [\d.]+ s, ([\d.]+) tps", messages, re.MULTILINE)
+    command = loads.pgbench_command(
+        port, "-T", max(1, round(seconds)), "-P", 1, "-c", workload.clients, "-j", 1,
+        "-D", f"scale={workload.scale}", *workload.options, *files)
+    text, messages = loads.finished(command, seconds)
     latency = re.search(r"^latency average = ([\d.]+) ms", text, re.MULTILINE)
-    return [float(tps) for tps in rows], float(latency[1]) if latency else float("nan")
+    rows = [tps for _, tps in loads.pgbench_progress(messages)]
+    return rows, float(latency[1]) if latency else float("nan")
 
 
 def measure(port, workload, seconds, directory):
@@ -150,7 +138,7 @@ def run(server, options, workload, seconds, control, start=None):
             return (*measure(server.port, workload, seconds, directory), [])
         arguments = ["--control", control]
         arguments += [] if start is None else ["--start-mpl", start]
-        with servers.tidegate(server, pathlib.Path(directory), options.tidegate.resolve(),
+        with servers.tidegate(server, pathlib.Path(directory), options.tidegate,
                               *arguments) as proxy:
             rows, latency = measure(proxy.port, workload, seconds, directory)
             return rows, latency, [row["limit"] for row in proxy.intervals()]
@@ -182,7 +170,7 @@ def sweep(server, options, name, workload):
     def once(limit, seconds):
         rows, *_ = run(server, options, workload, seconds, limit and f"fixed:{limit}")
         found.setdefault(limit, []).append(mean(rows[2:]))
-        print(f"{name}: {limit or 'direct'}: {found[limit][-1]:.0f} tps", file=sys.stderr)
+        script.say(f"{name}: {limit or 'direct'}: {found[limit][-1]:.0f} tps")
 
     seconds = options.sweep
     for limit in (*limits, None):
@@ -214,53 +202,45 @@ def judge(server, options, name, workload):
                             if limit != last)
             shown = path if len(path) < 60 else f"{path[:40]} .. {path[-15:]}"
             added = f"{ms - direct_ms:+.2f}" if "--rate" in workload.options else ""
-            lines.append(f"| {name} | {control} | {start} | {best} | {settled(rows) / base:.3f} | "
-                         f"{mean(rows) / base:.3f} | {settled(rows) / settled(direct):.3f} | "
-                         f"{soon(rows)} | {added} | {shown} |")
-            print(lines[-1], file=sys.stderr)
+            lines.append(script.row(
+                name, control, start, best, f"{settled(rows) / base:.3f}",
+                f"{mean(rows) / base:.3f}", f"{settled(rows) / settled(direct):.3f}", soon(rows),
+                added, shown))
+            script.say(lines[-1])
             before = after
     return line, lines
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tidegate", type=pathlib.Path, default=ROOT / "target/release/tidegate")
+def by_scale(names):
+    """A server for each scale that the workloads have, with the workloads of that scale."""
+    for scale in sorted({WORKLOADS[name].scale for name in names}):
+        with script.private_server(scale, *TABLES) as server:
+            yield server, [name for name in names if WORKLOADS[name].scale == scale]
+
+
+def main():
+    parser = script.parser(__doc__)
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--controllers", nargs="+", default=["paired-comparison"])
     parser.add_argument("--starts", nargs="+", type=int, default=[1, 8, 64, 500])
     parser.add_argument("--seconds", type=int, default=30, help="of a controller's run")
     parser.add_argument("--sweep", type=int, default=8, help="of a fixed limit's, 2 not counted")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
-    catch_signals()
+    options = script.parsed(parser)
     raise_file_limit(4_000)
     swept, table = [], []
-    for scale in sorted({WORKLOADS[name].scale for name in options.workloads}):
-        # The server's user has to reach its directory.
-        with tempfile.TemporaryDirectory() as directory:
-            pathlib.Path(directory).chmod(0o755)
-            with servers.postgres(directory, scale) as server:
-                server.sql(*TABLES.split(";\n"))
-                for name in options.workloads:
-                    if WORKLOADS[name].scale == scale:
-                        line, lines = judge(server, options, name, WORKLOADS[name])
-                        swept.append(line)
-                        table += lines
-    print(f"{version(options.tidegate.resolve())}{commit()}, {version('postgres')}, {processor()}; "
-          f"{options.seconds} s for each run of a controller.\n")
+    for server, names in by_scale(options.workloads):
+        for name in names:
+            line, lines = judge(server, options, name, WORKLOADS[name])
+            swept.append(line)
+            table += lines
+    print(f"{script.where(options)}; {options.seconds} s for each run of a controller.\n")
     print("Throughput at fixed limits, tps:\n")
     print("\n".join(swept))
-    print("\n| workload | controller | start | best | settled | whole | direct | 95 % after | "
-          "added ms | limits |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    print()
+    print(script.head("llrrrrrrrl", "workload", "controller", "start", "best", "settled", "whole",
+                      "direct", "95 % after", "added ms", "limits"))
     print("\n".join(table))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as error:
-        sys.exit(f"workloads: {error}")
+    script.run(main)

@@ -91,7 +91,7 @@ def simulated(tidegate: Path, store: Path, *, is_small: bool) -> None:
     planted.unlink()
 
 
-def _design(connection: sqlite3.Connection) -> examples.Design:
+def _design(connection: sqlite3.Connection) -> examples.ExampleDesign:
     """Return what the experiment of a store varies."""
 
     def values(sql: str) -> list[float]:
@@ -104,7 +104,7 @@ def _design(connection: sqlite3.Connection) -> examples.Design:
 
     keys = values("SELECT DISTINCT primary_key FROM run ORDER BY 1 DESC")
     processors = values("SELECT DISTINCT processors FROM run ORDER BY 1")
-    return examples.Design(
+    return examples.ExampleDesign(
         subjects=NAMES,
         processors=tuple(map(int, processors)),
         primary_key=tuple(map(bool, keys)),

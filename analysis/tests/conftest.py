@@ -15,7 +15,9 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -33,6 +35,31 @@ FULL_SETS = 1000
 PROMISED = (0.93, 0.97)
 
 DATA = Path(__file__).parent / "data"
+_GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def read_golden(name: str) -> Any:
+    """What R found: golden/NAME.json."""
+    return json.loads((_GOLDEN / f"{name}.json").read_text())
+
+
+def golden_samples(name: str) -> pd.DataFrame:
+    """What R read: golden/NAME.csv, with thrashing points as floats, and rows numbered."""
+    table = pd.read_csv(_GOLDEN / f"{name}.csv")
+    points = [column for column in ("high", "TP") if column in table]
+    return table.astype(dict.fromkeys(points, float)).assign(row=range(len(table)))
+
+
+@pytest.fixture(scope="module")
+def golden(request: pytest.FixtureRequest) -> Any:
+    """What R found for the module's `GOLDEN`."""
+    return read_golden(request.module.GOLDEN)
+
+
+@pytest.fixture(scope="module")
+def samples(request: pytest.FixtureRequest) -> pd.DataFrame:
+    """What R read for the module's `GOLDEN`."""
+    return golden_samples(request.module.GOLDEN)
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +75,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 3 DBMSes with planted truth, 18 runs of 28 batchsets."""
     path = tmp_path_factory.mktemp("example") / "example.db"
-    return examples.write_store(path, examples.Design(repetitions=2))
+    return examples.write_store(path, examples.ExampleDesign(repetitions=2))
 
 
 class Coverage:

@@ -1,13 +1,21 @@
-"""Results in memory: a small experiment of each scenario, with the columns of docs/results.md."""
+"""Results in memory, with the columns of docs/results.md, and how tests read a report of them."""
 
 import json
 from collections.abc import Mapping
+from html.parser import HTMLParser
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis import report
+from tidegate_analysis.report._advice import advice
+from tidegate_analysis.report._parts import adjusted_claims
+from tidegate_analysis.report._view import View
+
+HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
 KEY = ["experiment", "run", "batchset", "mpl", "repetition", "execution"]
 BATCH = KEY[:4]
 COLUMNS: Mapping[str, list[str]] = {
@@ -257,3 +265,57 @@ def deteriorating() -> StandIn:
     made = with_intervals(StandIn(about("deteriorate"), pd.DataFrame(rows)))
     made.frames["trees"] = pd.DataFrame(trees, columns=COLUMNS["trees"])
     return made
+
+
+def sentences(results: StandIn) -> list[report.Sentence]:
+    (section,) = adjusted_claims([advice(View(results, 1))])
+    (part,) = section.parts
+    assert isinstance(part, report.Advice)
+    return [each for each in part.sentences if isinstance(each, report.Sentence)]
+
+
+def about_of(results: StandIn, what: str) -> report.Sentence:
+    return next(sentence for sentence in sentences(results) if sentence.about == what)
+
+
+def figure(section: report.Section, name: str) -> report.Figure:
+    return next(p for p in section.parts if isinstance(p, report.Figure) and p.name == name)
+
+
+def table(section: report.Section, name: str) -> report.Table:
+    return next(p for p in section.parts if isinstance(p, report.Table) and p.name == name)
+
+
+class Page(HTMLParser):
+    """What a page refers to, and how it is built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.identifiers: list[str] = []
+        self.images: list[str | None] = []
+        self.tags: list[str] = []
+        self.data: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            if given.get(name):
+                self.references.append(str(given[name]))
+        if given.get("id"):
+            self.identifiers.append(str(given["id"]))
+        if tag == "svg":
+            self.images.append(given.get("aria-label"))
+
+    def handle_data(self, data: str) -> None:
+        self.data.append(data)
+
+
+def written(results: StandIn, out: Path, **options: object) -> tuple[str, Page]:
+    paths = report.write(results, [1], out, **options)  # type: ignore[arg-type]
+    assert paths[0] == out / "report.html"
+    text = paths[0].read_text("utf-8")
+    page = Page()
+    page.feed(text)
+    return text, page

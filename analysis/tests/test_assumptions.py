@@ -1,25 +1,22 @@
 """Assumption checks against R (car, lmtest), theory, and their own rates under the null."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from conftest import FULL_SIZE, Coverage
+from conftest import FULL_SIZE, Coverage, golden_samples, read_golden
 from scipy import stats
 
 from tidegate_analysis import assumptions
+from tidegate_analysis._columns import Array
 from tidegate_analysis.assumptions import _checks
 from tidegate_analysis.assumptions._checks import _within
-from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-R = json.loads((GOLDEN / "assumptions.json").read_text())
-SAMPLES = pd.read_csv(GOLDEN / "assumptions.csv")
+R = read_golden("assumptions")
+SAMPLES = golden_samples("assumptions")
 VARIABLES = ["numProcs", "PK", "SF", "ROSE"]
 FIT = assumptions.regression(SAMPLES, "TP", names=VARIABLES, groups="dbms")
 
@@ -112,7 +109,7 @@ def uniform(p_values: list[float]) -> float:
     return float(stats.kstest(p_values, "uniform").pvalue)
 
 
-def under_the_null(data_sets: int, n: int) -> list[assumptions.Regression]:
+def under_the_null(data_sets: int, n: int) -> list[assumptions.CheckedRegression]:
     rng = np.random.default_rng(20)
     return [
         assumptions.regression(rng.normal(size=(n, 3)), rng.normal(size=n))
@@ -336,7 +333,7 @@ def test_checks_say_everything_in_one_table_and_in_words() -> None:
 def test_a_correction_that_cannot_be_computed_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert assumptions.check(SAMPLES, "TP", names=VARIABLES, groups="dbms").uncorrected == ""
 
-    def settles_not(_: assumptions.Regression) -> assumptions.CochraneOrcutt:
+    def settles_not(_: assumptions.CheckedRegression) -> assumptions.CochraneOrcutt:
         raise SampleError("ρ has not settled", "look for a trend")
 
     monkeypatch.setattr(_checks, "cochrane_orcutt", settles_not)

@@ -15,8 +15,15 @@ from tidegate_analysis.assumptions import _checks
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _throughput
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import settled
-from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Section, Sentence, Table
+from tidegate_analysis.report._parts import (
+    Advice,
+    Figure,
+    Paragraph,
+    Section,
+    Sentence,
+    Table,
+    adjusted_claims,
+)
 from tidegate_analysis.report.causal import makers
 from tidegate_analysis.results import Results
 from tidegate_analysis.tables import REFINED, hypotheses
@@ -62,7 +69,7 @@ def figures(sections: Sequence[Section]) -> dict[str, Figure]:
 
 
 def sentences(sections: Sequence[Section]) -> list[Sentence]:
-    parts = [part for section in settled(sections) for part in section.parts]
+    parts = [part for section in adjusted_claims(sections) for part in section.parts]
     said = [x for part in parts if isinstance(part, Advice) for x in part.sentences]
     return [sentence for sentence in said if isinstance(sentence, Sentence)]
 
@@ -343,7 +350,7 @@ def test_models_are_tested_for_what_they_leave_out(
     found = estimate.structural(fit, beside=["SF", "ROSE"])
     assert beside[0] == "refined, read: SF and ROSE act on nothing"
     assert beside[1:4] == (
-        f"{words.number(found.chi2)} (4)", words.p_value(found.p), words.number(found.cfi)
+        f"{words.number(found.chi2)} (4)", words.p_value(found.p), words.number(found.indices.cfi)
     )  # fmt: skip
     assert ("do not contradict" in beside[-1]) == (found.p >= 0.05)
     assert initial[0].startswith("initial, read") and "(2)" in initial[1]
@@ -560,7 +567,7 @@ def test_other_scenarios_have_no_such_chapter() -> None:
 
 
 def test_an_experiment_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("alpha",), processors=(1,), repetitions=1)
+    design = examples.ExampleDesign(subjects=("alpha",), processors=(1,), repetitions=1)
     store = examples.write_store(tmp_path / "new.db", design, analysed=False)
     sections = made(load(store))
     assert "`tidegate lab tap 1`" in sections[0].missing
@@ -575,7 +582,7 @@ def test_samples_are_loaded_once() -> None:
 def test_the_chapter_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other chapters' panels take most of the time.
     monkeypatch.setattr(_throughput, "MOST_PANELS", 1)
-    design = examples.Design(
+    design = examples.ExampleDesign(
         subjects=("alpha",), processors=(1, 4), read_sf=(0.1,), update_sf=(1.0,), repetitions=1
     )
     results = load(examples.write_store(tmp_path / "small.db", design))

@@ -1,57 +1,18 @@
-"""Censored thrashing points against theory, R (golden/censored.R), lifelines, and own coverage."""
-
-import json
-from pathlib import Path
+"""Regression of censored thrashing points against theory, R, lifelines, and own coverage."""
 
 import lifelines
 import numpy as np
 import pandas as pd
 import pytest
+from censored_samples import MPLS, ON, cover_by_cluster, design, lognormal, se
 from conftest import FULL_SIZE
 from numpy.testing import assert_allclose
-from scipy import optimize, special, stats
+from scipy import stats
 
 from tidegate_analysis import _clusters, censored, examples
-from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
+from tidegate_analysis.errors import AnalysisError, SampleError
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-ON = ["numProcs", "PK", "ATPT"]
-MPLS = np.arange(100.0, 1001, 100)
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return json.loads((GOLDEN / "censored.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def samples():
-    table = pd.read_csv(GOLDEN / "censored.csv")
-    return table.assign(high=table["high"].astype(float), TP=table["TP"].astype(float))
-
-
-def se(fit):
-    return np.sqrt(np.diag(fit.covariance))
-
-
-def design(n, seed):
-    rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {
-            "numProcs": rng.choice([1.0, 2, 4, 8], n),
-            "PK": rng.integers(0, 2, n),
-            "ATPT": np.exp(rng.normal(3, 0.6, n)),
-        }
-    )
-
-
-def lognormal(n, seed, centre=6.4, sigma=0.5):
-    """Samples of a log-normal truth: 0.05 for each processor, 0.25 for a primary key."""
-    x = design(n, seed)
-    rng = np.random.default_rng(seed + 1)
-    mean = centre + 0.05 * x["numProcs"] + 0.25 * x["PK"] - 0.01 * x["ATPT"]
-    points = np.exp(mean.to_numpy() + sigma * rng.standard_normal(n))
-    return x.join(censored.seen(points, MPLS))
+GOLDEN = "censored"
 
 
 def left_censored_coverage(sets):
@@ -91,9 +52,6 @@ def test_a_point_at_the_lowest_level_is_left_censored(covers, sets):
     names = ("as intervals from the lowest: numProcs", "as intervals from the lowest: PK")
     why = f"{share:.0%} of the points are at the lowest level: it is to fail"
     covers(dict(zip(names, old, strict=True)), sets, 0, 0.92, why)
-
-
-# --- regression -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("distribution", ["weibull", "lognormal", "loglogistic", "gaussian"])
@@ -278,9 +236,6 @@ def test_texts_become_fixed_effects(samples):
     ]
 
 
-# --- the naive regression beside it ---------------------------------------------------------------
-
-
 def test_naive_is_that_of_lm(samples, golden):
     want = golden["naive"]
     fit = censored.naive(samples, ON, logarithm=True)
@@ -307,6 +262,8 @@ def test_compare_is_on_one_scale(samples):
 
 
 TRUTH = {"intercept": 6.4, "numProcs": 0.05, "PK": 0.25, "ATPT": -0.01}
+
+
 TRUTH_MPL = {"intercept": 700, "numProcs": 25, "PK": 150, "ATPT": -5}
 
 
@@ -424,303 +381,9 @@ def clustered_coverage(sets, clusters=6, each=50):
     return hits / sets
 
 
-TAKEN_AS_INDEPENDENT = "samples of a cluster are taken as independent: it is to fail"
-
-
-def cover_by_cluster(covers, name, found, sets, most):
-    """Errors by cluster cover; those that take samples as independent do so at `most`."""
-    plain, sandwich, jackknife = found
-    covers({f"{name}, none": plain}, sets, 0, most, TAKEN_AS_INDEPENDENT)
-    covers({f"{name}, sandwich": sandwich}, sets)
-    covers({f"{name}, jackknife": jackknife}, sets)
-
-
 @pytest.mark.parametrize("sets", [40, pytest.param(1000, marks=FULL_SIZE)])
 def test_intervals_by_cluster_cover(covers, sets):
     cover_by_cluster(covers, "censored, 6 clusters", clustered_coverage(sets), sets, 0.90)
-
-
-# --- thrashing at all -----------------------------------------------------------------------------
-
-
-def test_logistic_is_that_of_glm(samples, golden):
-    want = golden["logistic"]
-    fit = censored.thrashes(samples, ON)
-    assert fit.method == "ml"
-    assert_allclose(fit.parameters, want["coefficients"], rtol=1e-6)
-    assert_allclose(se(fit), want["se"], rtol=1e-6)
-    assert_allclose([fit.loglik, fit.aic], want["loglik"] + want["aic"], rtol=1e-9)
-    for errors, name in (("sandwich", "cluster_se"), ("jackknife", "jackknife_se")):
-        clustered = censored.thrashes(samples, ON, cluster="dbms", errors=errors)
-        assert_allclose(se(clustered), want[name], rtol=1e-6)
-        assert (clustered.clusters, set(clustered.degrees)) == (6, {5})
-        assert f"are a {errors} over 6 clusters" in clustered.notes[-1]
-    chance = fit.probability(samples)["probability"]
-    assert_allclose(chance.sum(), samples["thrashed"].sum())  # the score equation of the intercept
-
-
-@pytest.mark.parametrize(
-    ("name", "on"), [("firth", ["PK", "ATPT"]), ("firth_separated", ["sep", "ATPT"])]
-)
-def test_firth_is_the_penalised_maximum_in_r(samples, golden, name, on):
-    few = samples.iloc[::3].copy()
-    few["sep"] = (few["thrashed"] == 1) & (np.arange(len(few)) % 2 == 1)
-    fit = censored.thrashes(few, on, method="auto" if "sep" in on else "firth")
-    table, want = fit.to_frame(), golden[name]
-    assert fit.method == "firth"
-    assert fit.separated == (("sep",) if "sep" in on else ())
-    assert_allclose(fit.parameters, want["coefficients"], rtol=1e-5)
-    assert_allclose(table["low"], want["low"], rtol=1e-4)
-    assert_allclose(table["high"], want["high"], rtol=1e-4)
-    assert_allclose(table["p"], want["p"], rtol=1e-4)
-    assert_allclose(fit.loglik, want["loglik"][0], rtol=1e-8)
-
-
-@pytest.mark.parametrize("cells", [(5, 3, 2, 7), (6, 0, 3, 4), (5, 0, 0, 5)])
-def test_firth_adds_a_half_to_each_cell_of_a_table(cells):
-    a, b, c, d = cells
-    table = pd.DataFrame(
-        {
-            "PK": [1] * (a + b) + [0] * (c + d),
-            "thrashed": [1] * a + [0] * b + [1] * c + [0] * d,
-        }
-    )
-    fit = censored.thrashes(table, ["PK"], method="firth")
-    want = np.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5)))
-    assert_allclose(fit.parameters[1], want, rtol=1e-7)
-    low, high = fit.to_frame()[["low", "high"]].iloc[1]
-    assert low < want < high
-    assert np.isfinite([low, high]).all()
-
-
-def logistic_coverage(sets, n, method):
-    rng = np.random.default_rng(6)
-    hits, chance = np.zeros(2), special.expit(0.3 + 0.8)
-    for _ in range(sets):
-        x = rng.standard_normal(n)
-        y = rng.random(n) < special.expit(0.3 + 0.8 * x)
-        fit = censored.thrashes(pd.DataFrame({"x": x, "thrashed": y}), ["x"], method=method)
-        low, high = fit.to_frame()[["low", "high"]].iloc[1]
-        hits[0] += low <= 0.8 <= high
-        band = fit.probability(pd.DataFrame({"x": [1.0]}))
-        hits[1] += band["low"].item() <= chance <= band["high"].item()
-    return hits / sets
-
-
-@pytest.mark.parametrize(
-    ("sets", "sets_of_firth"), [(100, 25), pytest.param(1000, 4000, marks=FULL_SIZE)]
-)
-def test_intervals_of_log_odds_cover(covers, sets, sets_of_firth):
-    odds, chance = logistic_coverage(sets, 150, "ml")
-    covers({"log-odds, n = 150": odds, "probability, n = 150": chance}, sets)
-    odds, _ = logistic_coverage(sets_of_firth, 30, "firth")
-    high = None if sets_of_firth >= 1000 else 1
-    covers({"log-odds, n = 30, Firth": odds}, sets_of_firth, high=high)
-
-
-def test_separation_with_clusters_takes_samples_as_independent():
-    """Without keys all thrash and with keys none, in three DBMSs: the scores all vanish."""
-    table = pd.DataFrame(
-        {"PK": [0, 1] * 30, "numProcs": [1, 1, 8, 8] * 15, "dbms": list("abc") * 20}
-    ).assign(thrashed=lambda t: t["PK"] == 0)
-    for on in (["PK"], ["PK", "numProcs"]):
-        plain = censored.thrashes(table, on)
-        fit = censored.thrashes(table, on, cluster="dbms")
-        assert (fit.method, fit.clusters, set(fit.degrees)) == ("firth", None, {np.inf})
-        assert "taken as independent, not by `dbms`" in fit.notes[-1]
-        pd.testing.assert_frame_equal(fit.to_frame(), plain.to_frame())
-        row = fit.to_frame().set_index("term").loc["PK"]
-        assert row["odds_high"] < 0.05
-        assert row["odds_low"] < row["odds"] / 10 < row["odds_high"]  # an interval of some width
-        assert 0 < row["p"] < 0.001
-
-
-def test_a_cluster_that_decides_alone_is_an_error():
-    """In one DBMS some are other than the rest: without it, keys tell thrashing perfectly."""
-    table = pd.DataFrame({"PK": [0, 1] * 30, "dbms": list("aabbcc") * 10})
-    other = (table["dbms"] == "a") & (table.index < 30)
-    table["thrashed"] = (table["PK"] == 0) ^ other
-    assert censored.thrashes(table, ["PK"]).method == "ml"
-    with pytest.raises(SampleError, match="with one cluster left out"):
-        censored.thrashes(table, ["PK"], cluster="dbms")
-    with pytest.raises(SampleError, match="no standard errors 'guess'"):
-        censored.thrashes(table, ["PK"], errors="guess")
-
-
-def clustered_logistic_coverage(sets, clusters=5, each=60):
-    """Coverage of the log-odds of PK, independent and by cluster, where its effect differs.
-
-    Samples of a cluster depend on each other through a common part of a latent normal variable, so
-    that each by itself follows the logistic model exactly (a Gaussian copula).
-    """
-    rng = np.random.default_rng(3)
-    codes = np.repeat(np.arange(clusters), each)
-    hits = np.zeros(3)
-    for _ in range(sets):
-        pk = rng.integers(0, 2, codes.size)
-        common, slope = rng.standard_normal((2, clusters))
-        own = rng.standard_normal(codes.size)
-        latent = np.sqrt([0.1, 0.1, 0.8]) @ [common[codes], slope[codes] * (2 * pk - 1), own]
-        y = stats.norm.cdf(latent) < 1 / (1 + np.exp(0.5 - pk))
-        table = pd.DataFrame({"PK": pk, "thrashed": y, "dbms": codes})
-        for place, options in enumerate(
-            ({}, {"cluster": "dbms", "errors": "sandwich"}, {"cluster": "dbms"})
-        ):
-            fit = censored.thrashes(table, ["PK"], **options)
-            low, high = fit.to_frame()[["low", "high"]].iloc[1]
-            hits[place] += low <= 1 <= high
-    return hits / sets
-
-
-@pytest.mark.parametrize("sets", [60, pytest.param(1000, marks=FULL_SIZE)])
-def test_intervals_of_log_odds_by_cluster_cover(covers, sets):
-    cover_by_cluster(covers, "log-odds, 5 clusters", clustered_logistic_coverage(sets), sets, 0.85)
-
-
-# --- survival curves ------------------------------------------------------------------------------
-
-
-def test_kaplan_meier_is_that_of_survfit(samples, golden):
-    whole = censored.kaplan_meier(samples)
-    parts = censored.kaplan_meier(samples, by="PK")
-    curves = {"all": whole, "PK=0": parts[parts["PK"] == 0], "PK=1": parts[parts["PK"] == 1]}
-    for name, curve in curves.items():
-        want = pd.DataFrame(golden["kaplan_meier"][name])
-        found = curve[curve["mpl"] > 0]
-        assert set(found["method"]) == {"kaplan-meier"}
-        assert found["mpl"].tolist() == want["mpl"].tolist()
-        assert_allclose(found["not_thrashing"], want["share"], rtol=1e-10)
-        assert_allclose(found["low"], want["low"], rtol=1e-6)
-        assert_allclose(found["high"], want["high"], rtol=1e-6)
-        assert found["at_risk"].tolist() == want["at_risk"].tolist()
-
-
-def overlapping(golden):
-    pair = golden["turnbull"]
-    return pd.DataFrame(
-        {
-            "low": np.array(pair["low"], dtype=float),
-            "high": [float(end) if end else np.inf for end in pair["high"]],
-        }
-    )
-
-
-def test_turnbull_is_a_maximum_of_the_likelihood(golden):
-    table = overlapping(golden)
-    curve = censored.kaplan_meier(table)
-    assert set(curve["method"]) == {"turnbull"}
-    # Kuhn and Tucker: on each cell between two MPLs the gradient is n where there is mass, and
-    # nowhere above n (Gentleman and Geyer 1994).
-    edges = np.append(curve["mpl"].to_numpy(), np.inf)
-    mass = -np.diff(np.append(curve["not_thrashing"], 0))
-    inside = (table["low"].to_numpy()[:, None] <= edges[:-1]) & (
-        edges[1:] <= table["high"].to_numpy()[:, None]
-    )
-    gradient = (inside / (inside @ mass)[:, None]).sum(axis=0)
-    assert (gradient <= 14 + 1e-3).all()
-    assert_allclose(gradient[mass > 1e-4], 14, atol=1e-3)
-
-
-def test_turnbull_is_that_of_survfit_and_lifelines(golden):
-    table = overlapping(golden)
-    curve = censored.kaplan_meier(table).set_index("mpl")["not_thrashing"]
-    fit = golden["turnbull"]
-    for mpl in (100, 200, 250, 300, 400, 500, 600):
-        at = max(place for place, time in enumerate(fit["fit_time"]) if time <= mpl)
-        assert_allclose(curve[mpl], fit["fit_surv"][at], atol=5e-4)  # R stops early
-    half_open = lifelines.KaplanMeierFitter().fit_interval_censoring(
-        table["low"], table["high"] - 1e-3, tol=1e-10
-    )
-    other = half_open.survival_function_["NPMLE_estimate_upper"]
-    for mpl in (100, 200, 300, 400, 600):
-        assert_allclose(curve[mpl], other[mpl], atol=2e-3)
-
-
-def test_the_band_of_turnbull_is_the_binomial_s_where_no_interval_lies_across():
-    """All know whether they fell before 200 or after: its share is a binomial's alone."""
-    table = pd.DataFrame(
-        {"low": [0, 0, 100, 200, 200, 300] * 5, "high": [200, 100, 200, 400, 300, 400] * 5}
-    )
-    curve = censored.kaplan_meier(table).set_index("mpl")
-    assert set(curve["method"]) == {"turnbull"}
-    low, high = curve.loc[200, ["low", "high"]].astype(float)
-
-    def fall(share):
-        return 2 * (30 * np.log(0.5) - 15 * np.log(share) - 15 * np.log(1 - share))
-
-    assert curve.loc[200, "not_thrashing"] == pytest.approx(0.5)
-    assert low < 0.5 < high
-    assert_allclose([fall(low), fall(high)], stats.chi2.ppf(0.95, 1), rtol=1e-4)
-
-
-def test_the_band_of_turnbull_is_where_the_likelihood_has_fallen(golden):
-    """Beside a general optimiser that holds the share and moves the masses."""
-    table = overlapping(golden)
-    curve = censored.kaplan_meier(table)
-    edges = np.append(curve["mpl"].to_numpy(), np.inf)
-    inside = (table["low"].to_numpy()[:, None] <= edges[:-1]) & (
-        edges[1:] <= table["high"].to_numpy()[:, None]
-    )
-    top = np.log(inside @ -np.diff(np.append(curve["not_thrashing"], 0))).sum()
-    found = curve.set_index("mpl").loc[[200.0, 300.0, 400.0]]
-    for mpl, row in found.iterrows():
-        late = edges[:-1] >= mpl
-        for end in (row["low"], row["high"]):
-            held = optimize.minimize(
-                lambda mass: -np.log(np.maximum(inside @ mass, 1e-12)).sum(),
-                np.where(late, end / late.sum(), (1 - end) / (~late).sum()),
-                bounds=[(0, 1)] * late.size,
-                constraints=[
-                    {"type": "eq", "fun": lambda mass: mass.sum() - 1},
-                    {"type": "eq", "fun": lambda mass, late=late, end=end: mass[late].sum() - end},
-                ],
-                options={"ftol": 1e-12, "maxiter": 500},
-            )
-            assert_allclose(2 * (top + held.fun), stats.chi2.ppf(0.95, 1), rtol=2e-3)
-
-
-def survival_coverage(sets, n, mpls_of):
-    rng = np.random.default_rng(12)
-    hits, truth = np.zeros(3), np.exp(-np.array([200, 400, 800]) / 600)
-    for _ in range(sets):
-        points = rng.exponential(600, n)
-        table = mpls_of(rng, points)
-        curve = censored.kaplan_meier(table).set_index("mpl")
-        found = curve.reindex([200.0, 400.0, 800.0], method="ffill")  # a step function
-        hits += (found["low"] <= truth) & (truth <= found["high"])
-    return hits / sets
-
-
-def same_mpls(_rng, points):
-    return censored.seen(points, MPLS)
-
-
-def two_grids(_rng, points):
-    """Half of the batchsets measured at every MPL, half at every other: intervals overlap."""
-    half = len(points) // 2
-    parts = [censored.seen(points[:half], MPLS), censored.seen(points[half:], MPLS[1::2])]
-    return pd.concat(parts, ignore_index=True)
-
-
-@pytest.mark.parametrize(("n", "mpls_of"), [(60, same_mpls), (80, two_grids)])
-@pytest.mark.parametrize("sets", [50, pytest.param(4000, marks=FULL_SIZE)])
-def test_bands_of_survival_cover(covers, n, mpls_of, sets):
-    found = survival_coverage(sets, n, mpls_of)
-    method = "Kaplan–Meier" if mpls_of is same_mpls else "Turnbull"
-    places = (f"{method} at MPL {mpl}" for mpl in (200, 400, 800))
-    covers(dict(zip(places, found, strict=True)), sets)
-
-
-def test_bands_where_none_and_where_all_have_thrashed():
-    table = pd.DataFrame({"low": [100.0] * 6, "high": [200.0] * 6})
-    curve = censored.kaplan_meier(table).set_index("mpl")
-    assert curve.loc[200, "not_thrashing"] == 0
-    assert_allclose(curve.loc[200, ["low", "high"]].astype(float), [0, 1 - 0.025 ** (1 / 6)])
-    held = censored.kaplan_meier(table.assign(high=np.inf)).set_index("mpl")
-    assert_allclose(held.loc[100, ["low", "high"]].astype(float), [0.025 ** (1 / 6), 1])
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def mended(change):
@@ -738,9 +401,12 @@ BAD = {
     "too few": (lambda t: t.head(5).assign(PK=[0, 1, 0, 1, 1]), "5 samples cannot give 5 param"),
     "none": (lambda t: t.head(0), "there is no sample"),
     "missing column": (lambda t: t.drop(columns="PK"), "no column `PK`"),
-    "missing value": (lambda t: t.assign(ATPT=t["ATPT"].where(t.index > 0)), "`ATPT` of sample 1"),
+    "missing value": (
+        lambda t: t.assign(ATPT=t["ATPT"].where(t.index > 0)),
+        "`ATPT` is missing in 1 of 60",
+    ),
     "infinite value": (lambda t: t.assign(ATPT=t["ATPT"].where(t.index > 3, np.inf)), "is inf"),
-    "not a number": (lambda t: t.assign(low="x"), "`low` of sample 1 is x"),
+    "not a number": (lambda t: t.assign(low="x"), "`low` holds `x`, which is no number"),
     "upside down": (lambda t: t.assign(high=t["low"]), "no interval of MPLs"),
     "nothing known": (lambda t: t.assign(low=0.0, high=np.inf), "says nothing"),
     "separated": (
@@ -796,16 +462,6 @@ def test_none_censored_is_no_error():
         censored.thrashes(table, ON)
 
 
-def test_separation_is_an_error_or_firth():
-    table = lognormal(60, 3).assign(PK=lambda t: t["thrashed"].astype(int))
-    with pytest.raises(SampleError, match="PK tell perfectly"):
-        censored.thrashes(table, ON, method="ml")
-    fit = censored.thrashes(table, ON)
-    assert (fit.method, fit.separated) == ("firth", ("PK",))
-    assert "perfect separation by PK" in fit.notes[0]
-    assert np.isfinite(fit.to_frame().drop(columns="term").drop(index=0).to_numpy()).all()
-
-
 def test_only_censored_samples_say_at_least():
     table = pd.DataFrame({"PK": [0, 1, 0, 1], "low": [800.0, 1000, 1000, 900], "high": np.inf})
     with pytest.raises(SampleError, match="at least MPL 800 to 1000"):
@@ -830,11 +486,6 @@ def test_bias_refuses(options, message):
 def test_compare_refuses_two_scales():
     with pytest.raises(SampleError, match="scale='log' with 'best'"):
         censored.compare(lognormal(60, 3), ON, scale="mpl", distribution="weibull")
-
-
-def test_a_curve_needs_its_columns():
-    with pytest.raises(ShapeError, match="no column `system`"):
-        censored.kaplan_meier(lognormal(20, 3), by="system")
 
 
 def test_a_value_that_no_sample_had_has_no_prediction(samples):

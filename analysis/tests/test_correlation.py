@@ -1,20 +1,18 @@
 """Correlations against theory, against R, and against their own promises."""
 
-import json
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Coverage
+from conftest import Coverage, read_golden
 from scipy import stats
 
 from tidegate_analysis.errors import SampleError, ShapeError
 from tidegate_analysis.tables import correlation
 from tidegate_analysis.tables.correlation import REFINED, Hypothesis, Method, correlate
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "correlation.json").read_text())
+GOLDEN = read_golden("correlation")
 
 
 def draws(seed: int, n: int) -> np.ndarray:

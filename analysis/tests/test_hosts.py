@@ -10,7 +10,7 @@ import pytest
 
 from tidegate_analysis import estimate, load
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.examples import Design, write_store
+from tidegate_analysis.examples import ExampleDesign, write_store
 from tidegate_analysis.model import study
 from tidegate_analysis.report import _header
 from tidegate_analysis.report._view import View
@@ -18,7 +18,7 @@ from tidegate_analysis.report._view import View
 
 def two_hosts(path: Path, runs: str) -> Path:
     """Write a store whose runs of a condition were measured by another host."""
-    store = write_store(path, Design(repetitions=2))
+    store = write_store(path, ExampleDesign(repetitions=2))
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("INSERT INTO machine VALUES (2, 'beta', 'none', 8, 16384, 'none')")
         connection.execute(f"UPDATE start SET machine = 2 WHERE run IN ({runs})")
@@ -80,13 +80,13 @@ def test_hosts_are_blocks() -> None:
     samples = pd.DataFrame({"x": x, "y": y, "host": host, "dbms": "one"})
     naive = estimate.regress(samples, "y", ["x"])
     blocked = estimate.regress(samples, "y", ["x"], block="host")
-    assert naive.low[0] > 2.5
-    assert blocked.low[0] < 2 < blocked.high[0]
-    assert blocked.parameters == naive.parameters + 1
+    assert naive.raw.low[0] > 2.5
+    assert blocked.raw.low[0] < 2 < blocked.raw.high[0]
+    assert blocked.explained.parameters == naive.explained.parameters + 1
     # As least squares with an indicator says.
     columns = np.column_stack([x, np.ones(n), host == "beta"]).astype(float)
     expected = np.linalg.lstsq(columns, y, rcond=None)[0][0]
-    assert blocked.coefficients[0] == pytest.approx(expected)
+    assert blocked.raw.coefficients[0] == pytest.approx(expected)
 
 
 def test_a_factor_that_is_the_hosts_is_refused_with_its_reason(store: Path) -> None:

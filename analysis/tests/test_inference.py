@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Coverage
+from conftest import Coverage, read_golden
 from scipy import stats
 
 from tidegate_analysis import load, scalability
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report._inference import Ratio
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "inference.json").read_text())
+GOLDEN = read_golden("inference")
 #: Of what R and SciPy compute with the same formula.
 SAME = 1e-9
 

@@ -1,27 +1,24 @@
 """Mediation against the formulas, R's mediate() and medsens(), and simulated truth."""
 
-import json
 import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from conftest import FULL_SIZE, Coverage
+from conftest import FULL_SIZE, Coverage, golden_samples, read_golden
 from scipy import special, stats
 from statsmodels.stats.mediation import Mediation as OtherMediation
 
+from tidegate_analysis._weighted import WeightedModel
 from tidegate_analysis.errors import AnalysisError, ModelError, SampleError, ShapeError
 from tidegate_analysis.mediation import Effect, Mechanism, mediate, moderation, sensitivity
-from tidegate_analysis.mediation._fit import Model
 from tidegate_analysis.mediation._mediate import EFFECTS
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-SAMPLES = pd.read_csv(GOLDEN / "mediation.csv")
-R = json.loads((GOLDEN / "mediation.json").read_text())
+SAMPLES = golden_samples("mediation")
+R = read_golden("mediation")
 PLAIN = Mechanism("numProcs", "ATPT", "TP", control=1, treated=8, covariates=["PK"])
 INTERACTION = replace(PLAIN, interaction=True)
 MODERATED = Mechanism("numProcs", "ATPT", "TP", control=1, treated=8, moderators={"PK": "both"})
@@ -221,7 +218,7 @@ def test_a_jackknife_of_a_yes_no_outcome_is_that_of_its_fits() -> None:
     """One step of Newton's method from the estimate, beside fits without each cluster."""
     X = np.column_stack([np.ones(len(T)), T, PK])
     y, codes = SAMPLES["thrashed"].to_numpy(dtype=float), np.arange(len(T)) % 20
-    root = Model(X, y, "logit", "thrashed").covariance_root(codes)
+    root = WeightedModel(X, y, "logit", "thrashed").covariance_root(codes)
     without = [sm.Logit(y[codes != c], X[codes != c]).fit(disp=0).params for c in range(20)]
     apart = np.array(without) - sm.Logit(y, X).fit(disp=0).params
     np.testing.assert_allclose(np.diag(root @ root.T), 19 / 20 * (apart**2).sum(axis=0), rtol=0.1)

@@ -5,6 +5,7 @@ from pathlib import Path as File
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import golden_samples, read_golden
 
 from tidegate_analysis import shapes
 from tidegate_analysis.errors import ModelError, SampleError
@@ -21,7 +22,6 @@ from tidegate_analysis.estimate import (
 )
 from tidegate_analysis.model import read, simulate, study, write
 
-GOLDEN = File(__file__).parent.parent / "golden"
 NOTHING = {
     ("SF", "ATPT"): 0.0, ("SF", "TP"): 0.0, ("ROSE", "TP"): 0.0,
     ("numProcs", "ATPT", "ROSE"): 0.0, ("SF", "ATPT", "PK"): 0.0,
@@ -86,10 +86,8 @@ def test_one_at_a_time_keeps_what_all_at_once_loses() -> None:
 
 
 def test_the_comparison_is_rs_anova() -> None:
-    import json
-
-    golden = json.loads((GOLDEN / "estimate.json").read_text())["nested"]
-    data = pd.read_csv(GOLDEN / "estimate.csv")
+    golden = read_golden("estimate")["nested"]
+    data = golden_samples("estimate")
     gone = [("numProcs", "ATPT", "ROSE"), ("SF", "ATPT"), ("SF", "TP"), ("ROSE", "TP")]
     less = INITIAL.without(gone)
     table = compare(fit(INITIAL, data), fit(less, data)).set_index("outcome")
@@ -116,7 +114,7 @@ def test_an_equation_that_loses_all_its_terms_is_compared_with_its_mean() -> Non
     row = compare(fit(model, data), fit(gone, data)).set_index("outcome").loc["ATPT"]
     expected = regress(data, "ATPT", ["numProcs", "PK"])
     assert row["r2_refined"] == pytest.approx(0)
-    r2 = expected.r_squared
+    r2 = expected.explained.r_squared
     assert row["F"] == pytest.approx(r2 / 2 / ((1 - r2) / 397))
 
 

@@ -20,7 +20,7 @@ import tidegate_analysis
 from tidegate_analysis import examples, shapes
 from tidegate_analysis.errors import SampleError, StoreError
 from tidegate_analysis.results import Results, load, mode
-from tidegate_analysis.store import TABLES, Table, schema
+from tidegate_analysis.store import TABLES, ExportTable, schema
 from tidegate_analysis.store.settings import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_a_store_and_its_export_give_the_same(store: Path, name: str, form: str)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_columns_are_those_of_the_laboratory(store: Path, table: Table) -> None:
+def test_columns_are_those_of_the_laboratory(store: Path, table: ExportTable) -> None:
     head = (DATA / "csv" / f"{table.name}.csv").read_text(encoding="utf-8").splitlines()[0]
     found = frame(load(store), table.name)
     assert found.columns.tolist() == head.split(",")
@@ -85,7 +85,7 @@ def test_rows_of_a_run_or_a_batchset(store: Path, source: str) -> None:
 
 
 def test_intervals_add_up_to_what_their_execution_counts(example: Path, tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), repetitions=1, intervals=4)
+    design = examples.ExampleDesign(subjects=("one",), repetitions=1, intervals=4)
     results = load(examples.write_store(tmp_path / "intervals.db", design))
     executions = results.executions().set_index("execution")
     intervals = results.intervals()
@@ -219,9 +219,9 @@ def test_versions_of_the_schema_are_said_once() -> None:
 
 
 def test_a_point_at_the_lowest_level_is_left_censored(tmp_path: Path) -> None:
-    path = examples.write_store(tmp_path / "points.db", examples.Design(repetitions=2))
+    path = examples.write_store(tmp_path / "points.db", examples.ExampleDesign(repetitions=2))
     samples = load(path).samples(1)
-    lowest = samples["TP"] == min(examples.Design().mpl)
+    lowest = samples["TP"] == min(examples.ExampleDesign().mpl)
     with closing(sqlite3.connect(path)) as connection:
         # As analyses before `tap v2` kept them.
         connection.execute("UPDATE thrashing_point SET low = mpl, protocol = 'tap v1'"
@@ -252,7 +252,7 @@ def test_samples_keep_what_was_planted(example: Path) -> None:
 
 
 def test_atpt_of_an_old_store_is_computed(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1, 2), repetitions=2)
+    design = examples.ExampleDesign(subjects=("one",), processors=(1, 2), repetitions=2)
     old = load(examples.write_store(tmp_path / "old.db", design, version=1))
     new = load(examples.write_store(tmp_path / "new.db", design, version=2))
     assert (old.version, new.version) == (1, 2)
@@ -265,7 +265,7 @@ def test_atpt_of_an_old_store_is_computed(tmp_path: Path) -> None:
 
 
 def test_what_a_newer_store_has_beside_is_left_out(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
     older = load(examples.write_store(tmp_path / "older.db", design, version=3))
     newer = load(examples.write_store(tmp_path / "newer.db", design, version=4))
     assert (older.version, newer.version) == (3, 4)
@@ -281,7 +281,7 @@ def test_what_a_newer_store_has_beside_is_left_out(tmp_path: Path) -> None:
 
 
 def test_times_are_the_stores_where_it_has_them(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
     old = examples.write_store(tmp_path / "old.db", design, version=2)
     new = examples.write_store(tmp_path / "new.db", design, version=3)
     pd.testing.assert_frame_equal(load(old).experiment(), load(new).experiment())
@@ -294,7 +294,7 @@ def test_times_are_the_stores_where_it_has_them(tmp_path: Path) -> None:
 
 
 def test_samples_are_of_the_studys_groups_only(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), primary_key=(True,))
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), primary_key=(True,))
     path = examples.write_store(tmp_path / "mixed.db", design)
     before = load(path).samples(1)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -335,7 +335,9 @@ def test_an_old_export_is_read(tmp_path: Path) -> None:
 def test_curves_by_hand(tmp_path: Path) -> None:
     path = examples.write_store(
         tmp_path / "one.db",
-        examples.Design(subjects=("one",), processors=(1,), primary_key=(True,), mpl=(10, 20, 30)),
+        examples.ExampleDesign(
+            subjects=("one",), processors=(1,), primary_key=(True,), mpl=(10, 20, 30)
+        ),
     )
     with closing(sqlite3.connect(path)) as connection, connection:
         of = "WHERE execution IN (SELECT id FROM execution WHERE batchset = 1 AND mpl = 10"
@@ -473,7 +475,7 @@ def test_another_workloads_values_of_another_kind_are_none(store: Path, tmp_path
 
 
 def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
     fresh = examples.write_store(tmp_path / "fresh.db", design, analysed=False)
     with pytest.raises(SampleError, match=r"experiment 1 was not analysed: .*lab tap 1`"):
         load(fresh).samples(1)
@@ -531,7 +533,7 @@ def test_the_schema_is_the_laboratorys() -> None:
 
 
 def test_an_experiment_of_which_nothing_is_done(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1, mpl=(10, 20))
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1, mpl=(10, 20))
     path = examples.write_store(tmp_path / "planned.db", design, analysed=False)
     with closing(sqlite3.connect(path)) as connection, connection:
         for table in ("kind", "measurement_taken", "attempt"):

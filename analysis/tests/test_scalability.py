@@ -1,19 +1,16 @@
 """The scalability law and the gain, against known truth, R (golden/scalability.R), and coverage."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import FULL_SIZE
+from conftest import FULL_SIZE, golden_samples
 from numpy.testing import assert_allclose
 
 from tidegate_analysis import scalability
 from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
-from tidegate_analysis.scalability._intervals import ratio, within
+from tidegate_analysis.scalability._inference import ratio, within
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = "scalability"
 DOUBLING = 2.0 ** np.arange(8)
 HUNDREDS = np.arange(100.0, 1001, 100)
 
@@ -39,13 +36,8 @@ def parameters(fit):
 
 
 @pytest.fixture(scope="module")
-def golden():
-    return json.loads((GOLDEN / "scalability.json").read_text())
-
-
-@pytest.fixture(scope="module")
 def curves():
-    return pd.read_csv(GOLDEN / "scalability.csv")
+    return golden_samples(GOLDEN)
 
 
 @pytest.mark.parametrize("name", ["peak", "hundreds", "amdahl", "no_contention"])

@@ -79,7 +79,7 @@ def test_dbms_share_is_the_intraclass_correlation_of_errors() -> None:
     model = study("refined, update")
     samples = simulate(model, 20_000, seed=5, dbms=1000, dbms_share=0.3, units={})
     found = fit(model, samples, effect="random")
-    assert found.regressions["ATPT"].group_share == pytest.approx(0.3, abs=0.02)
+    assert found.regressions["ATPT"].explained.group_share == pytest.approx(0.3, abs=0.02)
     assert samples["ATPT"].var() == pytest.approx(1.0, abs=0.05)
     slopes = simulate(model, 20_000, seed=6, dbms=1000, dbms_slopes=0.2, units={})
     assert slopes["TP"].var() == pytest.approx(1.0, abs=0.05)

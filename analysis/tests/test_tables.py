@@ -201,7 +201,7 @@ def test_equation_1_by_the_examples_of_the_laboratory() -> None:
 
 
 def test_an_example_is_the_same_from_the_same_seed(tmp_path: Path) -> None:
-    design = examples.Design(subjects=("one",), processors=(1,), repetitions=1)
+    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
     tables = [
         load(examples.write_store(tmp_path / f"{n}.db", design, seed=seed)).curves()
         for n, seed in enumerate([1, 1, 2])

@@ -1,1 +1,1 @@
-"""Parts of bench/compare.py and bench/client.py: the servers, the loads, the report, the plan."""
+"""What the scripts of bench/ share: server, loads, options, the page; the plan of compare.py."""

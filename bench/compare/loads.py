@@ -80,28 +80,51 @@ def pgbench(endpoint, run, seed):
     pgbench knows no warm-up, so it is a run of its own, through the same pooler. The time given
     to pgbench includes its connecting, the tps that it prints does not.
     """
-    kind = ["-b", "select-only"] if run.workload == "select-only" else ["-b", "tpcb-like"]
-    command = [find_program("pgbench"), "-n", "-M", run.protocol, *kind, "-c", run.clients,
-               "-j", 1, "--random-seed", seed, "-h", "127.0.0.1", "-p", endpoint.port,
-               "-U", "postgres", "postgres"]
-    pgbench_once(command, run.warmup_s)
+    kind = "select-only" if run.workload == "select-only" else "tpcb-like"
+    arguments = ["-M", run.protocol, "-b", kind, "-c", run.clients, "-j", 1,
+                 "--random-seed", seed]
+    pgbench_once(endpoint.port, run.warmup_s, arguments)
     began = time.monotonic()
-    found = pgbench_once(command, run.seconds)
+    found = pgbench_once(endpoint.port, run.seconds, arguments)
     if found["tps"] is None:
         raise Failed("pgbench completed no transaction in the time given")
     return {**found, "path": path(endpoint.intervals(), began)}
 
 
-def pgbench_once(command, seconds):
+def pgbench_once(port, seconds, arguments):
     """One pgbench run of some seconds; no tps when no transaction was completed."""
-    command = [*command[:1], "-T", max(1, round(seconds)), *command[1:]]
+    text, _ = finished(pgbench_command(port, "-T", max(1, round(seconds)), *arguments), seconds)
+    tps, _, troubles = pgbench_report(text)
+    return {"tps": tps, "complaints": troubles}
+
+
+def pgbench_command(port, *arguments):
+    """The command line of pgbench on a local port, without its own vacuum."""
+    return [find_program("pgbench"), "-n", *arguments,
+            "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
+
+
+def finished(command, seconds, name="pgbench"):
+    """What a client printed, to standard output and standard error, that runs for some seconds."""
     with time_limit(seconds + PGBENCH_LIMIT_S), \
             started(command, stop_with=(signal.SIGINT,), stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE) as client:
+                    stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}) as client:
         text, messages = client.communicate()
-    tps = re.search(r"^tps = ([0-9.]+) \(without initial", text, re.MULTILINE)
     if client.returncode:
-        raise Failed(messages[-300:].strip() or "pgbench failed without a word")
+        raise Failed(messages[-300:].strip() or f"{name} failed without a word")
+    return text, messages
+
+
+def pgbench_report(text):
+    """Transactions per second, without the time to connect; transactions; what went wrong."""
+    tps = re.search(r"^tps = ([0-9.]+) \(without initial", text, re.MULTILINE)
+    count = re.search(r"^number of transactions actually processed: (\d+)", text, re.MULTILINE)
     failed = re.search(r"^number of failed transactions: ([1-9]\d*)", text, re.MULTILINE)
-    return {"tps": float(tps[1]) if tps else None,
-            "complaints": f"{failed[1]} failed" if failed else ""}
+    return (float(tps[1]) if tps else None, int(count[1]) if count else None,
+            f"{failed[1]} failed" if failed else "")
+
+
+def pgbench_progress(messages):
+    """(second, transactions per second) of each line of progress."""
+    rows = re.findall(r"^progress: ([\d.]+) s, ([\d.]+) tps", messages, re.MULTILINE)
+    return [(float(at), float(tps)) for at, tps in rows]

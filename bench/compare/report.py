@@ -10,6 +10,7 @@ import itertools
 import statistics
 
 from . import plan
+from .script import head, row
 
 AT_LEAST, AT_MOST = "≥", "≤"
 # Targets, by number of clients.
@@ -80,8 +81,7 @@ def best(figures, prefix):
 
 def table(columns, rows):
     """Markdown; the first column is text."""
-    lines = ["| " + " | ".join(columns) + " |", "| --- " + "| ---: " * (len(columns) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+    return "\n".join([head("l" + "r" * (len(columns) - 1), *columns), *(row(*r) for r in rows)])
 
 
 def section(results, part):
@@ -111,10 +111,10 @@ def load_table(results, part, clients, protocol):
         columns += ["client CPU, µs/transaction", "pooler CPU, µs/transaction"]
     rows = []
     for name, tps in of["tps"].items():
-        row = [name, spread(tps), f"{ratio(tps, of['tps'][reference])[0]:.2f}"]
+        cells = [name, spread(tps), f"{ratio(tps, of['tps'][reference])[0]:.2f}"]
         if has_cpu:
-            row += [spread(of["client_us"].get(name)), spread(of["proxy_us"].get(name))]
-        rows.append(row)
+            cells += [spread(of["client_us"].get(name)), spread(of["proxy_us"].get(name))]
+        rows.append(cells)
     return table(columns, rows)
 
 

@@ -165,22 +165,29 @@ def pgbouncer(server, directory, pool):
 
 
 @contextlib.contextmanager
-def tidegate(server, directory, program, *arguments):
+def tidegate(server, directory, program, *arguments, has_journal=True):
     """Tidegate in transaction mode, its default."""
-    log, journal = directory / "log", directory / "journal.jsonl"
-    command = [program, "proxy", "--listen", "127.0.0.1:0", "--log-level", "warn",
-               "--upstream", f"postgres://127.0.0.1:{server.port}", "--journal", journal,
-               *arguments]
-    since = time.monotonic()
+    journal = directory / "journal.jsonl"
+    given = ["--listen", "127.0.0.1:0", "--log-level", "warn",
+             "--upstream", f"postgres://127.0.0.1:{server.port}",
+             *(["--journal", journal] if has_journal else []), *arguments]
+    with proxy(directory, program, *given) as endpoint:
+        yield dataclasses.replace(endpoint, journal=journal if has_journal else None)
+
+
+@contextlib.contextmanager
+def proxy(directory, program, *arguments):
+    """`tidegate proxy` with these arguments, which let it choose its port; its log is `log`."""
+    log, since = directory / "log", time.monotonic()
     with log.open("w") as output, \
-            started(command, stdout=output, stderr=output,
+            started([program, "proxy", *arguments], stdout=output, stderr=output,
                     env={**os.environ, "NO_COLOR": "1"}) as process:
 
         def address():
             return re.search(r"listening on \S+:(\d+)\n", log.read_text(errors="replace"))
 
         port = int(wait_until(address, process, log)[1])
-        yield Endpoint(port, process, journal, since)
+        yield Endpoint(port, process, since=since)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ first, and only the sums are taken as independent (Liang and Zeger 1986)::
 
     V = A⁻¹ (c · sum over clusters of s s') A⁻¹
 
-Three corrections are in use here, by the names of MacKinnon, Nielsen and Webb (2023):
+Three corrections are in use here, by the names of MacKinnon, Nielsen and Webb (2023). The first two
+are computed by statsmodels (`_linear`):
 
 ===========  =====================================================  ==========================
 sandwich     c = G/(G-1)                                            of maximum likelihood
@@ -39,12 +40,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tidegate_analysis._columns import Array, Codes
 from tidegate_analysis.errors import SampleError
-
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 #: Fewer clusters than this are few: results by cluster come with a caution. Cameron and Miller
 #: (2015, Section VI) find that few ends somewhere from 20 to 50, the more the less alike they are.
@@ -61,11 +59,6 @@ def sums(values: Array, codes: Codes) -> Array:
     total = np.zeros((count(codes), values.shape[1]))
     np.add.at(total, codes, values)
     return total
-
-
-def cr1(samples: int, columns: int, clusters: int) -> float:
-    """Return CR1's correction for a regression on this many columns."""
-    return clusters / (clusters - 1) * (samples - 1) / (samples - columns)
 
 
 def degrees(matrix: Array, codes: Codes) -> Array:
@@ -99,26 +92,6 @@ def refuse_saturated(free: Array, names: Sequence[str], by: str, clusters: int) 
             f"samples of each: {', '.join(without)}",
             "add samples of more of them, drop such a column, or take samples as independent",
         )
-
-
-def meat(scores: Array, codes: Codes, columns: int | None = None) -> Array:
-    """Return what is between the two inverses, corrected.
-
-    Parameters
-    ----------
-    scores
-        A row for each sample.
-    codes
-        The cluster of each.
-    columns
-        Of the regression: for CR1; None for the sandwich of maximum likelihood.
-
-    """
-    total = sums(scores, codes)
-    clusters = len(total)
-    factor = clusters / (clusters - 1) if columns is None else cr1(len(scores), columns, clusters)
-    found: Array = factor * total.T @ total
-    return found
 
 
 def jackknife(without: Array, estimate: Array) -> Array:

@@ -13,7 +13,8 @@ Example
 >>> import tempfile
 >>> from tidegate_analysis import examples, load
 >>> with tempfile.TemporaryDirectory() as directory:
-...     path = examples.write_store(f"{directory}/example.db", examples.Design(repetitions=1))
+...     one = examples.ExampleDesign(repetitions=1)
+...     path = examples.write_store(f"{directory}/example.db", one)
 ...     len(load(path).executions(1))
 5040
 
@@ -46,7 +47,7 @@ _PROTOCOL: Final = ("tap v2", "equation-1 v1")
 
 
 @dataclass(frozen=True)
-class Design:
+class ExampleDesign:
     """What is varied, as in an experiment file of the scenario `thrash`.
 
     Attributes
@@ -90,7 +91,7 @@ class Design:
 
 
 #: The design of the study's confirmatory experiment: 70,000 executions.
-PUBLISHED: Final = Design(
+PUBLISHED: Final = ExampleDesign(
     subjects=("alpha", "beta", "gamma", "delta", "epsilon"),
     processors=(1, 2, 4, 6, 8),
     repetitions=5,
@@ -99,7 +100,7 @@ PUBLISHED: Final = Design(
 
 def write_store(
     path: str | Path,
-    design: Design | None = None,
+    design: ExampleDesign | None = None,
     *,
     seed: int = 1,
     version: int = 5,
@@ -126,7 +127,7 @@ def write_store(
         The file is there, or cannot be written.
 
     """
-    path, design = Path(path), design or Design()
+    path, design = Path(path), design or ExampleDesign()
     if path.exists():
         raise StoreError(f"{path} is there already", "give the name of a file that is not")
     tps = _throughput(design, np.random.default_rng(seed))
@@ -143,7 +144,7 @@ def write_store(
     return path
 
 
-def _throughput(design: Design, rng: np.random.Generator) -> np.ndarray:
+def _throughput(design: ExampleDesign, rng: np.random.Generator) -> np.ndarray:
     """Return TPS by batchset of all runs, level and repetition."""
     rows = [(*run, mode) for run in design.runs() for mode, _, _ in design.batchsets()]
     dbms = np.array([design.subjects.index(row[0]) for row in rows])
@@ -215,7 +216,9 @@ def bounds(places: np.ndarray, mpl: np.ndarray) -> pd.DataFrame:
     )
 
 
-def _add_plan(connection: sqlite3.Connection, design: Design, seed: int, version: int) -> None:
+def _add_plan(
+    connection: sqlite3.Connection, design: ExampleDesign, seed: int, version: int
+) -> None:
     """Add the experiment, and all that it plans; ids count from 1 in the order of the plan."""
     file = (
         f'name = "example"\nscenario = "thrash"\nsubjects = {json.dumps(design.subjects)}\n'
@@ -264,10 +267,10 @@ def _spec(keys: bool, mode: str, sf: float, rose: float) -> str:
 
 
 def _add_measurements(
-    connection: sqlite3.Connection, design: Design, tps: np.ndarray, version: int
+    connection: sqlite3.Connection, design: ExampleDesign, tps: np.ndarray, version: int
 ) -> None:
     """Add an attempt and a measurement for each execution; all have the same number."""
-    seen = list(_seen(design, tps))
+    seen = list(_measured(design, tps))
     lasted_us = design.ctl_s * 1_000_000
     in_run = len(design.batchsets()) * len(design.mpl) * design.repetitions
     attempts = [
@@ -323,7 +326,9 @@ def _add_measurements(
         _insert(connection, "interval_kind", kinds)
 
 
-def _seen(design: Design, tps: np.ndarray) -> Iterator[tuple[int, int, str, int, float, Any]]:
+def _measured(
+    design: ExampleDesign, tps: np.ndarray
+) -> Iterator[tuple[int, int, str, int, float, Any]]:
     """Give MPL, processors, mode, transactions, mean and tails of the latency, by execution."""
     sets = product(design.runs(), design.batchsets())
     for ((_, processors, _), (mode, _, _)), of_batchset in zip(sets, tps, strict=True):
@@ -336,7 +341,7 @@ def _seen(design: Design, tps: np.ndarray) -> Iterator[tuple[int, int, str, int,
 
 
 def _add_analysis(
-    connection: sqlite3.Connection, design: Design, tps: np.ndarray, version: int
+    connection: sqlite3.Connection, design: ExampleDesign, tps: np.ndarray, version: int
 ) -> None:
     mpl = np.array(design.mpl)
     places = equation_1(tps.mean(axis=2))
@@ -383,7 +388,7 @@ _DROPS: Final = [
 ]
 
 
-def _counts(design: Design, places: np.ndarray) -> list[tuple[Any, ...]]:
+def _counts(design: ExampleDesign, places: np.ndarray) -> list[tuple[Any, ...]]:
     """Return what the protocol counts where there is nothing to complain of."""
     batches = len(places) * len(design.mpl)
     of = {"batchset": len(places), "batch": batches, "execution": batches * design.repetitions}

@@ -21,7 +21,7 @@ or one batchset of those.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from scipy import stats
 
 from tidegate_analysis import shapes
 from tidegate_analysis.errors import SampleError, StoreError
-from tidegate_analysis.store import TABLES, Progress, Selection, Source, Table, open_source
+from tidegate_analysis.store import TABLES, ExportTable, Progress, Selection, Source, open_source
 
 _BATCHSET: Final = ["experiment", "run", "batchset"]
 _BATCH: Final = [*_BATCHSET, "mpl"]
@@ -82,6 +82,54 @@ def mode(mix: Mapping[str, Any]) -> str | None:
     return {"reads": "read", "updates": "update"}.get(drawn[0]) if len(drawn) == 1 else None
 
 
+class ExecutionRows(Protocol):
+    """A method that gives rows of executions, of some or all of them."""
+
+    def __call__(
+        self,
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the rows of an experiment, a run of it, or a batchset of each run."""
+        ...
+
+
+def _of_executions(table: str, doc: str) -> ExecutionRows:
+    """Return the method of `Results` for a table of executions."""
+
+    def rows(
+        self: "Results",
+        experiment: int | None = None,
+        *,
+        run: int | None = None,
+        batchset: int | None = None,
+    ) -> pd.DataFrame:
+        return self._table(table, experiment, run, batchset)
+
+    rows.__name__, rows.__doc__ = table, doc
+    return rows  # type: ignore[return-value]
+
+
+class ExperimentRows(Protocol):
+    """A method that gives rows of an experiment, or of all that were loaded."""
+
+    def __call__(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the rows of an experiment."""
+        ...
+
+
+def _of_experiment(table: str, doc: str) -> ExperimentRows:
+    """Return the method of `Results` for a table of experiments."""
+
+    def rows(self: "Results", experiment: int | None = None) -> pd.DataFrame:
+        return self._table(table, experiment)
+
+    rows.__name__, rows.__doc__ = table, doc
+    return rows  # type: ignore[return-value]
+
+
 class Results:
     """The tables of a store or an export; see `load`.
 
@@ -125,125 +173,41 @@ class Results:
         chosen = found if wanted is None else found[found["experiment"] == wanted]
         return chosen.reset_index(drop=True)
 
-    def executions(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return all executions that are planned, with what was measured of those that are done."""
-        return self._table("executions", experiment, run, batchset)
-
-    def attempts(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return each time that an execution was tried, and how it ended."""
-        return self._table("attempts", experiment, run, batchset)
-
-    def kinds(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return each kind of transaction of each execution."""
-        return self._table("kinds", experiment, run, batchset)
-
-    def intervals(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return each interval of each execution."""
-        return self._table("intervals", experiment, run, batchset)
-
-    def interval_kinds(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return each kind of transaction in each interval; nothing of a store of version 1."""
-        return self._table("interval_kinds", experiment, run, batchset)
-
-    def histograms(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return each latency that was seen in an interval, and how often. This is large."""
-        return self._table("histograms", experiment, run, batchset)
-
-    def limits(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return the decisions of controllers."""
-        return self._table("limits", experiment, run, batchset)
-
-    def classes(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return what the clients of each scheduling class saw."""
-        return self._table("classes", experiment, run, batchset)
-
-    def trees(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return the looks at the trees of the embedded engine."""
-        return self._table("trees", experiment, run, batchset)
-
-    def troubles(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return errors, conflicts and other DBMSes that were running."""
-        return self._table("troubles", experiment, run, batchset)
-
-    def conditions(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return the workloads' consistency conditions, and whether they held."""
-        return self._table("conditions", experiment)
-
-    def analyses(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return the times that the analysis protocol was applied; none in version 1."""
-        return self._table("analyses", experiment)
-
-    def tap_counts(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return what each step of each analysis counted; nothing in version 1."""
-        return self._table("tap_counts", experiment)
-
-    def tap_drops(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return what each analysis dropped, and why; nothing in version 1."""
-        return self._table("tap_drops", experiment)
-
-    def thrashing_points(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return the thrashing points of all analyses."""
-        return self._table("thrashing_points", experiment)
+    executions = _of_executions(
+        "executions", "Return all executions that are planned, and what was measured of those done."
+    )
+    attempts = _of_executions(
+        "attempts", "Return each time that an execution was tried, and how it ended."
+    )
+    kinds = _of_executions("kinds", "Return each kind of transaction of each execution.")
+    intervals = _of_executions("intervals", "Return each interval of each execution.")
+    interval_kinds = _of_executions(
+        "interval_kinds", "Return each kind of transaction in each interval; nothing in version 1."
+    )
+    histograms = _of_executions(
+        "histograms", "Return each latency seen in an interval, and how often. This is large."
+    )
+    limits = _of_executions("limits", "Return the decisions of controllers.")
+    classes = _of_executions("classes", "Return what the clients of each scheduling class saw.")
+    trees = _of_executions("trees", "Return the looks at the trees of the embedded engine.")
+    troubles = _of_executions(
+        "troubles", "Return errors, conflicts and other DBMSes that were running."
+    )
+    conditions = _of_experiment(
+        "conditions", "Return the workloads' consistency conditions, and whether they held."
+    )
+    analyses = _of_experiment(
+        "analyses", "Return the times that the analysis protocol was applied; none in version 1."
+    )
+    tap_counts = _of_experiment(
+        "tap_counts", "Return what each step of each analysis counted; nothing in version 1."
+    )
+    tap_drops = _of_experiment(
+        "tap_drops", "Return what each analysis dropped, and why; nothing in version 1."
+    )
+    thrashing_points = _of_experiment(
+        "thrashing_points", "Return the thrashing points of all analyses."
+    )
 
     def latest_points(self, experiment: int | None = None) -> pd.DataFrame:
         """Return the thrashing points of each experiment's latest analysis.
@@ -475,7 +439,7 @@ def _half_width(n: np.ndarray, sd: np.ndarray) -> np.ndarray:
     return np.asarray(stats.t.ppf(0.975, n - 1) * sd / np.sqrt(n))
 
 
-def _to_frame(found: pa.Table, table: Table, source: str) -> pd.DataFrame:
+def _to_frame(found: pa.Table, table: ExportTable, source: str) -> pd.DataFrame:
     """Return the columns as pandas has them, giving up each one of Arrow's on the way."""
     columns = dict(zip(found.column_names, found.columns, strict=True))
     del found

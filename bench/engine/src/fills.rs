@@ -253,7 +253,7 @@ fn fill(
     plan: &Plan,
     stop: &Stop,
 ) -> Result<Vec<usize>> {
-    let options = TxnOptions { durability: Durability::Lazy, ..TxnOptions::default() };
+    let options = TxnOptions::default().durability(Durability::Lazy);
     let value = vec![0x55; pattern.value_len()];
     let (mut transaction, mut inserted) = (store.begin(options), 0_u32);
     let sequences = pattern.keys(scale(plan), plan.seed, &mut |key| {

@@ -152,11 +152,7 @@ pub(crate) fn measure(
 
 impl Case {
     fn options(&self) -> StoreOptions {
-        StoreOptions {
-            buffer_bytes: self.buffer_bytes,
-            buffer_bytes_max: self.buffer_bytes,
-            ..StoreOptions::default()
-        }
+        StoreOptions::default().buffer_bytes(self.buffer_bytes).buffer_bytes_max(self.buffer_bytes)
     }
 
     fn measure(
@@ -264,12 +260,10 @@ fn end(process: &mut Child) -> Result<()> {
 /// The process that is killed: writes so much log, says how many bytes and rows, and waits.
 pub(crate) fn write_log(directory: &Path, pattern: Pattern, mib: u64, plan: &Plan) -> Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::create(directory, IoMode::Buffered)?);
-    let options = StoreOptions {
-        buffer_bytes: LARGE_BUFFER,
-        buffer_bytes_max: LARGE_BUFFER,
-        background: false,
-        ..StoreOptions::default()
-    };
+    let options = StoreOptions::default()
+        .buffer_bytes(LARGE_BUFFER)
+        .buffer_bytes_max(LARGE_BUFFER)
+        .background(false);
     let store = Store::create(&disk, LogId(1), &options)?;
     let tree = store.create_tree("rows")?;
     let mut entries = match pattern {
@@ -309,7 +303,7 @@ pub(crate) fn write_log(directory: &Path, pattern: Pattern, mib: u64, plan: &Pla
 
 /// Appends rows, many to a transaction, and does not wait for the disk.
 fn load(store: &Store, tree: &TreeHandle, keys: std::ops::Range<u64>, stop: &Stop) -> Result<()> {
-    let options = TxnOptions { durability: Durability::Lazy, ..TxnOptions::default() };
+    let options = TxnOptions::default().durability(Durability::Lazy);
     let mut keys = keys.peekable();
     while keys.peek().is_some() {
         stop.check()?;
@@ -323,7 +317,7 @@ fn load(store: &Store, tree: &TreeHandle, keys: std::ops::Range<u64>, stop: &Sto
 }
 
 fn update(store: &Store, tree: &TreeHandle, keys: &mut Keys) -> std::result::Result<(), TxnError> {
-    let options = TxnOptions { durability: Durability::Lazy, ..TxnOptions::default() };
+    let options = TxnOptions::default().durability(Durability::Lazy);
     let mut transaction = store.begin(options);
     for version in 1..=BATCH {
         let key = keys.next();

@@ -6,25 +6,25 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, AlgorithmError, Mpl};
 use tidegate_lab::bench::{self, BenchOptions, Ranges, Scenario};
-use tidegate_lab::rig::{Console, DatabaseChoice, DatabaseKind};
+use tidegate_lab::rig::{Console, DatabaseChoice};
 
 use crate::{Failure, interrupt, print};
 
 const EXAMPLES: &str = "\
 Examples:
-  Everything, in about three quarters of an hour:
+  All workloads and controllers, in about 45 minutes:
     tidegate bench control
 
-  Whether it works here, in a minute:
+  A short check on this machine, in one minute:
     tidegate bench control --quick
 
-  On the embedded engine, with nothing installed:
+  On the embedded engine, which needs no installation:
     tidegate bench control --db embedded
 
-  Two controllers on one workload, with a minute each to settle:
+  Two controllers on one workload, for one minute each:
     tidegate bench control --workloads tpcb-1 --controllers gaussian-process,vegas --run-s 60
 
-  The switch both ways, from every client inside:
+  The switch in both directions, starting with all clients admitted:
     tidegate bench control --workloads switch,switch-back --start 256";
 
 /// Measure on a private database
@@ -41,49 +41,49 @@ enum What {
 
 /// Compare every controller with the best fixed limit, on several workloads
 ///
-/// Starts a database, and for each workload runs a crowd of clients through Tidegate: at every
-/// fixed limit of a list, then under every controller, with the best fixed limits measured again in
-/// between. Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and
-/// the controllers' journals. Wants an idle machine.
+/// Starts a database. For each workload it runs many clients through Tidegate: at every fixed limit
+/// of a list, then under every controller. The best fixed limits are measured again in between.
+/// Prints tables and writes bench-control.json, bench-control.md, bench-control.svg and the
+/// controllers' journals. Needs an idle machine.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = EXAMPLES,
-    after_help = "More, and examples: tidegate bench control --help"
+    after_help = "Details and examples: tidegate bench control --help"
 )]
 struct ControlArguments {
-    /// The database: postgres or embedded, the engine that Tidegate carries with it [default:
-    /// postgres where its programs are found, else embedded]
-    #[arg(long, value_name = "NAME")]
-    db: Option<DatabaseKind>,
+    /// Database to start: postgres, or embedded for the engine inside Tidegate [default: postgres
+    /// if its programs are found, otherwise embedded]
+    #[arg(long, value_name = "NAME", value_parser = DatabaseChoice::named)]
+    db: Option<DatabaseChoice>,
 
-    /// Where the results are written
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "out/bench-control")]
     out: PathBuf,
 
-    /// Short times, few limits, two controllers on two workloads; other flags go before it
+    /// Use short times, few limits, two controllers and two workloads; other options override this
     #[arg(long)]
     quick: bool,
 
-    /// What clients do: tpcb-1, tpcb-10, tpcb-50, thrash-read, thrash-update, switch (from tpcb-1
-    /// to thrash-read in the middle of a run), switch-back [default: all but switch-back, with
+    /// Workloads: tpcb-1, tpcb-10, tpcb-50, thrash-read, thrash-update, switch (from tpcb-1 to
+    /// thrash-read in the middle of a run), switch-back [default: all except switch-back, with
     /// tpcb-50 on postgres and tpcb-10 on embedded]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     workloads: Option<Vec<Scenario>>,
 
-    /// Who chooses the limit, with parameters if need be [default: every controller that decides]
+    /// Controllers, optionally with parameters [default: all]
     #[arg(long, value_name = "NAME,...", value_parser = controllers)]
     controllers: Option<Named>,
 
-    /// Fixed limits, those above the number of clients left out
+    /// Fixed limits; those above the number of clients are omitted
     /// [default: 1,2,3,4,6,8,12,16,24,32,64,128,256]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = limit)]
     limits: Option<Vec<Mpl>>,
 
-    /// Clients at once, at most 1000 [default: 256]
+    /// Number of clients, at most 1000 [default: 256]
     #[arg(long, value_name = "N")]
     clients: Option<usize>,
 
-    /// The limit that controllers start with
+    /// Limit with which controllers start
     #[arg(long, value_name = "N", value_parser = limit, default_value = "64")]
     start: Mpl,
 
@@ -91,11 +91,11 @@ struct ControlArguments {
     #[arg(long, value_name = "N", value_parser = thrash, default_value = "30000")]
     rows: Ranges,
 
-    /// Seconds that are counted at each fixed limit [default: 4]
+    /// Measured seconds at each fixed limit [default: 4]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     sweep_s: Option<Duration>,
 
-    /// Seconds of each controller, in a switch before it and after it [default: 14]
+    /// Seconds for each controller; in a switch, before it and after it [default: 14]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     run_s: Option<Duration>,
 
@@ -130,7 +130,7 @@ fn controllers(text: &str) -> Result<Named, AlgorithmError> {
 
 impl ControlArguments {
     fn into_options(self, tidegate: PathBuf, command: String) -> BenchOptions {
-        let database = DatabaseChoice::new(self.db);
+        let database = self.db.unwrap_or_else(DatabaseChoice::usual);
         let mut options = BenchOptions::new(database, self.rows, tidegate, self.out, command);
         if self.quick {
             options = options.quick();

@@ -9,13 +9,13 @@ use crate::{Failure, print};
 
 /// List the controllers and their parameters
 ///
-/// Every algorithm with the name, default, allowed values, unit and meaning of each of its
-/// parameters. They are given after the name, in flags, configuration files and experiments:
-/// --control external-scheduling:loss=0.2,delta=4. fixed:N always holds the limit N. Each of them
-/// can be given a response time to keep, with --keep of `tidegate proxy`.
+/// Prints every algorithm with the name, default, allowed values, unit and meaning of each of its
+/// parameters. Parameters follow the algorithm's name in options, configuration files and
+/// experiments: --control external-scheduling:loss=0.2,delta=4. fixed:N always holds the limit N.
+/// With --keep of `tidegate proxy` every algorithm can keep a response time.
 #[derive(Debug, Args)]
 pub(crate) struct ControllersArguments {
-    /// Only these
+    /// Algorithms to list [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<Algorithm>,
 }

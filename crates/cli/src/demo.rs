@@ -3,31 +3,31 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tidegate_lab::demo::{self, Console, DatabaseChoice, DatabaseKind, DemoError, DemoOptions};
+use tidegate_lab::demo::{self, Console, DatabaseChoice, DemoError, DemoOptions};
 
 use crate::{Failure, interrupt, print};
 
-/// Show the main job: throughput with and without Tidegate, on a private database
+/// Compare throughput with and without Tidegate, on a private database
 ///
-/// Starts a database, loads pgbench's tables, and runs the TPC-B-like load with rising numbers of
-/// clients, directly and through Tidegate. Prints a table and writes summary.json, report.svg,
+/// Starts a database, loads pgbench's tables, and runs the TPC-B-like load with increasing numbers
+/// of clients, directly and through Tidegate. Prints a table and writes summary.json, report.svg,
 /// journal.jsonl and, with PostgreSQL, proxy.log. Takes less than two minutes.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
-    /// The database: postgres or embedded, the engine that Tidegate carries with it [default:
-    /// postgres where its programs are found, else embedded]
-    #[arg(long, value_name = "NAME")]
-    db: Option<DatabaseKind>,
+    /// Database to start: postgres, or embedded for the engine inside Tidegate [default: postgres
+    /// if its programs are found, otherwise embedded]
+    #[arg(long, value_name = "NAME", value_parser = DatabaseChoice::named)]
+    db: Option<DatabaseChoice>,
 
-    /// Where the results are written
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
 
-    /// Short times, few clients; other flags go before it
+    /// Use short times and few clients; other options override this
     #[arg(long)]
     quick: bool,
 
-    /// Numbers of clients, one step each [default: 4,64,256,1000]
+    /// Numbers of clients, measured one after another [default: 4,64,256,1000]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Option<Vec<usize>>,
 
@@ -40,7 +40,7 @@ pub(crate) struct DemoArguments {
 pub(crate) fn run(arguments: DemoArguments) -> Result<(), Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let command: Vec<String> = std::env::args().collect();
-    let database = DatabaseChoice::new(arguments.db);
+    let database = arguments.db.unwrap_or_else(DatabaseChoice::usual);
     let mut options =
         DemoOptions::new(database, tidegate, arguments.out.clone(), command.join(" "));
     if arguments.quick {

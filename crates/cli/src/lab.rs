@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
-use tidegate_lab::experiment::{
-    Choice, ChoiceError, Experiment, LabError, Laboratory, look_for_subjects, plan_text, read,
-};
+use tidegate_lab::experiment::{Choice, ChoiceError, Experiment, look_for_subjects, read};
+use tidegate_lab::laboratory::{LabError, Laboratory, plan_text};
 use tidegate_lab::rig::Console;
-
 use tidegate_lab::store::{ExperimentRow, Format};
 use tidegate_lab::tap::Choices;
 
@@ -18,37 +16,37 @@ use crate::{Failure, interrupt, print};
 
 const EXAMPLES: &str = "\
 Examples:
-  What would run, and how long it would take:
+  Print what would run and how long it would take:
     tidegate lab plan experiments/quick.toml
 
-  A throughput curve of the embedded engine, then of others:
+  Measure a throughput curve of the embedded engine, then of other databases:
     tidegate lab run experiments/quick.toml
     tidegate lab run experiments/quick.toml --subject postgres,mariadb
 
-  On a server that is there already, in a database of its own, tidegate_lab:
+  Use an existing server; the laboratory makes its own database there, tidegate_lab:
     export PGPASSWORD=...
     tidegate lab run experiments/quick.toml --subject postgres=postgres://ann@host/shop
 
-  After an interruption, and what came of it:
+  Continue after an interruption, and print the results:
     tidegate lab list
     tidegate lab resume 2
     tidegate lab show 2
 
-  All of it for another program, such as pandas:
+  Export all data for another program, such as pandas:
     tidegate lab export 2 --format parquet --out exported
 
-  The same on many machines: fill a queue here, and start a worker on each of them:
+  Use many machines: fill a queue here, and start a worker on each machine:
     tidegate lab run experiments/quick.toml --store postgres://lab@host/lab --workers
     tidegate lab worker --lab postgres://lab@host/lab";
 
-/// Run experiments that files describe, and keep what came of them
+/// Run experiments that are described in files, and store their results
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "Examples: tidegate lab --help")]
 pub(crate) struct LabArguments {
     #[command(subcommand)]
     what: What,
 
-    /// The result store: a file, or postgres://user:password@host:port/database
+    /// Result store: a file, or postgres://user:password@host:port/database
     #[arg(long, visible_alias = "lab", global = true, value_name = "PLACE")]
     #[arg(default_value = "results.db")]
     store: String,
@@ -56,36 +54,36 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show what an experiment file would do, and how long it would take
+    /// Print what an experiment file would run, and how long it would take
     Plan(FileArguments),
     /// Run an experiment file
     Run(RunArguments),
-    /// Go on with an experiment that was interrupted
+    /// Continue an experiment that was interrupted
     Resume(ResumeArguments),
-    /// Execute runs that others put into the store's queue, on this host, until interrupted
+    /// Execute runs from the store's queue on this host until interrupted
     Worker(WorkerArguments),
     /// List the experiments in the store
     List,
-    /// Show an experiment's curves
+    /// Print an experiment's results: curves, errors, thrashing points
     Show(ShowArguments),
-    /// Apply the thrashing analysis protocol, and keep the thrashing points
+    /// Apply the thrashing analysis protocol, and store the thrashing points
     Tap(TapArguments),
-    /// Write all that was recorded of an experiment into files for other programs
+    /// Write all data of an experiment to files for other programs
     Export(ExportArguments),
 }
 
 #[derive(Debug, Args)]
 struct FileArguments {
-    /// The experiment file
+    /// Experiment file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// One of the file's presets
+    /// Preset of the file to use
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 
-    /// Other subjects than the file names: postgres, mariadb, sqlite, firebird, embedded, ...; one
-    /// that is there already by its place, as in postgres=postgres://user@host/database
+    /// Subjects to use instead of the file's: postgres, mariadb, sqlite, firebird, embedded, ...;
+    /// an existing server has a URL, as in postgres=postgres://user@host/database
     #[arg(long, value_name = "NAME[=URL],...", value_delimiter = ',')]
     subject: Option<Vec<String>>,
 }
@@ -95,7 +93,7 @@ struct RunArguments {
     #[command(flatten)]
     file: FileArguments,
 
-    /// Leave the runs to workers on other hosts, through a queue in the store
+    /// Put the runs into a queue in the store, for workers on other hosts
     #[arg(long)]
     workers: bool,
 }
@@ -105,14 +103,14 @@ struct ResumeArguments {
     #[command(flatten)]
     experiment: Numbered,
 
-    /// Leave the runs to workers on other hosts, through a queue in the store
+    /// Put the runs into a queue in the store, for workers on other hosts
     #[arg(long)]
     workers: bool,
 }
 
 #[derive(Debug, Args)]
 struct Numbered {
-    /// The experiment's number, as `tidegate lab list` shows it
+    /// Number of the experiment in `tidegate lab list`
     #[arg(value_name = "EXPERIMENT")]
     id: i64,
 }
@@ -126,11 +124,11 @@ struct TapArguments {
     protocol: ProtocolArguments,
 }
 
-/// What the analyst chooses of the analysis protocol.
+/// Options of the analysis protocol.
 #[derive(Debug, Args)]
 pub(crate) struct ProtocolArguments {
-    /// Keep executions that are no steady state (check 10), which are dropped otherwise; the
-    /// batchsets that they are in have it as a caveat
+    /// Keep executions that are not in a steady state (check 10) instead of dropping them; their
+    /// batchsets then have a caveat
     #[arg(long)]
     keep_unsteady: bool,
 }
@@ -143,11 +141,11 @@ impl ProtocolArguments {
 
 #[derive(Debug, Args)]
 struct ShowArguments {
-    /// The experiment's number, as `tidegate lab list` shows it
+    /// Number of the experiment in `tidegate lab list`
     #[arg(value_name = "EXPERIMENT")]
     id: i64,
 
-    /// Write each curve as SVG into this directory as well
+    /// Also write each curve as SVG into this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 
@@ -158,15 +156,15 @@ struct ShowArguments {
 
 #[derive(Debug, Args)]
 struct ExportArguments {
-    /// The experiment's number, as `tidegate lab list` shows it
+    /// Number of the experiment in `tidegate lab list`
     #[arg(value_name = "EXPERIMENT")]
     id: i64,
 
-    /// csv and parquet are a file for each kind of row, json one document
+    /// Format: csv and parquet make one file for each table, json makes one document
     #[arg(long, value_name = "csv|json|parquet", default_value = "csv")]
     format: Format,
 
-    /// The directory for the files, which is made; those of the same names are replaced
+    /// Directory for the files; it is created, and files with the same names are replaced
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -184,7 +182,7 @@ impl FileArguments {
         read(&self.file, &self.choice()?).map_err(Failure::usage)
     }
 
-    /// The same, if its subjects are available here.
+    /// Reads the experiment and checks that its subjects are available on this machine.
     fn read_and_look(&self) -> Result<Experiment, Failure> {
         let experiment = self.read()?;
         look_for_subjects(&self.file, &experiment, &self.choice()?).map_err(Failure::usage)?;
@@ -192,18 +190,18 @@ impl FileArguments {
     }
 }
 
-/// Does what was asked for and prints what came of it.
+/// Runs the subcommand and prints its result.
 pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     let place = arguments.store;
     match arguments.what {
         What::Plan(file) => print(&plan_text(&file.read()?)),
         What::Run(RunArguments { file, workers }) => {
-            // Also what is started to see whether it can be had is stopped before we end.
+            // Raised before subjects are checked: a server started for a check is stopped, too.
             let cancel = interrupt::flag().map_err(Failure::failed)?;
             if workers {
                 machines::check_store(&place)?;
             }
-            // With workers, the subjects are theirs to have.
+            // With workers, each worker checks its own subjects.
             let experiment = if workers { file.read()? } else { file.read_and_look()? };
             if cancel.load(Ordering::Relaxed) {
                 return Err(Failure::Failed("interrupted; nothing was recorded".into()));
@@ -253,14 +251,14 @@ fn open(place: &str) -> Result<Laboratory, Failure> {
     Laboratory::open(place, tidegate).map_err(failed)
 }
 
-/// The same for who wants something of a store: a name with a typo is none.
+/// Opens a store that must exist, so that a misspelt name does not create an empty one.
 fn open_existing(place: &str) -> Result<Laboratory, Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     Laboratory::open_existing(place, tidegate).map_err(failed)
 }
 
-/// Runs what is left of an experiment in the store at a place, and shows its curves; or leaves it
-/// to workers.
+/// Runs the remaining executions of an experiment and prints its curves, or puts them into the
+/// queue of the store for workers.
 fn conduct(
     laboratory: &mut Laboratory,
     (place, id): (&str, i64),
@@ -286,7 +284,7 @@ fn conduct(
     sound(id, violations.len(), left(&row))
 }
 
-/// What is still to be done of an experiment, if anything is.
+/// Returns how much of an experiment is done, if executions remain.
 fn left(row: &ExperimentRow) -> Option<String> {
     let ExperimentRow { id, done, planned, .. } = row;
     let left =
@@ -294,8 +292,8 @@ fn left(row: &ExperimentRow) -> Option<String> {
     (done < planned).then_some(left)
 }
 
-/// Whether all was done and the databases kept their conditions. One that did not says more than
-/// one that is not done: what it measured is not to be used.
+/// Fails if executions remain or a database violated a consistency condition. A violation decides
+/// the exit code, because measurements of such a database must not be used.
 fn sound(id: i64, violations: usize, left: Option<String>) -> Result<(), Failure> {
     if violations == 0 {
         return left.map_or(Ok(()), |left| Err(Failure::Failed(left.into())));

@@ -25,44 +25,44 @@ Examples:
 
 /// Run many clients against a server
 ///
-/// All clients connect first, then begin together: each runs one transaction after the other,
-/// without a pause, or takes the next that has arrived. Time is measured from the end of the
-/// warm-up to the given duration, also if transactions still run then; these are counted as
-/// stragglers. The tables are pgbench's.
+/// All clients connect first and then begin together. Each client runs one transaction after the
+/// other without a pause, or takes the next one that has arrived. The measured time begins after
+/// the warm-up and always has the given duration; transactions that still run at its end are
+/// counted as stragglers. The tables are pgbench's.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate load --help")]
+#[command(after_long_help = EXAMPLES, after_help = "Details and examples: tidegate load --help")]
 pub(crate) struct LoadArguments {
-    /// The server: postgres://user:password@host:port/database
+    /// Server: postgres://user:password@host:port/database
     #[arg(long, value_name = "URL")]
     url: String,
 
-    /// What the clients do: tpcb (pgbench's TPC-B-like transaction) or point-select
+    /// Workload: tpcb (pgbench's TPC-B-like transaction) or point-select
     #[arg(long, value_enum, default_value = "tpcb", hide_possible_values = true)]
     workload: Work,
 
-    /// The scale the tables were loaded with, as in `pgbench -i -s`
+    /// Scale with which the tables were loaded, as in `pgbench -i -s`
     #[arg(long, value_name = "N", default_value = "1", value_parser = scale)]
     scale: Scale,
 
-    /// Clients at once
+    /// Number of clients
     #[arg(long, value_name = "N", default_value = "64")]
     clients: usize,
 
-    /// When transactions come: `closed`, when the client has its last answer; or whatever the
-    /// answers, so many a second, `constant:RATE` or with random gaps `poisson:RATE`, or
-    /// `trace:FILE`, which has the seconds from the start of each on a line, rising
+    /// Arrival of transactions: `closed` (a client begins the next one after its last answer), or
+    /// an open loop: `constant:RATE` or `poisson:RATE` in transactions a second, or `trace:FILE`
+    /// with one arrival a line, in seconds from the start and in ascending order
     #[arg(long, value_name = "ARRIVALS", default_value = "closed", value_parser = arrivals)]
     arrivals: Arrivals,
 
-    /// Time before transactions count
+    /// Time in which transactions run without being counted
     #[arg(long, value_name = "TIME", default_value = "2s")]
     warmup: Period,
 
-    /// Time transactions count
+    /// Measured time
     #[arg(long, value_name = "TIME", default_value = "10s")]
     duration: Period,
 
-    /// Time for all clients to connect
+    /// Time in which all clients must connect
     #[arg(long, value_name = "TIME", default_value = "30s")]
     connect_timeout: Period,
 
@@ -80,7 +80,7 @@ fn scale(text: &str) -> Result<Scale, String> {
     scale.ok_or_else(|| "expected a positive number".to_owned())
 }
 
-/// What clients do on pgbench's tables.
+/// Workloads on pgbench's tables.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Work {
     Tpcb,
@@ -110,10 +110,10 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     })
 }
 
-/// The latest moment of a trace: a year after its start.
+/// The latest arrival that a trace may have: a year after its start.
 const TRACE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Arrivals at the moments that a file has.
+/// Reads arrivals from a trace file.
 fn trace(path: &str) -> Result<Arrivals, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut times = Vec::new();
@@ -127,7 +127,7 @@ fn trace(path: &str) -> Result<Arrivals, String> {
     Ok(Arrivals::Trace(times.into()))
 }
 
-/// Runs the load and prints what it saw.
+/// Runs the load and prints its report.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let options = LoadOptions {
         target: Target::Url {
@@ -148,7 +148,6 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {
         LoadError::Url(_)
-        | LoadError::MySqlUrl(_)
         | LoadError::NoClients
         | LoadError::TooManyClients(_)
         | LoadError::Rate(_) => Failure::usage(error),

@@ -1,12 +1,14 @@
 //! `tidegate lab worker`, and what `--workers` does.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use clap::Args;
+use tidegate_lab::laboratory::Laboratory;
+use tidegate_lab::laboratory::machines::{self, MachinesError, WorkerOptions};
+use tidegate_lab::rig::{Console, Update};
 
-#[cfg(not(feature = "machines"))]
-use left_out as with_queue;
-pub(crate) use with_queue::{check_store, enqueue, work};
+use crate::{Failure, interrupt, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArguments {
@@ -29,86 +31,45 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
     }
 }
 
-#[cfg(feature = "machines")]
-mod with_queue {
-    use std::fmt::Write;
-
-    use tidegate_lab::experiment::Laboratory;
-    use tidegate_lab::experiment::machines::{self, MachinesError, WorkerOptions};
-    use tidegate_lab::rig::{Console, Update};
-
-    use super::WorkerArguments;
-    use crate::{Failure, interrupt, print};
-
-    /// Checks that workers on other hosts can reach the store at a place, before anything is
-    /// written there.
-    pub(crate) fn check_store(place: &str) -> Result<(), Failure> {
-        machines::shared(place).map_err(failed)
-    }
-
-    /// Puts what is left of an experiment into the queue, and says what was put there.
-    pub(crate) fn enqueue(
-        laboratory: &mut Laboratory,
-        place: &str,
-        id: i64,
-    ) -> Result<(), Failure> {
-        let enqueued = laboratory.enqueue(place, id).map_err(failed)?;
-        let mut text = format!("experiment {id}: {} runs wait for workers\n", enqueued.runs.len());
-        for run in &enqueued.under_way {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "being executed: {run}");
-        }
-        print(&text)
-    }
-
-    /// Works until interrupted.
-    pub(crate) fn work(arguments: &WorkerArguments, place: &str) -> Result<(), Failure> {
-        let cancel = interrupt::flag().map_err(Failure::failed)?;
-        let tidegate = std::env::current_exe().map_err(Failure::failed)?;
-        let (host, heartbeat) = (arguments.host.clone(), arguments.heartbeat);
-        let options = WorkerOptions { place: place.to_owned(), tidegate, host, heartbeat };
-        let (mut console, mut fraction) = (Console::new(), 0.0);
-        let observer = Box::new(move |update: &Update| {
-            // Another run has begun, and with it another count of the time that is left.
-            if update.fraction < fraction {
-                console = Console::new();
-            }
-            fraction = update.fraction;
-            console.show(update);
-        });
-        machines::work(&options, &cancel, observer).map_err(failed)
-    }
-
-    fn failed(error: MachinesError) -> Failure {
-        match error {
-            MachinesError::NotShared => Failure::usage(error),
-            _ => Failure::failed(error),
-        }
-    }
+/// Checks that workers on other hosts can reach the store at a place, before anything is
+/// written there.
+pub(crate) fn check_store(place: &str) -> Result<(), Failure> {
+    machines::shared(place).map_err(failed)
 }
 
-#[cfg(not(feature = "machines"))]
-mod left_out {
-    use tidegate_lab::experiment::Laboratory;
-
-    use super::WorkerArguments;
-    use crate::Failure;
-
-    /// See the message.
-    const LEFT_OUT: &str = "this program was built without workers: cargo build --release -p \
-                            tidegate-cli --features machines";
-
-    pub(crate) fn check_store(_: &str) -> Result<(), Failure> {
-        Err(Failure::Usage(LEFT_OUT.into()))
+/// Puts what is left of an experiment into the queue, and says what was put there.
+pub(crate) fn enqueue(laboratory: &mut Laboratory, place: &str, id: i64) -> Result<(), Failure> {
+    let enqueued = laboratory.enqueue(place, id).map_err(failed)?;
+    let mut text = format!("experiment {id}: {} runs wait for workers\n", enqueued.runs.len());
+    for run in &enqueued.under_way {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "being executed: {run}");
     }
+    print(&text)
+}
 
-    pub(crate) fn enqueue(_: &mut Laboratory, _: &str, _: i64) -> Result<(), Failure> {
-        Err(Failure::Usage(LEFT_OUT.into()))
-    }
+/// Works until interrupted.
+pub(crate) fn work(arguments: &WorkerArguments, place: &str) -> Result<(), Failure> {
+    let cancel = interrupt::flag().map_err(Failure::failed)?;
+    let tidegate = std::env::current_exe().map_err(Failure::failed)?;
+    let (host, heartbeat) = (arguments.host.clone(), arguments.heartbeat);
+    let options = WorkerOptions { place: place.to_owned(), tidegate, host, heartbeat };
+    let (mut console, mut fraction) = (Console::new(), 0.0);
+    let observer = Box::new(move |update: &Update| {
+        // Another run has begun, and with it another count of the time that is left.
+        if update.fraction < fraction {
+            console = Console::new();
+        }
+        fraction = update.fraction;
+        console.show(update);
+    });
+    machines::work(&options, &cancel, observer).map_err(failed)
+}
 
-    pub(crate) fn work(arguments: &WorkerArguments, _: &str) -> Result<(), Failure> {
-        let WorkerArguments { host: _, heartbeat: _ } = arguments;
-        Err(Failure::Usage(LEFT_OUT.into()))
+fn failed(error: MachinesError) -> Failure {
+    match error {
+        MachinesError::NotShared => Failure::usage(error),
+        _ => Failure::failed(error),
     }
 }
 

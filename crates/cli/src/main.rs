@@ -17,26 +17,24 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::filter::LevelFilter;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  it did what it was asked for
-  1  it failed or was interrupted; the reason is on standard error
-  2  the flags or the configuration file are wrong
-  3  an experiment's database broke a consistency condition (lab run, lab resume)";
+  0  success
+  1  failure or interruption; the reason is on standard error
+  2  wrong options or a wrong configuration file
+  3  a database violated a consistency condition of its workload (lab run, lab resume)";
 
-/// A PostgreSQL proxy that finds the number of transactions the database can really run at once,
-/// and lets in that many.
+/// A PostgreSQL proxy that finds how many transactions the database can run at once, and admits no
+/// more than that
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, after_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// What is logged to standard error: off, error, warn, info, debug or trace
+    /// Level of the log on standard error: off, error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
     log_level: LevelFilter,
 }
@@ -57,13 +55,13 @@ enum Command {
 /// Why the command ends without success.
 #[derive(Debug)]
 enum Failure {
-    /// What it was told makes no sense.
+    /// The options or a file are wrong.
     Usage(Box<dyn Error>),
-    /// It could not be done.
+    /// The command failed or was interrupted.
     Failed(Box<dyn Error>),
-    /// A database broke a condition of its workload.
+    /// A database violated a consistency condition of its workload.
     Inconsistent(Box<dyn Error>),
-    /// Another program that did the work ended with this code, and has said why.
+    /// Another program did the work, ended with this code, and has printed the reason.
     Code(u8),
 }
 
@@ -79,16 +77,10 @@ impl Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // The job queue tells of every job; of that, only warnings are news.
-    let targets = Targets::new()
-        .with_default(LevelFilter::TRACE)
-        .with_target("graphile_worker", LevelFilter::WARN);
     tracing_subscriber::fmt()
         .with_max_level(arguments.log_level)
         .with_target(false)
         .with_writer(io::stderr)
-        .finish()
-        .with(targets)
         .init();
     let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy::run(*arguments),

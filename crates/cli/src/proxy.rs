@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
-use tidegate_gate::Keep;
+use tidegate_gate::ClassGoal;
 use tidegate_proxy::Running;
 use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
 use tidegate_proxy::config_file::{
@@ -23,49 +23,49 @@ Examples:
   Clients connect to port 6432 and share a database server on port 5432:
     tidegate proxy --upstream postgres://127.0.0.1:5432
 
-  The same by a Unix-domain socket, with SCRAM logins, metrics, and a record of every decision:
+  A Unix-domain socket, SCRAM logins, metrics, and a record of every decision:
     tidegate proxy --upstream 'postgres:///?host=/run/postgresql' --users-file users.txt \\
         --admin-listen 127.0.0.1:9432 --journal journal.jsonl
 
-  More databases, priorities and waiting times, in a file; every key is shown in docs/tidegate.toml:
+  Several databases, priorities and timeouts in a file; docs/tidegate.toml shows every key:
     tidegate proxy -c tidegate.toml
 
-  A limit set by hand, to compare with:
+  A fixed limit, for comparison:
     tidegate proxy --upstream postgres://127.0.0.1:5432 --control fixed:20
 
-  No limit, and what a limit would gain, in /metrics and the journal:
+  No limit, but an estimate of what a limit would gain, in /metrics and the journal:
     tidegate proxy --upstream postgres://127.0.0.1:5432 --control observe \\
         --admin-listen 127.0.0.1:9432 --journal journal.jsonl
 
-Once it serves, it prints `listening on ADDRESS` for each address to standard output. SIGTERM or
-Ctrl-C lets running transactions finish, for up to 10s or the file's timeouts.shutdown_grace; a
-second one stops at once.";
+When it serves, it prints `listening on ADDRESS` for each address to standard output. After SIGTERM
+or Ctrl-C running transactions may finish within timeouts.shutdown_grace, by default 10s. A second
+signal stops the proxy at once.";
 
 /// Run the proxy
 ///
-/// Clients connect to it as to a PostgreSQL server. Their transactions wait in a queue until the
-/// server has room for them; how many it has room for is found by observation, once a second.
+/// Clients connect to it as to a PostgreSQL server. It limits the number of transactions that run
+/// in the server at once; the others wait in a queue. A controller finds the limit by measurement.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = EXAMPLES,
-    after_help = "More, and examples: tidegate proxy --help",
+    after_help = "Details and examples: tidegate proxy --help",
     group = ArgGroup::new("databases").required(true).args(["config", "upstream"])
 )]
 pub(crate) struct ProxyArguments {
-    /// Read the configuration from FILE; flags go before it, --mode, --control, --keep, the
-    /// --*-mpl, --cpus, --disks and --watch for all its databases
+    /// Read the configuration from FILE. Options override it; --mode, --control, --keep, --*-mpl,
+    /// --cpus, --disks and --watch override it for all databases
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where the database server is: postgres://user:password@host:port/database
+    /// Database server: postgres://user:password@host:port/database
     ///
-    /// What is left out is the client's: its user with the password from the users file, and the
-    /// database it asks for. The port is 5432 if none is given.
+    /// A missing user is the client's, with the password from the users file. A missing database is
+    /// the one that the client requests. The default port is 5432.
     #[arg(long, value_name = "URL")]
     upstream: Option<UpstreamUrl>,
 
-    /// Where clients connect: IP:PORT or the path of a Unix-domain socket; may be given more than
-    /// once [default: 127.0.0.1:6432]
+    /// Address on which clients connect: IP:PORT or the path of a Unix-domain socket; may be given
+    /// more than once [default: 127.0.0.1:6432]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
 
@@ -73,25 +73,25 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<AdminAddress>,
 
-    /// How long an upstream connection belongs to a client: transaction, or session, for LISTEN,
-    /// temporary tables and the like [default: transaction]
+    /// How long a client keeps an upstream connection: transaction or session. LISTEN, temporary
+    /// tables and session settings need session [default: transaction]
     #[arg(long)]
     mode: Option<PoolMode>,
 
-    /// Who chooses the limit: paired-comparison, hill-climbing, vegas and many more, or fixed:N;
-    /// observe leaves the limit at --max-mpl and only says what it would do
+    /// Controller that chooses the limit: paired-comparison, hill-climbing, vegas and many more, or
+    /// fixed:N. observe leaves the limit at --max-mpl and reports what it would set
     /// [default: paired-comparison]
     #[arg(long, value_name = "ALGORITHM", long_help = control_help())]
     control: Option<ControlChoice>,
 
-    /// Keep the response time of a class, with the most throughput under it, as in high:p95=200ms
+    /// Keep the response time of a class, with the highest throughput possible: high:p95=200ms
     ///
-    /// CLASS:STATISTIC=TIME, where the class is high or normal, and the statistic mean, p95 or p99.
-    /// The response time goes from the request of a permit to the end of the transaction. --control
-    /// then chooses among the limits that keep it; docs/control.md says how they are found, and
-    /// what happens when there is none [default: nothing is kept]
+    /// The format is CLASS:STATISTIC=TIME. The class is high or normal, the statistic mean, p95 or
+    /// p99. The response time is the time from the request of a permit to the end of the
+    /// transaction. --control then chooses among the limits that keep it. docs/control.md describes
+    /// how they are found, and what happens if no limit keeps it [default: no goal]
     #[arg(long, value_name = "GOAL")]
-    keep: Option<Keep>,
+    keep: Option<ClassGoal>,
 
     /// The lowest limit [default: 1]
     #[arg(long, value_name = "N")]
@@ -101,46 +101,46 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "N")]
     max_mpl: Option<NonZeroU32>,
 
-    /// The limit to begin with [default: twice this machine's processors;
-    /// with external-scheduling what its model gives]
+    /// The limit at start [default: twice the number of this machine's processors; with
+    /// external-scheduling the limit of its model]
     #[arg(long, value_name = "N")]
     start_mpl: Option<NonZeroU32>,
 
-    /// The database server's processors, for the controllers that begin with a queueing model
-    /// [default: this machine's processors]
+    /// Number of the database server's processors, for controllers that start from a queueing model
+    /// [default: number of this machine's processors]
     #[arg(long, value_name = "N")]
     cpus: Option<NonZeroU32>,
 
-    /// The disks the database server's data is on, for the same; 0 when all of it is in memory
-    /// [default: 1]
+    /// Number of disks with the database server's data, for the same controllers; 0 if all data is
+    /// in memory [default: 1]
     #[arg(long, value_name = "N")]
     disks: Option<u32>,
 
-    /// Watch what the server's sessions do, through a connection of the proxy's own: what they wait
-    /// for is logged and shown in /metrics; half-and-half and conflict-ratio need it [default: no]
+    /// Watch the server's sessions through a connection of the proxy's own. What they wait for is
+    /// logged and is in /metrics. half-and-half and conflict-ratio need it [default: no]
     #[arg(long)]
     watch: bool,
 
-    /// Whom to be for that: a user with the role `pg_read_all_stats`; its password is the users
-    /// file's [default: the user in the upstream's URL]
+    /// User for --watch, with the role `pg_read_all_stats` and its password in the users file
+    /// [default: the user in the upstream's URL]
     #[arg(long, value_name = "USER")]
     watch_user: Option<String>,
 
-    /// How clients prove who they are: trust, md5 or scram-sha-256 [default: scram-sha-256 with
-    /// --users-file; trust without, if only this machine can connect]
+    /// Authentication of clients: trust, md5 or scram-sha-256 [default: scram-sha-256 with
+    /// --users-file; without it trust, if only this machine can connect]
     #[arg(long, value_name = "METHOD")]
     auth: Option<ClientAuthentication>,
 
-    /// Users and passwords, lines of "user" "password" as in PgBouncer's userlist.txt
+    /// Users and passwords, in lines of "user" "password" as in PgBouncer's userlist.txt
     #[arg(long, value_name = "FILE")]
     users_file: Option<PathBuf>,
 
-    /// Append every decision about the limit to FILE, as JSON lines that `tidegate replay` reads
+    /// Append every decision about the limit to FILE, as JSON lines for `tidegate replay`
     /// [default: nowhere]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 
-    /// Event loops, each on a thread of its own [default: 1]
+    /// Number of event loops, each on its own thread [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
@@ -149,15 +149,15 @@ pub(crate) struct ProxyArguments {
     seed: Option<u64>,
 }
 
-/// Every name there is.
+/// Returns the long help of `--control`, with the name of every algorithm.
 fn control_help() -> String {
     let names = Algorithm::ALL.map(Algorithm::name).join(", ");
     format!(
-        "Who chooses the limit: {names}, or fixed:N for always N. Parameters follow after a \
-         colon, as in external-scheduling:loss=0.2; `tidegate controllers` lists them. observe, \
-         observe:gaussian-process:... or observe:fixed:N leaves the limit at --max-mpl and says at \
-         each decision what would be set, why, and what that is believed to gain. docs/control.md \
-         says what they are [default: {}]",
+        "Controller that chooses the limit: {names}, or fixed:N for the constant limit N. \
+         Parameters follow a colon, as in external-scheduling:loss=0.2; `tidegate controllers` \
+         lists them. observe, observe:gaussian-process:... or observe:fixed:N leaves the limit at \
+         --max-mpl, and reports at each decision which limit it would set, why, and the estimated \
+         gain. docs/control.md describes the controllers [default: {}]",
         Algorithm::default()
     )
 }
@@ -205,13 +205,13 @@ impl ProxyArguments {
     }
 }
 
-/// One server for every database name.
+/// Returns the configuration for one server that serves every database name.
 fn from_upstream(upstream: Option<&UpstreamUrl>) -> ConfigFile {
     let section = |url: &UpstreamUrl| ("*".to_owned(), DatabaseSection::new(url.clone()));
     ConfigFile { databases: upstream.map(section).into_iter().collect(), ..ConfigFile::default() }
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal ends the proxy.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     let config = arguments.into_config().map_err(Failure::usage)?;
     // From here on a signal waits until somebody asks for it.
@@ -261,7 +261,7 @@ fn addresses(running: &Running) -> String {
     text
 }
 
-/// Lets this process open as many files as it is allowed to: every client is one.
+/// Raises the soft limit of open files to the hard limit: every client needs one.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

@@ -11,38 +11,39 @@ use crate::{Failure, print};
 
 const EXAMPLES: &str = "\
 Examples:
-  Record, and see that the record explains every decision:
+  Record, and check that the record explains every decision:
     tidegate proxy --upstream postgres://127.0.0.1:5432 --journal journal.jsonl
     tidegate replay journal.jsonl
 
-  What another controller makes of the same observations:
+  Show what another controller decides from the same observations:
     tidegate replay journal.jsonl --control vegas
 
-  Throughput and response time that the observations let expect at other limits:
+  Show the expected throughput and response time at other limits:
     tidegate replay journal.jsonl --curve";
 
-/// Make the decisions of a recorded run again
+/// Repeat the decisions of a recorded run
 ///
-/// Builds each controller as the journal says, gives it the recorded observations and draws, and
-/// compares limits and reasons with the recorded ones. Fails at the first that is another.
+/// Creates each controller as recorded in the journal, gives it the recorded observations and
+/// random draws, and compares limits and reasons with the recorded ones. Fails at the first
+/// difference.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate replay --help")]
+#[command(after_long_help = EXAMPLES, after_help = "Details and examples: tidegate replay --help")]
 pub(crate) struct ReplayArguments {
-    /// What `tidegate proxy --journal` wrote
+    /// Journal written by `tidegate proxy --journal`
     journal: PathBuf,
 
-    /// Show what another algorithm decides from the same observations, instead of comparing; its
+    /// Instead of comparing, show what another algorithm decides from the same observations; the
     /// names are those of `tidegate proxy --control`
     #[arg(long, value_name = "ALGORITHM")]
     control: Option<Algorithm>,
 
-    /// Show what throughput and response time were to be expected at every limit when the record
-    /// ends, with 90 % intervals, instead of comparing
+    /// Instead of comparing, show the expected throughput and response time at every limit at the
+    /// end of the record, with 90 % intervals
     #[arg(long, conflicts_with = "control")]
     curve: bool,
 }
 
-/// Replays and prints what came of it.
+/// Replays the journal and prints the result.
 pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
     let Recorded { runs, cut_off } = journal::read(&arguments.journal).map_err(Failure::failed)?;
     for line in cut_off {
@@ -67,7 +68,7 @@ fn compare(runs: &[Run]) -> Result<(), Failure> {
     if equal { Ok(()) } else { Err(Failure::Failed("a decision is not the recorded one".into())) }
 }
 
-/// Server, algorithm and place in the file.
+/// Returns the server, the algorithm and the line in the file.
 fn title(run: &Run) -> String {
     format!("{}, {}, from line {}", run.server, run.control.choice(), run.line)
 }
@@ -92,7 +93,7 @@ fn comparison(run: &Run, difference: Option<&Difference<'_>>) -> String {
     )
 }
 
-/// What would have been set by a controller that is only asked.
+/// Returns what an observing controller would have set.
 fn proposed(proposal: Option<&Proposed>) -> String {
     let words = |Proposed { limit, reason, gain_in_words, best_in_words, .. }: &Proposed| {
         format!("; would set {limit}, {reason}, gain {gain_in_words}, best {best_in_words}")
@@ -119,7 +120,7 @@ fn decisions(run: &Run, algorithm: Algorithm) -> String {
     text
 }
 
-/// What the observations of a run say of every limit.
+/// Returns the expected throughput and response time at every limit, from a run's observations.
 fn curve(run: &Run) -> String {
     let Some(WhatIfCurve { at_s, present, rows, measurements, .. }) = run.last_curve() else {
         return format!("{}: no intervals\n", title(run));
@@ -149,7 +150,7 @@ fn curve(run: &Run) -> String {
     text
 }
 
-/// A median with its interval, to three digits or whole.
+/// Formats a median with its interval, to three digits or as whole numbers.
 fn shown(told: CurveInterval, unit: f64) -> String {
     let CurveInterval { low, median, high } = told;
     let number = |value: f64| {

@@ -12,45 +12,45 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
-use tidegate_lab::experiment::Laboratory;
+use tidegate_lab::laboratory::Laboratory;
 use tidegate_lab::store::is_postgres;
 
 use crate::lab::ProtocolArguments;
 use crate::{Failure, interrupt};
 
-/// The Python package.
+/// Name of the Python package.
 const PACKAGE: &str = "tidegate_analysis";
 
-/// Names the interpreter, where it is not where it is looked for.
+/// Environment variable with the path of the interpreter; it comes first.
 const INTERPRETER: &str = "TIDEGATE_PYTHON";
 
-/// Where `make analysis` puts the interpreter, in Tidegate's directory.
+/// Path of the interpreter of `make analysis`, in Tidegate's directory; it comes second.
 const ENVIRONMENT: &str = "analysis/.venv/bin/python";
 
-/// The interpreter where there is neither.
+/// The interpreter if neither exists.
 const ANY: &str = "python3";
 
-/// Tells the package of the store.
+/// Environment variable that gives the store to the package.
 const STORE: &str = "TIDEGATE_STORE";
 
-/// How often it is looked whether the package is done.
+/// Interval at which the package's process is polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long the package may take to stop when it is told to.
+/// How long the package may take to stop after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Analyse experiments and write a report: figures, tables, models, advice
+/// Analyse experiments and write a report with figures, tables, models and advice
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// The experiments' numbers, as `tidegate lab list` shows them
+    /// Numbers of the experiments in `tidegate lab list`
     #[arg(value_name = "EXPERIMENT", required = true)]
     experiments: Vec<i64>,
 
-    /// The result store: a file, or postgres://user:password@host:port/database
+    /// Result store: a file, or postgres://user:password@host:port/database
     #[arg(long, value_name = "PLACE", default_value = "results.db")]
     store: String,
 
-    /// The directory for the report
+    /// Directory for the report
     #[arg(long, value_name = "DIR", default_value = "out/report")]
     out: PathBuf,
 
@@ -58,32 +58,32 @@ pub(crate) struct ReportArguments {
     protocol: ProtocolArguments,
 }
 
-/// Why there is no report.
+/// Why no report was written.
 #[derive(Debug, Error)]
 enum ReportError {
-    /// There is no interpreter.
+    /// No interpreter was found.
     #[error(
         "cannot run {}: {reason}; `make analysis` installs what a report needs, and {INTERPRETER} \
          names an interpreter that has it",
         .interpreter.display()
     )]
     Interpreter { interpreter: PathBuf, reason: io::Error },
-    /// The interpreter has no package of ours.
+    /// The interpreter does not have the package.
     #[error(
         "{} has no package {PACKAGE}; `make analysis` installs it, and {INTERPRETER} names an \
          interpreter that has it",
         .0.display()
     )]
     Package(PathBuf),
-    /// The package did not come to an end of its own.
+    /// A signal ended the package.
     #[error("the report was not written: {0}")]
     Ended(ExitStatus),
-    /// Somebody wanted it to stop.
+    /// The command was interrupted.
     #[error("interrupted; the report was not written")]
     Interrupted,
 }
 
-/// Applies the analysis protocol and lets the package write the report.
+/// Applies the analysis protocol and runs the package, which writes the report.
 pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let interpreter = interpreter();
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     }
 }
 
-/// Keeps what the protocol finds in the store, which is closed again.
+/// Applies the analysis protocol and stores its results. Closes the store.
 fn analyse(arguments: &ReportArguments) -> Result<(), Failure> {
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let mut laboratory =
@@ -111,7 +111,7 @@ fn analyse(arguments: &ReportArguments) -> Result<(), Failure> {
         .map_err(Failure::failed)
 }
 
-/// The interpreter that the environment names, or that of `make analysis`, or any.
+/// Returns the interpreter that the environment names, or that of `make analysis`, or any.
 fn interpreter() -> PathBuf {
     match std::env::var_os(INTERPRETER).filter(|named| !named.is_empty()) {
         Some(named) => named.into(),
@@ -120,7 +120,7 @@ fn interpreter() -> PathBuf {
     }
 }
 
-/// Looks whether the interpreter has the package, which takes less time than running it.
+/// Checks that the interpreter has the package, which takes less time than running it.
 fn find_package(interpreter: &Path) -> Result<(), ReportError> {
     let find = format!(
         "import importlib.util, sys; sys.exit(importlib.util.find_spec('{PACKAGE}') is None)"

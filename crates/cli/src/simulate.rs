@@ -21,50 +21,54 @@ Examples:
 
 /// Try controllers on simulated databases, in virtual time
 ///
-/// Every controller runs on every plant from every seed, and is compared with the best fixed limit
-/// of each phase of the plant. Prints a table: of the controllers, or of the plants when there is
+/// Runs every controller on every plant with every seed, and compares it with the best fixed limit
+/// of each phase of the plant. Prints a table of the controllers, or of the plants if there is only
 /// one controller. Writes simulate.json, simulate.md and simulate.svg. The results are the same on
 /// every machine.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES, after_help = "More, and examples: tidegate simulate --help")]
+#[command(
+    after_long_help = EXAMPLES,
+    after_help = "Details and examples: tidegate simulate --help"
+)]
 pub(crate) struct SimulateArguments {
     /// Plants: .toml files, or directories of them [default: experiments/plants]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     plants: Vec<PathBuf>,
 
-    /// Draw N plants at random as well, from --seed on; without --plants only these
+    /// Add N random plants, beginning with --seed; without --plants only these are used
     #[arg(long, value_name = "N")]
     random: Option<u32>,
 
-    /// Give plants that are described by a curve residence times and noise by tick
+    /// Simulate residence times and noise by tick for plants that are described by a curve
     #[arg(long)]
     by_tick: bool,
 
-    /// Controllers: names, with parameters as `tidegate controllers` lists them, fixed:N, or all
+    /// Controllers by name, optionally with parameters as in `tidegate controllers`; fixed:N; or
+    /// all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     controllers: Controllers,
 
-    /// How many runs of each controller on each plant
+    /// Number of runs of each controller on each plant
     #[arg(long, value_name = "N", default_value = "20")]
     seeds: NonZero<u32>,
 
-    /// Seed of the first run; the others follow it
+    /// Seed of the first run; the next runs use the following numbers
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
-    /// The limit every run starts with; without it each seed draws its own
+    /// Limit at the start of every run [default: drawn from the run's seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     start: Option<u32>,
 
-    /// Where the results are written
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "out/simulate")]
     out: PathBuf,
 
-    /// Write the intervals of every run to traces/PLANT/CONTROLLER-SEED.jsonl as well
+    /// Also write the intervals of every run to traces/PLANT/CONTROLLER-SEED.jsonl
     #[arg(long)]
     trace: bool,
 
-    /// Threads that work; they do not change the results [default: one for each processor]
+    /// Number of threads; it does not change the results [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }

@@ -125,7 +125,7 @@ impl Lab {
                     attempt a, start s, machine m WHERE x.attempt = a.id AND a.start = s.id \
                     AND s.machine = m.id";
         assert_eq!(self.value(made), hosts);
-        let queued = "SELECT COUNT(*) FROM graphile_worker._private_jobs";
+        let queued = "SELECT COUNT(*) FROM tidegate_job";
         wait_for("an empty queue", || self.value(queued) == "0");
         let shown = self.tidegate(&["show", "1"]);
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -308,7 +308,7 @@ fn a_laboratory_without_workers_keeps_its_run() {
     let run = own.runs(1).unwrap()[0].id;
     assert_eq!(own.hold_run(run).unwrap(), None);
     let alpha = lab.worker("alpha", SLOW);
-    let left = "SELECT COUNT(*) FROM graphile_worker._private_jobs \
+    let left = "SELECT COUNT(*) FROM tidegate_job \
                 WHERE last_error LIKE '%left to tidegate on gamma%'";
     wait_for("a run that is left", || lab.value(left) == "1");
     lab.wait(5);
@@ -328,7 +328,7 @@ fn a_worker_that_is_interrupted_puts_its_run_back() {
     let alpha = lab.worker("alpha", SLOW);
     lab.wait(5);
     alpha.stop();
-    let free = "SELECT COUNT(*) FROM graphile_worker._private_jobs WHERE locked_at IS NULL \
+    let free = "SELECT COUNT(*) FROM tidegate_job WHERE worker IS NULL \
                 AND attempts = 0";
     assert_eq!(lab.value(free), "4");
     let alpha = lab.worker("alpha", SLOW);

@@ -176,7 +176,7 @@ const _: () = assert!(DIGITS_MAX < (u32::MAX - MARKS) / MARKS);
 impl Kept {
     fn new(digits: u32, places: u32, is_of_limit: bool) -> Kept {
         let code = digits * MARKS + 2 * places + u32::from(is_of_limit) + 1;
-        Kept(NonZeroU32::new(code).unwrap_or(NonZeroU32::MIN))
+        Kept(NonZeroU32::new(code).expect("1 was added"))
     }
 
     fn parts(self) -> (u32, u32, bool) {

@@ -9,45 +9,40 @@
 //! | `page` | bytes of a page: header, node, map of free pages, and what can be done to them |
 //! | `buffer` | pages in memory, which of them stay, and how they get to disk |
 //! | `record` | log records, and changes of several pages that happen together |
+//! | `allocator` | which pages are in use |
 //! | `btree` | ordered trees: search, split, merge |
 //! | [`lock`] | the lock manager |
-//! | `txn` | transactions: what they lock, how they end |
-//! | `server` | procedures, workers, a gate |
-//! | `store` | the directory: files, catalog, checkpoints, recovery |
+//! | `core` | an open store: catalog, checkpoints, what is locked, commit and rollback |
+//! | `txn` | transactions: what they read, change and lock |
+//! | `store` | the directory: creating, opening, recovery, closing |
 //!
 //! # Example
 //! ```
-//! use std::ops::Bound;
-//! use std::sync::Arc;
-//!
-//! use tidegate_engine::disk::{Disk, FileDisk, IoMode};
-//! use tidegate_engine::wal::LogId;
-//! use tidegate_engine::{Direction, Store, StoreOptions, TxnOptions};
+//! use tidegate_engine::{Store, StoreOptions, TxnError};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let parent = tempfile::tempdir()?;
 //! # let path = parent.path().join("store");
-//! let disk: Arc<dyn Disk> = Arc::new(FileDisk::create(&path, IoMode::Buffered)?);
-//! let store = Store::create(&disk, LogId(42), &StoreOptions::default())?;
-//! let rows = store.create_tree("rows")?;
+//! let store = Store::open_or_create(&path, &StoreOptions::default())?;
+//! let fruits = store.create_tree("fruits")?;
 //! let colour = |_: &[u8], value: &[u8], found_by: &mut dyn FnMut(&[u8])| found_by(value);
-//! let by_colour = store.create_index(&rows, "by colour", Box::new(colour))?;
+//! let by_colour = store.create_index(&fruits, "by colour", Box::new(colour))?;
 //!
-//! let mut writer = store.begin(TxnOptions::default());
-//! writer.insert(&rows, b"apple", b"red")?;
-//! writer.insert(&rows, b"cherry", b"red")?;
-//! writer.insert(&rows, b"plum", b"blue")?;
-//! writer.commit()?;
+//! // Run again after a conflict with another transaction, and committed.
+//! store.transaction(|transaction| {
+//!     transaction.insert(&fruits, b"apple", b"red")?;
+//!     transaction.insert(&fruits, b"cherry", b"red")?;
+//!     transaction.insert(&fruits, b"plum", b"blue")
+//! })?;
 //!
-//! let mut reader = store.begin(TxnOptions::default());
-//! let red = Bound::Included(&b"red"[..]);
-//! let mut cursor = reader.index_cursor(&by_colour, (red, red), Direction::Down)?;
-//! let mut fruits = Vec::new();
-//! while let Some((_, fruit)) = cursor.next(&mut reader)? {
-//!     fruits.push(fruit.to_vec());
-//! }
-//! assert_eq!(fruits, [&b"cherry"[..], b"apple"]);
-//! drop(reader);
+//! let from_b = store.transaction(|transaction| {
+//!     let range = transaction.range(&fruits, "b"..)?;
+//!     range.rev().map(|entry| Ok(entry?.0)).collect::<Result<Vec<_>, TxnError>>()
+//! })?;
+//! assert_eq!(from_b, [&b"plum"[..], b"cherry"]);
+//!
+//! let red = store.transaction(|transaction| transaction.find(&by_colour, b"red"))?;
+//! assert_eq!(red, [&b"apple"[..], b"cherry"]);
 //! store.close()?;
 //! # Ok(())
 //! # }
@@ -58,28 +53,88 @@
 //!   are the client's to divide.
 //! * A tree, once made, stays.
 
+/// Makes a method for each field of some options that returns the options with another value.
+macro_rules! setters {
+    ($options:ident { $($field:ident: $kind:ty,)* }) => {
+        impl $options {
+            $(
+                #[doc = concat!(
+                    "Returns the options with another [`", stringify!($field), "`](",
+                    stringify!($options), "::", stringify!($field), ")."
+                )]
+                #[must_use]
+                pub fn $field(mut self, value: $kind) -> $options {
+                    self.$field = value;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+mod allocator;
 mod btree;
 mod buffer;
+mod core;
 pub mod disk;
 pub mod lock;
 mod page;
 mod record;
-mod server;
 mod store;
 mod txn;
 pub mod wal;
 
-pub use btree::{Deletion, LeafFill, SplitPolicy, TreeShape};
+pub use crate::core::{
+    Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, Lockable, StoreError,
+    TreeHandle,
+};
+pub use btree::{LeafFill, MergePolicy, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;
-pub use server::{
-    Adjustment, Answer, CallError, CallFailure, CallResult, Client, ClientError, ClientOptions,
-    ConnectionEnd, Endpoint, FailureKind, GoodbyeReason, ListenError, Listener, ListenerOptions,
-    Observer, Procedure, ProtocolError, RequestId, Server, ServerOptions, TooLong,
-};
-pub use store::{FORMAT_VERSION, HeadError, Recovery, Store, StoreError, StoreOptions, TreeHandle};
+pub use store::{Recovery, Store, StoreOptions};
 pub use txn::{
-    Cursor, Direction, Durability, Entry, IndexCursor, IndexEntry, IndexHandle, Isolation, KeysOf,
-    Lockable, Savepoint, Transaction, TxnError, TxnOptions,
+    Cursor, Direction, Entry, IndexCursor, IndexEntry, Isolation, KeyValue, Range, Savepoint,
+    Transaction, TxnError, TxnOptions,
 };
+
+#[cfg(test)]
+mod layers {
+    use std::path::{Path, PathBuf};
+    use std::{fs, io};
+
+    fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+        if path.is_file() {
+            return Ok(vec![path.to_owned()]);
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path)? {
+            found.extend(files(&entry?.path())?);
+        }
+        Ok(found)
+    }
+
+    /// The table at the head of this file has the modules from the bottom up.
+    #[test]
+    fn no_module_uses_one_above_it() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let head = include_str!("lib.rs").lines().take_while(|line| line.starts_with("//!"));
+        let rows = head.filter_map(|line| line.strip_prefix("//! | ")?.split('`').nth(1));
+        let modules: Vec<&str> = rows.collect();
+        assert!(modules.len() > 8, "{modules:?}");
+        for (own, module) in modules.iter().enumerate() {
+            let file = source.join(format!("{module}.rs"));
+            let path = if file.is_file() { file } else { source.join(module) };
+            for file in files(&path).expect("each module of the table has its files") {
+                let text = fs::read_to_string(&file).expect("source is text");
+                for (line, number) in text.lines().zip(1..) {
+                    for used in line.split("crate::").skip(1) {
+                        let is_used = |name: &&str| used.starts_with(&format!("{name}::"));
+                        let above = modules[own + 1..].iter().find(|name| is_used(name));
+                        assert_eq!(above, None, "{}:{number}", file.display());
+                    }
+                }
+            }
+        }
+    }
+}

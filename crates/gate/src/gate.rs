@@ -21,7 +21,7 @@
 //! its transaction is *lent*, as long as the client is: [`Permit::lend`] is called when the client
 //! has been silent for a moment, and [`Permit::resume`] when it sends something again. Its
 //! transaction goes on at once, whatever the limit is then, and counts again.
-//! What was let in beside it is worked off, since nobody is let in while the limit is reached:
+//! The excess is worked off, since no transaction is admitted while the limit is reached:
 //!
 //! ```text
 //! A holds the only permit, B waits           outstanding 1, idle 0, waiting 1
@@ -33,8 +33,8 @@
 //! ```
 //!
 //! A permit that counts for far longer than usual is *discounted*: [`Gate::discount`], which
-//! somebody has to call every few milliseconds, and [`OverdueRule`] for when. It does not count
-//! again, unless its client is idle in between. Here too nobody follows one that comes back:
+//! has to be called every few milliseconds, and [`OverdueRule`] for when. It does not count
+//! again, unless its client is idle in between. Here too none is admitted for one that comes back:
 //!
 //! ```text
 //! C holds the only permit, D waits           outstanding 1, discounted 0, waiting 1
@@ -44,10 +44,10 @@
 //! D: permit.finish -> E's waker is called    outstanding 1, discounted 0, waiting 0
 //! ```
 //!
-//! **The bounds.** Nobody is let in while as many permits are out as the highest limit says, or as
+//! **The bounds.** None is admitted while as many permits are out as the highest limit says, or as
 //! many as the server has given connections for ([`Gate::refused_by_server`]), whether they count
 //! or not. At that bound, and only there, a queue waits although the limit is not reached. It is
-//! also the most that can count at once, when everybody who was idle comes back at the same moment.
+//! also the most that can count at once, when all lent permits come back at the same moment.
 //!
 //! **Durations.** The time in the database is the time for which the permit counted: time for which
 //! it was lent is left out. So time in the database times throughput is the mean number of permits
@@ -59,15 +59,19 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 use tidegate_control::{Mpl, Observation, OverdueRule};
 
-use crate::permits::{Out, PermitId, Permits};
-use crate::queue::{Class, Queue};
+use crate::connections::ConnectionBound;
+use crate::permits::{Outstanding, PermitId, PermitKey, Permits};
+use crate::queue::{Class, Queue, QueueKey};
 use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
 use crate::request::{Snapshot, Waker};
-use crate::room::Room;
-use crate::statistics::{self, ClassStatistics, Population, Present, Spent};
+use crate::statistics::{self, ClassStatistics, Population, PopulationCounts, TransactionTimes};
+
+/// Names a ticket while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TicketKey(usize);
 
 struct Waiting {
-    ticket: usize,
+    ticket: TicketKey,
     since: Instant,
     deadline: Option<Instant>,
     token: u64,
@@ -75,8 +79,8 @@ struct Waiting {
 }
 
 enum TicketState {
-    Waiting { queue_key: usize },
-    Granted { permit: usize },
+    Waiting { queue_key: QueueKey },
+    Granted { permit: PermitKey },
     Expired,
 }
 
@@ -87,8 +91,8 @@ enum TicketState {
 struct State {
     limit: u32,
     mpl_max: u32,
-    waiting_max: usize,
-    room: Room,
+    waiting_max: u32,
+    connections: ConnectionBound,
     permits: Permits,
     overdue: OverdueRule,
     start: Instant,
@@ -106,26 +110,38 @@ struct State {
 }
 
 impl State {
-    fn waiting(&self) -> u32 {
-        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Transactions that count against the limit, and those that wait.
+    /// Returns the number of transactions that count against the limit or wait.
     fn concurrency(&self) -> u32 {
-        self.permits.counted().saturating_add(self.waiting())
+        self.permits.counted() + self.queue.len()
     }
 
-    /// Permits that may be out, whether they count or not.
+    /// Returns the highest limit there can be.
+    fn limit_max(&self) -> u32 {
+        self.limit.max(self.mpl_max)
+    }
+
+    /// Returns how many permits may be out, whether they count or not.
     fn outstanding_max(&self) -> u32 {
-        self.room.within(self.limit.max(self.mpl_max))
+        self.connections.within(self.limit_max())
     }
 
-    /// Whether who asks has to wait.
+    /// Returns whether the next request has to wait.
     fn is_full(&self) -> bool {
         self.permits.counted() >= self.limit || self.permits.len() >= self.outstanding_max()
     }
 
-    /// The time as the rule of overdue permits sees it.
+    /// Checks the invariants of the type.
+    fn check(&self) {
+        self.permits.check();
+        self.queue.check();
+        debug_assert!(self.limit >= 1, "some transaction may always run");
+        debug_assert!(self.queue.is_empty() || self.is_full(), "it waits for a free permit");
+        debug_assert!(self.queue.len() <= self.waiting_max, "the queue is bounded");
+        debug_assert!(self.queue.len() as usize <= self.tickets.len(), "who waits has a ticket");
+        debug_assert!(self.concurrency() <= self.concurrency_peak, "the peak is the highest");
+    }
+
+    /// Returns the time as the rule of overdue permits sees it.
     fn clock(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.start)
     }
@@ -134,18 +150,19 @@ impl State {
     /// never goes back: a thread may have read the clock before another that came first, and `Drop`
     /// reads the real one.
     fn advance(&mut self, now: Instant) -> Instant {
+        self.check();
         let now = now.max(self.population.until());
-        let present = Present {
+        let present = PopulationCounts {
             running: self.permits.counted(),
             idle: self.permits.lent(),
             discounted: self.permits.discounted(),
-            waiting: self.waiting(),
+            waiting: self.queue.len(),
         };
         self.population.advance(now, present);
         now
     }
 
-    /// Grants the next waiting request if the limit allows, and says whom to wake.
+    /// Grants the next waiting request if the limit allows. Returns whom to wake.
     fn grant_next(&mut self, now: Instant) -> Option<(Waker, u64)> {
         if self.is_full() {
             return None;
@@ -153,31 +170,40 @@ impl State {
         let (_, class, waiting) = self.queue.pop()?;
         let in_queue = now.saturating_duration_since(waiting.since);
         let permit = self.permits.grant(class, in_queue, now);
+        debug_assert!(self.permits.counted() <= self.limit, "a grant keeps the limit");
+        debug_assert!(self.permits.len() <= self.outstanding_max(), "a grant keeps the bound");
         self.classes[class.index()].record_wait(in_queue);
-        self.tickets[waiting.ticket] = TicketState::Granted { permit };
+        let before =
+            std::mem::replace(self.ticket(waiting.ticket), TicketState::Granted { permit });
+        debug_assert!(matches!(before, TicketState::Waiting { .. }), "a ticket is granted once");
         Some((waiting.waker, waiting.token))
     }
 
+    fn ticket(&mut self, key: TicketKey) -> &mut TicketState {
+        &mut self.tickets[key.0]
+    }
+
     /// Records the end of the transaction that held this permit.
-    fn end(&mut self, ended: &Out, outcome: Outcome, now: Instant) {
+    fn end(&mut self, ended: &Outstanding, outcome: Outcome, now: Instant) {
         let in_database = now.saturating_duration_since(ended.granted_at);
         let at_work = now.saturating_duration_since(ended.at_work_since);
         self.overdue.record_end(at_work, ended.was_discounted, self.clock(now));
+        debug_assert!(at_work <= in_database, "a transaction works under its permit");
         let class = &mut self.classes[ended.class.index()];
-        let spent = Spent { in_queue: ended.in_queue, in_database };
+        let spent = TransactionTimes { in_queue: ended.in_queue, in_database };
         class.record_end(outcome, spent, ended.was_discounted);
     }
 
     /// Lets permits that are overdue count no longer, the oldest first.
     fn discount(&mut self, now: Instant) -> Vec<Discounted> {
         let Some((_, oldest)) = self.permits.oldest_counted() else { return Vec::new() };
-        let (clock, somebody_waits) = (self.clock(now), self.queue.len() > 0);
-        let age_of = |out: &Out| now.saturating_duration_since(out.counts_since);
+        let (clock, somebody_waits) = (self.clock(now), !self.queue.is_empty());
+        let age_of = |out: &Outstanding| now.saturating_duration_since(out.counts_since);
         if age_of(oldest) < OverdueRule::PATIENCE_LEAST {
             return Vec::new();
         }
         let patience = self.overdue.patience(somebody_waits, clock);
-        let room = self.mpl_max.saturating_sub(self.limit);
+        let room = self.limit_max() - self.limit;
         let most = self.overdue.discounted_max(clock).min(room);
         let mut discounted = Vec::new();
         while self.permits.discounted() < most
@@ -187,6 +213,7 @@ impl State {
             discounted.push(Discounted { permit: out.id, class: out.class, age: age_of(out) });
             self.permits.discount(key);
         }
+        debug_assert!(discounted.is_empty() || self.permits.discounted() <= most);
         self.discounts += discounted.len() as u64;
         if somebody_waits && !discounted.is_empty() {
             self.overdue.record_round(clock);
@@ -215,14 +242,15 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate whose first interval begins at `now`.
+    /// Makes a gate whose first interval begins at `now`.
     #[must_use]
     pub fn new(limits: Limits, now: Instant) -> Gate {
         let state = State {
             limit: limits.mpl.get(),
             mpl_max: limits.mpl_max.get(),
-            waiting_max: limits.waiting_max,
-            room: Room::default(),
+            // A queue is counted in 32 bits.
+            waiting_max: u32::try_from(limits.waiting_max).unwrap_or(u32::MAX),
+            connections: ConnectionBound::default(),
             permits: Permits::default(),
             overdue: OverdueRule::new(),
             start: now,
@@ -259,13 +287,13 @@ impl Gate {
         }
         if state.queue.len() >= state.waiting_max {
             state.refused += 1;
-            return Admission::Refused(QueueFull { waiting: state.queue.len() });
+            return Admission::Refused(QueueFull { waiting: state.queue.len() as usize });
         }
         Admission::Queued(self.enqueue(&mut state, request, now))
     }
 
     fn enqueue(&self, state: &mut State, request: &Request<'_>, now: Instant) -> Ticket {
-        let ticket = state.tickets.vacant_key();
+        let ticket = TicketKey(state.tickets.vacant_key());
         let queue_key = state.queue.push(
             request.class,
             Waiting {
@@ -276,12 +304,13 @@ impl Gate {
                 waker: Arc::clone(request.waker),
             },
         );
-        state.tickets.insert(TicketState::Waiting { queue_key });
+        let inserted = state.tickets.insert(TicketState::Waiting { queue_key });
+        debug_assert_eq!(inserted, ticket.0, "the vacant key is the next");
         state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
         Ticket { gate: self.clone(), key: ticket, open: true }
     }
 
-    fn permit(&self, state: &State, key: usize) -> Permit {
+    fn permit(&self, state: &State, key: PermitKey) -> Permit {
         let id = state.permits.get(key).id;
         Permit { gate: self.clone(), key, id, is_lent: false, open: true }
     }
@@ -298,48 +327,47 @@ impl Gate {
     }
 
     /// Lets permits that have counted for far longer than usual count no longer, as [`OverdueRule`]
-    /// says, and lets in who waits for their places. To be called every few milliseconds. Returns
-    /// the permits that were discounted now, the oldest first.
+    /// says, and admits who waits for their places. Returns the permits that were discounted now,
+    /// the oldest first. To be called every few milliseconds.
     #[must_use = "the holders of these permits should be named in a warning"]
     pub fn discount(&self, now: Instant) -> Vec<Discounted> {
         let mut state = self.lock();
         let now = state.advance(now);
         let discounted = state.discount(now);
-        let most = state.limit.max(state.mpl_max);
-        state.room.widen(most, now);
+        let most = state.limit_max();
+        state.connections.widen(most, now);
         let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
         drop(state);
         wake(granted);
         discounted
     }
 
-    /// The server has refused a connection because it has no more to give, and so many permits are
-    /// out that wait for one. Until the server may have more, no permits are let out beyond those
-    /// that have a connection: who asks then waits in the queue.
+    /// Notes that the server has refused a connection because it has no more to give, while
+    /// `without_connection` of the permits out wait for one. Until the server may have more, no
+    /// permits are granted beyond those that have a connection: who asks then waits in the queue.
     pub fn refused_by_server(&self, without_connection: u32, now: Instant) {
         let mut state = self.lock();
         let now = state.advance(now);
+        // Some of those that waited may have given their permits back meanwhile.
         let connected = state.permits.len().saturating_sub(without_connection);
-        state.room.refused(connected, now);
+        state.connections.refused(connected, now);
     }
 
-    /// From now on counts, in each interval, the transactions of `class` whose response time is
+    /// Counts from now on, in each interval, the transactions of `class` whose response time is
     /// longer than `within`.
     pub fn count_late(&self, class: Class, within: Duration) {
         self.lock().classes[class.index()].count_late(within);
     }
 
-    /// Takes every request whose deadline is not after `now` out of the queue and wakes it.
+    /// Removes every request whose deadline is not after `now` from the queue and wakes it.
     pub fn expire(&self, now: Instant) {
         let mut state = self.lock();
         let now = state.advance(now);
         let late = state.queue.keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
         let mut woken = Vec::with_capacity(late.len());
         for key in late {
-            let Some(waiting) = state.queue.remove(key) else {
-                continue;
-            };
-            state.tickets[waiting.ticket] = TicketState::Expired;
+            let waiting = state.queue.remove(key);
+            *state.ticket(waiting.ticket) = TicketState::Expired;
             state.expired += 1;
             woken.push((waiting.waker, waiting.token));
         }
@@ -347,13 +375,13 @@ impl Gate {
         wake(woken);
     }
 
-    /// Whether a transaction is waiting.
+    /// Returns whether a transaction is waiting.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        self.lock().queue.len() > 0
+        !self.lock().queue.is_empty()
     }
 
-    /// How long the current interval has lasted, and what was completed in it.
+    /// Returns how long the current interval has lasted, and what was completed in it.
     #[must_use]
     pub fn progress(&self, now: Instant) -> (Duration, u64) {
         let state = self.lock();
@@ -361,7 +389,7 @@ impl Gate {
         (now.saturating_duration_since(state.interval_start), completions)
     }
 
-    /// Begins the interval anew at `now` if nothing ran or waited in it, and tells whether it did:
+    /// Begins the interval anew at `now` if nothing ran or waited in it. Returns whether it did:
     /// such an interval says nothing about the database, and would dilute the throughput of the
     /// next transactions.
     #[must_use]
@@ -376,12 +404,12 @@ impl Gate {
         empty
     }
 
-    /// Ends the interval at `now`, tells what was observed in it, and begins the next.
+    /// Ends the interval at `now` and begins the next. Returns what was observed in it.
     #[must_use]
     pub fn observe(&self, now: Instant) -> Observation {
         let mut state = self.lock();
-        let (classes, all) = statistics::end_interval(&mut state.classes);
         let now = state.advance(now);
+        let (classes, all) = statistics::end_interval(&mut state.classes);
         let concurrency = state.concurrency();
         let interval = now.saturating_duration_since(state.interval_start);
         let means = state.population.end_interval(interval);
@@ -411,12 +439,12 @@ impl Gate {
         observation
     }
 
-    /// The highest limit that will ever be set.
+    /// Returns the highest limit that will ever be set.
     pub(crate) fn highest_limit(&self) -> Mpl {
         Mpl::at_least_one(self.lock().mpl_max)
     }
 
-    /// The state at this moment.
+    /// Returns the state at this moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
@@ -427,7 +455,7 @@ impl Gate {
             discounted: state.permits.discounted(),
             lendings: state.lendings,
             discounts: state.discounts,
-            waiting: state.queue.len(),
+            waiting: state.queue.len() as usize,
             refused: state.refused,
             expired: state.expired,
             withdrawn: state.withdrawn,
@@ -440,7 +468,7 @@ impl Gate {
 #[derive(Debug)]
 pub struct Permit {
     gate: Gate,
-    key: usize,
+    key: PermitKey,
     id: PermitId,
     is_lent: bool,
     open: bool,
@@ -534,7 +562,7 @@ impl Drop for Permit {
 #[derive(Debug)]
 pub struct Ticket {
     gate: Gate,
-    key: usize,
+    key: TicketKey,
     open: bool,
 }
 
@@ -543,7 +571,7 @@ impl Ticket {
     #[must_use]
     pub fn claim(mut self) -> Claim {
         let mut state = self.gate.lock();
-        let claim = match state.tickets[self.key] {
+        let claim = match *state.ticket(self.key) {
             TicketState::Waiting { .. } => {
                 drop(state);
                 return Claim::Waiting(self);
@@ -551,7 +579,7 @@ impl Ticket {
             TicketState::Granted { permit } => Claim::Granted(self.gate.permit(&state, permit)),
             TicketState::Expired => Claim::Expired,
         };
-        state.tickets.remove(self.key);
+        state.tickets.remove(self.key.0);
         drop(state);
         self.open = false;
         claim
@@ -559,7 +587,7 @@ impl Ticket {
 
     fn withdraw(&mut self) {
         let mut state = self.gate.lock();
-        match state.tickets.remove(self.key) {
+        match state.tickets.remove(self.key.0) {
             TicketState::Waiting { queue_key } => {
                 let waiting = state.queue.remove(queue_key);
                 state.withdrawn += 1;

@@ -9,7 +9,7 @@ use tidegate_control::{
 };
 
 use crate::gate::Gate;
-use crate::keep::Keep;
+use crate::goal::ClassGoal;
 
 /// How a gate's limit is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,26 +19,26 @@ pub struct Control {
     /// Whether the algorithm is only asked, and the limit stays the highest allowed.
     pub is_observing: bool,
     /// A response time to keep; not while only observing.
-    pub keep: Option<Keep>,
+    pub keep: Option<ClassGoal>,
     /// What it is told about its place.
     pub setting: Setting,
 }
 
 impl Control {
-    /// The controller at its beginning.
+    /// Returns the controller at its beginning.
     #[must_use]
     pub fn controller(&self) -> Box<dyn Controller> {
         let choice = self.choice();
         match self.keep {
             None => choice.controller(&self.setting),
-            Some(Keep { class, goal }) => {
+            Some(ClassGoal { class, goal }) => {
                 let make = move |setting: &Setting| choice.controller(setting);
                 Box::new(KeepGoal::new(&self.setting, class.index(), goal, make))
             }
         }
     }
 
-    /// The algorithm and whether it is obeyed, as flags and files spell it.
+    /// Returns the algorithm and whether it is obeyed, as flags and files spell it.
     #[must_use]
     pub fn choice(&self) -> ControlChoice {
         ControlChoice { algorithm: self.algorithm, is_observing: self.is_observing }
@@ -96,7 +96,7 @@ impl Governor {
         Governor { gate, controller, rule, draws, what_if, started: None }
     }
 
-    /// The name of the controller that is obeyed.
+    /// Returns the name of the controller that is obeyed.
     #[must_use]
     pub fn controller_name(&self) -> &'static str {
         self.controller.name()

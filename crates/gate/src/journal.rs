@@ -43,8 +43,8 @@ use tidegate_control::{
     Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
 };
 
+use crate::goal::ClassGoalError;
 use crate::governor::{Adjustment, Control};
-use crate::keep::KeepError;
 
 /// The form of the lines; another number is another form.
 const FORMAT: u32 = 1;
@@ -118,7 +118,8 @@ pub struct BelievedGain {
 }
 
 impl BelievedGain {
-    /// What is known of a gain in numbers: that of a limit that holds nobody back is 0.
+    /// Returns what is known of a gain in numbers. That of a limit that holds no transaction back
+    /// is 0.
     #[must_use]
     pub fn of(gain: Gain) -> Option<BelievedGain> {
         match gain {
@@ -151,7 +152,8 @@ impl From<&Proposal> for Proposed {
 }
 
 impl Decided {
-    /// What a governor has decided, so many seconds after the start, about the limit of `server`.
+    /// Returns what a governor has decided, so many seconds after the start, about the limit of
+    /// `server`.
     #[must_use]
     pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
         let Adjustment { observation, draw, decision, proposal, curve, .. } = adjustment;
@@ -200,7 +202,8 @@ pub struct Difference<'a> {
 }
 
 impl Run {
-    /// What `algorithm` decides in the recorded setting, given the recorded observations and draws.
+    /// Returns what `algorithm` decides in the recorded setting, given the recorded observations
+    /// and draws.
     ///
     /// If it is not the algorithm of the record, the decisions answer a database that somebody else
     /// controlled. Under their limits it would have shown other observations.
@@ -215,8 +218,8 @@ impl Run {
         })
     }
 
-    /// What the observations say of every limit at the end of the record, whichever program wrote
-    /// them; `None` if there are none.
+    /// Returns what the observations say of every limit at the end of the record, whichever program
+    /// wrote them; `None` if there are none.
     #[must_use]
     pub fn last_curve(&self) -> Option<WhatIfCurve> {
         let last = self.decisions.last()?;
@@ -227,7 +230,7 @@ impl Run {
         Some(what_if.curve(last.at_s))
     }
 
-    /// Makes every decision again; the first whose limit, reason or proposal is another now.
+    /// Makes every decision again. Returns the first whose limit, reason or proposal differs now.
     #[must_use]
     pub fn first_difference(&self) -> Option<Difference<'_>> {
         let mut controller = self.control.controller();
@@ -259,12 +262,12 @@ pub enum JournalError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A line cannot be understood.
     #[error("{path}: line {line}: {problem}")]
-    Line {
+    JournalLine {
         /// The file.
         path: PathBuf,
         /// The line's number, from 1.
@@ -272,7 +275,7 @@ pub enum JournalError {
         /// What is wrong with it.
         problem: LineProblem,
     },
-    /// Nobody wrote anything into it.
+    /// It is empty.
     #[error("{0} holds no run")]
     Empty(PathBuf),
 }
@@ -291,7 +294,7 @@ pub enum LineProblem {
     Algorithm(#[from] AlgorithmError),
     /// It names a response time to keep that cannot be one.
     #[error(transparent)]
-    Keep(#[from] KeepError),
+    ClassGoal(#[from] ClassGoalError),
     /// Its bounds hold no limit.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
@@ -308,7 +311,7 @@ pub enum LineProblem {
 pub fn read(path: &Path) -> Result<Recorded, JournalError> {
     let bytes = std::fs::read(path)
         .map_err(|source| JournalError::Read { path: path.to_owned(), source })?;
-    let recorded = parse(&bytes).map_err(|(line, problem)| JournalError::Line {
+    let recorded = parse(&bytes).map_err(|(line, problem)| JournalError::JournalLine {
         path: path.to_owned(),
         line,
         problem,
@@ -319,7 +322,7 @@ pub fn read(path: &Path) -> Result<Recorded, JournalError> {
     Ok(recorded)
 }
 
-/// The runs in a journal's text; or the number of the first bad line, and what is wrong.
+/// Returns the runs in a journal's text; or the number of the first bad line, and what is wrong.
 fn parse(bytes: &[u8]) -> Result<Recorded, (usize, LineProblem)> {
     let mut recorded = Recorded::default();
     // Half lines, until it is known whether they may be where they are.
@@ -333,7 +336,7 @@ fn parse(bytes: &[u8]) -> Result<Recorded, (usize, LineProblem)> {
             }
             line => line,
         };
-        if matches!(line, Ok(Line::Run(_))) {
+        if matches!(line, Ok(JournalLine::Run(_))) {
             recorded.pass_over(&mut halves);
         }
         if let Some((number, error)) = halves.drain(..).next() {
@@ -351,13 +354,13 @@ impl Recorded {
         self.cut_off.extend(halves.drain(..).map(|(number, _)| number));
     }
 
-    fn take(&mut self, number: usize, line: Line) -> Result<(), LineProblem> {
+    fn take(&mut self, number: usize, line: JournalLine) -> Result<(), LineProblem> {
         let decided = match line {
-            Line::Run(beginning) => {
+            JournalLine::Run(beginning) => {
                 self.runs.push(beginning.into_run(number)?);
                 return Ok(());
             }
-            Line::Decision(decided) => *decided,
+            JournalLine::Decision(decided) => *decided,
         };
         let mut runs = self.runs.iter_mut().rev();
         let Some(run) = runs.find(|run| run.server == decided.server) else {
@@ -371,8 +374,8 @@ impl Recorded {
 /// A line as it is read.
 #[derive(Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum Line {
-    Run(Beginning),
+enum JournalLine {
+    Run(RunHeader),
     Decision(Box<Decided>),
 }
 
@@ -380,13 +383,13 @@ enum Line {
 #[derive(Serialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum LineRef<'a> {
-    Run(&'a Beginning),
-    Decision(Summarised<'a>),
+    Run(&'a RunHeader),
+    Decision(DecisionLine<'a>),
 }
 
 /// How a controller was made, as a line spells it.
 #[derive(Serialize, Deserialize)]
-struct Beginning {
+struct RunHeader {
     format: u32,
     version: String,
     server: String,
@@ -402,10 +405,10 @@ struct Beginning {
     seed: u64,
 }
 
-impl Beginning {
-    fn new(server: &str, control: &Control, seed: u64) -> Beginning {
+impl RunHeader {
+    fn new(server: &str, control: &Control, seed: u64) -> RunHeader {
         let Setting { bounds, start, resources } = &control.setting;
-        Beginning {
+        RunHeader {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             server: server.to_owned(),
@@ -444,7 +447,7 @@ impl Beginning {
 
 /// A decision, and beside it the numbers that plots begin with.
 #[derive(Serialize)]
-struct Summarised<'a> {
+struct DecisionLine<'a> {
     #[serde(flatten)]
     decided: &'a Decided,
     interval_s: f64,
@@ -455,10 +458,10 @@ struct Summarised<'a> {
     in_database_mean_s: f64,
 }
 
-impl<'a> From<&'a Decided> for Summarised<'a> {
-    fn from(decided: &'a Decided) -> Summarised<'a> {
+impl<'a> From<&'a Decided> for DecisionLine<'a> {
+    fn from(decided: &'a Decided) -> DecisionLine<'a> {
         let observation = &decided.observation;
-        Summarised {
+        DecisionLine {
             decided,
             interval_s: observation.interval.as_secs_f64(),
             limit: observation.limit,
@@ -475,7 +478,7 @@ impl<'a> From<&'a Decided> for Summarised<'a> {
 pub struct Journal(File);
 
 impl Journal {
-    /// Opens the journal at `path` to append to it; makes it if there is none.
+    /// Opens the journal at `path` to append to it. Creates it if there is none.
     ///
     /// # Errors
     /// What the system says.
@@ -492,15 +495,15 @@ impl Journal {
         Ok(Journal(file))
     }
 
-    /// From here on `server` is controlled like this.
+    /// Begins the record of `server`, which is controlled like this from here on.
     ///
     /// # Errors
     /// What the system says.
     pub fn begin(&mut self, server: &str, control: &Control, seed: u64) -> std::io::Result<()> {
-        self.write(&LineRef::Run(&Beginning::new(server, control, seed)))
+        self.write(&LineRef::Run(&RunHeader::new(server, control, seed)))
     }
 
-    /// This was decided.
+    /// Appends a decision.
     ///
     /// # Errors
     /// What the system says.

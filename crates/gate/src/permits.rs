@@ -7,15 +7,19 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use crate::queue::Class;
+use crate::queue::{CHECKED_MAX, Class};
 
 /// Tells a permit from every other one of its gate, also from those that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId(pub(crate) u64);
 
-/// What a permit that is out is to the limit.
+/// Names a permit among those that are out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) struct PermitKey(usize);
+
+/// Whether a permit that is out counts against the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PermitState {
     /// It counts.
     Counted,
     /// It does not count until its client sends something again: its client is idle.
@@ -26,7 +30,7 @@ pub(crate) enum Standing {
 
 /// A permit that is out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Out {
+pub(crate) struct Outstanding {
     pub(crate) id: PermitId,
     pub(crate) class: Class,
     /// How long its transaction waited for it.
@@ -40,15 +44,15 @@ pub(crate) struct Out {
     pub(crate) counts_since: Instant,
     /// It has been discounted, whatever it is now.
     pub(crate) was_discounted: bool,
-    standing: Standing,
+    state: PermitState,
     previous: Option<usize>,
     next: Option<usize>,
 }
 
-impl Out {
+impl Outstanding {
     /// Leaves the time for which it has been lent until `now` out of its times.
     fn leave_out_lent(&mut self, now: Instant) {
-        if let Standing::Lent { since } = self.standing {
+        if let PermitState::Lent { since } = self.state {
             let lent = now.saturating_duration_since(since);
             self.granted_at += lent;
             self.at_work_since += lent;
@@ -58,45 +62,47 @@ impl Out {
 
 /// Permits out, with granted tickets.
 ///
-/// - Every entry that counts is in the line from `first` to `last`, ordered by `counts_since`.
-/// - `previous` and `next` of neighbours name each other; the ends of the line have none.
-/// - `lent` and `discounted` are the numbers of entries of that standing.
+/// - Every entry that counts is in the list from `first` to `last`, ordered by `counts_since`.
+/// - `previous` and `next` of neighbours name each other; the ends of the list have none.
+/// - `counted`, `lent` and `discounted` are the numbers of entries in that state.
+/// - The permits out are those granted and not returned.
 #[derive(Debug, Default)]
 pub(crate) struct Permits {
-    out: Slab<Out>,
+    out: Slab<Outstanding>,
     first: Option<usize>,
     last: Option<usize>,
+    counted: u32,
     lent: u32,
     discounted: u32,
     granted: u64,
+    returned: u64,
 }
 
 impl Permits {
-    /// Permits out, whether they count or not.
+    /// Returns the number of permits out, whether they count or not.
     pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.out.len()).unwrap_or(u32::MAX)
+        self.counted + self.lent + self.discounted
     }
 
-    /// Permits that do not count because their clients are idle.
+    /// Returns the number of permits that do not count because their clients are idle.
     pub(crate) fn lent(&self) -> u32 {
         self.lent
     }
 
-    /// Permits that do not count because they are overdue.
+    /// Returns the number of permits that do not count because they are overdue.
     pub(crate) fn discounted(&self) -> u32 {
         self.discounted
     }
 
-    /// Permits that count against the limit.
+    /// Returns the number of permits that count against the limit.
     pub(crate) fn counted(&self) -> u32 {
-        self.len().saturating_sub(self.discounted).saturating_sub(self.lent)
+        self.counted
     }
 
-    /// Enters a permit for a transaction that has waited for it; the key names it until it is taken
-    /// out.
-    pub(crate) fn grant(&mut self, class: Class, in_queue: Duration, now: Instant) -> usize {
+    /// Adds a permit for a transaction that has waited for it. Returns its name.
+    pub(crate) fn grant(&mut self, class: Class, in_queue: Duration, now: Instant) -> PermitKey {
         self.granted += 1;
-        let key = self.out.insert(Out {
+        let key = PermitKey(self.out.insert(Outstanding {
             id: PermitId(self.granted),
             class,
             in_queue,
@@ -104,97 +110,103 @@ impl Permits {
             at_work_since: now,
             counts_since: now,
             was_discounted: false,
-            standing: Standing::Counted,
+            state: PermitState::Counted,
             previous: None,
             next: None,
-        });
+        }));
         self.link(key);
         key
     }
 
-    pub(crate) fn get(&self, key: usize) -> &Out {
-        &self.out[key]
+    pub(crate) fn get(&self, key: PermitKey) -> &Outstanding {
+        &self.out[key.0]
     }
 
-    /// Takes a permit out.
-    pub(crate) fn take(&mut self, key: usize, now: Instant) -> Out {
+    /// Removes a permit that is given back. Returns what it was.
+    pub(crate) fn take(&mut self, key: PermitKey, now: Instant) -> Outstanding {
         self.leave(key);
-        let mut ended = self.out.remove(key);
+        self.returned += 1;
+        let mut ended = self.out.remove(key.0);
         ended.leave_out_lent(now);
         ended
     }
 
-    /// The permit serves another transaction from now on, which counts. Returns what it was.
-    pub(crate) fn renew(&mut self, key: usize, now: Instant) -> Out {
+    /// Lets a permit serve another transaction from now on, which counts. Returns what it was.
+    pub(crate) fn renew(&mut self, key: PermitKey, now: Instant) -> Outstanding {
         self.leave(key);
-        let mut before = self.out[key];
+        let entry = &mut self.out[key.0];
+        let mut before = *entry;
         before.leave_out_lent(now);
-        let entry = &mut self.out[key];
         (entry.granted_at, entry.at_work_since) = (now, now);
         (entry.was_discounted, entry.in_queue) = (false, Duration::ZERO);
         self.count(key, now);
         before
     }
 
-    /// The permit that has counted longest.
-    pub(crate) fn oldest_counted(&self) -> Option<(usize, &Out)> {
-        self.first.map(|key| (key, &self.out[key]))
+    /// Returns the permit that has counted longest.
+    pub(crate) fn oldest_counted(&self) -> Option<(PermitKey, &Outstanding)> {
+        self.first.map(|key| (PermitKey(key), &self.out[key]))
     }
 
-    /// From now on the permit does not count, because it is overdue.
-    pub(crate) fn discount(&mut self, key: usize) {
-        if self.out[key].standing == Standing::Counted {
-            self.leave(key);
-            let entry = &mut self.out[key];
-            (entry.standing, entry.was_discounted) = (Standing::Discounted, true);
-            self.discounted += 1;
-        }
+    /// Lets a permit that counts count no longer, because it is overdue.
+    pub(crate) fn discount(&mut self, key: PermitKey) {
+        debug_assert_eq!(self.out[key.0].state, PermitState::Counted, "only these are overdue");
+        self.leave(key);
+        let entry = &mut self.out[key.0];
+        (entry.state, entry.was_discounted) = (PermitState::Discounted, true);
+        self.discounted += 1;
     }
 
-    /// From now on the permit does not count, because its client is idle.
-    pub(crate) fn lend(&mut self, key: usize, now: Instant) {
-        if !matches!(self.out[key].standing, Standing::Lent { .. }) {
-            self.leave(key);
-            self.out[key].standing = Standing::Lent { since: now };
-            self.lent += 1;
-        }
+    /// Lets a permit count no longer, because its client is idle.
+    pub(crate) fn lend(&mut self, key: PermitKey, now: Instant) {
+        debug_assert!(!self.is_lent(key), "a permit is lent once");
+        self.leave(key);
+        self.out[key.0].state = PermitState::Lent { since: now };
+        self.lent += 1;
     }
 
-    /// A permit that was lent counts again.
-    pub(crate) fn resume(&mut self, key: usize, now: Instant) {
-        if matches!(self.out[key].standing, Standing::Lent { .. }) {
-            self.leave(key);
-            self.out[key].leave_out_lent(now);
-            self.count(key, now);
-        }
+    /// Lets a permit that was lent count again.
+    pub(crate) fn resume(&mut self, key: PermitKey, now: Instant) {
+        debug_assert!(self.is_lent(key), "only a lent permit comes back");
+        self.leave(key);
+        self.out[key.0].leave_out_lent(now);
+        self.count(key, now);
     }
 
-    /// The permit's transaction begins to work only now: until here it was not overdue.
-    pub(crate) fn begin_work(&mut self, key: usize, now: Instant) {
-        self.out[key].at_work_since = now;
-        if self.out[key].standing == Standing::Counted {
+    /// Notes that the permit's transaction begins to work only now: until here it was not overdue.
+    pub(crate) fn begin_work(&mut self, key: PermitKey, now: Instant) {
+        self.out[key.0].at_work_since = now;
+        if self.out[key.0].state == PermitState::Counted {
             self.leave(key);
             self.count(key, now);
         }
     }
 
-    /// Takes a permit out of the line or the number that its standing puts it in.
-    fn leave(&mut self, key: usize) {
-        match self.out[key].standing {
-            Standing::Counted => self.unlink(key),
-            Standing::Lent { .. } => self.lent -= 1,
-            Standing::Discounted => self.discounted -= 1,
+    fn is_lent(&self, key: PermitKey) -> bool {
+        matches!(self.out[key.0].state, PermitState::Lent { .. })
+    }
+
+    /// Removes a permit from the list and the number of its state.
+    fn leave(&mut self, key: PermitKey) {
+        match self.out[key.0].state {
+            PermitState::Counted => self.unlink(key),
+            PermitState::Lent { .. } => self.lent -= 1,
+            PermitState::Discounted => self.discounted -= 1,
         }
     }
 
-    /// Counts a permit that is in no line and no number.
-    fn count(&mut self, key: usize, now: Instant) {
-        let entry = &mut self.out[key];
-        (entry.standing, entry.counts_since) = (Standing::Counted, now);
+    /// Counts a permit that is in no list and no number.
+    fn count(&mut self, key: PermitKey, now: Instant) {
+        let entry = &mut self.out[key.0];
+        (entry.state, entry.counts_since) = (PermitState::Counted, now);
         self.link(key);
     }
 
-    fn link(&mut self, key: usize) {
+    fn link(&mut self, PermitKey(key): PermitKey) {
+        debug_assert!(self.last.is_none_or(|last| {
+            self.out[last].counts_since <= self.out[key].counts_since && last != key
+        }));
+        self.counted += 1;
         (self.out[key].previous, self.out[key].next) = (self.last, None);
         match self.last.replace(key) {
             Some(last) => self.out[last].next = Some(key),
@@ -202,8 +214,11 @@ impl Permits {
         }
     }
 
-    fn unlink(&mut self, key: usize) {
-        let Out { previous, next, .. } = self.out[key];
+    fn unlink(&mut self, PermitKey(key): PermitKey) {
+        let Outstanding { previous, next, .. } = self.out[key];
+        self.counted -= 1;
+        debug_assert_eq!(previous.is_none(), self.first == Some(key), "the first has none before");
+        debug_assert_eq!(next.is_none(), self.last == Some(key), "the last has none behind");
         match previous {
             Some(previous) => self.out[previous].next = next,
             None => self.first = next,
@@ -211,6 +226,18 @@ impl Permits {
         match next {
             Some(next) => self.out[next].previous = previous,
             None => self.last = previous,
+        }
+    }
+
+    /// Checks the invariants of the type. The list is walked only while it is short.
+    pub(crate) fn check(&self) {
+        debug_assert_eq!(self.len() as usize, self.out.len(), "each permit is counted once");
+        debug_assert_eq!(u64::from(self.len()), self.granted - self.returned, "one is lost");
+        if cfg!(debug_assertions) && self.out.len() <= CHECKED_MAX {
+            let next = |&key: &usize| self.out[key].next;
+            let listed: Vec<usize> = std::iter::successors(self.first, next).collect();
+            debug_assert_eq!(listed.len(), self.counted as usize, "the list holds all that count");
+            debug_assert!(listed.iter().all(|&key| self.out[key].state == PermitState::Counted));
         }
     }
 }

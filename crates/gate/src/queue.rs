@@ -1,4 +1,4 @@
-//! The waiting line: strict priority between classes, first come first served inside a class.
+//! The queue: strict priority between classes, first come first served inside a class.
 //!
 //! Entries live in a slab and are linked through it, so that a waiting transaction leaves from the
 //! middle (cancelled, past its deadline) in constant time and without allocation in steady state.
@@ -24,7 +24,7 @@ impl Class {
         self as usize
     }
 
-    /// The class's name in logs, metrics and configuration.
+    /// Returns the class's name in logs, metrics and configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,10 +34,19 @@ impl Class {
     }
 }
 
+/// Names an entry of a [`Queue`] while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueKey(usize);
+
+/// Lists are walked to check them only while they are no longer than this.
+pub(crate) const CHECKED_MAX: usize = 16;
+
+/// The entries of one class.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct List {
     first: Option<usize>,
     last: Option<usize>,
+    len: u32,
 }
 
 #[derive(Debug)]
@@ -50,59 +59,86 @@ struct Node<T> {
 
 /// Waiting entries of every class.
 ///
-/// - Every node of the slab is in exactly one line, that of its class.
-/// - `previous` and `next` of neighbours name each other; a line's ends have none.
+/// - Every node of the slab is in exactly one list, that of its class.
+/// - `previous` and `next` of neighbours name each other; a list's ends have none.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     nodes: Slab<Node<T>>,
-    lines: [Line; Class::ALL.len()],
+    lists: [List; Class::ALL.len()],
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        Queue { nodes: Slab::new(), lines: Default::default() }
+        Queue { nodes: Slab::new(), lists: Default::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+    pub(crate) fn len(&self) -> u32 {
+        self.lists.iter().map(|list| list.len).sum()
     }
 
-    /// Puts `value` at the end of its class's line; the key names it until it leaves.
-    pub(crate) fn push(&mut self, class: Class, value: T) -> usize {
-        let line = &mut self.lines[class.index()];
-        let key = self.nodes.insert(Node { class, previous: line.last, next: None, value });
-        match line.last.replace(key) {
-            Some(last) => self.nodes[last].next = Some(key),
-            None => line.first = Some(key),
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Appends `value` to the list of its class. Returns its name.
+    pub(crate) fn push(&mut self, class: Class, value: T) -> QueueKey {
+        let list = &mut self.lists[class.index()];
+        let key = self.nodes.insert(Node { class, previous: list.last, next: None, value });
+        list.len += 1;
+        match list.last.replace(key) {
+            Some(before) => self.nodes[before].next = Some(key),
+            None => list.first = Some(key),
         }
-        key
+        QueueKey(key)
     }
 
-    /// Takes the first entry of the highest class that has one.
-    pub(crate) fn pop(&mut self) -> Option<(usize, Class, T)> {
-        let key = self.lines.iter().find_map(|line| line.first)?;
+    /// Removes the first entry of the highest class that has one.
+    pub(crate) fn pop(&mut self) -> Option<(QueueKey, Class, T)> {
+        let key = self.lists.iter().find_map(|list| list.first)?;
         let class = self.nodes[key].class;
-        self.remove(key).map(|value| (key, class, value))
+        debug_assert_eq!(self.nodes[key].previous, None, "the first has no predecessor");
+        Some((QueueKey(key), class, self.remove(QueueKey(key))))
     }
 
-    /// Takes the entry `key` out of the line, wherever it stands.
-    pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
-        let node = self.nodes.try_remove(key)?;
-        let line = &mut self.lines[node.class.index()];
+    /// Removes an entry, wherever it stands.
+    ///
+    /// # Panics
+    /// The entry was removed before.
+    pub(crate) fn remove(&mut self, QueueKey(key): QueueKey) -> T {
+        let node = self.nodes.remove(key);
+        let list = &mut self.lists[node.class.index()];
+        list.len -= 1;
+        debug_assert_eq!(node.previous.is_none(), list.first == Some(key), "the first");
+        debug_assert_eq!(node.next.is_none(), list.last == Some(key), "the last");
         match node.previous {
             Some(previous) => self.nodes[previous].next = node.next,
-            None => line.first = node.next,
+            None => list.first = node.next,
         }
         match node.next {
             Some(next) => self.nodes[next].previous = node.previous,
-            None => line.last = node.previous,
+            None => list.last = node.previous,
         }
-        Some(node.value)
+        node.value
     }
 
-    /// The keys of all entries for which `wanted` holds, in no particular order.
-    pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<usize> {
-        self.nodes.iter().filter(|(_, node)| wanted(&node.value)).map(|(key, _)| key).collect()
+    /// Returns the names of all entries for which `is_wanted` holds, in no particular order.
+    pub(crate) fn keys_where(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<QueueKey> {
+        let wanted = self.nodes.iter().filter(|(_, node)| is_wanted(&node.value));
+        wanted.map(|(key, _)| QueueKey(key)).collect()
+    }
+
+    /// Checks the invariants of the type. Lists are walked only while they are short.
+    pub(crate) fn check(&self) {
+        debug_assert_eq!(self.len() as usize, self.nodes.len(), "each entry is in one list");
+        if cfg!(debug_assertions) && self.nodes.len() <= CHECKED_MAX {
+            for (class, list) in Class::ALL.into_iter().zip(&self.lists) {
+                let next = |&key: &usize| self.nodes[key].next;
+                let listed: Vec<usize> = std::iter::successors(list.first, next).collect();
+                debug_assert_eq!(listed.len(), list.len as usize, "{class:?}: a broken list");
+                debug_assert_eq!(listed.last().copied(), list.last, "{class:?}: another end");
+                debug_assert!(listed.iter().all(|&key| self.nodes[key].class == class));
+            }
+        }
     }
 }
 
@@ -115,7 +151,7 @@ mod tests {
     enum Step {
         Push(Class),
         Pop,
-        /// Removes the n-th of the keys ever given out, present or not.
+        /// Removes the n-th of those that wait.
         Remove(usize),
     }
 
@@ -129,10 +165,10 @@ mod tests {
 
     /// The naive queue: a list in order of arrival.
     #[derive(Default)]
-    struct Model(Vec<(usize, Class, u64)>);
+    struct Model(Vec<(QueueKey, Class, u64)>);
 
     impl Model {
-        fn pop(&mut self) -> Option<(usize, Class, u64)> {
+        fn pop(&mut self) -> Option<(QueueKey, Class, u64)> {
             let class = self.0.iter().map(|entry| entry.1).min()?;
             let index = self.0.iter().position(|entry| entry.1 == class)?;
             Some(self.0.remove(index))
@@ -154,11 +190,12 @@ mod tests {
                     Step::Remove(n) => {
                         let Some(index) = n.checked_rem(model.0.len()) else { continue };
                         let (key, _, value) = model.0.remove(index);
-                        prop_assert_eq!(queue.remove(key), Some(value));
-                        prop_assert_eq!(queue.remove(key), None);
+                        prop_assert_eq!(queue.remove(key), value);
                     }
                 }
-                prop_assert_eq!(queue.len(), model.0.len());
+                queue.check();
+                prop_assert_eq!(queue.len() as usize, model.0.len());
+                prop_assert_eq!(queue.is_empty(), model.0.is_empty());
             }
             while let Some(expected) = model.pop() {
                 prop_assert_eq!(queue.pop(), Some(expected));

@@ -32,7 +32,7 @@ pub struct Limits {
     /// Permits that may be out at once, to begin with.
     pub mpl: Mpl,
     /// Permits that may be out at once, with those that do not count against the limit. A limit
-    /// above it takes its place; with one equal to it nothing is discounted, and nobody is let in
+    /// above it takes its place; with one equal to it nothing is discounted, and none is admitted
     /// for one that is lent.
     pub mpl_max: Mpl,
     /// Transactions that may wait at once, all classes together.
@@ -110,10 +110,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Permits that count against the limit.
+    /// Returns the number of permits that count against the limit.
+    ///
+    /// # Panics
+    /// More permits are lent or discounted than are out: not a snapshot of a gate.
     #[must_use]
     pub fn active(&self) -> u32 {
-        self.outstanding.saturating_sub(self.discounted).saturating_sub(self.idle)
+        let others = self.discounted + self.idle;
+        self.outstanding.checked_sub(others).expect("a permit that is lent is out")
     }
 }
 

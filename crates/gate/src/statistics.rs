@@ -13,6 +13,11 @@ const LONGEST_US: u64 = 3_600_000_000;
 /// Quantiles are good to 1 %.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
+/// Returns a duration in microseconds; one of more than 500,000 years as the highest number.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Durations of one stage, in microseconds.
 #[derive(Clone, Debug)]
 struct Durations {
@@ -35,8 +40,7 @@ impl Durations {
     }
 
     fn record(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.histogram.saturating_record(micros);
+        self.histogram.saturating_record(micros(duration));
         let seconds = duration.as_secs_f64();
         self.sum_s += seconds;
         self.sum_of_squares_s2 += seconds * seconds;
@@ -44,8 +48,7 @@ impl Durations {
     }
 
     fn add(&mut self, other: &Durations) {
-        // Equal bounds on both sides: adding cannot fail.
-        let _ = self.histogram.add(&other.histogram);
+        self.histogram.add(&other.histogram).expect("both histograms have the same bounds");
         self.sum_s += other.sum_s;
         self.sum_of_squares_s2 += other.sum_of_squares_s2;
         self.shortest_s = self.shortest_s.min(other.shortest_s);
@@ -68,6 +71,7 @@ impl Durations {
         Timing {
             count,
             mean_s,
+            // Rounding may leave less than nothing.
             variance_s2: (self.sum_of_squares_s2 / count as f64 - mean_s * mean_s).max(0.0),
             min_s: self.shortest_s,
             p50_s: quantile_s(0.50),
@@ -94,11 +98,10 @@ impl DurationTotals {
         self.0.sum_s
     }
 
-    /// How many durations were at most `bound`, to the histogram's resolution of 1 %.
+    /// Returns how many durations were at most `bound`, to the histogram's resolution of 1 %.
     #[must_use]
     pub fn count_within(&self, bound: Duration) -> u64 {
-        let micros = u64::try_from(bound.as_micros()).unwrap_or(u64::MAX);
-        self.0.histogram.count_between(0, micros)
+        self.0.histogram.count_between(0, micros(bound))
     }
 }
 
@@ -173,7 +176,7 @@ impl Tally {
 
 /// How many transactions there are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Present {
+pub(crate) struct PopulationCounts {
     /// Permits that count.
     pub(crate) running: u32,
     /// Lent permits.
@@ -229,10 +232,11 @@ impl Population {
     }
 
     /// Up to `now` there have been so many, since the last call.
-    pub(crate) fn advance(&mut self, now: Instant, present: Present) {
-        let Present { running, idle, discounted, waiting } = present;
+    pub(crate) fn advance(&mut self, now: Instant, present: PopulationCounts) {
+        let PopulationCounts { running, idle, discounted, waiting } = present;
         let passed_s = now.saturating_duration_since(self.until).as_secs_f64();
-        self.until = self.until.max(now);
+        debug_assert!(self.until <= now, "the gate's time never goes back");
+        self.until = now;
         self.concurrency_s += passed_s * (f64::from(running) + f64::from(waiting));
         self.running_s += passed_s * f64::from(running);
         self.idle_s += passed_s * f64::from(idle);
@@ -242,13 +246,14 @@ impl Population {
         }
     }
 
-    /// The means of an interval of this length, which ends here.
+    /// Returns the means of an interval of this length, which ends here.
     pub(crate) fn end_interval(&mut self, interval: Duration) -> PopulationMeans {
         let ended = std::mem::replace(self, Population::new(self.until));
         let length_s = interval.as_secs_f64();
         if length_s <= 0.0 {
             return PopulationMeans::default();
         }
+        debug_assert!(ended.waiting_s <= length_s + 1e-6, "it was waited during the interval");
         PopulationMeans {
             concurrency: ended.concurrency_s / length_s,
             running: ended.running_s / length_s,
@@ -261,7 +266,7 @@ impl Population {
 
 /// How long the parts of a transaction took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
+pub(crate) struct TransactionTimes {
     pub(crate) in_queue: Duration,
     pub(crate) in_database: Duration,
 }
@@ -292,13 +297,18 @@ impl ClassStatistics {
 
     /// Counts the end of a transaction. The time of one whose permit was discounted is an exception
     /// that is to teach a controller nothing: it goes into the totals alone.
-    pub(crate) fn record_end(&mut self, outcome: Outcome, spent: Spent, was_discounted: bool) {
+    pub(crate) fn record_end(
+        &mut self,
+        outcome: Outcome,
+        spent: TransactionTimes,
+        was_discounted: bool,
+    ) {
         match outcome {
             Outcome::Completed => self.interval.completions += 1,
             Outcome::Failed => self.interval.failures += 1,
         }
         let tally = if was_discounted { &mut self.earlier } else { &mut self.interval };
-        let response = spent.in_queue.saturating_add(spent.in_database);
+        let response = spent.in_queue + spent.in_database;
         tally.in_database.record(spent.in_database);
         tally.response.record(response);
         tally.late += u64::from(response > self.within);

@@ -51,12 +51,12 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_workload::Draw;
+use tidegate_subject::database::{Database, DatabaseError, Gate};
+use tidegate_subject::settings::Settings;
+use tidegate_workload::Random;
 
 use crate::load::{FileLimit, Progress, Stage};
-use crate::rig::{
-    self, Database, DatabaseChoice, DatabaseKind, MAX_CLIENTS, RigError, Times, Update,
-};
+use crate::rig::{self, DatabaseChoice, DatabaseDescription, MAX_CLIENTS, RigError, Times, Update};
 
 pub use cell::{Cell, Purpose};
 pub use report::BenchReport;
@@ -118,7 +118,7 @@ impl BenchOptions {
     ) -> Self {
         let seconds = Duration::from_secs;
         BenchOptions {
-            scenarios: Scenario::usual(database.kind),
+            scenarios: Scenario::usual(database.dbms),
             database,
             tidegate,
             out,
@@ -242,6 +242,12 @@ pub enum BenchError {
     Cancelled,
 }
 
+impl From<DatabaseError> for BenchError {
+    fn from(error: DatabaseError) -> Self {
+        RigError::from(error).into()
+    }
+}
+
 impl BenchError {
     /// Whether it is what was asked for that is wrong.
     #[must_use]
@@ -262,7 +268,7 @@ pub fn run(
 ) -> Result<BenchReport, BenchError> {
     options.check()?;
     fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
-    if options.database.kind == DatabaseKind::Postgres {
+    if options.database.dbms.gate == Gate::Proxy {
         rig::empty_file(&options.out.join(LOG))?;
     }
     let result = run_all(options, cancel, observer);
@@ -278,15 +284,15 @@ fn run_all(
     cancel: &AtomicBool,
     observer: &mut dyn FnMut(&Update),
 ) -> Result<BenchReport, BenchError> {
-    let DatabaseChoice { kind, reason } = &options.database;
-    if *kind == DatabaseKind::Postgres {
+    let DatabaseChoice { dbms, reason } = &options.database;
+    if dbms.gate == Gate::Proxy {
         rig::reserve_files(options.clients).map_err(|(_, limit)| limit)?;
     }
     let message = format!("{reason}: starting it; {}", planned(options));
     observer(&Update { fraction: 0.0, message, is_new: true });
     let mut bench = Bench {
         options,
-        database: Database::start(*kind)?,
+        database: (dbms.start)(&Settings::default())?,
         cancel,
         observer,
         began: Instant::now(),
@@ -299,8 +305,8 @@ fn run_all(
         bench.scenario(scenario)?;
     }
     let Bench { database, cells, inconsistent, .. } = bench;
-    let report =
-        BenchReport::new(options, database.describe(options.database.kind)?, cells, inconsistent)?;
+    let description = DatabaseDescription::of(&*database)?;
+    let report = BenchReport::new(options, description, cells, inconsistent)?;
     database.stop()?;
     report.write(&options.out)?;
     Ok(report)
@@ -312,7 +318,7 @@ fn planned(options: &BenchOptions) -> String {
 
 struct Bench<'a> {
     options: &'a BenchOptions,
-    database: Database,
+    database: Box<dyn Database>,
     cancel: &'a AtomicBool,
     observer: &'a mut dyn FnMut(&Update),
     began: Instant,
@@ -385,13 +391,14 @@ impl Bench<'_> {
         self.tell(plan.to_string());
         let Bench { options, cancel, began, done_s, total_s, .. } = *self;
         let observer = &mut *self.observer;
-        let cell = plan.run(options, &self.database, began, cancel, &mut |seconds, progress| {
-            observer(&Update {
-                fraction: (done_s + seconds) / total_s,
-                message: describe(plan, progress),
-                is_new: false,
-            });
-        })?;
+        let cell =
+            plan.run(options, &*self.database, began, cancel, &mut |seconds, progress| {
+                observer(&Update {
+                    fraction: (done_s + seconds) / total_s,
+                    message: describe(plan, progress),
+                    is_new: false,
+                });
+            })?;
         let troubles = cell.troubles();
         self.cells.push(cell);
         self.done_s += options.run_s(plan);
@@ -406,7 +413,7 @@ impl Bench<'_> {
         if !scenario.phases().iter().any(|work| work.is_tpcb()) {
             return Ok(());
         }
-        let sums = self.database.sums()?;
+        let sums = rig::sums(&*self.database)?;
         if !sums.consistent() {
             self.inconsistent.push(scenario.name());
         }
@@ -416,7 +423,7 @@ impl Bench<'_> {
     /// `items` in an order drawn from the seed and a name (Fisher and Yates).
     fn shuffled<T: Clone>(&self, items: &[T], name: &str) -> Vec<T> {
         let stream = name.bytes().fold(0, |stream: u64, byte| (stream << 5) ^ u64::from(byte));
-        let mut draw = Draw::new(self.options.seed, stream | (1 << 63));
+        let mut draw = Random::new(self.options.seed, stream | (1 << 63));
         let mut items = items.to_vec();
         for last in (1..items.len()).rev() {
             let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));

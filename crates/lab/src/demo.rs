@@ -28,14 +28,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_control::Algorithm;
+use tidegate_subject::database::{Database, Gate};
+use tidegate_subject::settings::Settings;
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 use crate::load::{self, Arrivals, LoadOptions, LoadReport, Progress, Stage};
-use crate::rig::{self, Database, Front, FrontOptions, MAX_CLIENTS, RigError};
+use crate::rig::{self, DatabaseDescription, Front, FrontOptions, MAX_CLIENTS, RigError};
 
-pub use crate::rig::{Console, DatabaseChoice, DatabaseKind, Interval, Machine, Times, Update};
+pub use crate::rig::{Console, DatabaseChoice, Interval, Machine, Times, Update};
 pub use error::DemoError;
 pub use summary::{DemoSummary, Step};
 
@@ -74,10 +76,7 @@ impl DemoOptions {
             measured: Duration::from_secs(measured),
         };
         DemoOptions {
-            scale: match database.kind {
-                DatabaseKind::Postgres => Scale::ONE,
-                DatabaseKind::Embedded => EMBEDDED_SCALE,
-            },
+            scale: if database.dbms.gate == Gate::Own { EMBEDDED_SCALE } else { Scale::ONE },
             database,
             tidegate,
             out,
@@ -165,7 +164,7 @@ impl<'a> Demo<'a> {
             return Err(DemoError::Clients);
         }
         fs::create_dir_all(&options.out).map_err(RigError::file(&options.out))?;
-        if options.database.kind == DatabaseKind::Postgres {
+        if options.database.dbms.gate == Gate::Proxy {
             demo.fit_to_file_limit();
         }
         Ok(demo)
@@ -186,21 +185,21 @@ impl<'a> Demo<'a> {
     fn run(mut self) -> Result<DemoSummary, DemoError> {
         let DemoOptions { database, out, .. } = self.options;
         self.tell(format!("{}: starting it", database.reason));
-        let mut database = Database::start(database.kind)?;
+        let mut database = (database.dbms.start)(&Settings::default())?;
         self.tell(format!("Loading pgbench's tables at scale {}", self.options.scale.get()));
         database.load(&[self.workload()], self.cancel)?;
-        let front = self.front(&database)?;
+        let front = self.front(&*database)?;
         self.done_s += START_S;
 
         let mut steps = Vec::new();
         for clients in self.clients.clone() {
-            steps.push(self.step(clients, &database, &front)?);
+            steps.push(self.step(clients, &*database, &front)?);
         }
         front.stop()?;
         let summary = DemoSummary::new(
             self.options,
-            database.describe(self.options.database.kind)?,
-            database.sums()?,
+            DatabaseDescription::of(&*database)?,
+            rig::sums(&*database)?,
             steps,
         );
         database.stop()?;
@@ -209,13 +208,13 @@ impl<'a> Demo<'a> {
         Ok(summary)
     }
 
-    fn front<'d>(&self, database: &'d Database) -> Result<Front<'d>, RigError> {
+    fn front<'d>(&self, database: &'d dyn Database) -> Result<Front<'d>, RigError> {
         let DemoOptions { tidegate, out, seed, .. } = self.options;
         let log = out.join("proxy.log");
-        if self.options.database.kind == DatabaseKind::Postgres {
+        if self.options.database.dbms.gate == Gate::Proxy {
             rig::empty_file(&log)?;
         }
-        database.front(FrontOptions {
+        let options = FrontOptions {
             tidegate,
             log,
             log_level: "info",
@@ -224,13 +223,14 @@ impl<'a> Demo<'a> {
             start: None,
             has_priority: false,
             seed: *seed,
-        })
+        };
+        Front::limited(database, options)
     }
 
     fn workload(&self) -> Arc<dyn Workload> {
         // The two collapse for different reasons: PostgreSQL by its processes; the engine by the
         // deadlocks of programs that read what they are about to change.
-        let reads_first = self.options.database.kind == DatabaseKind::Embedded;
+        let reads_first = self.options.database.dbms.gate == Gate::Own;
         Arc::new(Tpcb { scale: self.options.scale, reads_first })
     }
 
@@ -241,11 +241,11 @@ impl<'a> Demo<'a> {
     fn step(
         &mut self,
         clients: usize,
-        database: &Database,
+        database: &dyn Database,
         front: &Front<'_>,
     ) -> Result<Step, DemoError> {
         database.level(&[self.workload()])?;
-        let way = database.direct(clients)?;
+        let way = Front::direct(database, clients)?;
         let direct = self.load(clients, Side::Direct, &way)?;
         way.stop()?;
 

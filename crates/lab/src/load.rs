@@ -39,14 +39,14 @@
 mod calls;
 mod classes;
 mod client;
-mod course;
-mod desk;
+mod client_state;
+mod dispatcher;
 mod files;
-mod line;
+mod load_run;
 mod pacer;
+mod protocol;
 mod records;
 mod server;
-mod session;
 mod socket;
 mod sockets;
 mod tally;
@@ -64,19 +64,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
-use tidegate_subject::client::UrlError;
 use tidegate_subject::connection::Connector;
 use tidegate_subject::embedded::Service;
-use tidegate_subject::mysql;
+use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
 
-use course::Course;
+use load_run::LoadRun;
 
 pub use classes::{HIGH_APPLICATION, Priority};
 pub use files::{FileLimit, reserve_files};
-pub use line::{LineError, ServerUrl};
 pub use pacer::{Arrivals, RATES, is_rate};
+pub use protocol::ClientProtocolError;
 pub use records::{RecordError, Recorder};
 pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
 
@@ -312,14 +311,11 @@ pub enum LoadError {
     /// The URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The URL cannot be used.
-    #[error(transparent)]
-    MySqlUrl(#[from] mysql::UrlError),
     /// The host's name has no address.
     #[error("cannot find the host of {url}: {source}")]
     Host {
         /// Where to, without the password.
-        url: Box<ServerUrl>,
+        url: Box<Url>,
         /// The system's reason.
         source: io::Error,
     },
@@ -407,7 +403,7 @@ pub enum Refusal {
     Closed,
     /// The server cannot be understood or satisfied.
     #[error(transparent)]
-    Protocol(#[from] LineError),
+    Protocol(#[from] ClientProtocolError),
     /// Nothing happened at all.
     #[error("the server does not answer")]
     Silent,
@@ -471,22 +467,19 @@ pub fn run_alongside(
     options.validate()?;
     match &options.target {
         Target::Url { url, connecting } => {
-            let url = ServerUrl::parse(url)?;
-            let address = url
-                .resolve()
-                .map_err(|source| LoadError::Host { url: Box::new(url.clone()), source })?;
+            let server = protocol::Server::find(url)?;
             files::reserve_files(options.clients)?;
-            let crowd = sockets::Sockets::new(options, url, address, *connecting)?;
-            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
+            let crowd = sockets::Sockets::new(options, server, *connecting)?;
+            LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
         Target::Threads { connector, connecting } => {
             files::reserve_files(options.clients.saturating_mul(FILES_OF_THREAD))?;
             let crowd = threads::Threads::new(options, connector, *connecting);
-            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
+            LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
         Target::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
-            Course::new(options, crowd, cancel, progress).with(alongside).run(then)
+            LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The test rig: what every experiment on a private server stands on.
 //!
-//! The database, which is PostgreSQL or the embedded engine; what stands before it and holds the
-//! limit, a `tidegate proxy` or the engine's own server; the journal, the machine, and the progress
-//! shown to people. All of it is stopped when it is dropped.
+//! The choice of a database; what stands before it and holds the limit, a `tidegate proxy` or its
+//! own gate; the journal, the machine, and the progress shown to people. All of it is stopped when
+//! it is dropped.
 
 mod console;
 mod database;
@@ -22,15 +22,12 @@ use serde::Serialize;
 use crate::load::{self, Progress, Stage};
 
 pub use console::{Console, Update};
-pub use database::{
-    DatabaseChoice, DatabaseDescription, DatabaseKind, Place, PlaceError, SettingError, Settings,
-    UnknownDatabase,
-};
+pub use database::{DatabaseChoice, DatabaseDescription, UnknownDatabase};
 pub use error::RigError;
 pub use journal::Interval;
 pub use machine::Machine;
 
-pub(crate) use database::Database;
+pub(crate) use database::{gated_names, sums};
 pub(crate) use executors::other_executors;
 pub(crate) use front::{Front, FrontOptions, LIMIT_MAX};
 pub(crate) use journal::{between as journal_between, read as read_journal};

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_lab::experiment::{Choice, LabError, Laboratory, parse};
+use tidegate_lab::experiment::{Choice, parse};
+use tidegate_lab::laboratory::{LabError, Laboratory};
 use tidegate_lab::store::{Format, StoreError};
 use tidegate_lab::tap::Choices;
 use tidegate_subject::sqlite::SqliteConnection;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_lab::bench::{BenchError, BenchOptions, Ranges, Scenario, run};
-use tidegate_lab::rig::{DatabaseChoice, DatabaseKind};
+use tidegate_lab::rig::DatabaseChoice;
 
 fn thrash() -> Ranges {
     Ranges::new(30_000).unwrap()
 }
 
 fn all(tidegate: &str, out: &Path) -> BenchOptions {
-    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    let database = DatabaseChoice::named("postgres").unwrap();
     BenchOptions::new(database, thrash(), tidegate.into(), out.into(), "test".into())
 }
 
@@ -103,7 +103,7 @@ fn the_plan_grows_with_what_is_asked_for() {
 #[test]
 fn the_embedded_engine_is_swept_controlled_and_scored() {
     let out = tempfile::tempdir().unwrap();
-    let database = DatabaseChoice::new(Some(DatabaseKind::Embedded));
+    let database = DatabaseChoice::named("embedded").unwrap();
     let whole =
         BenchOptions::new(database, thrash(), "false".into(), out.path().into(), "test".into());
     let mut quick = BenchOptions {
@@ -117,7 +117,7 @@ fn the_embedded_engine_is_swept_controlled_and_scored() {
     };
     quick.sweep.measured = Duration::from_millis(300);
     let report = run(&quick, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    assert_eq!(report.database.database, DatabaseKind::Embedded);
+    assert_eq!(report.database.dbms.name, "embedded");
     assert_eq!(report.troubles(), [""; 0]);
     let names: Vec<&str> = report.scenarios.iter().map(|scenario| scenario.scenario).collect();
     assert_eq!(names, ["switch"]);

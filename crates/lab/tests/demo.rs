@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_lab::demo::{DatabaseChoice, DatabaseKind, DemoError, DemoOptions, run};
+use tidegate_lab::demo::{DatabaseChoice, DemoError, DemoOptions, run};
 
 fn options(tidegate: &str, out: &Path) -> DemoOptions {
-    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    let database = DatabaseChoice::named("postgres").expect("it is in the list");
     DemoOptions::new(database, tidegate.into(), out.join("demo"), "test".into())
 }
 

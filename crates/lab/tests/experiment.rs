@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_control::Mpl;
-use tidegate_lab::experiment::run::{Outcome, RunError, Runner};
+use tidegate_lab::conduct::{Assignment, ExecutionError, Executor, Simulated};
 use tidegate_lab::experiment::workload::WorkloadSpec;
-use tidegate_lab::experiment::{
-    Assignment, Choice, ExecutionError, Executor, Experiment, Laboratory, Measured, Plan, RunPlan,
-    Simulated, Started, parse,
-};
+use tidegate_lab::experiment::{Choice, Experiment, Plan, RunPlan, parse};
+use tidegate_lab::laboratory::Laboratory;
+use tidegate_lab::laboratory::run::{Outcome, RunError, Runner};
 use tidegate_lab::load::Progress;
+use tidegate_lab::measured::{Measured, Started};
 use tidegate_lab::rig::{Machine, Update};
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_lab::tap::{Rule, analyse};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_lab::experiment::run::Outcome;
-use tidegate_lab::experiment::{Choice, Experiment, Laboratory, Plan, SubjectKind, read};
+use tidegate_lab::experiment::{Choice, Experiment, Plan, SubjectKind, read};
+use tidegate_lab::laboratory::Laboratory;
+use tidegate_lab::laboratory::run::Outcome;
 use tidegate_lab::tap::MEASURED_SHARE;
 
 /// The longest that an experiment may take without a preset, on two cores.

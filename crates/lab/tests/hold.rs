@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 
-use tidegate_lab::experiment::run::{Outcome, Runner};
-use tidegate_lab::experiment::{
-    Choice, Executor, LabError, Laboratory, Plan, RunPlan, Simulated, parse,
-};
+use tidegate_lab::conduct::{Executor, Simulated};
+use tidegate_lab::experiment::{Choice, Plan, RunPlan, parse};
+use tidegate_lab::laboratory::run::{Outcome, Runner};
+use tidegate_lab::laboratory::{LabError, Laboratory};
 use tidegate_lab::rig::Machine;
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_subject::postgres::{self, Postgres};

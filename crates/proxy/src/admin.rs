@@ -1,7 +1,7 @@
 //! `/metrics` and `/healthz` over HTTP/1.1.
 //!
 //! One thread serves one request a connection, one after the other: the client is a monitoring
-//! system, every few seconds. A client has [`REQUEST_TIME`] for its whole exchange, so a silent
+//! system, every few seconds. A client has `REQUEST_TIME` for its whole exchange, so a silent
 //! one delays the others by no more than that.
 
 use std::io::{self, Read, Write};
@@ -40,7 +40,7 @@ pub enum AdminError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The thread or its poll cannot be made.
@@ -57,7 +57,7 @@ pub struct AdminHandle {
 }
 
 impl AdminHandle {
-    /// Where it listens.
+    /// Returns the address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -149,7 +149,7 @@ struct Request {
     path: String,
 }
 
-/// The request line once all headers are there, or why there is none.
+/// Returns the request line once all headers are there, or why there is none.
 fn read_request(
     stream: &mut TcpStream,
     deadline: Instant,
@@ -161,7 +161,7 @@ fn read_request(
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        buffer.extend_from_slice(chunk.get(..len).unwrap_or_default());
+        buffer.extend_from_slice(&chunk[..len]);
         if let Some(outcome) = parse(&buffer) {
             return Ok(outcome);
         }
@@ -169,15 +169,15 @@ fn read_request(
     Ok(Err(Response::error(431, "Request Header Fields Too Large", "the request is too long\n")))
 }
 
-/// The request in `buffer`; `None` while it is incomplete.
+/// Returns the request in `buffer`; `None` while it is incomplete.
 fn parse(buffer: &[u8]) -> Option<Result<Request, Response>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(buffer) {
         Ok(httparse::Status::Partial) => None,
         Ok(httparse::Status::Complete(_)) => Some(Ok(Request {
-            method: request.method.unwrap_or_default().to_owned(),
-            path: request.path.unwrap_or_default().to_owned(),
+            method: request.method.expect("a complete request has a method").to_owned(),
+            path: request.path.expect("a complete request has a path").to_owned(),
         })),
         Err(_) => Some(Err(Response::error(400, "Bad Request", "this is no HTTP/1.1 request\n"))),
     }
@@ -187,7 +187,7 @@ fn respond(request: &Request, source: &MetricsSource) -> Response {
     if request.method != "GET" {
         return Response::error(405, "Method Not Allowed", "only GET is served here\n");
     }
-    let path = request.path.split('?').next().unwrap_or_default();
+    let path = request.path.split_once('?').map_or(&*request.path, |(path, _)| path);
     match path {
         "/metrics" => Response {
             content_type: "text/plain; version=0.0.4; charset=utf-8",

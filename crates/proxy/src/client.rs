@@ -1,125 +1,347 @@
-//! A client's connection.
+//! A client's connection and its state.
+//!
+//! ```text
+//! LoggingIn: FirstPacket -> Authenticating -> AwaitingParameters -> LoggedIn
+//! LoggedIn:  Idle -> (gate) -> Queued -> AwaitingUpstream -> Running -> Idle
+//!                                    any of them but Running -> Refused -> Idle
+//! any state -> Closing; FirstPacket -> Cancelling
+//! ```
+//!
+//! A state holds what exists only in it: an upstream connection, a permit, a place in the queue.
+//! So a client that is dropped gives back all that it holds.
 
 use std::time::Instant;
 
 use tidegate_gate::{Class, Permit, Ticket};
-use tidegate_wire::input::Missing;
 use tidegate_wire::startup::CancelKey;
 
 use crate::login::Exchange;
-use crate::net::{Outbox, Stream};
+use crate::net::{Connection, Stream};
 use crate::session::ClientSession;
-use crate::slots::Key;
-use crate::upstream::UpstreamKey;
+use crate::slots::{PoolIndex, Slot, WorkerIndex};
+use crate::upstream::UpstreamSlot;
 
-/// Names a client of a worker.
-pub(crate) type ClientKey = Key<Client>;
+/// Names a client of an event loop.
+pub(crate) type ClientSlot = Slot<Client>;
 
-/// The connection a cancel request came by, and the worker that has it.
-#[derive(Clone, Copy, Debug)]
+/// The client that sent a cancel request, and its event loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
-    pub(crate) worker: usize,
-    pub(crate) client: ClientKey,
+    pub(crate) worker: WorkerIndex,
+    pub(crate) client: ClientSlot,
 }
 
-/// Where a client stands.
-pub(crate) enum Phase {
-    /// Nothing but requests for encryption has come.
+/// Who a client is, known from its first packet on.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) user: Box<str>,
+    pub(crate) class: Class,
+    pub(crate) pool: PoolIndex,
+    pub(crate) session: ClientSession,
+}
+
+/// What a login waits for.
+pub(crate) enum LoginStage {
+    /// The start-up packet; requests for encryption may come before it.
     FirstPacket,
-    /// It proves who it is.
-    Authenticating(Exchange),
-    /// It is who it says; the server's parameters are awaited.
-    Welcoming,
-    /// No transaction.
-    Idle,
-    /// Its transaction waits for a permit.
+    /// The client's next authentication message.
+    Authenticating(Account, Exchange),
+    /// The server's parameters. In session mode from the client's own connection, once that is
+    /// being opened.
+    AwaitingParameters(Account, Option<UpstreamSlot>),
+}
+
+/// How the input of a running transaction goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionInput {
+    /// What the client sends goes to the server.
+    Flowing,
+    /// It waits for an answer of the server, or for the end of a cancel request.
+    Held,
+    /// The server waits for the client's next command, since then.
+    IdleSince(Instant),
+}
+
+/// A transaction on an upstream connection, which holds the permit.
+#[derive(Debug)]
+pub(crate) struct RunningTransaction {
+    pub(crate) upstream: UpstreamSlot,
+    pub(crate) input: TransactionInput,
+    /// A cancel request that is sent on as soon as the held input is.
+    pub(crate) cancel_when_sent: Option<Requester>,
+}
+
+/// The transaction of a client that is logged in.
+#[derive(Debug)]
+pub(crate) enum TransactionState {
+    /// None. The client's input may be held until a cancel request for the last one has arrived.
+    Idle { is_held: bool },
+    /// It waits for a permit.
     Queued(Ticket),
-    /// Its transaction has a permit and waits for an upstream connection.
+    /// It has a permit and waits for an upstream connection.
     AwaitingUpstream(Permit),
-    /// Its transaction runs; the upstream connection holds the permit.
-    Running,
-    /// Its transaction was refused: messages up to the end of the batch are discarded.
-    Refused,
+    /// It runs.
+    Running(RunningTransaction),
+    /// It was refused: messages up to the end of the batch are discarded. `batch_ends` says that
+    /// the message being discarded is the last of them.
+    Refused { batch_ends: bool },
+}
+
+/// A client that is logged in.
+pub(crate) struct LoggedIn {
+    pub(crate) account: Account,
+    /// In session mode, the upstream connection that is the client's for good.
+    pub(crate) own_upstream: Option<UpstreamSlot>,
+    pub(crate) transaction: TransactionState,
+}
+
+pub(crate) enum ClientState {
+    LoggingIn {
+        since: Instant,
+        stage: LoginStage,
+    },
+    LoggedIn(LoggedIn),
     /// It has sent a cancel request, and is closed when the server has dealt with it.
-    Cancelling,
-    /// It is told a last thing, then closed.
-    Closing,
+    Cancelling {
+        since: Instant,
+    },
+    /// It is sent a last message, then closed.
+    Closing {
+        since: Instant,
+    },
 }
 
 /// A client, from accept to close.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 pub(crate) struct Client {
-    pub(crate) stream: Stream,
-    pub(crate) outbox: Outbox,
-    /// Bytes received and not yet passed on: an incomplete message, or all that came while the
-    /// client waits.
-    pub(crate) inbox: Vec<u8>,
-    /// The rest of a message that is passed on, or discarded, in pieces.
-    pub(crate) passing: Missing,
-    /// The socket may hold bytes that were not read because the client could not go on.
-    pub(crate) readable: bool,
-    pub(crate) phase: Phase,
+    pub(crate) connection: Connection,
     pub(crate) key: CancelKey,
-    /// Known once the first packet was understood.
-    pub(crate) pool: Option<usize>,
-    pub(crate) upstream: Option<UpstreamKey>,
-    pub(crate) user: Box<str>,
-    pub(crate) class: Class,
-    pub(crate) session: ClientSession,
-    /// The peer has sent its last byte, or the socket has failed.
-    pub(crate) hung_up: bool,
-    /// Its input waits for something of its upstream connection's.
-    pub(crate) is_held: bool,
-    /// A cancel request that is sent on as soon as the held input is.
-    pub(crate) cancel_when_sent: Option<Requester>,
-    /// The end of the refused batch is being discarded; its answer follows.
-    pub(crate) refused_batch_ends: bool,
-    /// Since when its login is awaited, or the end of its last message's way out.
-    pub(crate) login_since: Option<Instant>,
+    pub(crate) state: ClientState,
     /// Since when the rest of a message is awaited.
     pub(crate) mid_message_since: Option<Instant>,
-    /// Since when the next command of its transaction is awaited.
-    pub(crate) idle_in_transaction_since: Option<Instant>,
 }
 
 impl Client {
     pub(crate) fn new(stream: Stream, key: CancelKey, now: Instant) -> Client {
         Client {
-            stream,
-            outbox: Outbox::default(),
-            inbox: Vec::new(),
-            passing: Missing::default(),
-            readable: false,
-            phase: Phase::FirstPacket,
+            connection: Connection::new(stream),
             key,
-            pool: None,
-            upstream: None,
-            user: Box::default(),
-            class: Class::Normal,
-            session: ClientSession::default(),
-            hung_up: false,
-            is_held: false,
-            cancel_when_sent: None,
-            refused_batch_ends: false,
-            login_since: Some(now),
+            state: ClientState::LoggingIn { since: now, stage: LoginStage::FirstPacket },
             mid_message_since: None,
-            idle_in_transaction_since: None,
         }
     }
 
-    /// Whether bytes that arrive now can be acted on, so that it makes sense to read them.
-    pub(crate) fn takes_input(&self) -> bool {
-        match self.phase {
-            Phase::FirstPacket
-            | Phase::Authenticating(_)
-            | Phase::Idle
-            | Phase::Running
-            | Phase::Refused => true,
-            Phase::Welcoming
-            | Phase::Queued(_)
-            | Phase::AwaitingUpstream(_)
-            | Phase::Cancelling
-            | Phase::Closing => false,
+    /// Goes on to the next stage of a login.
+    pub(crate) fn enter_login_stage(&mut self, next: LoginStage) {
+        match &mut self.state {
+            ClientState::LoggingIn { stage, .. } => *stage = next,
+            _ => debug_assert!(false, "a client logs in once"),
         }
+    }
+
+    /// Ends the authentication.
+    pub(crate) fn await_parameters(&mut self) {
+        let ClientState::LoggingIn { stage, .. } = &mut self.state else {
+            debug_assert!(false, "a client logs in once");
+            return;
+        };
+        *stage = match std::mem::replace(stage, LoginStage::FirstPacket) {
+            LoginStage::Authenticating(account, _) => LoginStage::AwaitingParameters(account, None),
+            other => {
+                debug_assert!(false, "a client authenticates once");
+                other
+            }
+        };
+    }
+
+    /// Returns who the client is if it waits for the server's parameters.
+    pub(crate) fn awaiting_parameters(&self) -> Option<&Account> {
+        match &self.state {
+            ClientState::LoggingIn {
+                stage: LoginStage::AwaitingParameters(account, _), ..
+            } => Some(account),
+            _ => None,
+        }
+    }
+
+    /// Gives a client of session mode the connection that is being opened for it.
+    pub(crate) fn set_own_upstream(&mut self, upstream: UpstreamSlot) {
+        match &mut self.state {
+            ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } => {
+                debug_assert!(own.is_none(), "a client has one connection of its own");
+                *own = Some(upstream);
+            }
+            _ => debug_assert!(false, "only a client that awaits parameters gets a connection"),
+        }
+    }
+
+    /// Logs the client in if it waits for the server's parameters. Returns who it is then.
+    pub(crate) fn finish_login(&mut self) -> Option<&Account> {
+        let ClientState::LoggingIn { stage, .. } = &mut self.state else { return None };
+        if !matches!(stage, LoginStage::AwaitingParameters(..)) {
+            return None;
+        }
+        let stage = std::mem::replace(stage, LoginStage::FirstPacket);
+        if let LoginStage::AwaitingParameters(account, own_upstream) = stage {
+            let transaction = TransactionState::Idle { is_held: false };
+            self.state = ClientState::LoggedIn(LoggedIn { account, own_upstream, transaction });
+        }
+        self.account()
+    }
+
+    /// Returns whether bytes that arrive now can be handled, unless they are held.
+    pub(crate) fn takes_input(&self) -> bool {
+        match &self.state {
+            ClientState::LoggingIn { stage, .. } => {
+                !matches!(stage, LoginStage::AwaitingParameters(..))
+            }
+            ClientState::LoggedIn(LoggedIn { transaction, .. }) => {
+                use TransactionState::{Idle, Refused, Running};
+                matches!(transaction, Idle { .. } | Running(_) | Refused { .. })
+            }
+            ClientState::Cancelling { .. } | ClientState::Closing { .. } => false,
+        }
+    }
+
+    /// Returns whether the input waits for the server.
+    pub(crate) fn is_held(&self) -> bool {
+        match self.transaction() {
+            Some(TransactionState::Idle { is_held }) => *is_held,
+            Some(TransactionState::Running(running)) => running.input == TransactionInput::Held,
+            _ => false,
+        }
+    }
+
+    /// Holds the input of a running transaction.
+    pub(crate) fn hold_input(&mut self) {
+        if let Some(running) = self.running_mut() {
+            running.input = TransactionInput::Held;
+        }
+    }
+
+    /// Lets input that was held go on.
+    pub(crate) fn release_input(&mut self) {
+        match self.transaction_mut() {
+            Some(TransactionState::Idle { is_held }) => *is_held = false,
+            Some(TransactionState::Running(running)) if running.input == TransactionInput::Held => {
+                running.input = TransactionInput::Flowing;
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns who the client is, once its first packet was accepted and until it is closed.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        match &self.state {
+            ClientState::LoggingIn { stage, .. } => match stage {
+                LoginStage::FirstPacket => None,
+                LoginStage::Authenticating(account, _)
+                | LoginStage::AwaitingParameters(account, _) => Some(account),
+            },
+            ClientState::LoggedIn(client) => Some(&client.account),
+            ClientState::Cancelling { .. } | ClientState::Closing { .. } => None,
+        }
+    }
+
+    /// Returns the user's name, for a log; empty while it is not known.
+    pub(crate) fn user(&self) -> &str {
+        self.account().map_or("", |account| &account.user)
+    }
+
+    pub(crate) fn logged_in_mut(&mut self) -> Option<&mut LoggedIn> {
+        match &mut self.state {
+            ClientState::LoggedIn(client) => Some(client),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn session_mut(&mut self) -> Option<&mut ClientSession> {
+        self.logged_in_mut().map(|client| &mut client.account.session)
+    }
+
+    pub(crate) fn transaction(&self) -> Option<&TransactionState> {
+        match &self.state {
+            ClientState::LoggedIn(client) => Some(&client.transaction),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn transaction_mut(&mut self) -> Option<&mut TransactionState> {
+        self.logged_in_mut().map(|client| &mut client.transaction)
+    }
+
+    /// Enters another state of the transaction of a client that is logged in.
+    pub(crate) fn set_transaction(&mut self, next: TransactionState) {
+        match self.transaction_mut() {
+            Some(transaction) => *transaction = next,
+            None => debug_assert!(false, "only a client that is logged in has transactions"),
+        }
+    }
+
+    /// Begins to run on an upstream connection.
+    pub(crate) fn run_on(&mut self, upstream: UpstreamSlot) {
+        self.set_transaction(TransactionState::Running(RunningTransaction {
+            upstream,
+            input: TransactionInput::Flowing,
+            cancel_when_sent: None,
+        }));
+    }
+
+    pub(crate) fn running(&self) -> Option<&RunningTransaction> {
+        match self.transaction() {
+            Some(TransactionState::Running(running)) => Some(running),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn running_mut(&mut self) -> Option<&mut RunningTransaction> {
+        match self.transaction_mut() {
+            Some(TransactionState::Running(running)) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// Returns the upstream connection that is the client's now.
+    pub(crate) fn upstream(&self) -> Option<UpstreamSlot> {
+        match &self.state {
+            ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } => *own,
+            ClientState::LoggedIn(LoggedIn { own_upstream, transaction, .. }) => {
+                match transaction {
+                    TransactionState::Running(running) => Some(running.upstream),
+                    _ => *own_upstream,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns since when a transaction is open whose next command is awaited.
+    pub(crate) fn idle_in_transaction_since(&self) -> Option<Instant> {
+        match self.running()?.input {
+            TransactionInput::IdleSince(since) => Some(since),
+            TransactionInput::Flowing | TransactionInput::Held => None,
+        }
+    }
+
+    /// Returns since when its login, or the end of its connection, is awaited.
+    pub(crate) fn login_or_end_since(&self) -> Option<Instant> {
+        match self.state {
+            ClientState::LoggingIn { since, .. }
+            | ClientState::Cancelling { since }
+            | ClientState::Closing { since } => Some(since),
+            ClientState::LoggedIn(_) => None,
+        }
+    }
+
+    /// Ends the running transaction. Returns who waits for a cancel request of it that was never
+    /// sent on.
+    pub(crate) fn end_transaction(&mut self) -> Option<Requester> {
+        let is_held = self.is_held();
+        let Some(running) = self.running_mut() else {
+            debug_assert!(false, "only a running transaction ends");
+            return None;
+        };
+        let requester = running.cancel_when_sent.take();
+        self.set_transaction(TransactionState::Idle { is_held });
+        requester
     }
 }

@@ -1,6 +1,7 @@
 //! The proxy's configuration in its checked form.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ pub struct Config {
     /// Where `/metrics` and `/healthz` are served.
     pub admin_listen: Option<SocketAddr>,
     /// Event loops, each on a thread of its own.
-    pub threads: usize,
+    pub threads: NonZeroUsize,
     /// The databases; at least one, names distinct.
     pub databases: Vec<Database>,
     /// How clients prove who they are.
@@ -130,7 +131,7 @@ pub struct Config {
     pub prepared_statements_max: usize,
     /// Whose transactions go first.
     pub high_priority: HighPriority,
-    /// Where each control decision is appended as a JSON line; see [`crate::journal`].
+    /// Where each control decision is appended as a JSON line; see [`tidegate_gate::journal`].
     pub journal: Option<PathBuf>,
     /// Seed of the controllers' draws.
     pub seed: u64,

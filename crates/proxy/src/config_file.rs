@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resources, Setting};
-use tidegate_gate::Keep;
+use tidegate_gate::ClassGoal;
 
 use crate::config::{
     ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
@@ -22,11 +22,12 @@ use crate::users::{Users, UsersError};
 
 mod values;
 
-pub use values::{AdminAddress, Patience, Period, ValueError};
+pub use values::{AdminAddress, OptionalPeriod, Period, ValueError};
 
 /// What holds where neither file nor flags say otherwise.
 pub mod defaults {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use std::num::NonZeroUsize;
     use std::time::Duration;
 
     use tidegate_control::Algorithm;
@@ -36,7 +37,7 @@ pub mod defaults {
     /// Where clients connect.
     pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
     /// One event loop: it keeps several cores' worth of database busy.
-    pub const THREADS: usize = 1;
+    pub const THREADS: NonZeroUsize = NonZeroUsize::MIN;
     /// As many clients as fit.
     pub const MODE: PoolMode = PoolMode::Transaction;
     /// The limit finds itself.
@@ -111,8 +112,8 @@ pub struct ConfigFile {
 pub struct TimeoutsSection {
     pub login: Option<Period>,
     pub message: Option<Period>,
-    pub queue: Option<Patience>,
-    pub idle_in_transaction: Option<Patience>,
+    pub queue: Option<OptionalPeriod>,
+    pub idle_in_transaction: Option<OptionalPeriod>,
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
@@ -141,7 +142,7 @@ pub struct DatabaseSection {
     pub control: Option<ControlChoice>,
     /// The response time to keep for a class.
     #[serde(default, deserialize_with = "values::written")]
-    pub keep: Option<Keep>,
+    pub keep: Option<ClassGoal>,
     /// The lowest limit.
     pub min_mpl: Option<NonZeroU32>,
     /// The highest limit.
@@ -161,7 +162,7 @@ pub struct DatabaseSection {
 }
 
 impl DatabaseSection {
-    /// A database at `upstream` with everything else at its default.
+    /// Returns a database at `upstream` with everything else at its default.
     #[must_use]
     pub fn new(upstream: UpstreamUrl) -> DatabaseSection {
         DatabaseSection {
@@ -260,11 +261,11 @@ pub enum ConfigProblem {
         /// The database.
         database: String,
         /// The response time, as it is spelled.
-        keep: Keep,
+        keep: ClassGoal,
         /// Who would choose the limit, as it is spelled.
         control: String,
     },
-    /// A server is to be watched by nobody.
+    /// A server is to be watched, and no user is named for it.
     #[error(
         "databases.{0}: watch needs a user to log in as: name one in the upstream's URL, as in \
          postgres://user@host, or in watch_user (--watch-user USER)"
@@ -295,14 +296,14 @@ pub enum ConfigProblem {
         /// Their server.
         server: ServerAddress,
     },
-    /// Everybody who reaches the proxy would be let in, and nobody said so.
+    /// Every client that reaches the proxy would be let in without an explicit setting.
     #[error(
         "listen = {0} can be reached from other machines and there is no users_file, so that \
          anybody would be let in: give users_file (--users-file FILE), or auth = \"trust\" \
          (--auth trust) if that is meant"
     )]
     OpenTrust(ListenAddress),
-    /// Passwords are asked for and nobody has one.
+    /// Passwords are asked for and there is no user file.
     #[error(
         "auth = \"{0}\" needs users_file (--users-file FILE), a file with lines of \
          \"user\" \"password\"; or auth = \"trust\" (--auth trust)"
@@ -336,7 +337,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// The checked configuration.
+    /// Returns the checked configuration.
     ///
     /// # Errors
     /// Keys contradict each other, a needed one is missing, or the user file cannot be used.
@@ -357,7 +358,7 @@ impl ConfigFile {
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
-            threads: self.threads.map_or(defaults::THREADS, NonZeroUsize::get),
+            threads: self.threads.unwrap_or(defaults::THREADS),
             databases: databases(self.databases)?,
             authentication,
             users: match &self.users_file {
@@ -383,7 +384,8 @@ impl TimeoutsSection {
     /// These times, and those of `defaults` where there are none.
     fn over(self, defaults: Timeouts) -> Timeouts {
         let period = |own: Option<Period>, default| own.map_or(default, |Period(time)| time);
-        let patience = |own: Option<Patience>, default| own.map_or(default, |Patience(time)| time);
+        let patience =
+            |own: Option<OptionalPeriod>, default| own.map_or(default, |OptionalPeriod(time)| time);
         Timeouts {
             login: period(self.login, defaults.login),
             message: period(self.message, defaults.message),
@@ -397,11 +399,11 @@ impl TimeoutsSection {
     }
 }
 
-/// The line an error of the TOML reader points at, in one line and without passwords.
+/// Returns the line an error of the TOML reader points at, in one line and without passwords.
 fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
+    // An error about the whole file has no span; one at its end is behind the last line.
     let start = error.span().map_or(0, |span| span.start);
-    let before = text.get(..start).unwrap_or_default();
-    let line = before.matches('\n').count();
+    let line = text.bytes().take(start).filter(|&byte| byte == b'\n').count();
     let shown = text.lines().nth(line).unwrap_or_default().trim();
     let shown = match (shown.split_once("://"), shown.split_once("watch_password")) {
         (Some((before, _)), _) => format!("{before}://…"),
@@ -433,7 +435,7 @@ fn authentication(
     }
 }
 
-/// Whether other machines can reach an address.
+/// Returns whether other machines can reach an address.
 fn is_open(address: &ListenAddress) -> bool {
     match address {
         ListenAddress::Tcp(address) => !address.ip().to_canonical().is_loopback(),
@@ -547,7 +549,7 @@ fn default_start() -> Mpl {
     Mpl::at_least_one(processors().saturating_mul(defaults::MPL_START_PER_PROCESSOR))
 }
 
-/// This machine's processors.
+/// Returns the number of this machine's processors; 1 if the system does not tell.
 fn processors() -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     u32::try_from(processors).unwrap_or(u32::MAX)

@@ -6,7 +6,7 @@ use tidegate_wire::error_response;
 use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
-use crate::pool::Welcome;
+use crate::upstream::ServerParameters;
 use crate::users::Secret;
 
 /// Who the proxy is on a server.
@@ -46,7 +46,7 @@ pub(crate) enum UpstreamError {
 pub(crate) struct Handshake {
     scram: Option<ScramSha256>,
     /// What the server reports of itself, to be repeated to clients.
-    pub(crate) parameters: Welcome,
+    pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
 }
 

@@ -38,13 +38,14 @@ impl Health {
         thread: &str,
         work: impl FnOnce() -> Result<(), E>,
     ) {
-        // What the work leaves behind is used by nobody: the process ends.
+        // What the work leaves behind is not used again: the process ends.
         let reason = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+                text.or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "a panic without a message".to_owned())
             }
         };
         let failure = ThreadFailure { thread: thread.to_owned(), reason };

@@ -3,7 +3,8 @@
 //! [`start`] takes a checked [`config::Config`] and returns a [`Running`] proxy. Inside there are
 //!
 //! - event loops (`worker`), each with clients and upstream connections of its own;
-//! - one thread that runs the controllers (`regulation`) and records their decisions ([`journal`]);
+//! - one thread that runs the controllers (`control_thread`) and records their decisions
+//!   ([`tidegate_gate::journal`]);
 //! - one thread for each server whose sessions are watched (`watch`);
 //! - one thread for `/metrics` and `/healthz` (`admin`).
 //!
@@ -14,16 +15,14 @@ pub mod admin;
 mod client;
 pub mod config;
 pub mod config_file;
+mod control_thread;
 mod handshake;
 mod health;
-mod holders;
 mod log_limit;
 mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
-mod pool;
-mod regulation;
 mod replies;
 pub mod scram;
 mod session;
@@ -46,16 +45,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tidegate_gate::{Gate, Keep, Limits};
+use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use config::{Config, ListenAddress, ServerAddress};
+use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
-use mailbox::{Letter, Mailbox};
+use mailbox::{Mailbox, Message};
 use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
-use regulation::{Regulated, Regulation};
 use shared::{Server, Shared};
-use watch::{Plan, ServerView, Watch};
+use slots::{ServerIndex, WorkerIndex};
+use watch::{ServerSamples, Watch, WatchPlan};
 use worker::Worker;
 
 /// Why a proxy does not start.
@@ -107,7 +107,7 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     metrics: Arc<MetricsSource>,
     admin: Option<admin::AdminHandle>,
-    regulation: Option<Regulation>,
+    control_thread: Option<ControlThread>,
     watches: Vec<Watch>,
 }
 
@@ -116,16 +116,18 @@ pub struct Running {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Running, StartError> {
-    if config.threads > worker::WORKERS_MAX {
-        return Err(StartError::Threads(config.threads));
+    if config.threads.get() > worker::WORKERS_MAX {
+        return Err(StartError::Threads(config.threads.get()));
     }
     let Gated { servers, server_of, regulated } = servers(&config)?;
-    let journal = regulation::journal(&config, &regulated).map_err(|source| {
-        StartError::Journal { path: config.journal.clone().unwrap_or_default(), source }
-    })?;
+    let begin = |path: &PathBuf| {
+        control_thread::begin_journal(path, &regulated, config.seed)
+            .map_err(|source| StartError::Journal { path: path.clone(), source })
+    };
+    let journal = config.journal.as_ref().map(begin).transpose()?;
     let (listeners, addresses) = listen(&config.listen)?;
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
-    let (polls, mailboxes) = event_loops(config.threads.max(1))?;
+    let (polls, mailboxes) = event_loops(config.threads.get())?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
     let server_metrics = servers.iter().zip(&regulated).map(server_metrics).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
@@ -133,23 +135,24 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
     let health = Arc::clone(metrics.health());
     let watches = watches(&shared, &regulated)?;
-    let regulation =
-        Regulation::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
+    let control_thread =
+        ControlThread::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
     let mut running = Running {
         addresses,
         unix_paths,
         shared: Arc::clone(&shared),
         workers: Vec::new(),
         admin,
-        regulation: Some(regulation),
+        control_thread: Some(control_thread),
         watches,
         metrics,
     };
     // The first worker accepts for all.
-    let mut listeners = Some(listeners);
+    let mut listeners = listeners;
     for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
-        let listeners = listeners.take().unwrap_or_default();
-        let worker = Worker::new(index, Arc::clone(&shared), poll, listeners, counters)?;
+        let listeners = std::mem::take(&mut listeners);
+        let worker =
+            Worker::new(WorkerIndex(index), Arc::clone(&shared), poll, listeners, counters)?;
         let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
         let health = Arc::clone(&health);
         let supervised = move || {
@@ -161,16 +164,16 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// Starts to watch the servers that are to be watched.
-fn watches(shared: &Arc<Shared>, regulated: &[Regulated]) -> io::Result<Vec<Watch>> {
-    let watch = |(index, regulated): (usize, &Regulated)| {
-        let plan = Plan::new(&shared.config, &shared.servers[index].address)?;
-        let view = Arc::clone(regulated.view.as_ref()?);
-        Some(Watch::start(Arc::clone(shared), index, plan, view))
+fn watches(shared: &Arc<Shared>, regulated: &[ControlledServer]) -> io::Result<Vec<Watch>> {
+    let watch = |(index, regulated): (usize, &ControlledServer)| {
+        let plan = WatchPlan::new(&shared.config, &shared.servers[index].address)?;
+        let samples = Arc::clone(regulated.samples.as_ref()?);
+        Some(Watch::start(Arc::clone(shared), ServerIndex(index), plan, samples))
     };
     regulated.iter().enumerate().filter_map(watch).collect()
 }
 
-/// A poll for each event loop, and the mailbox that wakes it.
+/// Returns a poll for each event loop, and the mailbox that wakes it.
 fn event_loops(count: usize) -> io::Result<(Vec<mio::Poll>, Vec<Arc<Mailbox>>)> {
     let mut loops = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -182,12 +185,12 @@ fn event_loops(count: usize) -> io::Result<(Vec<mio::Poll>, Vec<Arc<Mailbox>>)> 
     Ok(loops)
 }
 
-fn server_metrics((server, regulated): (&Server, &Regulated)) -> ServerMetrics {
+fn server_metrics((server, regulated): (&Server, &ControlledServer)) -> ServerMetrics {
     ServerMetrics {
         name: regulated.name.clone(),
         gate: server.gate.clone(),
         decisions: Arc::clone(&regulated.decisions),
-        view: regulated.view.clone(),
+        samples: regulated.samples.clone(),
     }
 }
 
@@ -227,7 +230,7 @@ fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
     }
 }
 
-/// Removes a socket on which nobody listens: what a killed process leaves behind. `taken` is why
+/// Removes a socket without a listener, as a killed process leaves it behind. `taken` is why
 /// the path cannot be listened on, and the error if it is no such socket.
 fn remove_if_stale(path: &Path, taken: io::Error) -> io::Result<()> {
     let is_socket = || std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
@@ -248,10 +251,10 @@ fn remove_if_stale(path: &Path, taken: io::Error) -> io::Result<()> {
 #[derive(Default)]
 struct Gated {
     servers: Vec<Server>,
-    /// For each database, the index of its server.
-    server_of: Vec<usize>,
+    /// For each database, its server.
+    server_of: Vec<ServerIndex>,
     /// For each server, how its gate is controlled.
-    regulated: Vec<Regulated>,
+    regulated: Vec<ControlledServer>,
 }
 
 /// Makes a gate for each distinct server.
@@ -260,7 +263,7 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
     for database in &config.databases {
         let known = servers.iter().position(|server| server.address == database.server);
         if let Some(index) = known {
-            server_of.push(index);
+            server_of.push(ServerIndex(index));
             continue;
         }
         let limits = Limits {
@@ -269,19 +272,19 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             waiting_max: config.waiting_max,
         };
         let gate = Gate::new(limits, Instant::now());
-        if let Some(Keep { class, goal }) = database.control.keep {
+        if let Some(ClassGoal { class, goal }) = database.control.keep {
             gate.count_late(class, goal.within);
         }
         let server = Server::new(database.server.clone(), gate)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
-        server_of.push(servers.len());
+        server_of.push(ServerIndex(servers.len()));
         let cpus = database.control.setting.resources.cpus;
-        let is_watched = Plan::new(config, &database.server).is_some();
-        regulated.push(Regulated {
+        let is_watched = WatchPlan::new(config, &database.server).is_some();
+        regulated.push(ControlledServer {
             name: database.server.to_string(),
             control: database.control,
             decisions: Arc::new(Decisions::default()),
-            view: is_watched.then(|| Arc::new(ServerView::new(cpus))),
+            samples: is_watched.then(|| Arc::new(ServerSamples::new(cpus))),
         });
         servers.push(server);
     }
@@ -289,13 +292,13 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
 }
 
 impl Running {
-    /// Where clients can connect, with the ports really taken.
+    /// Returns where clients can connect, with the ports really taken.
     #[must_use]
     pub fn local_addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// Where `/metrics` is served.
+    /// Returns where `/metrics` is served.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(admin::AdminHandle::address)
@@ -316,7 +319,7 @@ impl Running {
     /// Returns a function that waits until a thread of the proxy fails, and returns that failure,
     /// or until the proxy is stopped.
     ///
-    /// The process should end then: the clients of a failed thread are served by nobody.
+    /// The process should end then: the clients of a failed thread are not served any more.
     pub fn failure(&self) -> impl Fn() -> Option<ThreadFailure> + Send + use<> {
         let health = Arc::clone(self.metrics.health());
         move || health.wait_for_failure()
@@ -331,7 +334,7 @@ impl Running {
                 tracing::error!("an event loop panicked");
             }
         }
-        self.regulation = None;
+        self.control_thread = None;
         self.watches.clear();
         self.admin = None;
         for path in self.unix_paths.drain(..) {
@@ -352,6 +355,6 @@ impl Drop for Running {
 fn tell_all(shared: &Shared, grace: Duration) {
     let deadline = Instant::now() + grace;
     for mailbox in &shared.mailboxes {
-        mailbox.post(Letter::Shutdown { deadline });
+        mailbox.post(Message::Shutdown { deadline });
     }
 }

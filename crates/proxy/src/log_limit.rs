@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Lines that may follow each other at once.
-const BURST: u32 = 10;
+const BURST: u64 = 10;
 
 /// After a burst, time for each further line.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LogLimit {
     /// Lines that may be written now.
-    credit: u32,
+    credit: u64,
     /// When `credit` was last increased.
     credited: Instant,
     /// Events that were not logged since the last line.
@@ -39,9 +39,9 @@ impl LogLimit {
 
     fn take_credit(&mut self, now: Instant) -> Option<u64> {
         let elapsed = now.saturating_duration_since(self.credited);
-        let earned = u32::try_from(elapsed.as_secs() / INTERVAL.as_secs()).unwrap_or(u32::MAX);
+        let earned = elapsed.as_secs() / INTERVAL.as_secs();
         if earned > 0 {
-            self.credit = self.credit.saturating_add(earned).min(BURST);
+            self.credit = (self.credit + earned).min(BURST);
             self.credited = now;
         }
         self.credit = self.credit.checked_sub(1)?;
@@ -58,15 +58,15 @@ mod tests {
         let start = Instant::now();
         let mut limit = LogLimit::new(start);
         let logged = (0..1000).filter(|_| limit.admit(start).is_some()).count();
-        assert_eq!(logged, BURST as usize);
+        assert_eq!(logged as u64, BURST);
         let later = start + INTERVAL;
-        assert_eq!(limit.admit(later), Some(1000 - u64::from(BURST)));
+        assert_eq!(limit.admit(later), Some(1000 - BURST));
         assert_eq!(limit.unreported(later), None, "all have been reported");
         assert_eq!(limit.admit(later), None);
         assert_eq!(limit.unreported(later), None, "not yet");
         assert_eq!(limit.unreported(later + INTERVAL), Some(1));
         let much_later = start + 100 * INTERVAL;
         let logged = (0..1000).filter(|_| limit.admit(much_later).is_some()).count();
-        assert_eq!(logged, BURST as usize, "the credit has a bound");
+        assert_eq!(logged as u64, BURST, "the credit has a bound");
     }
 }

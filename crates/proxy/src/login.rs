@@ -11,13 +11,14 @@ use crate::users::{self, Users};
 pub(crate) enum Exchange {
     Md5 { salt: [u8; 4] },
     ScramFirst,
-    ScramFinal(ScramServer),
+    ScramFinal(Box<ScramServer>),
 }
 
 /// How an exchange goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// With the client's next message.
-    Continue(Exchange),
+    Continue,
     /// The client is who it says.
     Proved,
 }
@@ -49,26 +50,29 @@ impl LoginError {
     }
 }
 
-/// Begins the exchange; appends the challenge, if there is one.
-pub(crate) fn begin(method: ClientAuthentication, out: &mut Vec<u8>) -> Result<Step, LoginError> {
+/// Begins the exchange and appends its challenge. Returns `None` if the client is trusted.
+pub(crate) fn begin(
+    method: ClientAuthentication,
+    out: &mut Vec<u8>,
+) -> Result<Option<Exchange>, LoginError> {
     Ok(match method {
-        ClientAuthentication::Trust => Step::Proved,
+        ClientAuthentication::Trust => None,
         ClientAuthentication::Md5 => {
             let mut salt = [0; 4];
             getrandom::fill(&mut salt)?;
             authentication::encode_md5_password(out, salt);
-            Step::Continue(Exchange::Md5 { salt })
+            Some(Exchange::Md5 { salt })
         }
         ClientAuthentication::ScramSha256 => {
             authentication::encode_sasl(out);
-            Step::Continue(Exchange::ScramFirst)
+            Some(Exchange::ScramFirst)
         }
     })
 }
 
-/// Takes the client's answer.
+/// Takes the client's answer and appends what follows it.
 pub(crate) fn answer(
-    exchange: Exchange,
+    exchange: &mut Exchange,
     user: &str,
     users: &Users,
     payload: &[u8],
@@ -78,10 +82,10 @@ pub(crate) fn answer(
         Exchange::Md5 { salt } => {
             let response = authentication::password(payload)?;
             let name = user.as_bytes();
-            let right = users
+            let is_right = users
                 .get(name)
-                .is_some_and(|secret| users::md5_matches(secret, name, salt, response));
-            if right { Ok(Step::Proved) } else { Err(LoginError::Password(user.to_owned())) }
+                .is_some_and(|secret| users::md5_matches(secret, name, *salt, response));
+            if is_right { Ok(Step::Proved) } else { Err(LoginError::Password(user.to_owned())) }
         }
         Exchange::ScramFirst => {
             let (mechanism, first) = authentication::sasl_initial_response(payload)?;
@@ -93,7 +97,8 @@ pub(crate) fn answer(
             let (server, challenge) =
                 ScramServer::start(verifier, first, &scram::nonce()?).map_err(LoginError::Scram)?;
             authentication::encode_sasl_continue(out, &challenge);
-            Ok(Step::Continue(Exchange::ScramFinal(server)))
+            *exchange = Exchange::ScramFinal(Box::new(server));
+            Ok(Step::Continue)
         }
         Exchange::ScramFinal(server) => {
             let outcome = server.finish(payload).map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! What reaches a worker from outside its event loop.
+//! Messages to an event loop from other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,24 +6,24 @@ use std::time::Instant;
 
 use tidegate_wire::startup::CancelKey;
 
-use crate::client::{ClientKey, Requester};
-use crate::holders::Holder;
+use crate::client::{ClientSlot, Requester};
 use crate::net::Stream;
+use crate::worker::OverdueHolder;
 
 /// A message to a worker.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Message {
     /// This client's ticket can be claimed.
-    Admitted { client: ClientKey },
+    Admitted { client: ClientSlot },
     /// A client was accepted for this worker.
     Accepted(Stream),
     /// A client asks for the query of the client with this key to be cancelled.
     Cancel { key: CancelKey, requester: Requester },
     /// The cancel request that this client sent has been dealt with.
-    CancelEnded { client: ClientKey },
+    CancelEnded { client: ClientSlot },
     /// A permit no longer counts against the limit: the worker that serves its holder names it in a
     /// warning.
-    Discounted(Holder),
+    Discounted(OverdueHolder),
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }
@@ -32,44 +32,44 @@ pub(crate) enum Letter {
 /// busy loop costs no system call.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    messages: Mutex<Vec<Message>>,
     asleep: AtomicBool,
     waker: mio::Waker,
 }
 
 impl Mailbox {
     pub(crate) fn new(waker: mio::Waker) -> Mailbox {
-        Mailbox { letters: Mutex::default(), asleep: AtomicBool::new(false), waker }
+        Mailbox { messages: Mutex::default(), asleep: AtomicBool::new(false), waker }
     }
 
-    pub(crate) fn post(&self, letter: Letter) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+    pub(crate) fn post(&self, message: Message) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         if self.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {
-            // The loop's periodic sweep reads the mailbox too, so the letter is late, not lost.
+            // The loop's periodic sweep reads the mailbox too, so the message is late, not lost.
             tracing::warn!(%error, "could not wake a worker");
         }
     }
 
-    /// Announces that the worker is about to sleep; false if there is a letter to read first.
+    /// Announces that the worker is about to sleep; false if there is a message to read first.
     pub(crate) fn sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let empty = self.letters.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let empty = self.messages.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if !empty {
             self.asleep.store(false, Ordering::SeqCst);
         }
         empty
     }
 
-    /// Announces that the worker is up and will read its letters before it sleeps again.
+    /// Announces that the worker is up and will read its messages before it sleeps again.
     pub(crate) fn awake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Moves all letters into `into`, which is empty and keeps its memory.
-    pub(crate) fn take(&self, into: &mut Vec<Letter>) {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut *letters, into);
+    /// Moves all messages into `into`, which is empty and keeps its memory.
+    pub(crate) fn take(&self, into: &mut Vec<Message>) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *messages, into);
     }
 }

@@ -17,7 +17,7 @@ use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
-use crate::watch::ServerView;
+use crate::watch::ServerSamples;
 
 mod curve;
 mod watched;
@@ -28,141 +28,62 @@ const BOUNDS_US: [u64; 16] = [
     1_000_000, 2_500_000, 10_000_000, 60_000_000,
 ];
 
-/// What one worker counts. Only that worker changes them, so a cache line is never fought over.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct WorkerCounters {
-    /// Clients connected now.
-    pub clients: AtomicU64,
-    /// Upstream connections now, idle, busy or being established.
-    pub upstreams_open: AtomicU64,
-    /// Upstream connections that no client holds now.
-    pub upstreams_idle: AtomicU64,
-    /// Upstream connections that a client holds now.
-    pub upstreams_busy: AtomicU64,
-    /// Client connections accepted.
-    pub connections_accepted: AtomicU64,
-    /// Logins refused: wrong password, unknown user or database.
-    pub logins_failed: AtomicU64,
-    /// Client connections closed because of what they sent.
-    pub protocol_errors: AtomicU64,
-    /// Upstream connections established.
-    pub upstream_connects: AtomicU64,
-    /// Upstream connections that could not be established.
-    pub upstream_connect_failures: AtomicU64,
-    /// Cancel requests received.
-    pub cancel_requests: AtomicU64,
-    /// Clients that vanished inside a transaction.
-    pub clients_lost: AtomicU64,
-    /// Statements the proxy prepared by itself on an upstream connection that lacked them.
-    pub statements_prepared: AtomicU64,
-    /// Bytes read from clients.
-    pub bytes_from_clients: AtomicU64,
-    /// Bytes read from servers.
-    pub bytes_from_servers: AtomicU64,
+/// A number of every event loop on the page, summed over them.
+type WorkerMetric = (&'static str, Kind, &'static str, fn(&WorkerCounters) -> &AtomicU64);
+
+/// Declares the counters of an event loop, each with its metric.
+macro_rules! worker_counters {
+    ($($field:ident: $kind:ident, $name:literal, $help:literal;)*) => {
+        /// What one event loop counts. Only that loop changes them, so a cache line is never
+        /// fought over.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct WorkerCounters {
+            $(#[doc = $help] pub $field: AtomicU64,)*
+        }
+
+        const WORKER_METRICS: &[WorkerMetric] =
+            &[$(($name, Kind::$kind, $help, |worker| &worker.$field),)*];
+    };
 }
 
-/// One number of [`WorkerCounters`] on the page: summed over the workers.
-struct WorkerMetric {
-    name: &'static str,
-    kind: Kind,
-    help: &'static str,
-    of: fn(&WorkerCounters) -> &AtomicU64,
+worker_counters! {
+    clients: Gauge, "tidegate_clients",
+        "Clients connected.";
+    upstreams_open: Gauge, "tidegate_upstreams_open",
+        "Upstream connections, idle, busy or being established.";
+    upstreams_idle: Gauge, "tidegate_upstreams_idle",
+        "Upstream connections that no client holds.";
+    upstreams_busy: Gauge, "tidegate_upstreams_busy",
+        "Upstream connections that a client holds.";
+    connections_accepted: Counter, "tidegate_connections_accepted_total",
+        "Client connections accepted.";
+    logins_failed: Counter, "tidegate_logins_failed_total",
+        "Logins refused: wrong password, unknown user or database.";
+    protocol_errors: Counter, "tidegate_protocol_errors_total",
+        "Client connections closed because of what they sent.";
+    upstream_connects: Counter, "tidegate_upstream_connects_total",
+        "Upstream connections established.";
+    upstream_connect_failures: Counter, "tidegate_upstream_connect_failures_total",
+        "Upstream connections that could not be established.";
+    cancel_requests: Counter, "tidegate_cancel_requests_total",
+        "Cancel requests received.";
+    clients_lost: Counter, "tidegate_clients_lost_total",
+        "Clients that vanished inside a transaction.";
+    statements_prepared: Counter, "tidegate_statements_prepared_total",
+        "Statements the proxy prepared by itself on an upstream connection.";
+    bytes_from_clients: Counter, "tidegate_bytes_from_clients_total",
+        "Bytes read from clients.";
+    bytes_from_servers: Counter, "tidegate_bytes_from_servers_total",
+        "Bytes read from servers.";
 }
-
-const WORKER_METRICS: [WorkerMetric; 14] = [
-    WorkerMetric {
-        name: "tidegate_clients",
-        kind: Kind::Gauge,
-        help: "Clients connected.",
-        of: |worker| &worker.clients,
-    },
-    WorkerMetric {
-        name: "tidegate_upstreams_open",
-        kind: Kind::Gauge,
-        help: "Upstream connections, idle, busy or being established.",
-        of: |worker| &worker.upstreams_open,
-    },
-    WorkerMetric {
-        name: "tidegate_upstreams_idle",
-        kind: Kind::Gauge,
-        help: "Upstream connections that no client holds.",
-        of: |worker| &worker.upstreams_idle,
-    },
-    WorkerMetric {
-        name: "tidegate_upstreams_busy",
-        kind: Kind::Gauge,
-        help: "Upstream connections that a client holds.",
-        of: |worker| &worker.upstreams_busy,
-    },
-    WorkerMetric {
-        name: "tidegate_connections_accepted_total",
-        kind: Kind::Counter,
-        help: "Client connections accepted.",
-        of: |worker| &worker.connections_accepted,
-    },
-    WorkerMetric {
-        name: "tidegate_logins_failed_total",
-        kind: Kind::Counter,
-        help: "Logins refused: wrong password, unknown user or database.",
-        of: |worker| &worker.logins_failed,
-    },
-    WorkerMetric {
-        name: "tidegate_protocol_errors_total",
-        kind: Kind::Counter,
-        help: "Client connections closed because of what they sent.",
-        of: |worker| &worker.protocol_errors,
-    },
-    WorkerMetric {
-        name: "tidegate_upstream_connects_total",
-        kind: Kind::Counter,
-        help: "Upstream connections established.",
-        of: |worker| &worker.upstream_connects,
-    },
-    WorkerMetric {
-        name: "tidegate_upstream_connect_failures_total",
-        kind: Kind::Counter,
-        help: "Upstream connections that could not be established.",
-        of: |worker| &worker.upstream_connect_failures,
-    },
-    WorkerMetric {
-        name: "tidegate_cancel_requests_total",
-        kind: Kind::Counter,
-        help: "Cancel requests received.",
-        of: |worker| &worker.cancel_requests,
-    },
-    WorkerMetric {
-        name: "tidegate_clients_lost_total",
-        kind: Kind::Counter,
-        help: "Clients that vanished inside a transaction.",
-        of: |worker| &worker.clients_lost,
-    },
-    WorkerMetric {
-        name: "tidegate_statements_prepared_total",
-        kind: Kind::Counter,
-        help: "Statements the proxy prepared by itself on an upstream connection.",
-        of: |worker| &worker.statements_prepared,
-    },
-    WorkerMetric {
-        name: "tidegate_bytes_from_clients_total",
-        kind: Kind::Counter,
-        help: "Bytes read from clients.",
-        of: |worker| &worker.bytes_from_clients,
-    },
-    WorkerMetric {
-        name: "tidegate_bytes_from_servers_total",
-        kind: Kind::Counter,
-        help: "Bytes read from servers.",
-        of: |worker| &worker.bytes_from_servers,
-    },
-];
 
 /// How often each rule chose a server's limit, and why it is what it is now.
 #[derive(Debug, Default)]
-pub struct Decisions(Mutex<Decided>);
+pub struct Decisions(Mutex<ServerDecisions>);
 
 #[derive(Clone, Debug, Default)]
-struct Decided {
+struct ServerDecisions {
     /// How often, by the rule's word.
     counts: BTreeMap<&'static str, u64>,
     /// The last decision: who made it, and why.
@@ -184,21 +105,21 @@ impl Decisions {
     }
 
     /// Takes what a controller that is only asked would have decided.
-    pub fn propose(&self, proposal: Proposal) {
+    pub fn set_proposal(&self, proposal: Proposal) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal = Some(proposal);
     }
 
     /// Takes what is known of the response time to keep.
-    pub fn judge(&self, goal: GoalStatus) {
+    pub fn set_goal(&self, goal: GoalStatus) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).goal = Some(goal);
     }
 
     /// Takes what is expected at every limit, said at `now`.
-    pub fn expect(&self, curve: WhatIfCurve, now: Instant) {
+    pub fn set_curve(&self, curve: WhatIfCurve, now: Instant) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).curve = Some((curve, now));
     }
 
-    fn so_far(&self) -> Decided {
+    fn so_far(&self) -> ServerDecisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -213,7 +134,7 @@ pub struct ServerMetrics {
     /// The decisions about its limit.
     pub decisions: Arc<Decisions>,
     /// What is seen of it, if it is watched.
-    pub(crate) view: Option<Arc<ServerView>>,
+    pub(crate) samples: Option<Arc<ServerSamples>>,
 }
 
 /// Where the admin interface finds what it shows.
@@ -226,7 +147,7 @@ pub struct MetricsSource {
 }
 
 impl MetricsSource {
-    /// The source of a proxy that is serving.
+    /// Returns the source of a proxy that is serving.
     #[must_use]
     pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
         let health = Arc::default();
@@ -238,13 +159,13 @@ impl MetricsSource {
         self.shutting_down.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`MetricsSource::begin_shutdown`] was called.
+    /// Returns whether [`MetricsSource::begin_shutdown`] was called.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::Relaxed)
     }
 
-    /// Where the proxy's threads report that they have failed.
+    /// Returns where the proxy's threads report that they have failed.
     pub(crate) fn health(&self) -> &Arc<Health> {
         &self.health
     }
@@ -256,11 +177,11 @@ impl MetricsSource {
         self.gates(&mut page);
         self.decisions(&mut page);
         watched::write(&mut page, &self.servers);
-        for metric in &WORKER_METRICS {
-            page.family(metric.name, metric.kind, metric.help);
-            let values = self.workers.iter().map(|worker| (metric.of)(worker));
-            let sum: u64 = values.map(|value| value.load(Ordering::Relaxed)).sum();
-            page.sample(metric.name, &[], sum);
+        for &(name, kind, help, of) in WORKER_METRICS {
+            page.family(name, kind, help);
+            let sum: u64 =
+                self.workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
+            page.sample(name, &[], sum);
         }
         process(&mut page);
         page.0
@@ -293,7 +214,7 @@ impl MetricsSource {
     }
 
     fn decisions(&self, page: &mut Page) {
-        let servers: Vec<(&str, Decided)> =
+        let servers: Vec<(&str, ServerDecisions)> =
             self.servers.iter().map(|server| (&*server.name, server.decisions.so_far())).collect();
         let name = "tidegate_limit_decisions_total";
         page.family(name, Kind::Counter, "Decisions about the limit, by the rule that made them.");
@@ -302,7 +223,7 @@ impl MetricsSource {
                 page.sample(name, &[("server", server), ("reason", reason)], count);
             }
         }
-        // The text holds numbers, so nearly every scrape shows another series. Whoever keeps series
+        // The text holds numbers, so nearly every scrape shows another series. Who keeps series
         // for long drops this one when scraping, and keeps the counter, whose words are few.
         let name = "tidegate_limit_reason_info";
         page.family(name, Kind::Gauge, "Always 1; the last decision's reason is the label.");
@@ -420,7 +341,7 @@ const OBSERVED_METRICS: [ObservedMetric; 6] = [
     }),
 ];
 
-/// What the best limit is believed to gain, if one is believed to be best.
+/// Returns what the best limit is believed to gain, if one is believed to be best.
 fn best_gain(proposal: &Proposal) -> Option<BelievedGain> {
     let is_limit = matches!(proposal.best, Best::Limit { .. });
     BelievedGain::of(proposal.best_gain).filter(|_| is_limit)
@@ -520,7 +441,7 @@ fn process(page: &mut Page) {
     page.sample("tidegate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
 
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
-    let cpu = Duration::try_from(cpu).unwrap_or_default();
+    let cpu = Duration::try_from(cpu).expect("processor time is not negative");
     let name = "process_cpu_seconds_total";
     page.family(name, Kind::Counter, "User and system CPU time spent, seconds.");
     page.sample(name, &[], cpu.as_secs_f64());
@@ -547,10 +468,14 @@ enum Kind {
     Histogram,
 }
 
-/// A metrics page being written. Writing to a `String` cannot fail.
+/// A metrics page being written.
 struct Page(String);
 
 impl Page {
+    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(text).expect("a String takes everything");
+    }
+
     /// Begins a family; its samples follow before the next family begins.
     fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
@@ -558,19 +483,19 @@ impl Page {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             self.0.push(if index == 0 { '{' } else { ',' });
-            let _ = write!(self.0, "{label}=\"{}\"", escaped(text));
+            self.write(format_args!("{label}=\"{}\"", escaped(text)));
         }
         if !labels.is_empty() {
             self.0.push('}');
         }
-        let _ = writeln!(self.0, " {value}");
+        self.write(format_args!(" {value}\n"));
     }
 
     fn histogram(&mut self, name: &str, labels: &[(&str, &str)], totals: &DurationTotals) {
@@ -586,7 +511,7 @@ impl Page {
     }
 }
 
-/// A label's value with `\`, `"` and line ends escaped.
+/// Returns a label's value with `\`, `"` and line ends escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! Sockets of either family, and bytes that could not be written at once.
+//! Sockets of either family, and connections: a socket with the bytes that wait on both sides.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -7,6 +7,7 @@ use std::path::Path;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use tidegate_wire::input::Missing;
 
 /// A stream socket, TCP or Unix-domain.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Stream {
         Ok(Stream::Unix(UnixStream::connect(path)?))
     }
 
-    /// The outcome of a connection attempt, once the socket has become writable.
+    /// Returns the outcome of a connection attempt, once the socket has become writable.
     pub(crate) fn connected(&self) -> io::Result<()> {
         let error = match self {
             Stream::Tcp(stream) => stream.take_error()?,
@@ -199,21 +200,117 @@ fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
     Ok(sent)
 }
 
+/// Whether a socket should be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readiness {
+    /// A read found nothing, and no event has come since.
+    Drained,
+    /// There may be bytes that have not been read.
+    Readable,
+    /// The peer has sent its last byte, or the socket has failed: a read tells which.
+    HungUp,
+}
+
+/// A registered socket, and the bytes that wait on both sides of it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    outbox: Outbox,
+    readiness: Readiness,
+    /// Bytes received and not handled: an incomplete message, or all that came while the peer has
+    /// to wait.
+    pub(crate) inbox: Vec<u8>,
+    /// The rest of a message that is handled in pieces.
+    pub(crate) passing: Missing,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream) -> Connection {
+        Connection {
+            stream,
+            outbox: Outbox::default(),
+            readiness: Readiness::Drained,
+            inbox: Vec::new(),
+            passing: Missing::default(),
+        }
+    }
+
+    /// Returns the peer's address, for a log.
+    pub(crate) fn peer(&self) -> String {
+        self.stream.peer()
+    }
+
+    /// Returns the outcome of a connection attempt, once the socket has become writable.
+    pub(crate) fn connected(&self) -> io::Result<()> {
+        self.stream.connected()
+    }
+
+    /// Takes an event: there may be bytes to read, or the end of them.
+    pub(crate) fn set_readable(&mut self, is_closed: bool) {
+        if is_closed {
+            self.readiness = Readiness::HungUp;
+        } else if self.readiness == Readiness::Drained {
+            self.readiness = Readiness::Readable;
+        }
+    }
+
+    /// Returns whether the socket may hold bytes that have not been read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readiness != Readiness::Drained
+    }
+
+    /// Reads once into `buffer`.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> ReadOutcome {
+        let outcome = read_once(&mut self.stream, buffer);
+        match outcome {
+            ReadOutcome::Nothing => self.readiness = Readiness::Drained,
+            ReadOutcome::Bytes { more: false, .. } if self.readiness == Readiness::Readable => {
+                self.readiness = Readiness::Drained;
+            }
+            ReadOutcome::Bytes { .. } | ReadOutcome::Closed => {}
+        }
+        outcome
+    }
+
+    /// Returns whether bytes wait until the socket takes them.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Writes `bytes` after what waits already, at once as far as the socket takes it.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.outbox.send(&mut self.stream, bytes)
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.outbox.flush(&mut self.stream)
+    }
+
+    /// Sends the message that ends a session. The socket is closed afterwards, whether or not the
+    /// message can be sent at once.
+    pub(crate) fn send_last(&mut self, message: &[u8]) {
+        if let Err(error) = self.send(message) {
+            tracing::debug!(%error, "the peer was gone before the end of its session");
+        }
+    }
+}
+
 /// Collects what a batch of messages sends on, so that it leaves by one write.
 ///
 /// As long as every message is passed on unchanged, the output is one run of the input and nothing
 /// is copied. The first change copies what was collected into `spilled`, and the rest follows.
 #[derive(Debug)]
-pub(crate) struct Gather<'a> {
+pub(crate) struct BatchOutput<'a> {
     input: &'a [u8],
     run: std::ops::Range<usize>,
     spilled: Vec<u8>,
 }
 
-impl<'a> Gather<'a> {
+impl<'a> BatchOutput<'a> {
     /// Collects from `input`; `spill` is an empty buffer to reuse.
     pub(crate) fn new(input: &'a [u8], spill: Vec<u8>) -> Self {
-        Gather { input, run: 0..0, spilled: spill }
+        BatchOutput { input, run: 0..0, spilled: spill }
     }
 
     /// Passes on `input[range]` unchanged.
@@ -232,7 +329,7 @@ impl<'a> Gather<'a> {
         self.spill().extend_from_slice(&input[range]);
     }
 
-    /// The buffer to append changed messages to.
+    /// Returns the buffer to append changed messages to.
     pub(crate) fn spill(&mut self) -> &mut Vec<u8> {
         let run = std::mem::replace(&mut self.run, 0..0);
         self.spilled.extend_from_slice(&self.input[run]);
@@ -244,7 +341,7 @@ impl<'a> Gather<'a> {
         if self.spilled.is_empty() { &self.input[self.run.clone()] } else { &self.spilled }
     }
 
-    /// The spill buffer, empty again, for the next batch.
+    /// Returns the spill buffer, empty again, for the next batch.
     pub(crate) fn recycle(mut self) -> Vec<u8> {
         self.spilled.clear();
         self.spilled
@@ -278,7 +375,7 @@ mod tests {
         ) {
             let input: Vec<u8> = (0..200).collect();
             let (mut gather, mut expected, mut at) =
-                (Gather::new(&input, Vec::new()), Vec::new(), 0);
+                (BatchOutput::new(&input, Vec::new()), Vec::new(), 0);
             for piece in pieces {
                 match piece {
                     Piece::Pass(count) => {

@@ -20,11 +20,11 @@
 //!
 //! A server in copy-in mode ignores Sync, and a client may have sent one before it learns of the
 //! mode (protocol documentation, "COPY Operations"), perhaps with the end of its data behind it;
-//! hence the entry [`Owed::CopyEnd`], which is answered by nothing. A Sync that a client sends in
-//! the middle of its copy data, and then an error in that data, is the one sequence whose count is
-//! uncertain: whether the server saw the error before the Sync is not known. If it did, there is
-//! one ReadyForQuery more than is owed here; the connection of a client that vanished is then
-//! closed.
+//! hence the entry [`ExpectedReply::CopyEnd`], which is answered by nothing. A Sync that a client
+//! sends in the middle of its copy data, and then an error in that data, is the one sequence whose
+//! count is uncertain: whether the server saw the error before the Sync is not known. If it did,
+//! there is one ReadyForQuery more than is owed here; the connection of a client that vanished is
+//! then closed.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ pub(crate) struct StatementId(pub(crate) u64);
 
 /// A reply that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owed {
+pub(crate) enum ExpectedReply {
     /// To a simple query or function call; ends with ReadyForQuery.
     Query,
     /// To a Sync; is ReadyForQuery.
@@ -65,25 +65,53 @@ pub(crate) enum Owed {
     ProxyClose,
 }
 
-impl Owed {
-    /// Whether ReadyForQuery ends it.
+impl ExpectedReply {
+    /// Returns whether ReadyForQuery ends it.
     fn ends_batch(self) -> bool {
-        matches!(self, Owed::Query | Owed::Sync | Owed::OwnQuery | Owed::OwnSync)
+        matches!(
+            self,
+            ExpectedReply::Query
+                | ExpectedReply::Sync
+                | ExpectedReply::OwnQuery
+                | ExpectedReply::OwnSync
+        )
     }
 
-    /// Whether it asks a server that skips messages to go on.
+    /// Returns whether it asks a server that skips messages to go on.
     fn ends_skipping(self) -> bool {
-        matches!(self, Owed::Sync | Owed::OwnSync)
+        matches!(self, ExpectedReply::Sync | ExpectedReply::OwnSync)
+    }
+
+    /// Returns whether a message of type `tag` is the last of the answer.
+    fn is_answered_by(self, tag: u8) -> bool {
+        match self {
+            ExpectedReply::Parse(_) | ExpectedReply::ParseTaken | ExpectedReply::OwnParse(_) => {
+                tag == tag::PARSE_COMPLETE
+            }
+            ExpectedReply::Bind => tag == tag::BIND_COMPLETE,
+            ExpectedReply::Close | ExpectedReply::OwnClose(_) => tag == tag::CLOSE_COMPLETE,
+            ExpectedReply::Describe => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
+            ExpectedReply::Execute => {
+                matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)
+            }
+            _ => false,
+        }
     }
 
     fn is_own(self) -> bool {
-        matches!(self, Owed::OwnQuery | Owed::OwnSync | Owed::OwnParse(_) | Owed::OwnClose(_))
+        matches!(
+            self,
+            ExpectedReply::OwnQuery
+                | ExpectedReply::OwnSync
+                | ExpectedReply::OwnParse(_)
+                | ExpectedReply::OwnClose(_)
+        )
     }
 }
 
 /// What became of a message that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum MessageOutcome {
     /// The server did what it asked for.
     Done,
     /// It failed, or was skipped because of an error before it.
@@ -103,7 +131,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "four facts about the server, found out apart")]
 pub(crate) struct Replies {
-    owed: VecDeque<Owed>,
+    owed: VecDeque<ExpectedReply>,
     /// Extended-query messages were sent after the last Sync.
     batch_open: bool,
     /// The server skips everything until the next Sync.
@@ -115,84 +143,90 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Whether there may be one ReadyForQuery more than was counted: see the module's limits.
+    /// Returns whether there may be one ReadyForQuery more than was counted: see the module's
+    /// limits.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.uncertain
     }
 
     /// A client begins with a connection at rest.
-    pub(crate) fn begin_tenure(&mut self) {
+    pub(crate) fn begin_lending(&mut self) {
         self.uncertain = false;
     }
 
-    /// Whether nothing is owed.
+    /// Returns whether nothing is owed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.owed.is_empty()
     }
 
-    /// Whether the server skips messages until a Sync, because of an error before it.
+    /// Returns whether the server skips messages until a Sync, because of an error before it.
     pub(crate) fn is_skipping(&self) -> bool {
         self.skipping
     }
 
-    /// Whether the server waits for copy data.
+    /// Returns whether the server waits for copy data.
     pub(crate) fn is_copy_in(&self) -> bool {
         self.copy_in
     }
 
-    /// Whether the last message sent asks for a ReadyForQuery: the next one begins a new request.
+    /// Returns whether the last message sent asks for a ReadyForQuery: the next one begins a new
+    /// request.
     pub(crate) fn is_batch_complete(&self) -> bool {
         !self.skipping && !self.batch_open
     }
 
-    /// Whether a query of the proxy's own is being answered.
+    /// Returns whether a query of the proxy's own is being answered.
     pub(crate) fn is_own_query(&self) -> bool {
-        self.owed.front() == Some(&Owed::OwnQuery)
+        self.owed.front() == Some(&ExpectedReply::OwnQuery)
     }
 
     /// Notes that a message was sent, and what will answer it.
-    pub(crate) fn sent(&mut self, owed: Owed) {
+    pub(crate) fn sent(&mut self, owed: ExpectedReply) {
         match owed {
-            Owed::Sync | Owed::OwnSync if self.copy_in => {
+            ExpectedReply::Sync | ExpectedReply::OwnSync if self.copy_in => {
                 self.uncertain = true;
                 return;
             }
-            Owed::Sync | Owed::OwnSync => {
+            ExpectedReply::Sync | ExpectedReply::OwnSync => {
                 self.skipping = false;
                 self.batch_open = false;
             }
             _ if self.skipping => return,
             // The data that the server waits for ends here.
-            Owed::CopyEnd if self.copy_in => {
+            ExpectedReply::CopyEnd if self.copy_in => {
                 self.copy_in = false;
                 return;
             }
-            Owed::Query | Owed::OwnQuery => self.batch_open = false,
-            Owed::CopyEnd => {}
+            ExpectedReply::Query | ExpectedReply::OwnQuery => self.batch_open = false,
+            ExpectedReply::CopyEnd => {}
             _ => self.batch_open = true,
         }
         self.owed.push_back(owed);
     }
 
-    /// What has been sent and not answered, oldest first.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = Owed> + '_ {
+    /// Returns what has been sent and not answered, oldest first.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = ExpectedReply> + '_ {
         self.owed.iter().copied()
     }
 
     /// Takes the answers that the proxy gives by itself and whose turn it is.
-    pub(crate) fn take_proxy_answer(&mut self) -> Option<Owed> {
-        while let Some(Owed::CopyEnd) = self.owed.front() {
+    pub(crate) fn take_proxy_answer(&mut self) -> Option<ExpectedReply> {
+        while let Some(ExpectedReply::CopyEnd) = self.owed.front() {
             self.owed.pop_front();
         }
         match self.owed.front() {
-            Some(Owed::ProxyParse(_) | Owed::ProxyClose) => self.owed.pop_front(),
+            Some(ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose) => self.owed.pop_front(),
             _ => None,
         }
     }
 
     /// Judges a message from the server. `ended` is told what became of each entry that this
     /// message settles.
-    pub(crate) fn received(&mut self, tag: u8, mut ended: impl FnMut(Owed, Fate)) -> Verdict {
+    pub(crate) fn received(
+        &mut self,
+        tag: u8,
+        mut ended: impl FnMut(ExpectedReply, MessageOutcome),
+    ) -> Verdict {
         let front = self.owed.front().copied();
         let verdict = match front {
             Some(owed) if owed.is_own() => Verdict::Swallow,
@@ -202,24 +236,23 @@ impl Replies {
             tag::READY_FOR_QUERY => self.end_batch(&mut ended),
             tag::ERROR => return self.fail(front, &mut ended, verdict),
             tag::COPY_IN => self.begin_copy_in(),
-            _ if answers(front, tag) => {
-                self.owed.pop_front();
-                if let Some(owed) = front {
-                    ended(owed, Fate::Done);
+            _ => {
+                if let Some(owed) = front.filter(|owed| owed.is_answered_by(tag)) {
+                    self.owed.pop_front();
+                    ended(owed, MessageOutcome::Done);
                 }
             }
-            _ => {}
         }
         verdict
     }
 
     /// ReadyForQuery ends the oldest batch; what stands before its end was never answered.
-    fn end_batch(&mut self, ended: &mut impl FnMut(Owed, Fate)) {
+    fn end_batch(&mut self, ended: &mut impl FnMut(ExpectedReply, MessageOutcome)) {
         while let Some(owed) = self.owed.pop_front() {
             if owed.ends_batch() {
                 return;
             }
-            ended(owed, Fate::NotDone);
+            ended(owed, MessageOutcome::NotDone);
         }
         // One more than was counted: see the module's limits. The server skips nothing now.
         self.skipping = false;
@@ -228,8 +261,8 @@ impl Replies {
 
     fn fail(
         &mut self,
-        front: Option<Owed>,
-        ended: &mut impl FnMut(Owed, Fate),
+        front: Option<ExpectedReply>,
+        ended: &mut impl FnMut(ExpectedReply, MessageOutcome),
         verdict: Verdict,
     ) -> Verdict {
         self.copy_in = false;
@@ -245,11 +278,11 @@ impl Replies {
                 self.skipping = false;
                 break;
             }
-            ended(*owed, Fate::NotDone);
+            ended(*owed, MessageOutcome::NotDone);
             self.owed.pop_front();
         }
         // A failed Parse of ours means that the client's statement cannot run: it must know why.
-        if matches!(front, Some(Owed::OwnParse(_))) { Verdict::Pass } else { verdict }
+        if matches!(front, Some(ExpectedReply::OwnParse(_))) { Verdict::Pass } else { verdict }
     }
 
     /// The server ignores every Sync up to the end of the copy data; both may have been sent
@@ -259,27 +292,13 @@ impl Replies {
             self.owed.remove(1);
             self.uncertain = true;
         }
-        if self.owed.get(1) == Some(&Owed::CopyEnd) {
+        if self.owed.get(1) == Some(&ExpectedReply::CopyEnd) {
             self.owed.remove(1);
         } else {
             self.copy_in = true;
         }
         // A Sync may have been the one that was to end the batch.
-        self.batch_open |= self.owed.front() == Some(&Owed::Execute)
+        self.batch_open |= self.owed.front() == Some(&ExpectedReply::Execute)
             && !self.owed.iter().any(|owed| owed.ends_skipping());
-    }
-}
-
-/// Whether a message of type `tag` is the last of the answer to `front`.
-fn answers(front: Option<Owed>, tag: u8) -> bool {
-    match front {
-        Some(Owed::Parse(_) | Owed::ParseTaken | Owed::OwnParse(_)) => tag == tag::PARSE_COMPLETE,
-        Some(Owed::Bind) => tag == tag::BIND_COMPLETE,
-        Some(Owed::Close | Owed::OwnClose(_)) => tag == tag::CLOSE_COMPLETE,
-        Some(Owed::Describe) => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
-        Some(Owed::Execute) => {
-            matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)
-        }
-        _ => false,
     }
 }

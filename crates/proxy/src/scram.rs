@@ -22,9 +22,9 @@
 //! messages and the third without its proof. The server takes the XOR off again and compares the
 //! hash of what is left with `StoredKey`.
 //!
-//! The name after `n=` is not looked at: PostgreSQL's clients give it in the startup message. A
-//! user nobody knows gets the same exchange with [`ScramVerifier::mock`], so that the answers do
-//! not tell which users exist. Channel binding belongs to TLS and is refused.
+//! The name after `n=` is not used: PostgreSQL's clients give it in the startup message. An
+//! unknown user gets the same exchange with [`ScramVerifier::mock`], so that the answers do not
+//! tell which users exist. Channel binding belongs to TLS and is refused.
 
 use std::fmt;
 
@@ -122,8 +122,8 @@ impl ScramVerifier {
         })
     }
 
-    /// The verifier of a password, with a random salt and 4096 iterations: some milliseconds of
-    /// work.
+    /// Returns the verifier of a password, with a random salt and 4096 iterations: some
+    /// milliseconds of work.
     ///
     /// # Panics
     /// Never because of the password; only if the operating system gives no randomness.
@@ -133,14 +133,14 @@ impl ScramVerifier {
             .expect("postgres-protocol writes the form that is read here")
     }
 
-    /// A verifier that no password satisfies, for a user nobody knows: the same for the same name
+    /// A verifier that no password satisfies, for an unknown user: the same for the same name
     /// as long as `secret` is, as a real user's salt would be.
     #[must_use]
     pub fn mock(secret: &[u8; 32], user: &[u8]) -> ScramVerifier {
         let derive = |purpose: &[u8]| hmac(secret, &[purpose, user]);
         let mut salt = Vec::from(derive(b"salt"));
         salt.truncate(SALT_LEN);
-        // A proof would need a ClientKey whose hash is this, and nobody has ever computed one.
+        // A proof would need a ClientKey whose hash is this, and no such key is known.
         let (stored_key, server_key) = (derive(b"stored key"), derive(b"server key"));
         ScramVerifier { iterations: ITERATIONS, salt, stored_key, server_key }
     }
@@ -151,7 +151,7 @@ impl ScramVerifier {
     }
 }
 
-/// A fresh nonce for [`ScramServer::start`].
+/// Returns a fresh nonce for [`ScramServer::start`].
 ///
 /// # Errors
 /// The operating system gives no randomness.
@@ -203,7 +203,7 @@ impl ScramServer {
     /// # Errors
     /// [`ScramError::WrongProof`] for a wrong password or an unknown user; another one when the
     /// message is malformed or belongs to another exchange.
-    pub fn finish(self, client_final: &[u8]) -> Result<Vec<u8>, ScramError> {
+    pub fn finish(&self, client_final: &[u8]) -> Result<Vec<u8>, ScramError> {
         let message = text(client_final)?;
         let (without_proof, proof) =
             message.rsplit_once(",p=").ok_or(ScramError::Malformed("there is no proof"))?;
@@ -258,7 +258,7 @@ fn split_gs2_header(message: &str) -> Result<(&str, &str), ScramError> {
         .ok_or(ScramError::Malformed("the GS2 header is cut short"))
 }
 
-/// The nonce in the client's bare first message.
+/// Returns the nonce in the client's bare first message.
 fn client_nonce(bare: &str) -> Result<&str, ScramError> {
     if bare.starts_with("m=") {
         return Err(ScramError::Extension);
@@ -321,7 +321,7 @@ mod tests {
         ScramServer::start(pencil(), client_first.as_bytes(), SERVER_NONCE)
     }
 
-    /// A whole exchange with postgres-protocol's client, which also judges our last message.
+    /// Runs a whole exchange with postgres-protocol's client, which also judges our last message.
     fn log_in(
         verifier: ScramVerifier,
         password: &str,

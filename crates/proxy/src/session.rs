@@ -10,8 +10,8 @@ use tidegate_wire::error_response;
 use tidegate_wire::frontend::{self, BindNames, Target, tag};
 use tidegate_wire::input::Message;
 
-use crate::net::Gather;
-use crate::replies::{Fate, Owed, Replies, Verdict};
+use crate::net::BatchOutput;
+use crate::replies::{ExpectedReply, MessageOutcome, Replies, Verdict};
 use crate::settings::Settings;
 use crate::statements::{self, ClientStatements, Definitions, Prepared, Statement};
 
@@ -32,7 +32,7 @@ pub(crate) struct ServerSession {
     /// The error that answered a query of the proxy's own.
     pub(crate) own_error: Option<Vec<u8>>,
     pub(crate) settings: Settings,
-    /// A client has run SET, RESET or DISCARD: there may be settings that nobody reported.
+    /// A client has run SET, RESET or DISCARD: there may be settings that were not reported.
     pub(crate) is_altered: bool,
     /// The server refused to run a plan because its result type has changed.
     pub(crate) is_plan_outdated: bool,
@@ -66,39 +66,40 @@ impl ServerSession {
         }
     }
 
-    /// Whether what is sent next begins a new request while an earlier one is still answered.
+    /// Returns whether what is sent next begins a new request while an earlier one is still
+    /// answered.
     pub(crate) fn is_between_requests(&self) -> bool {
         !self.replies.is_quiet() && self.replies.is_batch_complete() && !self.replies.is_copy_in()
     }
 
-    /// Whether a message that can begin a request would begin one if it were sent now.
+    /// Returns whether a message that can begin a request would begin one if it were sent now.
     pub(crate) fn takes_request(&self) -> bool {
         self.replies.is_batch_complete() && !self.replies.is_copy_in()
     }
 
-    /// Whether the server works on something that a client sent.
+    /// Returns whether the server works on something that a client sent.
     pub(crate) fn is_at_work(&self) -> bool {
         !self.replies.is_quiet() && !self.replies.is_own_query()
     }
 
-    /// Whether nothing has been sent that is not answered, and no transaction is open.
+    /// Returns whether nothing has been sent that is not answered, and no transaction is open.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.replies.is_quiet()
             && self.replies.is_batch_complete()
             && self.status == TransactionStatus::Idle
     }
 
-    /// Whether a transaction is open and the server waits for the next request in it.
+    /// Returns whether a transaction is open and the server waits for the next request in it.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
         self.replies.is_quiet() && self.takes_request() && self.status != TransactionStatus::Idle
     }
 
     /// A client takes the connection over.
-    pub(crate) fn begin_tenure(&mut self) {
+    pub(crate) fn begin_lending(&mut self) {
         self.failed = false;
         self.own_error = None;
         self.statements.unnamed_is_current = false;
-        self.replies.begin_tenure();
+        self.replies.begin_lending();
     }
 }
 
@@ -135,7 +136,7 @@ pub(crate) fn to_server(
     client: &mut ClientSession,
     server: &mut ServerSession,
     naming: &mut Naming<'_>,
-    out: &mut Gather<'_>,
+    out: &mut BatchOutput<'_>,
 ) -> Result<(), Violation> {
     if let Naming::Shared { definitions, prepared_max } = naming
         && matches!(message.tag(), tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
@@ -186,17 +187,17 @@ pub(crate) fn prepare_without_server(
     is_accepted
 }
 
-/// What the server will answer to a message that is passed on as it is.
-fn owed_for(tag: u8) -> Result<Option<Owed>, Violation> {
+/// Returns what the server will answer to a message that is passed on as it is.
+fn owed_for(tag: u8) -> Result<Option<ExpectedReply>, Violation> {
     Ok(Some(match tag {
-        tag::QUERY | tag::FUNCTION_CALL => Owed::Query,
-        tag::SYNC => Owed::Sync,
-        tag::PARSE => Owed::Parse(None),
-        tag::BIND => Owed::Bind,
-        tag::DESCRIBE => Owed::Describe,
-        tag::EXECUTE => Owed::Execute,
-        tag::CLOSE => Owed::Close,
-        tag::COPY_DONE | tag::COPY_FAIL => Owed::CopyEnd,
+        tag::QUERY | tag::FUNCTION_CALL => ExpectedReply::Query,
+        tag::SYNC => ExpectedReply::Sync,
+        tag::PARSE => ExpectedReply::Parse(None),
+        tag::BIND => ExpectedReply::Bind,
+        tag::DESCRIBE => ExpectedReply::Describe,
+        tag::EXECUTE => ExpectedReply::Execute,
+        tag::CLOSE => ExpectedReply::Close,
+        tag::COPY_DONE | tag::COPY_FAIL => ExpectedReply::CopyEnd,
         tag::COPY_DATA | tag::FLUSH => return Ok(None),
         other => return Err(Violation::UnexpectedTag(other)),
     }))
@@ -207,7 +208,7 @@ struct Translation<'a, 'b> {
     statements: &'a mut ClientStatements,
     server: &'a mut ServerSession,
     prepared_max: usize,
-    out: &'a mut Gather<'b>,
+    out: &'a mut BatchOutput<'b>,
 }
 
 impl Translation<'_, '_> {
@@ -225,7 +226,7 @@ impl Translation<'_, '_> {
             }
             self.server.statements.unnamed_is_current = true;
             self.server.statements.unnamed_pending += 1;
-            self.server.replies.sent(Owed::Parse(None));
+            self.server.replies.sent(ExpectedReply::Parse(None));
             self.out.pass(message.range());
             return Ok(());
         }
@@ -239,9 +240,9 @@ impl Translation<'_, '_> {
         }
         let statement = definitions.intern(parse.definition);
         if self.server.statements.prepared.touch(statement.id) {
-            self.server.replies.sent(Owed::ProxyParse(statement.id));
+            self.server.replies.sent(ExpectedReply::ProxyParse(statement.id));
         } else {
-            self.prepare(&statement, Owed::Parse(Some(statement.id)));
+            self.prepare(&statement, ExpectedReply::Parse(Some(statement.id)));
         }
         self.statements.change(parse.name, Some(statement));
         Ok(())
@@ -251,19 +252,19 @@ impl Translation<'_, '_> {
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
         frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
-        self.server.replies.sent(Owed::ParseTaken);
+        self.server.replies.sent(ExpectedReply::ParseTaken);
     }
 
     fn bind(&mut self, message: &Message<'_>) -> Result<(), Violation> {
         let names = frontend::bind_names(message.payload())?;
         let statement = self.resolve(names.statement);
-        self.server.replies.sent(Owed::Bind);
+        self.server.replies.sent(ExpectedReply::Bind);
         let Some(statement) = statement else {
             self.out.pass(message.range());
             return Ok(());
         };
         // The names were read from the payload, so they are no longer than it.
-        let rest_len = message.announced_payload_len().saturating_sub(names.encoded_len());
+        let rest_len = message.announced_payload_len() - names.encoded_len();
         let rest = message.payload_range(names.encoded_len());
         let names = BindNames { portal: names.portal, statement: &statement };
         frontend::encode_bind_head(self.out.spill(), names, rest_len);
@@ -277,7 +278,7 @@ impl Translation<'_, '_> {
             Target::Statement => self.resolve(name),
             Target::Portal => None,
         };
-        self.server.replies.sent(Owed::Describe);
+        self.server.replies.sent(ExpectedReply::Describe);
         match statement {
             Some(name) => frontend::encode_describe(self.out.spill(), target, &name),
             None => self.out.pass(message.range()),
@@ -291,16 +292,16 @@ impl Translation<'_, '_> {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
                 self.statements.change(name, None);
-                self.server.replies.sent(Owed::ProxyClose);
+                self.server.replies.sent(ExpectedReply::ProxyClose);
             }
             Target::Statement => {
                 self.statements.forget_unnamed();
                 self.server.statements.unnamed_is_current = true;
-                self.server.replies.sent(Owed::Close);
+                self.server.replies.sent(ExpectedReply::Close);
                 self.out.pass(message.range());
             }
             Target::Portal => {
-                self.server.replies.sent(Owed::Close);
+                self.server.replies.sent(ExpectedReply::Close);
                 self.out.pass(message.range());
             }
         }
@@ -322,15 +323,15 @@ impl Translation<'_, '_> {
     fn ensure_prepared(&mut self, statement: &Statement) {
         if !self.server.statements.prepared.touch(statement.id) {
             self.server.own_parses += 1;
-            self.prepare(statement, Owed::OwnParse(Some(statement.id)));
+            self.prepare(statement, ExpectedReply::OwnParse(Some(statement.id)));
         }
     }
 
-    fn prepare(&mut self, statement: &Statement, owed: Owed) {
+    fn prepare(&mut self, statement: &Statement, owed: ExpectedReply) {
         if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
-            self.server.replies.sent(Owed::OwnClose(Some(evicted)));
+            self.server.replies.sent(ExpectedReply::OwnClose(Some(evicted)));
         }
         frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
         self.server.statements.prepared.insert(statement.id);
@@ -346,10 +347,10 @@ impl Translation<'_, '_> {
         if let Some(definition) = self.statements.unnamed() {
             frontend::encode_parse(self.out.spill(), b"", definition);
             self.server.own_parses += 1;
-            self.server.replies.sent(Owed::OwnParse(None));
+            self.server.replies.sent(ExpectedReply::OwnParse(None));
         } else {
             frontend::encode_close(self.out.spill(), Target::Statement, b"");
-            self.server.replies.sent(Owed::OwnClose(None));
+            self.server.replies.sent(ExpectedReply::OwnClose(None));
         }
     }
 }
@@ -367,7 +368,7 @@ pub(crate) fn from_server(
     let client = client.unwrap_or(&mut nobody);
     let there = &mut server.statements;
     let verdict = server.replies.received(tag, |owed, fate| {
-        settle(owed, fate, &mut client.statements, there);
+        record_fate(owed, fate, &mut client.statements, there);
     });
     match (tag, verdict) {
         (backend::tag::READY_FOR_QUERY, _) => server.status = backend::ready_for_query(payload)?,
@@ -397,28 +398,38 @@ pub(crate) fn from_server(
 const OUTDATED_PLAN: &str = "RevalidateCachedQuery";
 
 /// A message has been answered, or will not be.
-fn settle(
-    owed: Owed,
-    fate: Fate,
+fn record_fate(
+    owed: ExpectedReply,
+    fate: MessageOutcome,
     statements: &mut ClientStatements,
     server: &mut ServerStatements,
 ) {
     match (owed, fate) {
-        (Owed::Parse(Some(_)), Fate::Done) => statements.confirm(true),
-        (Owed::Parse(Some(id)), Fate::NotDone) => {
+        (ExpectedReply::Parse(Some(_)), MessageOutcome::Done) => statements.confirm(true),
+        (ExpectedReply::Parse(Some(id)), MessageOutcome::NotDone) => {
             server.prepared.remove(id);
             statements.take_back();
         }
-        (Owed::ProxyParse(_) | Owed::ProxyClose, Fate::Done) => statements.confirm(false),
-        (Owed::ProxyParse(_) | Owed::ProxyClose, Fate::NotDone) => statements.take_back(),
-        (Owed::OwnParse(Some(id)), Fate::NotDone) => server.prepared.remove(id),
-        (Owed::OwnClose(Some(id)), Fate::NotDone) => server.prepared.insert(id),
-        (Owed::Parse(None) | Owed::OwnParse(None) | Owed::OwnClose(None), _) => {
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::Done) => {
+            statements.confirm(false);
+        }
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::NotDone) => {
+            statements.take_back();
+        }
+        (ExpectedReply::OwnParse(Some(id)), MessageOutcome::NotDone) => server.prepared.remove(id),
+        (ExpectedReply::OwnClose(Some(id)), MessageOutcome::NotDone) => server.prepared.insert(id),
+        (
+            ExpectedReply::Parse(None)
+            | ExpectedReply::OwnParse(None)
+            | ExpectedReply::OwnClose(None),
+            _,
+        ) => {
+            // In session mode, where nothing is renamed, none is counted.
             server.unnamed_pending = server.unnamed_pending.saturating_sub(1);
             // Whose statement is there now is not known, unless another message follows.
-            if fate == Fate::NotDone && server.unnamed_pending == 0 {
+            if fate == MessageOutcome::NotDone && server.unnamed_pending == 0 {
                 server.unnamed_is_current = false;
-                if owed == Owed::Parse(None) {
+                if owed == ExpectedReply::Parse(None) {
                     statements.forget_unnamed();
                 }
             }
@@ -443,8 +454,10 @@ fn command_complete(payload: &[u8], statements: &mut ClientStatements, server: &
         // What is under way already comes after it.
         for owed in server.replies.pending() {
             match owed {
-                Owed::Parse(Some(id)) | Owed::OwnParse(Some(id)) => prepared.insert(id),
-                Owed::OwnClose(Some(id)) => prepared.remove(id),
+                ExpectedReply::Parse(Some(id)) | ExpectedReply::OwnParse(Some(id)) => {
+                    prepared.insert(id);
+                }
+                ExpectedReply::OwnClose(Some(id)) => prepared.remove(id),
                 _ => {}
             }
         }
@@ -456,14 +469,14 @@ fn command_complete(payload: &[u8], statements: &mut ClientStatements, server: &
 pub(crate) fn answer_for_proxy(
     mut client: Option<&mut ClientSession>,
     server: &mut ServerSession,
-    out: &mut Gather<'_>,
+    out: &mut BatchOutput<'_>,
 ) {
     while let Some(owed) = server.replies.take_proxy_answer() {
         if let Some(client) = client.as_deref_mut() {
-            settle(owed, Fate::Done, &mut client.statements, &mut server.statements);
+            record_fate(owed, MessageOutcome::Done, &mut client.statements, &mut server.statements);
         }
         out.spill().extend_from_slice(match owed {
-            Owed::ProxyClose => backend::CLOSE_COMPLETE,
+            ExpectedReply::ProxyClose => backend::CLOSE_COMPLETE,
             _ => backend::PARSE_COMPLETE,
         });
     }
@@ -474,15 +487,15 @@ pub(crate) fn answer_for_proxy(
 pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
     if server.replies.is_copy_in() {
         frontend::encode_copy_fail(out, b"the client has gone");
-        server.replies.sent(Owed::CopyEnd);
+        server.replies.sent(ExpectedReply::CopyEnd);
     }
     if !server.replies.is_batch_complete() {
         out.extend_from_slice(frontend::SYNC);
-        server.replies.sent(Owed::OwnSync);
+        server.replies.sent(ExpectedReply::OwnSync);
     }
     if server.replies.is_quiet() && server.status != TransactionStatus::Idle {
         frontend::encode_query(out, b"ROLLBACK");
-        server.replies.sent(Owed::OwnQuery);
+        server.replies.sent(ExpectedReply::OwnQuery);
     }
 }
 

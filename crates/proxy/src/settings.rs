@@ -24,7 +24,7 @@ const NOT_SETTABLE: [&str; 7] = [
     "session_authorization",
 ];
 
-/// The parameters in the value of the start-up parameter `options`: `-c name=value` and
+/// Returns the parameters in the value of the start-up parameter `options`: `-c name=value` and
 /// `--name=value`, where a backslash protects the next character. `None` if there is anything else,
 /// which only a connection of the client's own could obey.
 pub(crate) fn command_line_options(options: &str) -> Option<Vec<(String, String)>> {
@@ -44,16 +44,17 @@ pub(crate) fn command_line_options(options: &str) -> Option<Vec<(String, String)
 
 /// Splits at white space that no backslash protects.
 fn words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
+    let (mut words, mut word) = (Vec::new(), String::new());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         let protected = if character == '\\' { characters.next() } else { None };
-        match (protected, words.last_mut()) {
-            (None, _) if character.is_whitespace() => words.push(String::new()),
-            (protected, Some(word)) => word.push(protected.unwrap_or(character)),
-            (_, None) => {}
+        match protected {
+            None if character.is_whitespace() => words.push(std::mem::take(&mut word)),
+            None => word.push(character),
+            Some(protected) => word.push(protected),
         }
     }
+    words.push(word);
     words.retain(|word| !word.is_empty());
     words
 }
@@ -64,7 +65,7 @@ fn words(text: &str) -> Vec<String> {
 pub(crate) struct InvalidName(pub(crate) String);
 
 impl Settings {
-    /// The settings of a start-up packet's parameters.
+    /// Returns the settings of a start-up packet's parameters.
     pub(crate) fn from_parameters<'a>(
         parameters: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Result<Settings, InvalidName> {
@@ -83,8 +84,8 @@ impl Settings {
         self.0.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
     }
 
-    /// Whether the two are the same. Shares their memory from then on, so that asking again costs
-    /// one comparison.
+    /// Returns whether the two are the same. Shares their memory from then on, so that asking again
+    /// costs one comparison.
     pub(crate) fn unify(&mut self, other: &Settings) -> bool {
         if Arc::ptr_eq(&self.0, &other.0) {
             return true;
@@ -112,30 +113,31 @@ impl Settings {
         }
     }
 
-    /// Where the parameter is, or where it would be inserted.
+    /// Returns where the parameter is, or where it would be inserted.
     fn position(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| folded(known).cmp(folded(name)))
     }
 
-    /// The value the client gave or the server reported.
+    /// Returns the value the client gave or the server reported.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let index = self.position(name).ok()?;
         Some(&self.0[index].1)
     }
 
-    /// The value the client gave, or `default`.
-    pub(crate) fn get_or<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
-        self.get(name).unwrap_or(default)
+    /// Returns the application's name; empty if it has given none.
+    pub(crate) fn application_name(&self) -> &str {
+        self.get("application_name").unwrap_or("")
     }
 
-    /// The SQL that turns a session with the settings `self` into one with the settings `wanted`.
+    /// Returns the SQL that turns a session with the settings `self` into one with the settings
+    /// `wanted`.
     ///
     /// `set_config` takes a value as the start-up packet does; SET would read a list as one name.
     pub(crate) fn sql_to_become(&self, wanted: &Settings) -> String {
         self.sql_after("", wanted)
     }
 
-    /// The SQL that turns any session into one with the settings `wanted`.
+    /// Returns the SQL that turns any session into one with the settings `wanted`.
     pub(crate) fn sql_from_anything(wanted: &Settings) -> String {
         Settings::default().sql_after("RESET SESSION AUTHORIZATION;RESET ALL;", wanted)
     }
@@ -158,7 +160,7 @@ impl Settings {
     }
 }
 
-/// A parameter's name without its case.
+/// Returns a parameter's name without its case.
 fn folded(name: &str) -> impl Iterator<Item = u8> {
     name.bytes().map(|byte| byte.to_ascii_lowercase())
 }

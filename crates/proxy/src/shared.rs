@@ -1,4 +1,4 @@
-//! What all workers see.
+//! What all event loops share.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +8,7 @@ use tidegate_gate::Gate;
 use crate::config::{Config, Database, ServerAddress};
 use crate::mailbox::Mailbox;
 use crate::net::Stream;
+use crate::slots::{DatabaseIndex, ServerIndex};
 
 /// A database server and its gate.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the address is a name whose meaning may change.
+    /// Returns whether the address is a name whose meaning may change.
     pub(crate) fn is_named(&self) -> bool {
         match &self.address {
             ServerAddress::Tcp(host, _) => host.parse::<std::net::IpAddr>().is_err(),
@@ -47,14 +48,14 @@ impl Server {
 
     /// Returns the address for the connection of this number: each of a name's addresses in turn.
     /// `None` is a Unix-domain socket.
-    pub(crate) fn peer(&self, number: u64) -> std::io::Result<Option<SocketAddr>> {
+    pub(crate) fn peer(&self, number: usize) -> std::io::Result<Option<SocketAddr>> {
         if matches!(self.address, ServerAddress::Unix(_)) {
             return Ok(None);
         }
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = usize::try_from(number).unwrap_or(0) % resolved.len().max(1);
-        let address = resolved.get(turn).copied().ok_or(std::io::ErrorKind::NotFound)?;
-        Ok(Some(address))
+        // A name may have no address; the error of the resolver is another one.
+        let turn = number.checked_rem(resolved.len()).ok_or(std::io::ErrorKind::NotFound)?;
+        Ok(Some(resolved[turn]))
     }
 
     /// Begins to connect to an address that [`Server::peer`] gave.
@@ -67,22 +68,27 @@ impl Server {
     }
 }
 
-/// Configuration, servers, and the way to every worker.
+/// Configuration, servers, and the mailbox of every event loop.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) servers: Vec<Server>,
-    /// For each configured database, the index of its server.
-    pub(crate) server_of: Vec<usize>,
+    /// For each configured database, its server.
+    pub(crate) server_of: Vec<ServerIndex>,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
-    /// The database clients mean by `name`: the entry of that name, or the one for all names.
-    pub(crate) fn database(&self, name: &str) -> Option<(usize, &Database)> {
-        let databases = || self.config.databases.iter().enumerate();
-        databases()
-            .find(|(_, database)| database.name.as_deref() == Some(name))
-            .or_else(|| databases().find(|(_, database)| database.name.is_none()))
+    pub(crate) fn server(&self, server: ServerIndex) -> &Server {
+        &self.servers[server.0]
+    }
+
+    /// Returns the database that clients mean by `name`: the entry of that name, or the one for all
+    /// names.
+    pub(crate) fn database(&self, name: &str) -> Option<(DatabaseIndex, &Database)> {
+        let databases = &self.config.databases;
+        let named = databases.iter().position(|it| it.name.as_deref() == Some(name));
+        let index = named.or_else(|| databases.iter().position(|it| it.name.is_none()))?;
+        Some((DatabaseIndex(index), &databases[index]))
     }
 }

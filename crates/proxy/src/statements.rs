@@ -35,7 +35,8 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Whether a server has accepted the definition, so that it can be expected to do so again.
+    /// Returns whether a server has accepted the definition, so that it can be expected to do so
+    /// again.
     pub(crate) fn is_accepted(&self) -> bool {
         self.is_accepted.load(Ordering::Relaxed)
     }
@@ -49,7 +50,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// The one statement of this definition.
+    /// Returns the one statement of this definition.
     pub(crate) fn intern(&mut self, definition: &[u8]) -> Arc<Statement> {
         if let Some(statement) = self.known.get(definition) {
             return Arc::clone(statement);
@@ -160,7 +161,7 @@ impl ClientStatements {
         }
     }
 
-    /// The unnamed statement's definition, if there is one.
+    /// Returns the unnamed statement's definition, if there is one.
     pub(crate) fn unnamed(&self) -> Option<&[u8]> {
         (!self.unnamed.is_empty()).then_some(&*self.unnamed)
     }
@@ -189,7 +190,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Whether the statement is there; if so, it has been used now.
+    /// Returns whether the statement is there; if so, it has been used now.
     pub(crate) fn touch(&mut self, id: StatementId) -> bool {
         self.uses += 1;
         match self.last_use.get_mut(&id) {
@@ -226,7 +227,7 @@ impl Prepared {
     }
 }
 
-/// The server-side name of a statement by its identity alone.
+/// Returns the server-side name of a statement by its identity alone.
 pub(crate) fn server_name(id: StatementId) -> Vec<u8> {
     format!("tidegate_{}", id.0).into_bytes()
 }

@@ -1,100 +1,470 @@
-//! A connection to a database server.
+//! The connections of one event loop to database servers, in pools of like ones.
 
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::{Index, IndexMut};
 use std::time::Instant;
 
+use mio::{Registry, Token};
 use tidegate_gate::Permit;
-use tidegate_wire::input::Missing;
 use tidegate_wire::startup::CancelKey;
 
-use crate::client::ClientKey;
-use crate::handshake::Handshake;
-use crate::net::{Outbox, Stream};
+use crate::client::ClientSlot;
+use crate::config::PoolMode;
+use crate::handshake::{Credentials, Handshake, UpstreamError};
+use crate::net::Connection;
 use crate::session::ServerSession;
-use crate::slots::Key;
+use crate::shared::Server;
+use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, Slot, Slots};
 
-/// Names an upstream connection of a worker.
-pub(crate) type UpstreamKey = Key<Upstream>;
+/// Connections of one event loop for clients of session mode are opened only while fewer than this
+/// are opening: a storm of clients must not become a storm of new server processes.
+const OPENING_MAX: usize = 32;
 
-/// Where an upstream connection stands.
-pub(crate) enum UpstreamPhase {
-    /// The socket connects.
-    Connecting,
-    /// Logging in.
-    LoggingIn(Handshake),
-    /// Ready, and nobody's.
+/// Names an upstream connection of an event loop.
+pub(crate) type UpstreamSlot = Slot<Upstream>;
+
+pub(crate) enum UpstreamState {
+    /// The socket connects. In session mode, for this client.
+    Connecting(Option<ClientSlot>),
+    /// The proxy logs in. In session mode, for this client.
+    LoggingIn(Option<ClientSlot>, Box<Handshake>),
+    /// Ready for a transaction, and in its pool's list of idle connections.
     Idle,
-    /// A client's: for a transaction, or in session mode for good.
-    Linked,
-    /// Its client went away in the middle; it is brought back to rest.
-    Abandoned,
-    /// At rest, but a cancel request for its last transaction may still be on the way.
+    /// A client's: for a transaction, or in session mode for good. The permit is that of the
+    /// running transaction; preparing a statement in session mode needs none.
+    Lent { client: ClientSlot, permit: Option<Permit> },
+    /// Its client went away inside a transaction, which is being ended.
+    Abandoned(Option<Permit>),
+    /// At rest, but a cancel request for its last transaction may still arrive.
     Quarantined,
 }
 
 /// An upstream connection, from connect to close.
 pub(crate) struct Upstream {
-    pub(crate) stream: Stream,
-    pub(crate) outbox: Outbox,
-    /// The beginning of a message whose rest has not arrived.
-    pub(crate) carry: Vec<u8>,
-    /// The rest of a message that is handled in pieces, and whether it passes on.
-    pub(crate) passing: Missing,
-    pub(crate) passing_on: bool,
-    /// The socket may hold bytes that were not read because the client takes no more.
-    pub(crate) readable: bool,
-    /// The peer has sent its last byte, or the socket has failed.
-    pub(crate) hung_up: bool,
-    pub(crate) phase: UpstreamPhase,
+    pub(crate) connection: Connection,
+    /// Whether the message that is handled in pieces goes to the client.
+    pub(crate) is_passed_on: bool,
+    state: UpstreamState,
+    /// When the state began.
+    pub(crate) since: Instant,
     /// Where it leads, which is where its cancel requests have to go; `None` is a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) pool: usize,
-    /// The client that holds it, or in session mode the one it is opened for.
-    pub(crate) client: Option<ClientKey>,
-    /// The running transaction's permit.
-    pub(crate) permit: Option<Permit>,
+    pub(crate) pool: PoolIndex,
     pub(crate) session: ServerSession,
+    /// Names the backend in cancel requests; known from the login on.
     pub(crate) key: Option<CancelKey>,
     /// Cancel requests on the way to this backend.
     pub(crate) cancels: u32,
-    /// When the phase began.
-    pub(crate) since: Instant,
 }
 
 impl Upstream {
-    pub(crate) fn new(
-        stream: Stream,
-        peer: Option<SocketAddr>,
-        pool: usize,
-        now: Instant,
-    ) -> Upstream {
-        Upstream {
-            stream,
-            outbox: Outbox::default(),
-            carry: Vec::new(),
-            passing: Missing::default(),
-            passing_on: false,
-            readable: false,
-            hung_up: false,
-            phase: UpstreamPhase::Connecting,
-            peer,
-            pool,
-            client: None,
-            permit: None,
-            session: ServerSession::new(),
-            key: None,
-            cancels: 0,
-            since: now,
+    pub(crate) fn state(&self) -> &UpstreamState {
+        &self.state
+    }
+
+    fn enter(&mut self, state: UpstreamState, now: Instant) -> UpstreamState {
+        self.since = now;
+        std::mem::replace(&mut self.state, state)
+    }
+
+    /// Returns the client that holds it, or for which it is being opened.
+    pub(crate) fn client(&self) -> Option<ClientSlot> {
+        match self.state {
+            UpstreamState::Connecting(client) | UpstreamState::LoggingIn(client, _) => client,
+            UpstreamState::Lent { client, .. } => Some(client),
+            UpstreamState::Idle | UpstreamState::Abandoned(_) | UpstreamState::Quarantined => None,
         }
     }
 
-    /// Whether a transaction runs on it, its client present or gone.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.permit.is_some()
+    pub(crate) fn permit(&self) -> Option<&Permit> {
+        match &self.state {
+            UpstreamState::Lent { permit, .. } | UpstreamState::Abandoned(permit) => {
+                permit.as_ref()
+            }
+            _ => None,
+        }
     }
 
-    pub(crate) fn enter(&mut self, phase: UpstreamPhase, now: Instant) {
-        self.phase = phase;
-        self.since = now;
+    pub(crate) fn permit_mut(&mut self) -> Option<&mut Permit> {
+        match &mut self.state {
+            UpstreamState::Lent { permit, .. } | UpstreamState::Abandoned(permit) => {
+                permit.as_mut()
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the permit away: the transaction has ended.
+    pub(crate) fn take_permit(&mut self) -> Option<Permit> {
+        match &mut self.state {
+            UpstreamState::Lent { permit, .. } | UpstreamState::Abandoned(permit) => permit.take(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a transaction runs on it, its client present or gone.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.permit().is_some()
+    }
+
+    /// Returns whether it is not ready for its first transaction yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.state, UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..))
+    }
+
+    /// Returns whether the server has to be silent but for notices and the like.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        matches!(self.state, UpstreamState::Idle | UpstreamState::Quarantined)
+    }
+
+    /// Begins to log in: the socket is connected.
+    pub(crate) fn begin_login(&mut self) {
+        debug_assert!(matches!(self.state, UpstreamState::Connecting(_)));
+        // `since` stays: connecting and logging in have one timeout together.
+        self.state = UpstreamState::LoggingIn(self.client(), Box::new(Handshake::new()));
+    }
+
+    pub(crate) fn handshake_mut(&mut self) -> Option<&mut Handshake> {
+        match &mut self.state {
+            UpstreamState::LoggingIn(_, handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+
+    /// Gives the permit for a transaction to a connection that is lent already.
+    pub(crate) fn begin_transaction(&mut self, begun: Permit) {
+        self.session.failed = false;
+        let UpstreamState::Lent { permit, .. } = &mut self.state else {
+            debug_assert!(false, "a transaction runs on a connection that is lent");
+            return;
+        };
+        debug_assert!(permit.is_none(), "one transaction at a time");
+        *permit = Some(begun);
+    }
+
+    /// Notes that the client has gone inside its transaction.
+    pub(crate) fn abandon(&mut self, now: Instant) {
+        let permit = self.take_permit();
+        self.enter(UpstreamState::Abandoned(permit), now);
+    }
+}
+
+/// What distinguishes pools.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolKey {
+    /// The configured database.
+    pub(crate) database: DatabaseIndex,
+    /// The database's name on the server.
+    pub(crate) server_database: String,
+    /// The user's name on the server.
+    pub(crate) user: String,
+}
+
+/// What a server reports at login: names and values of parameters.
+pub(crate) type ServerParameters = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// Connections that are alike, and the clients that wait for one.
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    /// The server, which has the gate.
+    pub(crate) server: ServerIndex,
+    pub(crate) mode: PoolMode,
+    pub(crate) credentials: Credentials,
+    /// Transactions with a permit and without a connection.
+    pub(crate) waiting: VecDeque<ClientSlot>,
+    /// Clients that are told the server's parameters when they are known.
+    pub(crate) awaiting_parameters: Vec<ClientSlot>,
+    pub(crate) parameters: Option<ServerParameters>,
+    /// The server has refused a connection since one was last given to a transaction.
+    pub(crate) refused: Option<Refused>,
+    /// Idle connections, the one used last on top: the others grow old and are closed.
+    idle: Vec<UpstreamSlot>,
+    /// Connections that are being opened.
+    opening: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        key: PoolKey,
+        server: ServerIndex,
+        mode: PoolMode,
+        credentials: Credentials,
+    ) -> Pool {
+        Pool {
+            key,
+            server,
+            mode,
+            credentials,
+            waiting: VecDeque::new(),
+            awaiting_parameters: Vec::new(),
+            parameters: None,
+            refused: None,
+            idle: Vec::new(),
+            opening: 0,
+        }
+    }
+
+    /// Returns the number of connections that are being opened.
+    pub(crate) fn opening(&self) -> usize {
+        self.opening
+    }
+}
+
+/// Why a server gives no connection, in its words, and since when.
+pub(crate) struct Refused {
+    pub(crate) since: Instant,
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+/// The upstream connections of an event loop and their pools.
+///
+/// - A connection is in its pool's `idle` list, once, exactly while its state is `Idle`.
+/// - `opening`, here and in each pool, is the number of connections that are being opened.
+pub(crate) struct Upstreams {
+    connections: Slots<Upstream>,
+    pools: Vec<Pool>,
+    pool_of: HashMap<PoolKey, PoolIndex>,
+    opening: usize,
+    /// Clients of session mode that wait to have their connection opened.
+    for_session: VecDeque<ClientSlot>,
+    /// Connections begun, which takes a name's addresses in turn.
+    begun: usize,
+}
+
+impl Upstreams {
+    pub(crate) fn new() -> Upstreams {
+        Upstreams {
+            connections: Slots::new(),
+            pools: Vec::new(),
+            pool_of: HashMap::new(),
+            opening: 0,
+            for_session: VecDeque::new(),
+            begun: 0,
+        }
+    }
+
+    /// Returns the pool of this key; makes it first if there is none.
+    pub(crate) fn pool(&mut self, key: PoolKey, make: impl FnOnce(PoolKey) -> Pool) -> PoolIndex {
+        if let Some(&pool) = self.pool_of.get(&key) {
+            return pool;
+        }
+        let pool = PoolIndex(self.pools.len());
+        self.pools.push(make(key.clone()));
+        self.pool_of.insert(key, pool);
+        pool
+    }
+
+    pub(crate) fn pools(&self) -> impl Iterator<Item = PoolIndex> + use<> {
+        (0..self.pools.len()).map(PoolIndex)
+    }
+
+    pub(crate) fn get(&self, slot: UpstreamSlot) -> Option<&Upstream> {
+        self.connections.get(slot)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: UpstreamSlot) -> Option<&mut Upstream> {
+        self.connections.get_mut(slot)
+    }
+
+    /// Returns a connection together with its pool.
+    pub(crate) fn with_pool(&mut self, slot: UpstreamSlot) -> Option<(&mut Upstream, &mut Pool)> {
+        let upstream = self.connections.get_mut(slot)?;
+        let pool = &mut self.pools[upstream.pool.0];
+        Some((upstream, pool))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (UpstreamSlot, &Upstream)> {
+        self.connections.iter()
+    }
+
+    /// Returns the slots of all connections, to go through while they change.
+    pub(crate) fn slots(&self) -> Vec<UpstreamSlot> {
+        self.connections.slots()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Returns the number of idle connections.
+    pub(crate) fn idle(&self) -> usize {
+        self.pools.iter().map(|pool| pool.idle.len()).sum()
+    }
+
+    /// Returns the number of connections on which a transaction runs.
+    pub(crate) fn busy(&self) -> usize {
+        self.iter().filter(|(_, upstream)| upstream.is_busy()).count()
+    }
+
+    /// Lets a client of session mode wait until its connection may be opened.
+    pub(crate) fn queue_for_session(&mut self, client: ClientSlot) {
+        self.for_session.push_back(client);
+    }
+
+    /// Returns the next client of session mode whose connection may be opened now.
+    pub(crate) fn next_for_session(&mut self) -> Option<ClientSlot> {
+        if self.opening < OPENING_MAX { self.for_session.pop_front() } else { None }
+    }
+
+    /// Returns how many connections of the pool are in a state.
+    pub(crate) fn count(&self, pool: PoolIndex, is_counted: impl Fn(&Upstream) -> bool) -> usize {
+        self.iter().filter(|(_, upstream)| upstream.pool == pool && is_counted(upstream)).count()
+    }
+
+    /// Begins to open a connection of the pool; in session mode, for a client.
+    ///
+    /// # Errors
+    /// The server's name has no address, or there can be no more sockets.
+    pub(crate) fn open(
+        &mut self,
+        pool: PoolIndex,
+        client: Option<ClientSlot>,
+        server: &Server,
+        (registry, token): (&Registry, impl FnOnce(UpstreamSlot) -> Token),
+        now: Instant,
+    ) -> Result<UpstreamSlot, UpstreamError> {
+        self.begun += 1;
+        let peer = server.peer(self.begun)?;
+        let slot = self.connections.insert_with(|slot| {
+            let mut stream = server.connect(peer)?;
+            stream.register(registry, token(slot))?;
+            Ok(Upstream {
+                connection: Connection::new(stream),
+                is_passed_on: false,
+                state: UpstreamState::Connecting(client),
+                since: now,
+                peer,
+                pool,
+                session: ServerSession::new(),
+                key: None,
+                cancels: 0,
+            })
+        })?;
+        self.opening += 1;
+        self.pools[pool.0].opening += 1;
+        Ok(slot)
+    }
+
+    /// Ends a login. The connection is the client's that it was opened for, or at rest and not yet
+    /// in its pool's list: [`Upstreams::lend`], [`Upstreams::quarantine`] or [`Upstreams::rest`]
+    /// follows. Returns what the server has told, and that client.
+    pub(crate) fn finish_login(
+        &mut self,
+        slot: UpstreamSlot,
+        now: Instant,
+    ) -> Option<(ServerParameters, Option<ClientSlot>)> {
+        let (upstream, pool) = self.with_pool(slot)?;
+        let state = match upstream.client() {
+            Some(client) => UpstreamState::Lent { client, permit: None },
+            None => UpstreamState::Quarantined,
+        };
+        let UpstreamState::LoggingIn(client, handshake) = upstream.enter(state, now) else {
+            debug_assert!(false, "a login ends once");
+            return None;
+        };
+        upstream.key = handshake.key;
+        pool.opening -= 1;
+        self.opening -= 1;
+        Some((handshake.parameters, client))
+    }
+
+    /// Takes the idle connection of the pool that was used last; to be lent at once.
+    pub(crate) fn take_idle(&mut self, pool: PoolIndex) -> Option<UpstreamSlot> {
+        let slot = self.pools[pool.0].idle.pop()?;
+        debug_assert!(matches!(self.connections[slot].state, UpstreamState::Idle));
+        Some(slot)
+    }
+
+    /// Lends a connection that is in no list to a client.
+    pub(crate) fn lend(&mut self, slot: UpstreamSlot, client: ClientSlot, now: Instant) {
+        debug_assert!(!self.is_listed(slot), "a lent connection is not idle");
+        let upstream = &mut self.connections[slot];
+        debug_assert!(!upstream.is_busy(), "a connection has one transaction");
+        debug_assert_eq!(upstream.cancels, 0, "no cancel request meets another's transaction");
+        upstream.enter(UpstreamState::Lent { client, permit: None }, now);
+        upstream.session.begin_lending();
+    }
+
+    /// Keeps a connection from being lent until its cancel requests have arrived.
+    pub(crate) fn quarantine(&mut self, slot: UpstreamSlot, now: Instant) {
+        let upstream = &mut self.connections[slot];
+        debug_assert!(!upstream.is_busy(), "a transaction ends before its connection rests");
+        upstream.enter(UpstreamState::Quarantined, now);
+    }
+
+    /// Puts a connection into its pool's list of idle ones.
+    pub(crate) fn rest(&mut self, slot: UpstreamSlot, now: Instant) {
+        debug_assert!(!self.is_listed(slot), "a connection is listed once");
+        let upstream = &mut self.connections[slot];
+        debug_assert!(!upstream.is_busy(), "a transaction ends before its connection rests");
+        upstream.enter(UpstreamState::Idle, now);
+        let pool = upstream.pool;
+        self.pools[pool.0].idle.push(slot);
+    }
+
+    fn is_listed(&self, slot: UpstreamSlot) -> bool {
+        let pool = self.connections[slot].pool;
+        self.pools[pool.0].idle.contains(&slot)
+    }
+
+    /// Removes a connection; its permit, if it has one, returns when it is dropped.
+    pub(crate) fn remove(&mut self, slot: UpstreamSlot) -> Option<Upstream> {
+        let upstream = self.connections.remove(slot)?;
+        let pool = &mut self.pools[upstream.pool.0];
+        if upstream.is_opening() {
+            pool.opening -= 1;
+            self.opening -= 1;
+        }
+        if matches!(upstream.state, UpstreamState::Idle) {
+            pool.idle.retain(|&idle| idle != slot);
+        }
+        Some(upstream)
+    }
+
+    /// Checks the invariants of the type.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self) {
+        for (slot, upstream) in self.iter() {
+            let listed = self.pools[upstream.pool.0].idle.iter().filter(|&&idle| idle == slot);
+            let is_idle = matches!(upstream.state, UpstreamState::Idle);
+            assert_eq!(listed.count(), usize::from(is_idle), "the idle list of {slot:?}");
+            assert!(!is_idle || upstream.cancels == 0, "{slot:?} may be cancelled while idle");
+        }
+        let idle = self.iter().filter(|(_, it)| matches!(it.state, UpstreamState::Idle)).count();
+        assert_eq!(self.idle(), idle, "idle connections that are listed");
+        for pool in self.pools() {
+            assert_eq!(self[pool].opening, self.count(pool, Upstream::is_opening), "{pool:?}");
+        }
+        assert_eq!(self.opening, self.pools.iter().map(|pool| pool.opening).sum::<usize>());
+    }
+}
+
+impl Index<UpstreamSlot> for Upstreams {
+    type Output = Upstream;
+
+    fn index(&self, slot: UpstreamSlot) -> &Upstream {
+        &self.connections[slot]
+    }
+}
+
+impl IndexMut<UpstreamSlot> for Upstreams {
+    fn index_mut(&mut self, slot: UpstreamSlot) -> &mut Upstream {
+        &mut self.connections[slot]
+    }
+}
+
+impl Index<PoolIndex> for Upstreams {
+    type Output = Pool;
+
+    fn index(&self, pool: PoolIndex) -> &Pool {
+        &self.pools[pool.0]
+    }
+}
+
+impl IndexMut<PoolIndex> for Upstreams {
+    fn index_mut(&mut self, pool: PoolIndex) -> &mut Pool {
+        &mut self.pools[pool.0]
     }
 }

@@ -72,8 +72,9 @@ impl Secret {
         if text.starts_with(ScramVerifier::PREFIX) {
             return Ok(Secret::Scram(ScramVerifier::parse(&text)?));
         }
-        let digits = text.strip_prefix("md5").unwrap_or_default();
-        if digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let is_hash =
+            |digits: &str| digits.len() == 32 && digits.bytes().all(|it| it.is_ascii_hexdigit());
+        if text.strip_prefix("md5").is_some_and(is_hash) {
             return Ok(Secret::Md5(text.to_ascii_lowercase()));
         }
         Ok(Secret::Plain(text))
@@ -89,11 +90,8 @@ pub fn md5_matches(secret: &Secret, user: &[u8], salt: [u8; 4], response: &[u8])
 }
 
 fn md5_text(digest: &[u8]) -> String {
-    use fmt::Write;
-    digest.iter().fold(String::from("md5"), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
-        text
-    })
+    let digits: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("md5{}", digits.concat())
 }
 
 /// A user file that cannot be used.
@@ -104,7 +102,7 @@ pub enum UsersError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A line is wrong.
@@ -157,7 +155,7 @@ struct User {
 #[derive(Clone, Default)]
 pub struct Users {
     users: Arc<HashMap<Vec<u8>, User>>,
-    /// What unknown users' salts are made of. In an empty list it is zero: where nobody is known,
+    /// What unknown users' salts are made of. In an empty list it is zero: where no user is known,
     /// there is nothing to hide.
     mock_secret: [u8; 32],
 }
@@ -197,13 +195,13 @@ impl Users {
         Ok(Users { users: Arc::new(users), mock_secret })
     }
 
-    /// The secret of `user`.
+    /// Returns the secret of `user`.
     #[must_use]
     pub fn get(&self, user: &[u8]) -> Option<&Secret> {
         self.users.get(user).map(|user| &user.secret)
     }
 
-    /// What to run a SCRAM exchange with `user` against: its verifier or, for a user who is
+    /// Returns what to run a SCRAM exchange with `user` against: its verifier or, for a user who is
     /// unknown or has no verifier, one that always fails.
     #[must_use]
     pub fn scram_verifier(&self, user: &[u8]) -> ScramVerifier {

@@ -1,24 +1,25 @@
-//! Watching a server: what its sessions do, seen through a connection of the proxy's own.
+//! Watching a server: samples of what its sessions do, taken by a connection of the proxy's own.
 //!
 //! # Mechanism
 //! One thread for each watched server logs in, without a permit and beside the event loops, and
-//! asks two questions:
+//! runs two queries:
 //!
 //! * *What does each session do?* of `pg_stat_get_activity`, every 20 to 100 ms.
-//! * *Who holds how many locks?* of `pg_lock_status`, at most ten times a second; only while a
-//!   session waits for a lock, unless the controller goes by it. For such a controller it is asked
-//!   whether a session waits or not, because looks at moments of waiting alone would mislead it.
+//! * *Which transaction holds how many locks?* of `pg_lock_status`, at most ten times a second;
+//!   only while a session waits for a lock, unless the controller goes by it. For such a controller
+//!   it is run whether a session waits or not, because samples of moments of waiting alone would
+//!   mislead it.
 //!
 //! These are the functions behind `pg_stat_activity` and `pg_locks`, without the names of users
-//! and databases, which would be looked up for every row. The answers are in [`ServerView`]: the
-//! control thread takes the means of each control interval from it, `/metrics` those of the last
-//! half second.
+//! and databases, which the server would have to find for every row. The answers are in
+//! [`ServerSamples`]: the control thread takes the means of each control interval from it,
+//! `/metrics` those of the last half second.
 //!
 //! # Cost
-//! The server says how long each question took it, and the thread's own processor time is added.
-//! From the median of the last questions follows the time to the next one (`pace`), so that both
-//! together stay below 1 % of a processor: 0.7 % for sessions, 0.2 % for locks, which take every
-//! partition of the server's lock table for a moment. A server on which the question is slow is
+//! The server says how long each query took it, and the thread's own processor time is added. From
+//! the median of the last queries follows the time to the next one ([`QueryInterval`]), so that
+//! both together stay below 1 % of a processor: 0.7 % for sessions, 0.2 % for locks, which take
+//! every partition of the server's lock table for a moment. A server on which the query is slow is
 //! asked less often, also less often than every 100 ms.
 //!
 //! # What can go wrong
@@ -30,14 +31,13 @@
 //! * A state and what it waits for are read one after the other, while the session goes on. A
 //!   session that has just ended its statement may count as waiting for its client.
 //! * "On a processor" is what does not wait: it may be ready and not running.
-//! * What is shorter than the time between two questions is seen by its share of the time.
+//! * What is shorter than the time between two queries is sampled by its share of the time.
 
-mod link;
 mod maturity;
-mod pace;
-mod question;
-mod view;
+mod queries;
+mod samples;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,13 +47,13 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::config::{Config, ServerAddress};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::shared::Shared;
+use crate::slots::ServerIndex;
 use crate::users::Secret;
 
-use link::{Desk, End, Link};
-use maturity::Maturity;
-use pace::Pace;
-use question::Questions;
-pub(crate) use view::{ServerView, Watched};
+use maturity::LockMaturity;
+use queries::WatchQueries;
+use queries::{SessionEnd, WatchConnection, WatchPoll};
+pub(crate) use samples::{ServerSamples, WatchMetrics};
 
 /// The longest wait for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -66,19 +66,19 @@ const ANY_DATABASE: &str = "postgres";
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WatchPlan {
     credentials: Credentials,
     /// The database to log in to.
     database: String,
     /// The databases whose sessions are counted; `None` is every one of the server.
     counted: Option<Vec<String>>,
-    /// Whether locks are looked at also while no session waits.
+    /// Whether locks are sampled also while no session waits.
     needs_locks: bool,
 }
 
-impl Plan {
+impl WatchPlan {
     /// Returns how the server at `address` is watched, if a database on it says that it is to be.
-    pub(crate) fn new(config: &Config, address: &ServerAddress) -> Option<Plan> {
+    pub(crate) fn new(config: &Config, address: &ServerAddress) -> Option<WatchPlan> {
         let mut databases = config.databases.iter().filter(|it| it.server == *address);
         let name = |it: &crate::config::Database| it.server_database.clone().or(it.name.clone());
         // The databases of a server share its gate, so all of them count.
@@ -88,7 +88,7 @@ impl Plan {
             Some(password) => Some(Secret::Plain(password.clone())),
             None => config.users.get(login.user.as_bytes()).cloned(),
         };
-        Some(Plan {
+        Some(WatchPlan {
             credentials: Credentials { user: login.user.clone(), secret },
             database: name(database).unwrap_or_else(|| ANY_DATABASE.to_owned()),
             counted,
@@ -107,13 +107,13 @@ impl Watch {
     /// Starts to watch the server of this index.
     pub(crate) fn start(
         shared: Arc<Shared>,
-        server: usize,
-        plan: Plan,
-        view: Arc<ServerView>,
+        server: ServerIndex,
+        plan: WatchPlan,
+        samples: Arc<ServerSamples>,
     ) -> std::io::Result<Watch> {
-        let (desk, stop) = Desk::new()?;
-        let name = shared.servers[server].address.to_string();
-        let mut watcher = Watcher { shared, server, name, plan, view, desk };
+        let (watch_poll, stop) = WatchPoll::new()?;
+        let name = shared.server(server).address.to_string();
+        let mut watcher = Watcher { shared, server, name, plan, samples, watch_poll };
         let thread = std::thread::Builder::new().name("tidegate-watch".into());
         let thread = thread.spawn(move || watcher.run())?;
         Ok(Watch { stop, thread: Some(thread) })
@@ -133,26 +133,26 @@ impl Drop for Watch {
 
 struct Watcher {
     shared: Arc<Shared>,
-    server: usize,
+    server: ServerIndex,
     name: String,
-    plan: Plan,
-    view: Arc<ServerView>,
-    desk: Desk,
+    plan: WatchPlan,
+    samples: Arc<ServerSamples>,
+    watch_poll: WatchPoll,
 }
 
 /// Whatever ends the thread, nothing is known of the server then.
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.view.lost();
+        self.samples.lost();
     }
 }
 
 /// Failures in a row.
 #[derive(Default)]
 struct Failures {
-    count: u64,
-    /// What was last said of them.
-    said: String,
+    count: usize,
+    /// The last warning about them.
+    warning: String,
 }
 
 impl Watcher {
@@ -161,15 +161,15 @@ impl Watcher {
         let mut pause = PAUSE.0;
         loop {
             let end = self.session(&mut failures);
-            self.view.lost();
-            let End::Failed(error) = end else {
+            self.samples.lost();
+            let SessionEnd::Failed(error) = end else {
                 return;
             };
             if failures.count == 0 {
                 pause = PAUSE.0;
             }
             self.report(&error, &mut failures);
-            if self.desk.sleep_until(Instant::now() + pause).is_err() {
+            if self.watch_poll.sleep_until(Instant::now() + pause).is_err() {
                 return;
             }
             pause = (pause * 2).min(PAUSE.1);
@@ -179,9 +179,9 @@ impl Watcher {
     /// Says why the connection failed, once for each reason.
     fn report(&self, error: &UpstreamError, failures: &mut Failures) {
         failures.count += 1;
-        self.view.failed();
+        self.samples.failed();
         let (server, text) = (&*self.name, error.to_string());
-        if failures.said == text {
+        if failures.warning == text {
             tracing::debug!(server, error = text, "the server cannot be watched");
         } else {
             tracing::warn!(
@@ -191,36 +191,36 @@ impl Watcher {
                 error = text,
                 "the server cannot be watched; trying again"
             );
-            failures.said = text;
+            failures.warning = text;
         }
     }
 
     /// Connects and asks until the connection fails or the watch is stopped.
-    fn session(&mut self, failures: &mut Failures) -> End {
+    fn session(&mut self, failures: &mut Failures) -> SessionEnd {
         match self.log_in(failures.count) {
-            Ok((mut link, questions)) => {
-                let end = match self.ask(&mut link, &questions, failures) {
+            Ok((mut connection, queries)) => {
+                let end = match self.ask(&mut connection, &queries, failures) {
                     Ok(never) => match never {},
                     Err(end) => end,
                 };
-                link.leave();
+                connection.leave();
                 end
             }
             Err(end) => end,
         }
     }
 
-    fn log_in(&mut self, attempt: u64) -> Result<(Link, Questions), End> {
-        let server = &self.shared.servers[self.server];
+    fn log_in(&mut self, attempt: usize) -> Result<(WatchConnection, WatchQueries), SessionEnd> {
+        let server = self.shared.server(self.server);
         let deadline = Instant::now() + self.shared.config.timeouts.connect;
-        let desk = &mut self.desk;
-        let mut link = Link::open(desk, server, attempt, deadline)?;
-        link.log_in(desk, &self.plan.credentials, &self.plan.database, deadline)?;
-        let questions = Questions::new(self.plan.counted.as_deref());
-        let rows = link.rows(desk, &questions.prepare(), Instant::now() + ANSWER_TIME)?;
-        let sight = question::Sight::read(&rows);
+        let watch_poll = &mut self.watch_poll;
+        let mut connection = WatchConnection::open(watch_poll, server, attempt, deadline)?;
+        connection.log_in(watch_poll, &self.plan.credentials, &self.plan.database, deadline)?;
+        let queries = WatchQueries::new(self.plan.counted.as_deref());
+        let rows = connection.rows(watch_poll, &queries.prepare(), Instant::now() + ANSWER_TIME)?;
+        let visibility = queries::Visibility::read(&rows);
         let (server, user) = (&*self.name, &*self.plan.credentials.user);
-        if !sight.sees_all {
+        if !visibility.sees_all {
             tracing::warn!(
                 server,
                 user,
@@ -228,71 +228,194 @@ impl Watcher {
                  or name another user with watch_user (--watch-user)"
             );
         }
-        if !sight.is_tracked {
+        if !visibility.is_tracked {
             tracing::warn!(server, "the watch sees nothing: set track_activities = on");
         }
-        Ok((link, questions))
+        Ok((connection, queries))
     }
 
     /// Asks again and again.
     fn ask(
         &mut self,
-        link: &mut Link,
-        questions: &Questions,
+        connection: &mut WatchConnection,
+        queries: &WatchQueries,
         failures: &mut Failures,
-    ) -> Result<std::convert::Infallible, End> {
-        let (mut sessions, mut locks) = (Pace::of_sessions(), Pace::of_locks());
-        let mut maturity = Maturity::default();
+    ) -> Result<std::convert::Infallible, SessionEnd> {
+        let (mut sessions, mut locks) = (QueryInterval::of_sessions(), QueryInterval::of_locks());
+        let mut maturity = LockMaturity::default();
         let mut locks_due = Instant::now();
         let mut own_time = thread_time();
         for number in 1_u64.. {
             let asked = Instant::now();
-            let rows = link.rows(&mut self.desk, questions.sessions(), asked + ANSWER_TIME)?;
-            let (activity, took) = question::sessions(&rows).ok_or_else(unreadable)?;
+            let rows =
+                connection.rows(&mut self.watch_poll, queries.sessions(), asked + ANSWER_TIME)?;
+            let (activity, took) = queries::sessions(&rows).ok_or_else(unreadable)?;
             let now = Instant::now();
             let next = asked + sessions.next(took + since(&mut own_time));
-            self.view.add(now, activity, sessions.interval(), sessions.share() + locks.share());
+            self.samples.add(now, activity, sessions.value(), sessions.share() + locks.share());
             if failures.count > 0 {
                 tracing::info!(server = self.name, "the server is watched again");
             }
             *failures = Failures::default();
             if now >= locks_due && (activity.waits_for_lock() || self.plan.needs_locks) {
-                let rows = link.rows(&mut self.desk, questions.locks(), now + ANSWER_TIME)?;
-                let (holders, took) = question::locks(&rows).ok_or_else(unreadable)?;
+                let rows =
+                    connection.rows(&mut self.watch_poll, queries.locks(), now + ANSWER_TIME)?;
+                let (holders, took) = queries::locks(&rows).ok_or_else(unreadable)?;
                 let took = took.unwrap_or_else(|| now.elapsed()) + since(&mut own_time);
                 let pause = locks.next(took);
-                self.view.add_locks(Instant::now(), maturity.observe(&holders), pause);
+                self.samples.add_locks(Instant::now(), maturity.observe(&holders), pause);
                 locks_due = now + pause;
             }
             if number == TYPICAL {
                 tracing::info!(
                     server = self.name,
-                    interval_ms = sessions.interval().as_millis(),
+                    interval_ms = sessions.value().as_millis(),
                     cost = format_args!("{:.2} %", 100.0 * (sessions.share() + locks.share())),
                     "the server is watched, at this share of a processor"
                 );
             }
-            self.desk.sleep_until(next)?;
+            self.watch_poll.sleep_until(next)?;
         }
-        Err(End::Stopped)
+        Err(SessionEnd::Stopped)
     }
 }
 
 /// The sample of a connection after which its cost is logged.
 const TYPICAL: u64 = 100;
 
-fn unreadable() -> End {
+fn unreadable() -> SessionEnd {
     let text = "the server answers in a way that is not understood";
-    End::Failed(std::io::Error::new(std::io::ErrorKind::InvalidData, text).into())
+    SessionEnd::Failed(std::io::Error::new(std::io::ErrorKind::InvalidData, text).into())
 }
 
 /// Processor time of this thread.
 fn thread_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("processor time is not negative")
 }
 
 /// Processor time of this thread since the last call.
 fn since(last: &mut Duration) -> Duration {
     let now = thread_time();
     now.saturating_sub(std::mem::replace(last, now))
+}
+
+/// Costs that are remembered.
+const REMEMBERED: usize = 15;
+
+/// What a query costs beside the time that the server reports: the transaction around it, and
+/// messages. Measured with `bench/watch.py`, on a machine that others kept busy.
+const AROUND: Duration = Duration::from_micros(150);
+
+/// Time between two queries before anything is known of their cost.
+const FIRST: Duration = Duration::from_millis(100);
+
+/// The longest time between two queries, so that a wrong clock of the server ends no watch.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// How often a query is asked, so that it costs no more than a share of a processor.
+///
+/// The next query comes when the one before is as old as its cost over the share. The cost is
+/// the median of the last queries: while the server is busy some of them are interrupted, and
+/// their time is not cost.
+///
+/// # Example
+/// The server works on a query for 0.13 ms, and 0.15 ms more are spent around it:
+/// 0.28 ms / 0.007 = 40 ms. When it works for 3 ms, with thousands of sessions, it is asked every
+/// 0.45 s.
+#[derive(Debug)]
+struct QueryInterval {
+    /// The share of a processor that it may cost.
+    share: f64,
+    /// The shortest time between two.
+    shortest: Duration,
+    costs: VecDeque<Duration>,
+}
+
+impl QueryInterval {
+    /// Returns the interval of the query what sessions do.
+    fn of_sessions() -> QueryInterval {
+        QueryInterval { share: 0.007, shortest: Duration::from_millis(10), costs: VecDeque::new() }
+    }
+
+    /// Returns the interval of the query which transaction holds how many locks.
+    fn of_locks() -> QueryInterval {
+        QueryInterval { share: 0.002, shortest: Duration::from_millis(100), costs: VecDeque::new() }
+    }
+
+    /// Takes the cost of a query into account. Returns the time from it to the next one.
+    fn next(&mut self, cost: Duration) -> Duration {
+        if self.costs.len() == REMEMBERED {
+            self.costs.pop_front();
+        }
+        self.costs.push_back(cost.saturating_add(AROUND));
+        self.value()
+    }
+
+    /// Returns the time between two queries.
+    fn value(&self) -> Duration {
+        let Some(cost) = self.cost() else {
+            return FIRST;
+        };
+        // The first costs are not typical: the server reads its catalogue.
+        let shortest = if self.costs.len() < REMEMBERED / 2 { FIRST } else { self.shortest };
+        let wanted = cost.as_secs_f64() / self.share;
+        Duration::from_secs_f64(wanted.min(LONGEST.as_secs_f64())).max(shortest)
+    }
+
+    /// Returns the share of a processor that the query costs; 0 before it was asked.
+    fn share(&self) -> f64 {
+        self.cost().map_or(0.0, |cost| cost.as_secs_f64() / self.value().as_secs_f64())
+    }
+
+    fn cost(&self) -> Option<Duration> {
+        let mut costs: Vec<Duration> = self.costs.iter().copied().collect();
+        costs.sort_unstable();
+        costs.get(costs.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the interval after so many queries that take so many microseconds.
+    fn after(count: usize, micros: u64) -> QueryInterval {
+        let mut interval = QueryInterval::of_sessions();
+        for _ in 0..count {
+            interval.next(Duration::from_micros(micros));
+        }
+        interval
+    }
+
+    #[test]
+    fn the_interval_follows_the_cost_and_keeps_the_share() {
+        for (micros, least, most) in
+            [(0, 20, 25), (60, 30, 30), (550, 100, 100), (6_850, 1_000, 1_000)]
+        {
+            let interval = after(REMEMBERED, micros);
+            let millis = interval.value().as_millis();
+            assert!((least..=most).contains(&millis), "{micros} µs: {millis} ms");
+            assert!(interval.share() <= 0.0071, "{micros} µs: {}", interval.share());
+        }
+    }
+
+    #[test]
+    fn a_query_that_was_interrupted_changes_little() {
+        let mut interval = after(REMEMBERED, 40);
+        let before = interval.value();
+        assert_eq!(interval.next(Duration::from_millis(300)), before);
+        for _ in 0..REMEMBERED {
+            interval.next(Duration::from_millis(3));
+        }
+        assert!(interval.value() > before * 10, "when all are slow it is cost");
+    }
+
+    #[test]
+    fn no_cost_stops_the_querys() {
+        let mut interval = QueryInterval::of_locks();
+        assert_eq!(interval.value(), FIRST);
+        assert!(interval.share() < f64::EPSILON);
+        assert_eq!(interval.next(Duration::MAX), LONGEST);
+    }
 }

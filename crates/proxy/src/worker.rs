@@ -10,34 +10,39 @@
 //! not take yet.
 //!
 //! ```text
-//! readable client -> process: FirstPacket -> Authenticating -> Welcoming -> Idle
+//! readable client -> process: FirstPacket -> Authenticating -> AwaitingParameters -> Idle
 //!                             Idle -> (gate) -> Queued -> AwaitingUpstream -> Running
 //! readable upstream -> ReadyForQuery, idle, nothing owed -> permit back -> client Idle
 //! ```
 //!
 //! Work that follows from an event but belongs to another connection is put on a list
-//! (`ready_clients`, `ready_upstreams`) and done when the event has been handled, so that no
-//! handler is ever entered twice and the read buffers have one user at a time.
+//! ([`FollowUps`]) and done when the event has been handled, so that no handler is ever entered
+//! twice and the read buffers have one user at a time.
 //!
-//! # Where the code is
+//! # Parts
 //!
-//! - `logins`: a client's first packet, authentication, welcome.
-//! - `clients`: a client's bytes from then on.
-//! - `admission`: permits, upstream connections for them, the end of a transaction.
-//! - `upstreams`: a server's bytes, opening and closing.
-//! - `idle`: clients that are idle inside their transactions.
-//! - `holders`: whose permit no longer counts against the limit because it is overdue.
-//! - `abandoned`: transactions whose client has gone, and cancel requests.
+//! Each part owns its fields; [`Worker`] is the loop that ties them together.
+//!
+//! - [`Acceptor`]: the listening sockets.
+//! - [`Slots<Client>`](Slots): the clients, each with its state.
+//! - [`Upstreams`]: the connections to servers and their pools.
+//! - [`CancelRequests`]: cancel requests on their way.
+//! - [`IdleTransactions`]: clients that are idle inside their transactions.
+//! - [`FollowUps`]: the work that an event has left for later.
+//! - [`Definitions`]: the statements that clients have prepared.
+//!
+//! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
+//! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
+//! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
+//! cancel requests) and `overdue` (warnings of transactions that no longer count).
 
-mod abandoned;
-mod admission;
+mod cancels;
 mod clients;
-mod holders;
-mod idle;
 mod logins;
+mod overdue;
+mod transactions;
 mod upstreams;
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,50 +54,48 @@ use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::startup::CancelKey;
 
-use crate::client::{Client, ClientKey, Phase};
+use crate::client::{Client, ClientSlot, ClientState, TransactionState};
 use crate::log_limit::LogLimit;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
-use crate::pool::{Pool, PoolKey};
 use crate::shared::Shared;
-use crate::slots::{INDEX_BITS, Key, Slots};
+use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
 use crate::statements::Definitions;
-use crate::upstream::{Upstream, UpstreamKey};
+#[cfg(debug_assertions)]
+use crate::upstream::Upstream;
+use crate::upstream::{UpstreamSlot, Upstreams};
 
-use abandoned::{Canceller, CancellerKey};
-use idle::IdleLine;
+use cancels::{CancelRequestSlot, CancelRequests};
+pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
+use transactions::IdleTransactions;
 
 /// Bytes read from a socket at once.
 const READ_LEN: usize = 64 * 1024;
 
-/// Timeouts are looked at this often.
+/// Timeouts are checked this often.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Upstream connections of one worker that may be opening at once: a storm of clients must not
-/// become a storm of new server processes.
-const OPENING_MAX: usize = 32;
-
-/// Most workers that a cancel key can name.
+/// The most event loops that a cancel key can name.
 pub(crate) const WORKERS_MAX: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Mailbox,
     Listener(usize),
-    Client(ClientKey),
-    Upstream(UpstreamKey),
-    Canceller(CancellerKey),
+    Client(ClientSlot),
+    Upstream(UpstreamSlot),
+    CancelRequest(CancelRequestSlot),
 }
 
-// A token holds a key's 56 bits and two that tell the kinds apart.
+// A token holds a slot's 56 bits and two that tell the kinds apart.
 const _: () = assert!(usize::BITS >= 64, "tokens of 64 bits are needed");
 
-/// A poll token that names one connection and none that comes after it, so that an event which was
-/// received before the connection ended finds nothing.
+/// Returns a poll token that names one connection and none that comes after it, so that an event
+/// which was received before the connection ended finds nothing.
 #[expect(clippy::cast_possible_truncation, reason = "asserted above: usize has 64 bits")]
-fn keyed<T>(key: Key<T>, kind: usize) -> usize {
-    (key.to_bits() as usize) << 2 | kind
+fn slot_token<T>(slot: Slot<T>, kind: usize) -> usize {
+    (slot.to_bits() as usize) << 2 | kind
 }
 
 impl Source {
@@ -100,9 +103,9 @@ impl Source {
         Token(match self {
             Source::Mailbox => 0,
             Source::Listener(index) => (index + 1) << 2,
-            Source::Client(key) => keyed(key, 1),
-            Source::Upstream(key) => keyed(key, 2),
-            Source::Canceller(key) => keyed(key, 3),
+            Source::Client(slot) => slot_token(slot, 1),
+            Source::Upstream(slot) => slot_token(slot, 2),
+            Source::CancelRequest(slot) => slot_token(slot, 3),
         })
     }
 
@@ -112,101 +115,165 @@ impl Source {
         match kind {
             0 if number == 0 => Source::Mailbox,
             0 => Source::Listener(number - 1),
-            1 => Source::Client(Key::from_bits(bits)),
-            2 => Source::Upstream(Key::from_bits(bits)),
-            _ => Source::Canceller(Key::from_bits(bits)),
+            1 => Source::Client(Slot::from_bits(bits)),
+            2 => Source::Upstream(Slot::from_bits(bits)),
+            _ => Source::CancelRequest(Slot::from_bits(bits)),
         }
     }
 }
 
-/// The token that wakes the loop of a worker.
+/// Returns the token that wakes the loop of a worker.
 pub(crate) fn mailbox_token() -> Token {
     Source::Mailbox.token()
 }
 
-/// An event loop's state.
+/// The listening sockets of an event loop.
+struct Acceptor {
+    listeners: Vec<Listener>,
+    /// A listener may have clients that were not accepted, perhaps for want of file descriptors.
+    is_pending: bool,
+    next_worker: usize,
+}
+
+impl Acceptor {
+    fn new(mut listeners: Vec<Listener>, poll: &Poll) -> io::Result<Acceptor> {
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Source::Listener(index).token())?;
+        }
+        Ok(Acceptor { listeners, is_pending: true, next_worker: 0 })
+    }
+
+    /// Accepts all clients that wait for it.
+    fn accept_all(&mut self) -> Vec<Stream> {
+        self.is_pending = false;
+        let mut accepted = Vec::new();
+        for listener in &self.listeners {
+            loop {
+                match listener.accept() {
+                    Ok(stream) => accepted.push(stream),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        // Out of file descriptors, most likely: they wait until the next sweep.
+                        tracing::warn!(%error, "cannot accept a client now");
+                        self.is_pending = true;
+                        break;
+                    }
+                }
+            }
+        }
+        accepted
+    }
+
+    /// Returns the event loop whose turn it is to get a client.
+    fn take_turn(&mut self, workers: usize) -> WorkerIndex {
+        let worker = self.next_worker;
+        self.next_worker = (worker + 1) % workers;
+        WorkerIndex(worker)
+    }
+}
+
+/// What remains to be done when the current event has been handled.
+#[derive(Default)]
+struct FollowUps {
+    /// Clients whose input may go on.
+    clients: Vec<ClientSlot>,
+    /// Servers whose output may go on.
+    upstreams: Vec<UpstreamSlot>,
+}
+
+enum FollowUp {
+    Client(ClientSlot),
+    Upstream(UpstreamSlot),
+}
+
+impl FollowUps {
+    /// Lets the client go on with what it sent already.
+    fn resume_client(&mut self, slot: ClientSlot) {
+        self.clients.push(slot);
+    }
+
+    /// Lets the server go on with what it sent already.
+    fn resume_upstream(&mut self, slot: UpstreamSlot) {
+        self.upstreams.push(slot);
+    }
+
+    fn pop(&mut self) -> Option<FollowUp> {
+        let client = self.clients.pop().map(FollowUp::Client);
+        client.or_else(|| self.upstreams.pop().map(FollowUp::Upstream))
+    }
+}
+
+/// Memory that all connections of an event loop use in turn.
+struct Buffers {
+    from_client: Box<[u8]>,
+    from_server: Box<[u8]>,
+    /// Messages that are changed on their way.
+    changed: Vec<u8>,
+}
+
+/// An event loop.
 pub(crate) struct Worker {
-    index: usize,
-    poll: Poll,
+    index: WorkerIndex,
     shared: Arc<Shared>,
     counters: Arc<WorkerCounters>,
+    poll: Poll,
     mailbox: Arc<Mailbox>,
-    listeners: Vec<Listener>,
-    /// A listener may have clients that were not accepted for want of file descriptors.
-    accept_again: bool,
-    accept_turn: usize,
+    messages: Vec<Message>,
+    acceptor: Acceptor,
     clients: Slots<Client>,
-    upstreams: Slots<Upstream>,
-    cancellers: Slots<Canceller>,
-    pools: Vec<Pool>,
-    pool_of: HashMap<PoolKey, usize>,
+    upstreams: Upstreams,
+    cancel_requests: CancelRequests,
+    idle_transactions: IdleTransactions,
     definitions: Definitions,
-    /// Clients of session mode that wait to have their connection opened.
-    to_open: VecDeque<ClientKey>,
-    opening: usize,
-    idle: IdleLine,
+    follow_ups: FollowUps,
+    buffers: Buffers,
+    /// Tells this loop that a ticket can be claimed.
     admitted: Waker,
-    /// Connections opened to servers, which takes a name's addresses in turn.
-    connects: u64,
-    client_buffer: Box<[u8]>,
-    server_buffer: Box<[u8]>,
-    spill: Vec<u8>,
-    ready_clients: Vec<ClientKey>,
-    ready_upstreams: Vec<UpstreamKey>,
-    letters: Vec<Letter>,
     /// Limits the lines about clients whose connection was ended.
     endings: LogLimit,
     /// The time at which the current events were received.
     now: Instant,
     next_sweep: Instant,
-    /// Set when the worker has been told to stop: when transactions still running are cut off.
+    /// Set when the loop has been told to stop: when transactions still running are cut off.
     stopping: Option<Instant>,
 }
 
 impl Worker {
-    /// A worker that accepts on `listeners`, which it registers.
+    /// Makes an event loop that accepts on `listeners`, which it registers.
     pub(crate) fn new(
-        index: usize,
+        index: WorkerIndex,
         shared: Arc<Shared>,
         poll: Poll,
-        mut listeners: Vec<Listener>,
+        listeners: Vec<Listener>,
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
-        for (index, listener) in listeners.iter_mut().enumerate() {
-            listener.register(poll.registry(), Source::Listener(index).token())?;
-        }
         let now = Instant::now();
-        let mailbox = Arc::clone(&shared.mailboxes[index]);
+        let mailbox = Arc::clone(&shared.mailboxes[index.0]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
-            post_to.post(Letter::Admitted { client: Key::from_bits(token) });
+            post_to.post(Message::Admitted { client: Slot::from_bits(token) });
         });
         Ok(Worker {
             index,
+            acceptor: Acceptor::new(listeners, &poll)?,
             poll,
             shared,
             counters,
             mailbox,
-            listeners,
-            accept_again: true,
-            accept_turn: 0,
+            messages: Vec::new(),
             clients: Slots::new(),
-            upstreams: Slots::new(),
-            cancellers: Slots::new(),
-            pools: Vec::new(),
-            pool_of: HashMap::new(),
+            upstreams: Upstreams::new(),
+            cancel_requests: CancelRequests::new(),
+            idle_transactions: IdleTransactions::default(),
             definitions: Definitions::default(),
-            to_open: VecDeque::new(),
-            opening: 0,
-            idle: IdleLine::default(),
+            follow_ups: FollowUps::default(),
+            buffers: Buffers {
+                from_client: vec![0; READ_LEN].into(),
+                from_server: vec![0; READ_LEN].into(),
+                changed: Vec::new(),
+            },
             admitted,
-            connects: 0,
-            client_buffer: vec![0; READ_LEN].into(),
-            server_buffer: vec![0; READ_LEN].into(),
-            spill: Vec::new(),
-            ready_clients: Vec::new(),
-            ready_upstreams: Vec::new(),
-            letters: Vec::new(),
             endings: LogLimit::new(now),
             now,
             next_sweep: now + SWEEP_INTERVAL,
@@ -228,7 +295,7 @@ impl Worker {
 
     /// Waits for events and handles them.
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
-        let timeout = if self.mailbox.sleep() { self.leisure() } else { Duration::ZERO };
+        let timeout = if self.mailbox.sleep() { self.time_to_sleep() } else { Duration::ZERO };
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             polled => polled?,
@@ -236,21 +303,23 @@ impl Worker {
         self.mailbox.awake();
         self.now = Instant::now();
         for event in &*events {
-            self.event(event);
+            self.handle_event(event);
             self.follow_up();
         }
         self.lend_idle();
-        self.read_letters();
+        self.handle_messages();
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + SWEEP_INTERVAL;
             self.sweep();
             self.follow_up();
         }
+        #[cfg(debug_assertions)]
+        self.check();
         Ok(())
     }
 
-    /// How long the worker may sleep if nothing happens.
-    fn leisure(&mut self) -> Duration {
+    /// Returns how long the loop may sleep if nothing happens.
+    fn time_to_sleep(&mut self) -> Duration {
         let until_sweep = self.next_sweep.saturating_duration_since(self.now);
         match self.next_lending() {
             Some(at) => at.saturating_duration_since(Instant::now()).min(until_sweep),
@@ -258,20 +327,16 @@ impl Worker {
         }
     }
 
-    fn has_busy_upstream(&self) -> bool {
-        self.upstreams.iter().any(|(_, upstream)| upstream.is_busy())
-    }
-
     fn is_finished(&self) -> bool {
-        self.stopping.is_some() && self.clients.is_empty() && !self.has_busy_upstream()
+        self.stopping.is_some() && self.clients.is_empty() && self.upstreams.busy() == 0
     }
 
-    fn event(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &Event) {
         let closed = event.is_read_closed() || event.is_error();
         let readable = event.is_readable() || closed;
         match Source::of(event.token()) {
             Source::Mailbox => {}
-            Source::Listener(_) => self.accept_again = true,
+            Source::Listener(_) => self.acceptor.is_pending = true,
             Source::Client(slot) => {
                 if event.is_writable() {
                     self.client_writable(slot);
@@ -288,70 +353,51 @@ impl Worker {
                     self.upstream_readable(slot, closed);
                 }
             }
-            Source::Canceller(slot) => self.canceller_event(slot, event.is_writable(), readable),
+            Source::CancelRequest(slot) => {
+                self.cancel_request_event(slot, event.is_writable(), readable);
+            }
         }
-        if self.accept_again {
+        if self.acceptor.is_pending {
             self.accept();
         }
     }
 
     /// Does what events left to be done, until nothing is left.
     fn follow_up(&mut self) {
-        loop {
-            if let Some(slot) = self.ready_clients.pop() {
-                self.resume_client(slot);
-            } else if let Some(slot) = self.ready_upstreams.pop() {
-                self.pump_upstream(slot);
-            } else {
-                return;
+        while let Some(follow_up) = self.follow_ups.pop() {
+            match follow_up {
+                FollowUp::Client(slot) => self.resume_client(slot),
+                FollowUp::Upstream(slot) => self.read_upstream(slot),
             }
         }
     }
 
-    fn read_letters(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.mailbox.take(&mut letters);
-        for letter in letters.drain(..) {
-            match letter {
-                Letter::Admitted { client } => self.admitted(client),
-                Letter::Accepted(stream) => self.add_client(stream),
-                Letter::Cancel { key, requester } => self.cancel(key, requester),
-                Letter::CancelEnded { client } => self.cancel_answered(client),
-                Letter::Discounted(holder) => self.warn_of_holder(&holder),
-                Letter::Shutdown { deadline } => self.begin_shutdown(deadline),
+    fn handle_messages(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.mailbox.take(&mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Admitted { client } => self.admitted(client),
+                Message::Accepted(stream) => self.add_client(stream),
+                Message::Cancel { key, requester } => self.cancel(key, requester),
+                Message::CancelEnded { client } => self.remove_client(client),
+                Message::Discounted(holder) => self.warn_of_overdue(&holder),
+                Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
         }
-        self.letters = letters;
+        self.messages = messages;
     }
 
-    /// Accepts all clients that knock and shares them out among the workers in turn.
+    /// Accepts all clients that wait for it and shares them out among the event loops in turn.
     fn accept(&mut self) {
-        self.accept_again = false;
-        for index in 0..self.listeners.len() {
-            loop {
-                match self.listeners[index].accept() {
-                    Ok(stream) => self.place(stream),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        // Out of file descriptors, most likely: they knock on until the next sweep.
-                        tracing::warn!(%error, "cannot accept a client now");
-                        self.accept_again = true;
-                        break;
-                    }
-                }
+        for stream in self.acceptor.accept_all() {
+            let worker = self.acceptor.take_turn(self.shared.mailboxes.len());
+            if worker == self.index {
+                self.add_client(stream);
+            } else {
+                self.shared.mailboxes[worker.0].post(Message::Accepted(stream));
             }
-        }
-    }
-
-    fn place(&mut self, stream: Stream) {
-        let worker = self.accept_turn;
-        self.accept_turn = (worker + 1) % self.shared.mailboxes.len();
-        if worker == self.index {
-            self.add_client(stream);
-        } else {
-            self.shared.mailboxes[worker].post(Letter::Accepted(stream));
         }
     }
 
@@ -371,86 +417,118 @@ impl Worker {
         }
     }
 
-    /// Lets the client go on with what it sent already, once the current event has been handled.
-    fn resume_later(&mut self, slot: ClientKey) {
-        self.ready_clients.push(slot);
-    }
-
     fn begin_shutdown(&mut self, deadline: Instant) {
         self.stopping = Some(deadline);
-        self.listeners.clear();
+        self.acceptor.listeners.clear();
         self.next_sweep = self.now;
-        for slot in self.clients.keys() {
-            // The last two end by themselves, soon.
-            let goes_on = matches!(
-                self.clients[slot].phase,
-                Phase::Running | Phase::Cancelling | Phase::Closing
-            );
+        for slot in self.clients.slots() {
+            // The other two end by themselves, soon.
+            let goes_on = self.clients.get(slot).is_some_and(|client| {
+                client.running().is_some()
+                    || matches!(
+                        client.state,
+                        ClientState::Cancelling { .. } | ClientState::Closing { .. }
+                    )
+            });
             if !goes_on {
-                self.say_goodbye(slot);
+                self.end_for_shutdown(slot);
             }
         }
-        for slot in self.upstreams.keys() {
-            if !self.upstreams[slot].is_busy() {
+        for slot in self.upstreams.slots() {
+            if self.upstreams.get(slot).is_some_and(|upstream| !upstream.is_busy()) {
                 self.close_upstream(slot);
             }
         }
     }
 
-    fn say_goodbye(&mut self, slot: ClientKey) {
+    fn end_for_shutdown(&mut self, slot: ClientSlot) {
         let message = "terminating connection because Tidegate is shutting down";
         self.end_client(slot, Severity::Fatal, SqlState::ADMIN_SHUTDOWN, message);
     }
 
-    /// Looks at every timeout. Nothing here is on the path of a transaction that goes well.
+    /// Checks every timeout. Nothing here is on the path of a transaction that goes well.
     fn sweep(&mut self) {
         self.sweep_clients();
         self.sweep_upstreams();
         self.sweep_refused();
-        self.sweep_cancellers();
+        self.sweep_cancel_requests();
         self.definitions.sweep();
         if let Some(more) = self.endings.unreported(self.now) {
             tracing::info!(more, "client connections ended, not logged one by one");
         }
-        if self.accept_again {
+        if self.acceptor.is_pending {
             self.accept();
         }
-        self.read_letters();
+        self.handle_messages();
         if self.stopping.is_some_and(|deadline| deadline <= self.now) {
             self.cut_off();
         }
         self.publish_counts();
     }
 
-    /// The grace time is over.
+    /// Ends everything: the grace time is over.
     fn cut_off(&mut self) {
-        for slot in self.clients.keys() {
-            self.say_goodbye(slot);
+        for slot in self.clients.slots() {
+            self.end_for_shutdown(slot);
         }
-        for slot in self.clients.keys() {
+        for slot in self.clients.slots() {
             self.remove_client(slot);
         }
-        for slot in self.upstreams.keys() {
+        for slot in self.upstreams.slots() {
             self.close_upstream(slot);
         }
     }
 
     fn publish_counts(&self) {
-        let idle: usize = self.pools.iter().map(|pool| pool.idle.len()).sum();
-        let busy = self.upstreams.iter().filter(|(_, upstream)| upstream.is_busy()).count();
-        self.counters.clients.store(self.clients.len() as u64, Ordering::Relaxed);
-        self.counters.upstreams_open.store(self.upstreams.len() as u64, Ordering::Relaxed);
-        self.counters.upstreams_idle.store(idle as u64, Ordering::Relaxed);
-        self.counters.upstreams_busy.store(busy as u64, Ordering::Relaxed);
+        let counts = [
+            (&self.counters.clients, self.clients.len()),
+            (&self.counters.upstreams_open, self.upstreams.len()),
+            (&self.counters.upstreams_idle, self.upstreams.idle()),
+            (&self.counters.upstreams_busy, self.upstreams.busy()),
+        ];
+        for (counter, count) in counts {
+            counter.store(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Checks what has to hold between two events. With many connections it would take too long.
+    #[cfg(debug_assertions)]
+    fn check(&self) {
+        if self.clients.len() + self.upstreams.len() > 64 {
+            return;
+        }
+        self.upstreams.check();
+        self.cancel_requests.check(&self.upstreams);
+        for (slot, client) in self.clients.iter() {
+            let Some(upstream) = client.upstream() else { continue };
+            let holder = self.upstreams.get(upstream).map(Upstream::client);
+            assert_eq!(holder, Some(Some(slot)), "the connection {upstream:?} of client {slot:?}");
+        }
+        for (slot, upstream) in self.upstreams.iter() {
+            let Some(client) = upstream.client() else { continue };
+            let lent = self.clients.get(client).map(Client::upstream);
+            assert_eq!(lent, Some(Some(slot)), "the client {client:?} of connection {slot:?}");
+            if upstream.is_busy() {
+                assert!(self.clients[client].running().is_some(), "{client:?} runs nothing");
+            }
+        }
+        for (slot, client) in self.clients.iter() {
+            if let (Some(TransactionState::AwaitingUpstream(_)), Some(account)) =
+                (client.transaction(), client.account())
+            {
+                let waits = self.upstreams[account.pool].waiting.contains(&slot);
+                assert!(waits, "{slot:?} waits for a connection and is in no line");
+            }
+        }
     }
 }
 
-/// A cancel key whose process id says where the client is to be found.
-fn new_cancel_key(worker: usize, client: ClientKey) -> io::Result<CancelKey> {
+/// Makes a cancel key whose process id names the event loop and the index of its client.
+fn new_cancel_key(worker: WorkerIndex, client: ClientSlot) -> io::Result<CancelKey> {
     let mut secret = [0; 4];
     getrandom::fill(&mut secret)
         .map_err(|error| io::Error::other(format!("no randomness for a cancel key: {error}")))?;
-    let worker = u32::try_from(worker).map_err(io::Error::other)?;
+    let worker = u32::try_from(worker.0).map_err(io::Error::other)?;
     // From 1: some drivers take process 0 for "cannot be cancelled".
     let process_id = worker << INDEX_BITS | (client.index() + 1);
     Ok(CancelKey { process_id, secret: u32::from_ne_bytes(secret) })

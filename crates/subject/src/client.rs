@@ -3,10 +3,8 @@
 mod blocking;
 mod connection;
 mod transactional;
-mod url;
 
 pub use blocking::{BlockingClient, ClientError, Row};
 pub use connection::{Connection, Event, ProtocolError, ServerError, count, undoes, undone};
 pub use tidegate_wire::backend::{TransactionStatus, command_complete, data_row};
 pub use tidegate_wire::frontend::{TERMINATE, encode_query};
-pub use url::{Host, Url, UrlError};

@@ -14,6 +14,7 @@
 //! The engine runs in our own process and shares its processors with who measures it. When we are
 //! killed outright (SIGKILL) the directory stays until the next one is made.
 
+mod database;
 mod probe;
 mod requests;
 pub mod sql;
@@ -27,17 +28,17 @@ use thiserror::Error;
 use tidegate_control::{Algorithm, Setting};
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{
-    FORMAT_VERSION, Observer, Server, ServerOptions, Store, StoreError, StoreOptions, TxnError,
-    TxnOptions,
-};
+use tidegate_engine::{FORMAT_VERSION, Store, StoreError, StoreOptions, TxnError, TxnOptions};
+use tidegate_engine_server::{Observer, Server, ServerOptions};
 use tidegate_gate::Class;
 use tidegate_workload::workload::{Transaction, Workload};
 use tidegate_workload::{Ending, Table};
 
+pub use database::DBMS;
 pub use probe::{Probe, TreeState};
+pub use tidegate_engine::SplitPolicy;
 pub use tidegate_engine::lock::LockStatistics;
-pub use tidegate_engine::{CallError, SplitPolicy};
+pub use tidegate_engine_server::CallError;
 
 use crate::connection::LoadError;
 pub use crate::isolation::Isolation;
@@ -107,11 +108,9 @@ impl Embedded {
         let (disk, io) = std::fs::create_dir(&place)
             .and_then(|()| open_disk(&place))
             .map_err(|source| failed(&place, source))?;
-        let settings = StoreOptions {
-            buffer_bytes: options.buffer_bytes,
-            buffer_bytes_max: options.buffer_bytes.max(StoreOptions::default().buffer_bytes_max),
-            ..StoreOptions::default()
-        };
+        let settings = StoreOptions::default()
+            .buffer_bytes(options.buffer_bytes)
+            .buffer_bytes_max(options.buffer_bytes.max(StoreOptions::default().buffer_bytes_max));
         let id = LogId(std::process::id().into());
         let store = Arc::new(Store::create(&disk, id, &settings)?);
         let catalog = Arc::new(Catalog::open(&store, &[])?);
@@ -237,7 +236,7 @@ fn transactions(options: Options) -> TxnOptions {
         Isolation::RepeatableRead => tidegate_engine::Isolation::RepeatableRead,
         Isolation::Serializable => tidegate_engine::Isolation::Serializable,
     };
-    TxnOptions { isolation, ..TxnOptions::default() }
+    TxnOptions::default().isolation(isolation)
 }
 
 /// The directory with direct I/O, or without where the file system has none.

@@ -1,4 +1,4 @@
-//! A private Firebird server: own root, security database and port, gone when dropped.
+//! Firebird: private servers, each with its own root, security database and port.
 //!
 //! The server is Firebird 3 as Debian packages it, in its own directory with one database. It
 //! listens on a free port of 127.0.0.1. When we are root it runs as the first of the users
@@ -16,10 +16,7 @@
 //!
 //! A [`Guest`] makes a database on a server that somebody else runs.
 //!
-//! Limits: a private server is Firebird 3 only. The login is by default the one for every server
-//! here, open to whoever can reach the loopback interface, as it is with [`crate::postgres`]. When
-//! we are killed outright (SIGKILL) the system [tells the server](crate::process), and the
-//! directory stays until the next one is made.
+//! Limits: a private server is Firebird 3 only. See also [`crate::server`].
 //!
 //! What Firebird 3 takes otherwise than others do, beyond what `tidegate_workload::Dialect` mends:
 //! a `?` alone in the list of a SELECT has no type and is refused (cast it); a SELECT needs a FROM
@@ -35,35 +32,57 @@ mod installation;
 mod keeper;
 mod srp;
 mod status;
-mod url;
 mod wire;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
-use tidegate_workload::{Connection, Failure, Statement, Wants};
+use tidegate_workload::workload::Workload;
+use tidegate_workload::{Connection, Dialect, Failure, Statement, Wants};
 
-use crate::connection::Connector;
-use crate::process::{Process, ProcessError};
-use crate::scratch::Scratch;
+use crate::connection::{Connector, Transactional};
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
+use crate::server::ServerProcess;
+use crate::settings::{SettingError, Settings};
+use crate::url::{PathPart, Scheme};
 pub use connection::{FirebirdConnection, Isolation};
 use connection::{Purpose, Target};
 pub use guest::Guest;
 use installation::Installation;
 use keeper::Keeper;
-pub use url::{Url, UrlError};
 
-/// The name of the database's file.
-const DATABASE: &str = "data.fdb";
+/// See [`Dbms`].
+pub static DBMS: Dbms = Dbms {
+    name: "firebird",
+    title: "Firebird",
+    dialect: Dialect::Firebird,
+    gate: Gate::None,
+    is_in_process: false,
+    connections: None,
+    programs: &["firebird", "fbserver", "fb_smp_server"],
+    scheme: Some(&SCHEME),
+    find: || Firebird::find().map(Some),
+    validate: |settings| Options::new(settings).map(drop),
+    start: |settings| Ok(Box::new(Firebird::start(Options::new(settings)?)?)),
+    start_at: |url, settings| Ok(Box::new(Guest::make(url, Options::new(settings)?.isolation)?)),
+};
 
-/// How long a server may take to answer.
-const START_BOUND: Duration = Duration::from_secs(30);
+/// The form of its URLs.
+pub static SCHEME: Scheme = Scheme {
+    names: &["firebird"],
+    form: "firebird://user[:password]@host[:port]/path/file.fdb",
+    port: 3050,
+    path: PathPart::File,
+    socket: None,
+    has_isolation: false,
+    password_variable: "ISC_PASSWORD",
+    protocol: None,
+};
 
-/// How long it may take to stop before it is killed.
-const STOP_BOUND: Duration = Duration::from_secs(10);
+/// How long the connections of others may end by themselves. Firebird 3.0 can fall when it ends
+/// connections that are at work, so that is for those that do not.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a server is started with; everything else is Firebird's default.
 #[derive(Clone, Debug)]
@@ -106,109 +125,68 @@ impl Default for Options {
     }
 }
 
-/// Why a server could not be started, asked or stopped.
-#[derive(Debug, Error)]
-pub enum FirebirdError {
-    /// Something of the package is missing.
-    #[error(
-        "Firebird 3's {0} cannot be found; install it (Debian: apt-get install firebird3.0-server)"
-    )]
-    NoBinaries(&'static str),
-    /// We are root and there is nobody else to be.
-    #[error(
-        "a database server should not run as root and there is neither a user postgres nor nobody; \
-         run as another user"
-    )]
-    NoAccount,
-    /// A setting is not for the caller to make, or no setting at all.
-    #[error(
-        "{0} is no setting of firebird.conf that can be chosen: it is unknown, has a line break, \
-         or makes the server private"
-    )]
-    Setting(String),
-    /// The directory could not be made or read.
-    #[error("cannot prepare {path}: {source}", path = .path.display())]
-    Directory {
-        /// The directory or file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The database of users could not be made.
-    #[error("isql-fb cannot make the security database: {0}")]
-    Security(String),
-    /// The server ended while it started.
-    #[error("Firebird ended while starting; what it said:\n{0}")]
-    Ended(String),
-    /// The server did not answer in time.
-    #[error("Firebird did not answer within {} s ({reason}):\n{log}", START_BOUND.as_secs())]
-    NotReady {
-        /// What the last attempt to connect met.
-        reason: String,
-        /// What the server said.
-        log: String,
-    },
-    /// The server refused to make its database.
-    #[error("cannot make a database on the server just started: {0}")]
-    Database(Failure),
-    /// The process could not be started or watched.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
+impl Options {
+    /// Returns the options of an experiment's server.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SettingError> {
+        let isolation = match settings.isolation.as_deref() {
+            None | Some("snapshot") => Isolation::Snapshot,
+            Some("read-committed") => Isolation::ReadCommitted,
+            Some(_) => return Err(settings.no_isolation("snapshot or read-committed")),
+        };
+        let settings = settings.named.clone().into_iter().collect();
+        Ok(Options { settings, isolation, ..Options::default() })
+    }
 }
 
 /// A running private server; dropping it stops it and removes its directory.
 #[derive(Debug)]
 pub struct Firebird {
-    // Dropped in this order: a connection, the server, its directory.
+    // Dropped in this order: a connection, then the server.
     keeper: Keeper,
-    process: Process,
-    directory: Scratch,
-    installation: Installation,
-    options: Options,
+    server: ServerProcess<Installation>,
     target: Arc<Target>,
 }
 
 impl Firebird {
-    /// Whether a server could be started here: where its program is.
+    /// Returns where the server's program is.
     ///
     /// # Errors
-    /// There is no program, or nobody to run it as.
-    pub fn find() -> Result<PathBuf, FirebirdError> {
-        Installation::find().map(Installation::into_program)
+    /// There is no program, or no user to run it as.
+    pub fn find() -> Result<PathBuf, DatabaseError> {
+        Installation::find(Options::default()).map(Installation::into_program)
     }
 
     /// Makes a directory, starts a server in it, makes a database and waits until it can be used.
     ///
     /// # Errors
-    /// See [`FirebirdError`].
-    pub fn start(options: Options) -> Result<Self, FirebirdError> {
-        let installation = Installation::find()?;
-        let directory = installation.prepare(&options)?;
-        let (process, target) = installation.start(directory.path(), &options)?;
-        let keeper = keep(&target)?;
-        let target = Arc::new(target);
-        Ok(Firebird { keeper, process, directory, installation, options, target })
+    /// See [`DatabaseError`].
+    pub fn start(options: Options) -> Result<Self, DatabaseError> {
+        let installation = Installation::find(options)?;
+        let directory = installation.prepare()?;
+        let server = ServerProcess::begin(installation, directory)?;
+        let target = server.program.target(server.directory(), server.port());
+        Ok(Firebird { keeper: keep(&target)?, server, target: Arc::new(target) })
     }
 
-    /// The TCP port on 127.0.0.1, the same for as long as this handle lives.
+    /// See [`ServerProcess::port`].
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.target.address.port()
+        self.server.port()
     }
 
-    /// The server's process id.
+    /// See [`ServerProcess::process_id`].
     #[must_use]
     pub fn process_id(&self) -> u32 {
-        self.process.id()
+        self.server.process_id()
     }
 
-    /// The directory that holds all of it.
+    /// See [`ServerProcess::directory`].
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        self.server.directory()
     }
 
-    /// A connection to the database.
+    /// Connects to the database.
     ///
     /// # Errors
     /// The server is down or refuses.
@@ -216,70 +194,30 @@ impl Firebird {
         FirebirdConnection::open(&self.target, Purpose::Use)
     }
 
-    /// What makes connections on other threads. It does not keep the server: once that is stopped,
-    /// they are lost and there are no new ones.
+    /// Returns what makes connections on other threads. It does not keep the server: once that is
+    /// stopped, they are lost and there are no new ones.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
         Arc::clone(&self.target) as _
     }
 
-    /// How many still hold what makes connections: threads of clients that have not ended.
-    #[must_use]
-    pub fn connectors(&self) -> usize {
-        Arc::strong_count(&self.target) - 1
-    }
-
-    /// Ends the connections of others, also in the middle of a statement; how many there were. They
-    /// may take a moment to be gone.
+    /// Ends the connections of others, also in the middle of a statement. They may take a moment to
+    /// be gone. Returns how many there were.
     ///
     /// # Errors
     /// The server is down or refuses.
-    pub fn end_others(&self) -> Result<usize, Failure> {
+    pub fn end_connections(&self) -> Result<usize, Failure> {
         self.keeper.end_others(&self.target)
-    }
-
-    /// The server's version, such as `3.0.11`.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn version(&self) -> Result<String, Failure> {
-        version(&mut self.connect()?)
-    }
-
-    /// What the database says of itself (bytes in a page, pages in the buffer, whether a commit
-    /// waits for the disk, the sweep interval) and what transactions see of each other, then the
-    /// settings it was started with.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
-        let mut settings = of_database(&mut self.connect()?, self.options.isolation)?;
-        settings.extend(self.options.settings.iter().cloned());
-        Ok(settings)
-    }
-
-    /// Removes the versions of rows that nobody can see any more, so that every batch of an
-    /// experiment finds the tables alike. Nobody should be at work meanwhile.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn level(&self) -> Result<(), Failure> {
-        FirebirdConnection::open(&self.target, Purpose::Sweep).map(drop)
     }
 
     /// Stops the server, breaking its connections, and starts it again on the same port.
     ///
     /// # Errors
     /// It does not come back; the handle then holds a server that is down.
-    pub fn restart(&mut self) -> Result<(), FirebirdError> {
-        self.process.end(STOP_BOUND)?;
-        let (process, target) = self.installation.start_on(
-            self.directory.path(),
-            &self.options,
-            self.port(),
-            Purpose::Use,
-        )?;
-        (self.process, self.target) = (process, Arc::new(target));
+    pub fn restart(&mut self) -> Result<(), DatabaseError> {
+        self.server.restart()?;
+        let target = self.server.program.target(self.server.directory(), self.server.port());
+        self.target = Arc::new(target);
         self.keeper = keep(&self.target)?;
         Ok(())
     }
@@ -288,27 +226,89 @@ impl Firebird {
     ///
     /// # Errors
     /// The server's end could not be seen, or the directory not be removed.
-    pub fn stop(self) -> Result<(), FirebirdError> {
-        let Firebird { keeper, mut process, directory, .. } = self;
-        drop(keeper);
-        process.end(STOP_BOUND)?;
-        let path = directory.path().to_owned();
-        directory.close().map_err(|source| FirebirdError::Directory { path, source })
+    pub fn stop(self) -> Result<(), DatabaseError> {
+        drop(self.keeper);
+        self.server.stop()
     }
 }
 
+impl Database for Firebird {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Threads(self.connector())
+    }
+
+    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        sweep(&self.target)
+    }
+
+    fn end_others(&self, waited: Duration) -> Result<usize, DatabaseError> {
+        end_others(&self.target, waited, || self.end_connections())
+    }
+
+    /// Such as `3.0.11`.
+    fn version(&self) -> Result<String, DatabaseError> {
+        version(&mut self.connect()?)
+    }
+
+    /// What the database says of itself (bytes in a page, pages in the buffer, whether a commit
+    /// waits for the disk, the sweep interval), the isolation of transactions, and the settings it
+    /// was started with.
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        let options = &self.server.program.options;
+        let mut settings = of_database(&mut self.connect()?, options.isolation)?;
+        settings.extend(options.settings.iter().cloned());
+        Ok(settings)
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        Some(self.server.process_id())
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Firebird::stop(*self)
+    }
+}
+
+/// Removes the versions of rows that no transaction can see any more. No client should be at work
+/// meanwhile.
+fn sweep(target: &Target) -> Result<(), DatabaseError> {
+    Ok(FirebirdConnection::open(target, Purpose::Sweep).map(drop)?)
+}
+
+/// Returns how many threads of clients have not ended. When they take too long it ends all other
+/// connections.
+fn end_others(
+    target: &Arc<Target>,
+    waited: Duration,
+    end: impl FnOnce() -> Result<usize, Failure>,
+) -> Result<usize, DatabaseError> {
+    let threads = Arc::strong_count(target) - 1;
+    if threads > 0 && waited >= PATIENCE {
+        end()?;
+    }
+    Ok(threads)
+}
+
 /// A connection that stays.
-fn keep(target: &Target) -> Result<Keeper, FirebirdError> {
+fn keep(target: &Target) -> Result<Keeper, DatabaseError> {
     let keeper = FirebirdConnection::open(target, Purpose::Use).and_then(Keeper::new);
-    keeper.map_err(FirebirdError::Database)
+    keeper.map_err(DatabaseError::Unusable)
 }
 
 /// The server's version.
-fn version(connection: &mut FirebirdConnection) -> Result<String, Failure> {
+fn version(connection: &mut FirebirdConnection) -> Result<String, DatabaseError> {
     const SQL: &str = "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database";
     let reply = connection.run(&Statement::new(SQL), &[], Wants::Rows)?;
     let version = reply.rows.text(0, 0).map(str::to_owned);
-    version.ok_or(Failure::Unexpected("the server's version"))
+    Ok(version.ok_or(Failure::Unexpected("the server's version"))?)
 }
 
 /// What a database says of itself, and the isolation of our transactions, which is not a setting of

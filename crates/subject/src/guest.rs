@@ -45,7 +45,7 @@ pub enum GuestError {
          rename it, or drop it if nobody needs it"
     )]
     NotOurs {
-        /// Where.
+        /// The URL of the server, without the password.
         place: String,
         /// The database.
         name: String,
@@ -53,7 +53,7 @@ pub enum GuestError {
     /// Another guest is at work.
     #[error("another laboratory is at work in the {name} of {place}")]
     InUse {
-        /// Where.
+        /// The URL of the server, without the password.
         place: String,
         /// The database.
         name: String,
@@ -61,7 +61,7 @@ pub enum GuestError {
     /// The server refuses to make or drop the database.
     #[error("cannot make or drop {name} on {place}: {reason}; {needed}")]
     Refused {
-        /// Where.
+        /// The URL of the server, without the password.
         place: String,
         /// The database.
         name: String,
@@ -73,7 +73,7 @@ pub enum GuestError {
     /// The server did not answer what it was asked.
     #[error("{place}: {reason}")]
     Asked {
-        /// Where.
+        /// The URL of the server, without the password.
         place: String,
         /// What the server says.
         reason: Failure,

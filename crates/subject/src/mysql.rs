@@ -5,7 +5,6 @@
 mod blocking;
 mod connection;
 mod error;
-mod url;
 
 pub use blocking::{BlockingClient, ClientError, Row};
 pub use connection::{Connection, Event, ProtocolError};
@@ -13,4 +12,3 @@ pub use error::{ErrorPacket, ServerError};
 pub use tidegate_wire::backend::TransactionStatus;
 pub use tidegate_wire::mysql::packet::{QUIT, encode_query};
 pub use tidegate_wire::mysql::response::TextRow;
-pub use url::{Host, Url, UrlError};

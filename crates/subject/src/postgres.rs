@@ -1,49 +1,82 @@
-//! A private PostgreSQL server: own data directory, own port, gone when dropped.
+//! PostgreSQL: private servers, and [guests](Guest) on servers that somebody else runs.
 //!
-//! The server listens on a free port of 127.0.0.1 and on a socket in its directory. It refuses to
-//! run as root, so when we are root it runs as the first of the users `postgres` and `nobody` that
-//! exists, and the directory is theirs. Nothing outside the directory is touched: settings that say
-//! where files are and where the server listens are [refused](crate::settings).
-//!
-//! A free port is found by binding port 0 and letting go of it; should another program take it in
-//! between, the start is tried again with another one.
-//!
-//! Limits: when we are killed outright (SIGKILL) the system [tells the server](crate::process), and
-//! the directory stays until the next one is made.
+//! A private server has its own data directory and port, and a socket in its directory; see
+//! [`crate::server`]. It refuses to run as root, so when we are root it runs as the first of the
+//! users `postgres` and `nobody` that exists, and the directory is theirs. Nothing outside the
+//! directory is touched: settings that say where files are and where the server listens are
+//! [refused](crate::settings).
 
 mod binaries;
 mod guest;
 mod installation;
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::process::Signal;
-use thiserror::Error;
+use tidegate_workload::Dialect;
+use tidegate_workload::workload::Workload;
 
-use crate::client::{BlockingClient, ClientError, Host, Url};
-use crate::process::{Process, ProcessError};
-use crate::scratch::Scratch;
-use crate::settings::{Reserved, plain_name, refuse_on_postgres};
+use crate::client::{BlockingClient, ClientError};
+use crate::connection::{Transactional, load, remove};
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
+use crate::server::ServerProcess;
+use crate::settings::{Reserved, SettingError, Settings, plain_name, refuse};
+use crate::url::{PathPart, Protocol, Scheme, Socket};
 pub use guest::Guest;
-use installation::Installation;
+pub use installation::Installation;
+
+/// See [`Dbms`].
+pub static DBMS: Dbms = Dbms {
+    name: "postgres",
+    title: "PostgreSQL",
+    dialect: Dialect::Postgres,
+    gate: Gate::Proxy,
+    is_in_process: false,
+    connections: Some("max_connections"),
+    programs: &["postgres", "postmaster"],
+    scheme: Some(&SCHEME),
+    find: || Postgres::find().map(Some),
+    validate: |settings| Options::new(settings).map(drop),
+    start: |settings| Ok(Box::new(Postgres::start(Options::new(settings)?)?)),
+    start_at: |url, settings| Ok(Box::new(Guest::make(url, settings.isolation()?)?)),
+};
+
+/// The form of its URLs.
+pub static SCHEME: Scheme = Scheme {
+    names: &["postgres", "postgresql"],
+    form: "postgres://user[:password]@host:port/database",
+    port: 5432,
+    path: PathPart::DatabaseOfUser,
+    socket: Some(Socket::Directory("host")),
+    has_isolation: false,
+    password_variable: "PGPASSWORD",
+    protocol: Some(Protocol::Postgres),
+};
 
 /// The superuser of every server started here.
 pub const USER: &str = "postgres";
 
-/// How long a server may take to accept connections, crash recovery included.
-const START_BOUND: Duration = Duration::from_secs(30);
-
-/// How long each way of stopping may take before the next, harder one.
-const STOP_BOUND: Duration = Duration::from_secs(10);
-
-/// PostgreSQL's fast shutdown, then its immediate one.
-const STOP_SIGNALS: &[Signal] = &[Signal::INT, Signal::QUIT];
+/// Connections that a server has room for where nothing else is said: 1,000 clients, as many again
+/// that a proxy beside them keeps from a time when its limit was higher, its own reserve, us.
+pub const CONNECTIONS: &str = "2100";
 
 /// The setting that holds the level of transactions that do not ask for one.
 const ISOLATION: &str = "default_transaction_isolation";
+
+/// Settings that are not the caller's to make.
+const RESERVED: [&str; 9] = [
+    "config_file",
+    "data_directory",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "listen_addresses",
+    "log_directory",
+    "port",
+    "unix_socket_directories",
+];
 
 /// How clients of the server prove who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,130 +117,63 @@ pub struct Options {
 }
 
 impl Options {
-    /// Looks whether the settings are the caller's to make, without starting anything.
+    /// Returns the options of an experiment's server.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SettingError> {
+        let mut named =
+            settings.over(&[("max_connections", CONNECTIONS), ("shared_buffers", "256MB")]);
+        if let Some(isolation) = settings.isolation()? {
+            named.push((ISOLATION.to_owned(), isolation.to_string().to_lowercase()));
+        }
+        let options = Options { settings: named, ..Options::default() };
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// Checks that the settings are the caller's to make, without starting anything.
     ///
     /// # Errors
     /// One of them is not.
     pub fn validate(&self) -> Result<(), Reserved> {
-        refuse_on_postgres(&self.settings)
+        refuse(&self.settings, |name| RESERVED.contains(&name))
     }
 }
 
-/// Why a server could not be started or stopped.
-#[derive(Debug, Error)]
-pub enum PostgresError {
-    /// There is no server program.
-    #[error(
-        "PostgreSQL's server programs are neither in PATH nor in /usr/lib/postgresql/*/bin; \
-         install them (Debian: apt-get install postgresql)"
-    )]
-    NoBinaries,
-    /// We are root and there is nobody else to be.
-    #[error(
-        "PostgreSQL refuses to run as root and there is neither a user postgres nor nobody; \
-         run as another user, or create one: useradd --system postgres"
-    )]
-    NoAccount,
-    /// A setting is not for the caller to make.
-    #[error(transparent)]
-    Setting(#[from] Reserved),
-    /// The data directory could not be made or read.
-    #[error("cannot prepare {path}: {source}", path = .path.display())]
-    Directory {
-        /// The directory or file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// `initdb` failed.
-    #[error("initdb failed: {0}")]
-    Initdb(String),
-    /// The server ended while it started.
-    #[error("PostgreSQL ended while starting; the end of its log:\n{0}")]
-    Ended(String),
-    /// The server did not accept connections in time.
-    #[error(
-        "PostgreSQL accepted no connection within {} s ({reason}); the end of its log:\n{log}",
-        START_BOUND.as_secs()
-    )]
-    NotReady {
-        /// What the last attempt to connect met.
-        reason: ClientError,
-        /// The end of the server's log.
-        log: String,
-    },
-    /// The server did not let us in.
-    #[error("cannot log in to the server just started: {0}")]
-    Login(#[from] ClientError),
-    /// The process could not be started or watched.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
-
 /// A running private server; dropping it stops it and removes its directory.
-#[derive(Debug)]
-pub struct Postgres {
-    // Dropped in this order: the server ends before its directory goes.
-    process: Process,
-    directory: Scratch,
-    installation: Installation,
-    options: Options,
-    port: u16,
-}
+pub type Postgres = ServerProcess<Installation>;
 
 impl Postgres {
-    /// Whether a server could be started here: where its program is.
+    /// Returns where the server's program is.
     ///
     /// # Errors
-    /// There is no program, or nobody to run it as.
-    pub fn find() -> Result<PathBuf, PostgresError> {
-        Installation::find().map(Installation::into_program)
+    /// There is no program, or no user to run it as.
+    pub fn find() -> Result<PathBuf, DatabaseError> {
+        Installation::find(Options::default()).map(Installation::into_program)
     }
 
     /// Makes a data directory, starts a server on it and waits until it accepts connections.
     ///
     /// # Errors
-    /// See [`PostgresError`].
-    pub fn start(options: Options) -> Result<Self, PostgresError> {
+    /// See [`DatabaseError`].
+    pub fn start(options: Options) -> Result<Self, DatabaseError> {
         options.validate()?;
-        let installation = Installation::find()?;
-        let directory = installation.make_directory()?;
-        installation.initdb(directory.path(), &options)?;
-        let (process, port) = installation.start_on_free_port(directory.path(), &options)?;
-        Ok(Postgres { process, directory, installation, options, port })
+        let installation = Installation::find(options)?;
+        let directory = installation.prepare()?;
+        Self::begin(installation, directory)
     }
 
-    /// The TCP port on 127.0.0.1, the same for as long as this handle lives.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// The postmaster's process id.
-    #[must_use]
-    pub fn process_id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// The directory that holds data, log and socket.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// The superuser's URL over TCP, to the database `postgres`.
+    /// Returns the superuser's URL over TCP, to the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
-        url(&self.options, self.port)
+        self.program.url(self.port()).with_password()
     }
 
-    /// The superuser's URL over the unix socket, to the database `postgres`.
+    /// Returns the superuser's URL over the unix socket, to the database `postgres`.
     #[must_use]
     pub fn socket_url(&self) -> String {
-        format!("{}?host={}", self.url(), self.directory.path().display())
+        format!("{}?host={}", self.url(), self.directory().display())
     }
 
-    /// A connection as superuser.
+    /// Connects as superuser.
     ///
     /// # Errors
     /// The server is down or refuses.
@@ -215,28 +181,7 @@ impl Postgres {
         BlockingClient::connect(&self.url())
     }
 
-    /// The server's version, such as `15.6 (Debian 15.6-0+deb12u1)`.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn version(&self) -> Result<String, ClientError> {
-        self.connect()?.value("SHOW server_version")
-    }
-
-    /// The values in force of the settings it was started with, and the isolation level of
-    /// transactions that do not ask for one.
-    ///
-    /// # Errors
-    /// The server is down.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, ClientError> {
-        let own = self.options.settings.iter().map(|(name, _)| plain_name(name));
-        let mut names: Vec<String> = own.filter(|name| name != ISOLATION).collect();
-        names.push(ISOLATION.to_owned());
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.in_force(&names)
-    }
-
-    /// The values in force of the settings named, in that order.
+    /// Returns the values in force of the settings named, in that order.
     ///
     /// # Errors
     /// The server is down, or does not know one of them.
@@ -250,65 +195,91 @@ impl Postgres {
             })
             .collect()
     }
+}
 
-    /// Stops the server, breaking its connections, and starts it again on the same port.
-    ///
-    /// # Errors
-    /// It does not come back; the handle then holds a server that is down.
-    pub fn restart(&mut self) -> Result<(), PostgresError> {
-        self.shut_down()?;
-        self.process =
-            self.installation.start_server(self.directory.path(), &self.options, self.port)?;
+impl Database for Postgres {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Server(self.program.url(self.port()))
+    }
+
+    fn load(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), DatabaseError> {
+        load_and_analyze(self.connect()?, workloads, cancel)
+    }
+
+    fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        let mut client = self.connect()?;
+        vacuum(&mut client, "VACUUM", workloads)?;
+        client.query("CHECKPOINT")?;
         Ok(())
     }
 
-    /// Stops the server, breaking its connections, and removes its directory.
-    ///
-    /// # Errors
-    /// The server's end could not be seen, or the directory not be removed.
-    pub fn stop(mut self) -> Result<(), PostgresError> {
-        self.shut_down()?;
-        let path = self.directory.path().to_owned();
-        self.directory.close().map_err(|source| PostgresError::Directory { path, source })
+    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        Ok(self.connect()?.query(others)?.len())
     }
 
-    fn shut_down(&mut self) -> Result<(), PostgresError> {
-        self.process.end(STOP_BOUND)?;
-        Ok(())
+    /// Such as `15.6 (Debian 15.6-0+deb12u1)`.
+    fn version(&self) -> Result<String, DatabaseError> {
+        version(&mut self.connect()?)
+    }
+
+    /// The settings that it was started with, and the isolation level of transactions that do not
+    /// ask for one.
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        let own = self.program.options.settings.iter().map(|(name, _)| plain_name(name));
+        let mut names: Vec<String> = own.filter(|name| name != ISOLATION).collect();
+        names.push(ISOLATION.to_owned());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(self.in_force(&names)?)
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        Some(ServerProcess::process_id(self))
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        ServerProcess::stop(*self)
     }
 }
 
-fn url(options: &Options, port: u16) -> String {
-    Url {
-        user: USER.to_owned(),
-        password: options.authentication.password().map(str::to_owned),
-        host: Host::Tcp("127.0.0.1".to_owned()),
-        port,
-        database: "postgres".to_owned(),
-    }
-    .with_password()
+fn version(client: &mut BlockingClient) -> Result<String, DatabaseError> {
+    Ok(client.value("SHOW server_version")?)
 }
 
-/// A port of 127.0.0.1 that nobody listened on a moment ago.
-///
-/// # Errors
-/// The system has none.
-pub fn free_port() -> io::Result<u16> {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    Ok(TcpListener::bind(any)?.local_addr()?.port())
+/// Makes the tables of workloads anew, and lets the server count their rows.
+fn load_and_analyze(
+    mut client: BlockingClient,
+    workloads: &[Arc<dyn Workload>],
+    cancel: &AtomicBool,
+) -> Result<(), DatabaseError> {
+    for workload in distinct(workloads) {
+        remove(&mut client, &**workload)?;
+        load(&mut client, &**workload, cancel, &mut |_| {})?;
+    }
+    vacuum(&mut client, "VACUUM ANALYZE", workloads)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_password_survives_the_url() {
-        let options = Options {
-            authentication: Authentication::Md5("p@s:s/%?ü".into()),
-            ..Options::default()
-        };
-        let url: Url = url(&options, 5432).parse().unwrap();
-        assert_eq!(url.password.as_deref(), Some("p@s:s/%?ü"));
+/// Runs VACUUM, or one with options, on the tables of workloads.
+fn vacuum(
+    client: &mut BlockingClient,
+    command: &str,
+    workloads: &[Arc<dyn Workload>],
+) -> Result<(), DatabaseError> {
+    for table in workloads.iter().flat_map(|workload| workload.tables()) {
+        client.query(&format!("{command} {}", table.name))?;
     }
+    Ok(())
 }

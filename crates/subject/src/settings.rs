@@ -1,4 +1,10 @@
-//! Names of servers' settings: one spelling for each, and those that are not the caller's to make.
+//! Settings of databases as an experiment file gives them: names and values in words.
+//!
+//! | database | names |
+//! | --- | --- |
+//! | PostgreSQL, MariaDB, Firebird | their own |
+//! | SQLite | `journal_mode`, `synchronous`, `cache_bytes`, `page_bytes`, `busy_timeout_ms` |
+//! | the embedded engine | `buffer_bytes` |
 //!
 //! A server takes a name in more than one spelling. PostgreSQL passes over the difference between
 //! capital and small letters and, on its command line, between `-` and `_`. MariaDB passes over the
@@ -13,53 +19,98 @@
 //! Limits: what writes a file because it is told to (MariaDB's `general_log_file`, PostgreSQL's
 //! `archive_command`) is the caller's affair.
 
+use std::collections::BTreeMap;
+
 use thiserror::Error;
 
-/// PostgreSQL's settings that are not the caller's to make.
-const POSTGRES: [&str; 9] = [
-    "config_file",
-    "data_directory",
-    "external_pid_file",
-    "hba_file",
-    "ident_file",
-    "listen_addresses",
-    "log_directory",
-    "port",
-    "unix_socket_directories",
-];
+use crate::isolation::Isolation;
 
-/// MariaDB's settings that are not the caller's to make.
-const MARIADB: [&str; 25] = [
-    "aria_log_dir_path",
-    "basedir",
-    "bind_address",
-    "chroot",
-    "datadir",
-    "defaults_extra_file",
-    "defaults_file",
-    "defaults_group_suffix",
-    "extra_port",
-    "init_file",
-    "innodb_data_file_path",
-    "innodb_data_home_dir",
-    "innodb_log_group_home_dir",
-    "innodb_temp_data_file_path",
-    "innodb_tmpdir",
-    "innodb_undo_directory",
-    "log_basename",
-    "log_error",
-    "pid_file",
-    "plugin_dir",
-    "port",
-    "slave_load_tmpdir",
-    "socket",
-    "tmpdir",
-    "user",
-];
+/// What the isolation level is called in messages, and the key that it has.
+const ISOLATION: &str = "isolation";
 
-/// What MariaDB takes before the name of a setting.
-const MARIADB_PREFIXES: [&str; 6] =
-    ["autoset_", "disable_", "enable_", "loose_", "maximum_", "skip_"];
+/// What a database is to be started with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Its settings, by its own names.
+    pub named: BTreeMap<String, String>,
+    /// The isolation level of transactions; the database's default when nothing is said.
+    pub isolation: Option<String>,
+}
+
+/// A setting that a database does not have, or not with this value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// No such name.
+    #[error("{database} has no setting `{name}` here; it has {known}")]
+    Name {
+        /// The database.
+        database: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// Not for the caller to make.
+    #[error(transparent)]
+    Reserved(#[from] Reserved),
+    /// No such value.
+    #[error("`{value}` is no {name}; give {wanted}")]
+    Value {
+        /// The setting.
+        name: String,
+        /// What was asked for.
+        value: String,
+        /// What it can be.
+        wanted: &'static str,
+    },
+}
+
+impl SettingError {
+    /// Returns the key it is about: the isolation has a key of its own beside the settings.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            SettingError::Value { name, .. } if name == ISOLATION => ISOLATION,
+            SettingError::Name { .. } | SettingError::Reserved(_) | SettingError::Value { .. } => {
+                "settings"
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// Returns names, each in one spelling, and values, with these where nothing else is said.
+    pub(crate) fn over(&self, defaults: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut named: BTreeMap<String, String> =
+            defaults.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        named.extend(self.named.iter().map(|(name, value)| (plain_name(name), value.clone())));
+        named.into_iter().collect()
+    }
+
+    /// Returns the isolation level, one of the SQL standard's.
+    pub(crate) fn isolation(&self) -> Result<Option<Isolation>, SettingError> {
+        let Some(text) = &self.isolation else { return Ok(None) };
+        let level = Isolation::named(text).ok_or_else(|| {
+            self.no_isolation("read-uncommitted, read-committed, repeatable-read or serializable")
+        })?;
+        Ok(Some(level))
+    }
+
+    /// Returns the error that the isolation level is not one of those wanted.
+    pub(crate) fn no_isolation(&self, wanted: &'static str) -> SettingError {
+        wrong(ISOLATION, self.isolation.as_deref().unwrap_or_default(), wanted)
+    }
+}
+
+/// Returns the error that a setting has no such value.
+pub(crate) fn wrong(name: &str, value: &str, wanted: &'static str) -> SettingError {
+    SettingError::Value { name: name.to_owned(), value: value.to_owned(), wanted }
+}
+
+/// Returns the error that a database has no such setting.
+pub(crate) fn unknown(database: &'static str, name: &str, known: &'static str) -> SettingError {
+    SettingError::Name { database, name: name.to_owned(), known }
+}
 
 /// A setting that is not the caller's to make, or no name of any.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -69,30 +120,14 @@ const MARIADB_PREFIXES: [&str; 6] =
 )]
 pub struct Reserved(pub String);
 
-/// A setting's name in small letters, with underscores.
+/// Returns a setting's name in small letters, with underscores.
 #[must_use]
 pub fn plain_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Refuses PostgreSQL's reserved settings.
-pub(crate) fn refuse_on_postgres(settings: &[(String, String)]) -> Result<(), Reserved> {
-    refuse(settings, |name| POSTGRES.contains(&name))
-}
-
-/// Refuses MariaDB's reserved settings.
-pub(crate) fn refuse_on_mariadb(settings: &[(String, String)]) -> Result<(), Reserved> {
-    refuse(settings, |name| {
-        let mut name = name;
-        while let Some(rest) = MARIADB_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))
-        {
-            name = rest;
-        }
-        MARIADB.iter().any(|reserved| reserved.starts_with(name))
-    })
-}
-
-fn refuse(
+/// Refuses what is no name of a setting, and the names that are reserved in their plain spelling.
+pub(crate) fn refuse(
     settings: &[(String, String)],
     is_reserved: impl Fn(&str) -> bool,
 ) -> Result<(), Reserved> {
@@ -103,7 +138,7 @@ fn refuse(
     }
 }
 
-/// Whether it is made of what names are made of, and not, say, a name with its value.
+/// Returns whether text is made of what names are made of, and not, say, a name with its value.
 fn is_name(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     text.bytes().next().is_some_and(|first| first.is_ascii_alphabetic())
@@ -113,12 +148,19 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::Dbms;
+    use crate::embedded::{self, Isolation as EmbeddedIsolation};
+    use crate::{firebird, mariadb, postgres, sqlite};
 
-    type Refuse = fn(&[(String, String)]) -> Result<(), Reserved>;
+    type Validate = fn(Vec<(String, String)>) -> Result<(), Reserved>;
+    const POSTGRES: Validate =
+        |settings| postgres::Options { settings, ..Default::default() }.validate();
+    const MARIADB: Validate =
+        |settings| mariadb::Options { settings, ..Default::default() }.validate();
 
-    fn is_refused(refuse: Refuse, name: &str) -> bool {
+    fn is_refused(validate: Validate, name: &str) -> bool {
         let settings = [("fsync".to_owned(), "off".to_owned()), (name.to_owned(), "1".to_owned())];
-        refuse(&settings) == Err(Reserved(name.to_owned()))
+        validate(settings.into()) == Err(Reserved(name.to_owned()))
     }
 
     #[test]
@@ -135,7 +177,7 @@ mod tests {
             "-port",
             "",
         ] {
-            assert!(is_refused(refuse_on_postgres, name), "{name}");
+            assert!(is_refused(POSTGRES, name), "{name}");
         }
         for name in [
             "datadir",
@@ -152,14 +194,14 @@ mod tests {
             "--socket",
             "",
         ] {
-            assert!(is_refused(refuse_on_mariadb, name), "{name}");
+            assert!(is_refused(MARIADB, name), "{name}");
         }
     }
 
     #[test]
     fn everything_else_is_the_callers() {
         for name in ["shared_buffers", "Shared-Buffers", "pg_stat_statements.max", "ssl"] {
-            assert!(!is_refused(refuse_on_postgres, name), "{name}");
+            assert!(!is_refused(POSTGRES, name), "{name}");
         }
         for name in [
             "innodb-buffer-pool-size",
@@ -170,7 +212,60 @@ mod tests {
             "portable",
             "skip-name-resolve",
         ] {
-            assert!(!is_refused(refuse_on_mariadb, name), "{name}");
+            assert!(!is_refused(MARIADB, name), "{name}");
         }
+    }
+
+    fn settings(named: &[(&str, &str)], isolation: Option<&str>) -> Settings {
+        Settings {
+            named: named.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+            isolation: isolation.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_is_said_replaces_what_is_usual() {
+        let own = settings(&[("shared_buffers", "1GB")], Some("repeatable-read"));
+        let options = postgres::Options::new(&own).unwrap();
+        let pairs: Vec<_> =
+            options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("max_connections", postgres::CONNECTIONS),
+                ("shared_buffers", "1GB"),
+                ("default_transaction_isolation", "repeatable read"),
+            ]
+        );
+        let own = settings(&[("innodb-buffer-pool-size", "1G")], None);
+        let expected = [("innodb_buffer_pool_size".to_owned(), "1G".to_owned())];
+        assert_eq!(mariadb::Options::new(&own).unwrap().settings, expected);
+        let own = settings(&[("journal_mode", "delete"), ("page_bytes", "8192")], None);
+        let options = sqlite::Options::new(&own).unwrap();
+        assert_eq!(options.journal_mode, sqlite::JournalMode::Delete);
+        assert_eq!(options.page_bytes, 8192);
+        let own = settings(&[("buffer_bytes", "1048576")], Some("read-committed"));
+        let options = embedded::Options::new(&own).unwrap();
+        let expected = (1 << 20, EmbeddedIsolation::ReadCommitted);
+        assert_eq!((options.buffer_bytes, options.isolation), expected);
+    }
+
+    #[test]
+    fn what_there_is_not_is_refused_by_name() {
+        for (dbms, named, isolation, expected) in [
+            (&sqlite::DBMS, ("cache", "1"), None, "no setting `cache`"),
+            (&sqlite::DBMS, ("page_bytes", "5000"), None, "a power of two"),
+            (&sqlite::DBMS, ("cache_bytes", "lots"), None, "`lots` is no cache_bytes"),
+            (&sqlite::DBMS, ("synchronous", "off"), Some("read-committed"), "the only one"),
+            (&embedded::DBMS, ("pages", "1"), None, "no setting `pages`"),
+            (&firebird::DBMS, ("a", "b"), Some("serializable"), "snapshot or read-committed"),
+            (&mariadb::DBMS, ("datadir", "d"), None, "`datadir` cannot be set"),
+            (&postgres::DBMS, ("Data-Directory", "d"), None, "cannot be set"),
+            (&mariadb::DBMS, ("a", "b"), Some("chaos"), "`chaos` is no isolation"),
+        ] {
+            let error = (dbms.validate)(&settings(&[named], isolation)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(Dbms::ALL.iter().all(|dbms| (dbms.validate)(&Settings::default()).is_ok()));
     }
 }

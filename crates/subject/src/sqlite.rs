@@ -7,7 +7,7 @@
 //!
 //! [`Sqlite`] is a database file in a directory of its own, or at a place that the caller names,
 //! with the settings that all its connections share; what was made is removed when it is dropped. A
-//! file that is there already is refused, unless it carries the number [`MARK`] as its application
+//! file that is there already is refused, unless it carries the number `MARK` as its application
 //! id: that one was left behind by a laboratory that was killed, and is made anew.
 //!
 //! Limits: a connection's page cache is its own, so the buffer of so many bytes is there once for
@@ -21,13 +21,46 @@ use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, InterruptHandle, OpenFlags, ToSql};
-use thiserror::Error;
+use tidegate_workload::workload::Workload;
 use tidegate_workload::{
     Conflict, Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants,
 };
 
 use crate::connection::{Connector, Interrupter, Transactional};
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::scratch::Scratch;
+use crate::settings::{SettingError, Settings, unknown, wrong};
+use crate::url::{PathPart, Scheme};
+
+/// See [`Dbms`].
+pub static DBMS: Dbms = Dbms {
+    name: "sqlite",
+    title: "SQLite",
+    dialect: Dialect::Sqlite,
+    gate: Gate::None,
+    is_in_process: true,
+    connections: None,
+    programs: &[],
+    scheme: Some(&SCHEME),
+    find: || Ok(None),
+    validate: |settings| Options::new(settings).map(drop),
+    start: |settings| Ok(Box::new(Sqlite::start(Options::new(settings)?)?)),
+    start_at: |url, settings| {
+        Ok(Box::new(Sqlite::at(url.database.clone().into(), Options::new(settings)?)?))
+    },
+};
+
+/// The form of its URLs: the path of the file that is made.
+pub static SCHEME: Scheme = Scheme {
+    names: &["sqlite"],
+    form: "sqlite:path",
+    port: 0,
+    path: PathPart::LocalFile,
+    socket: None,
+    has_isolation: false,
+    password_variable: "",
+    protocol: None,
+};
 
 /// Statements that a connection keeps prepared.
 const PREPARED: usize = 256;
@@ -88,43 +121,51 @@ impl Default for Options {
     }
 }
 
-/// Why a database could not be made or removed.
-#[derive(Debug, Error)]
-pub enum SqliteError {
-    /// The page size is none that SQLite has, and would be passed over.
-    #[error("a page of {0} bytes: SQLite has powers of two from 512 to 65,536")]
-    PageBytes(u32),
-    /// The directory could not be made or removed.
-    #[error("cannot make or remove the directory {path}: {source}", path = .path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// There is a file that no laboratory made.
-    #[error(
-        "{} is there already and no laboratory made it; it is left alone: name another file",
-        .0.display()
-    )]
-    NotOurs(PathBuf),
-    /// The file cannot be removed.
-    #[error("cannot remove {path}: {source}", path = .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// SQLite says no.
-    #[error(transparent)]
-    Database(#[from] Failure),
+impl Options {
+    /// Returns the options that settings say.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SettingError> {
+        const KNOWN: &str = "journal_mode, synchronous, cache_bytes, page_bytes, busy_timeout_ms";
+        if !matches!(settings.isolation.as_deref(), None | Some("serializable")) {
+            return Err(settings.no_isolation("serializable, the only one that SQLite has"));
+        }
+        let mut options = Options::default();
+        for (name, value) in &settings.named {
+            let wrong = |wanted| wrong(name, value, wanted);
+            let number = || value.parse::<u64>().map_err(|_| wrong("a whole number"));
+            match name.as_str() {
+                "journal_mode" => {
+                    options.journal_mode = match value.as_str() {
+                        "wal" => JournalMode::Wal,
+                        "delete" => JournalMode::Delete,
+                        _ => return Err(wrong("wal or delete")),
+                    }
+                }
+                "synchronous" => {
+                    options.synchronous = match value.as_str() {
+                        "off" => Synchronous::Off,
+                        "normal" => Synchronous::Normal,
+                        "full" => Synchronous::Full,
+                        _ => return Err(wrong("off, normal or full")),
+                    }
+                }
+                "cache_bytes" => options.cache_bytes = number()?,
+                "page_bytes" => {
+                    let bytes = u32::try_from(number()?).ok();
+                    let bytes = bytes.filter(|bytes| bytes.is_power_of_two());
+                    options.page_bytes = bytes.ok_or_else(|| wrong("a power of two"))?;
+                }
+                "busy_timeout_ms" => options.busy_timeout = Duration::from_millis(number()?),
+                _ => return Err(unknown("SQLite", name, KNOWN)),
+            }
+        }
+        Ok(options)
+    }
 }
 
 /// A private database; dropping it removes its directory, or its files.
 #[derive(Debug)]
 pub struct Sqlite {
-    place: Place,
+    place: FileKind,
     opener: Arc<Opener>,
 }
 
@@ -136,7 +177,7 @@ struct Opener {
 }
 
 #[derive(Debug)]
-enum Place {
+enum FileKind {
     Directory(Scratch),
     File(Files),
 }
@@ -146,13 +187,13 @@ enum Place {
 struct Files(PathBuf);
 
 impl Files {
-    fn remove(&self) -> Result<(), SqliteError> {
+    fn remove(&self) -> Result<(), DatabaseError> {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut path = self.0.clone().into_os_string();
             path.push(suffix);
             match std::fs::remove_file(&path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(SqliteError::File { path: path.into(), source });
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(DatabaseError::directory(Path::new(&path))(error));
                 }
                 _ => {}
             }
@@ -172,33 +213,38 @@ impl Sqlite {
     /// Makes a directory with an empty database.
     ///
     /// # Errors
-    /// See [`SqliteError`].
-    pub fn start(options: Options) -> Result<Self, SqliteError> {
-        let directory = Scratch::new("sqlite")
-            .map_err(|source| SqliteError::Directory { path: std::env::temp_dir(), source })?;
-        Self::make(Place::Directory(directory), options)
+    /// See [`DatabaseError`].
+    pub fn start(options: Options) -> Result<Self, DatabaseError> {
+        let directory = crate::server::directory("sqlite", None)?;
+        Self::make(FileKind::Directory(directory), options)
     }
 
     /// Makes an empty database in this file, which must not be there.
     ///
     /// # Errors
-    /// See [`SqliteError`].
-    pub fn at(path: PathBuf, options: Options) -> Result<Self, SqliteError> {
+    /// See [`DatabaseError`].
+    pub fn at(path: PathBuf, options: Options) -> Result<Self, DatabaseError> {
         if path.try_exists().unwrap_or(true) && !is_ours(&path) {
-            return Err(SqliteError::NotOurs(path));
+            return Err(DatabaseError::Other(format!(
+                "{} is there already and no laboratory made it; it is left alone: name another \
+                 file",
+                path.display()
+            )));
         }
         let files = Files(path);
         files.remove()?;
-        Self::make(Place::File(files), options)
+        Self::make(FileKind::File(files), options)
     }
 
-    fn make(place: Place, options: Options) -> Result<Self, SqliteError> {
+    fn make(place: FileKind, options: Options) -> Result<Self, DatabaseError> {
         if !options.page_bytes.is_power_of_two() || !(512..=65_536).contains(&options.page_bytes) {
-            return Err(SqliteError::PageBytes(options.page_bytes));
+            // SQLite would pass over it.
+            let (bytes, wanted) = (options.page_bytes.to_string(), "a power of two, 512 to 65536");
+            return Err(wrong("page_bytes", &bytes, wanted).into());
         }
         let path = match &place {
-            Place::Directory(directory) => directory.path().join(DATABASE),
-            Place::File(Files(path)) => path.clone(),
+            FileKind::Directory(directory) => directory.path().join(DATABASE),
+            FileKind::File(Files(path)) => path.clone(),
         };
         let opener = Arc::new(Opener { path, options });
         // The page size is fixed by the first page that is written, the journal mode kept there,
@@ -221,8 +267,8 @@ impl Sqlite {
     #[must_use]
     pub fn directory(&self) -> &Path {
         match &self.place {
-            Place::Directory(directory) => directory.path(),
-            Place::File(Files(path)) => path.parent().unwrap_or(path),
+            FileKind::Directory(directory) => directory.path(),
+            FileKind::File(Files(path)) => path.parent().unwrap_or(path),
         }
     }
 
@@ -241,23 +287,58 @@ impl Sqlite {
         Arc::clone(&self.opener) as _
     }
 
-    /// How many still hold what makes connections: threads of clients that have not ended.
-    #[must_use]
-    pub fn connectors(&self) -> usize {
-        Arc::strong_count(&self.opener) - 1
+    /// Removes the directory, or the files.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop(self) -> Result<(), DatabaseError> {
+        match self.place {
+            FileKind::Directory(directory) => {
+                let path = directory.path().to_owned();
+                directory.close().map_err(DatabaseError::directory(&path))
+            }
+            FileKind::File(files) => files.remove(),
+        }
+    }
+}
+
+impl Database for Sqlite {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
     }
 
-    /// The version of SQLite, such as `3.50.4`.
-    #[must_use]
-    pub fn version() -> &'static str {
-        rusqlite::version()
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Threads(self.connector())
+    }
+
+    /// Moves all of the log into the file and lets SQLite look at its indexes. It fails with
+    /// [`Conflict::LockTimeout`] when a client is at work.
+    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        let mut connection = self.connect()?;
+        connection.batch("PRAGMA optimize")?;
+        let checkpoint = Statement::new("PRAGMA wal_checkpoint(TRUNCATE)");
+        let rows = connection.run(&checkpoint, &[], Wants::Rows)?.rows;
+        let is_busy = rows.int(0, 0) == Some(1);
+        if is_busy { Err(Failure::Conflict(Conflict::LockTimeout).into()) } else { Ok(()) }
+    }
+
+    /// Returns how many threads of clients have not ended. They cannot be ended, but were
+    /// interrupted, and end by themselves.
+    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+        Ok(Arc::strong_count(&self.opener) - 1)
+    }
+
+    /// Such as `3.50.4`.
+    fn version(&self) -> Result<String, DatabaseError> {
+        Ok(rusqlite::version().to_owned())
     }
 
     /// The settings in force, as SQLite's pragmas name them.
-    ///
-    /// # Errors
-    /// What SQLite says.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
         const NAMES: [&str; 5] =
             ["journal_mode", "synchronous", "cache_size", "page_size", "busy_timeout"];
         let mut connection = self.connect()?;
@@ -271,32 +352,8 @@ impl Sqlite {
         NAMES.iter().map(|name| value(name)).collect()
     }
 
-    /// Moves all of the log into the file and lets SQLite look at its indexes, so that every batch
-    /// of an experiment begins alike. Nobody should be at work meanwhile.
-    ///
-    /// # Errors
-    /// What SQLite says; [`Conflict::LockTimeout`] when somebody is at work.
-    pub fn level(&self) -> Result<(), Failure> {
-        let mut connection = self.connect()?;
-        connection.batch("PRAGMA optimize")?;
-        let checkpoint = Statement::new("PRAGMA wal_checkpoint(TRUNCATE)");
-        let rows = connection.run(&checkpoint, &[], Wants::Rows)?.rows;
-        let is_busy = rows.int(0, 0) == Some(1);
-        if is_busy { Err(Failure::Conflict(Conflict::LockTimeout)) } else { Ok(()) }
-    }
-
-    /// Removes the directory, or the files.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub fn stop(self) -> Result<(), SqliteError> {
-        match self.place {
-            Place::Directory(directory) => {
-                let path = directory.path().to_owned();
-                directory.close().map_err(|source| SqliteError::Directory { path, source })
-            }
-            Place::File(files) => files.remove(),
-        }
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Sqlite::stop(*self)
     }
 }
 

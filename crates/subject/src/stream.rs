@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::url::{Host, Url};
+
 /// How long a connection or a login may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -16,6 +18,15 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Connects to the server of a URL.
+    pub(crate) fn connect(url: &Url) -> io::Result<Self> {
+        match (url.socket_path(), &url.host) {
+            (Some(path), _) => Stream::unix(&path),
+            (None, Host::Tcp(host)) => Stream::tcp(host, url.port),
+            (None, Host::Unix(_) | Host::Local) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
     /// Connects to the first of the host's addresses that lets us.
     pub(crate) fn tcp(host: &str, port: u16) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");

@@ -10,9 +10,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use tidegate_subject::connection::{self, Transactional};
-use tidegate_subject::firebird::{Firebird, FirebirdConnection, FirebirdError, Isolation, Options};
+use tidegate_subject::database::{Database, DatabaseError};
+use tidegate_subject::firebird::{Firebird, FirebirdConnection, Isolation, Options};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{Conflict, Connection, Ending, Failure, Reply, Statement, Value, Wants};
 use tiny::Tiny;
@@ -21,7 +23,7 @@ use tiny::Tiny;
 fn start(options: Options) -> Option<Firebird> {
     match Firebird::start(options) {
         Ok(server) => Some(server),
-        Err(error @ FirebirdError::NoBinaries(_)) => {
+        Err(error @ DatabaseError::NotInstalled(_)) => {
             eprintln!("skipped: {error}");
             None
         }
@@ -79,7 +81,7 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
     assert_eq!(value("ForcedWrites"), Some("1"));
     assert_eq!(value("DefaultDbCachePages"), Some("321"));
     assert_eq!(value("isolation"), Some("snapshot"));
-    server.level().unwrap();
+    server.level(&[]).unwrap();
     // It may not write into the log of the machine's own server, which is its user's alone.
     if let Ok(log) = std::fs::metadata("/var/log/firebird") {
         let process = std::fs::metadata(format!("/proc/{}", server.process_id())).unwrap();
@@ -137,10 +139,10 @@ fn settings_that_are_none_or_ours_are_refused() {
     }
     for name in ["NoSuchSetting", "RemoteBindAddress", "wirecrypt", ""] {
         let error = Firebird::start(with_settings(&[(name, "1")])).unwrap_err();
-        assert!(matches!(error, FirebirdError::Setting(_)), "{error}");
+        assert!(matches!(error, DatabaseError::Setting(_)), "{error}");
     }
     let broken = with_settings(&[("DefaultDbCachePages", "1\nRemoteBindAddress = 0.0.0.0")]);
-    assert!(matches!(Firebird::start(broken), Err(FirebirdError::Setting(_))));
+    assert!(matches!(Firebird::start(broken), Err(DatabaseError::Setting(_))));
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn under_snapshot_the_second_to_change_a_row_gives_way() {
     second.begin().unwrap();
     run(&mut first, ADD, &[1.into()]).unwrap();
     let waiting = std::thread::spawn(move || run(&mut second, ADD, &[1.into()]));
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
     first.commit().unwrap();
     assert_eq!(waiting.join().unwrap(), conflict);
     let mut after = server.connect().unwrap();
@@ -319,9 +321,9 @@ fn a_circle_is_a_conflict_for_one_of_two() {
 /// Ends the connections of others until nobody is left; whether there were any.
 fn end_others(server: &Firebird) -> bool {
     let mut were_there = false;
-    while server.end_others().unwrap() > 0 {
+    while server.end_connections().unwrap() > 0 {
         were_there = true;
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     were_there
 }

@@ -8,16 +8,20 @@ mod tiny;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use tidegate_subject::client::{self, BlockingClient};
+use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::detection::Whereabouts;
-use tidegate_subject::firebird::{self, Firebird, FirebirdError};
+use tidegate_subject::firebird::{self, Firebird};
 use tidegate_subject::guest::NAME;
 use tidegate_subject::isolation::Isolation;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
+use tidegate_subject::server::free_port;
 use tidegate_subject::sqlite::{self, Sqlite, SqliteConnection};
-use tidegate_subject::{mariadb, mysql, postgres};
+use tidegate_subject::url::Url;
+use tidegate_subject::{mariadb, postgres};
 use tidegate_workload::workload::Depth;
 use tidegate_workload::{Connection, Ending, Failure, Statement, Wants};
 use tiny::Tiny;
@@ -46,14 +50,14 @@ fn postgresql() -> Option<Postgres> {
 #[test]
 fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
     let Some(server) = postgresql() else { return };
-    let url: client::Url = server.url().parse().unwrap();
+    let url: Url = server.url().parse().unwrap();
     let databases =
         || server.connect().unwrap().query("SELECT datname FROM pg_database ORDER BY 1");
     let before = databases().unwrap();
     let guest = postgres::Guest::make(&url, Some(Isolation::RepeatableRead)).unwrap();
     works(&mut guest.connect().unwrap());
     let here = Whereabouts::Here(Some(server.process_id()));
-    assert_eq!(guest.whereabouts(), here);
+    assert_eq!(guest.existing(), Some(here));
     let settings = guest.settings().unwrap();
     let level = ("default_transaction_isolation".to_owned(), "repeatable read".to_owned());
     assert!(settings.contains(&level) && settings.len() > 15, "{settings:?}");
@@ -62,10 +66,10 @@ fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
     // Sessions of clients are ended, ours and those of others elsewhere are not.
     let mut client = guest.connect().unwrap();
     let mut other = server.connect().unwrap();
-    while guest.end_others().unwrap() > 0 {}
+    while guest.end_others(Duration::ZERO).unwrap() > 0 {}
     assert!(client.query("SELECT 1").is_err());
     assert!(other.query("SELECT 1").is_ok());
-    guest.checkpoint().unwrap();
+    guest.level(&[]).unwrap();
 
     let second = postgres::Guest::make(&url, None).unwrap_err().to_string();
     assert!(second.contains("another laboratory is at work"), "{second}");
@@ -78,7 +82,7 @@ fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
 #[test]
 fn on_postgresql_whoever_sees_the_mark_sees_that_somebody_is_there() {
     let Some(server) = postgresql() else { return };
-    let url: client::Url = server.url().parse().unwrap();
+    let url: Url = server.url().parse().unwrap();
     let mark = tidegate_subject::guest::MARK;
     let unattended = format!(
         "SELECT 1 FROM pg_database d WHERE datname = '{NAME}' \
@@ -102,10 +106,10 @@ fn on_postgresql_whoever_sees_the_mark_sees_that_somebody_is_there() {
 #[test]
 fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let Some(server) = postgresql() else { return };
-    let url: client::Url = server.url().parse().unwrap();
+    let url: Url = server.url().parse().unwrap();
     let mut client = server.connect().unwrap();
     client.query(&format!("CREATE DATABASE {NAME}")).unwrap();
-    let theirs = client::Url { database: NAME.to_owned(), ..url.clone() }.with_password();
+    let theirs = Url { database: NAME.to_owned(), ..url.clone() }.with_password();
     BlockingClient::connect(&theirs).unwrap().query("CREATE TABLE kept (a integer)").unwrap();
     let refused = postgres::Guest::make(&url, None).unwrap_err().to_string();
     assert!(refused.contains("no laboratory made"), "{refused}");
@@ -123,25 +127,25 @@ fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
 
     // Somebody who may not make databases is told what is missing.
     client.query("CREATE ROLE ann LOGIN PASSWORD 'x'").unwrap();
-    let ann = client::Url { user: "ann".into(), password: Some("x".into()), ..url.clone() };
+    let ann = Url { user: "ann".into(), password: Some("x".into()), ..url.clone() };
     let refused = postgres::Guest::make(&ann, None).unwrap_err().to_string();
     assert!(refused.contains("permission denied") && refused.contains("CREATEDB"), "{refused}");
     client.query("ALTER ROLE ann CREATEDB").unwrap();
     let guest = postgres::Guest::make(&ann, None).unwrap();
-    guest.checkpoint().unwrap();
+    guest.level(&[]).unwrap();
     guest.leave().unwrap();
 }
 
 #[test]
 fn on_postgresql_a_login_that_fails_says_why() {
     let Some(server) = postgresql() else { return };
-    let url: client::Url = server.url().parse().unwrap();
-    let nobody = postgres::free_port().unwrap();
+    let url: Url = server.url().parse().unwrap();
+    let nobody = free_port().unwrap();
     for (url, expected) in [
-        (client::Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
-        (client::Url { password: None, ..url.clone() }, "nor in PGPASSWORD"),
-        (client::Url { port: nobody, ..url.clone() }, "onnection refused"),
-        (client::Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
+        (Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
+        (Url { password: None, ..url.clone() }, "nor in PGPASSWORD"),
+        (Url { port: nobody, ..url.clone() }, "onnection refused"),
+        (Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
     ] {
         let error = postgres::Guest::make(&url, None).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -177,20 +181,20 @@ fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
     let mut root = server.connect().unwrap();
     root.query("CREATE USER ann@'%' IDENTIFIED BY 's3cret'").unwrap();
     root.query(&format!("GRANT ALL ON {NAME}.* TO ann@'%'")).unwrap();
-    let url: mysql::Url = server.url().parse().unwrap();
-    let nobody = mysql::Url { database: String::new(), ..url.clone() };
-    let ann = mysql::Url { user: "ann".into(), password: "s3cret".into(), ..nobody.clone() };
+    let url: Url = server.url().parse().unwrap();
+    let nobody = Url { database: String::new(), ..url.clone() };
+    let ann = Url { user: "ann".into(), password: Some("s3cret".into()), ..nobody.clone() };
 
     let guest = mariadb::Guest::make(&ann, Some(Isolation::Serializable)).unwrap();
     works(&mut guest.connect().unwrap());
-    assert_eq!(guest.whereabouts(), Whereabouts::Here(Some(server.process_id())));
+    assert_eq!(guest.existing(), Some(Whereabouts::Here(Some(server.process_id()))));
     let settings = guest.settings().unwrap();
     let level = ("tx_isolation".to_owned(), "SERIALIZABLE".to_owned());
     assert!(settings.contains(&level) && settings.len() > 12, "{settings:?}");
     assert_eq!(guest.version().unwrap(), server.version().unwrap());
-    guest.level().unwrap();
+    guest.level(&[]).unwrap();
     let mut client = guest.connect().unwrap();
-    while guest.end_others().unwrap() > 0 {}
+    while guest.end_others(Duration::ZERO).unwrap() > 0 {}
     assert!(client.query("SELECT 1").is_err());
     guest.leave().unwrap();
     let left = format!("SHOW DATABASES LIKE '{NAME}'");
@@ -208,13 +212,13 @@ fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
     assert!(root.query(&left).unwrap().is_empty());
 
     root.query("CREATE USER bob@'%' IDENTIFIED BY 's3cret'").unwrap();
-    let port = postgres::free_port().unwrap();
+    let port = free_port().unwrap();
     for (url, expected) in [
-        (mysql::Url { password: "wrong".into(), ..ann.clone() }, "Access denied for user 'ann'"),
-        (mysql::Url { password: String::new(), ..ann.clone() }, "nor in MYSQL_PWD"),
-        (mysql::Url { port, ..ann.clone() }, "onnection refused"),
-        (mysql::Url { database: "shop".into(), ..nobody }, "Unknown database 'shop'"),
-        (mysql::Url { user: "bob".into(), ..ann.clone() }, "GRANT ALL ON tidegate_lab"),
+        (Url { password: Some("wrong".into()), ..ann.clone() }, "Access denied for user 'ann'"),
+        (Url { password: None, ..ann.clone() }, "nor in MYSQL_PWD"),
+        (Url { port, ..ann.clone() }, "onnection refused"),
+        (Url { database: "shop".into(), ..nobody }, "Unknown database 'shop'"),
+        (Url { user: "bob".into(), ..ann.clone() }, "GRANT ALL ON tidegate_lab"),
     ] {
         let error = mariadb::Guest::make(&url, None).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -229,7 +233,7 @@ fn firebird(methods: &'static str, wire_crypt: &'static str) -> Option<Firebird>
     let authentication = firebird::Authentication::Password { password, methods, wire_crypt };
     match Firebird::start(firebird::Options { authentication, ..firebird::Options::default() }) {
         Ok(server) => Some(server),
-        Err(error @ FirebirdError::NoBinaries(_)) => {
+        Err(error @ DatabaseError::NotInstalled(_)) => {
             eprintln!("skipped: {error}");
             None
         }
@@ -237,15 +241,11 @@ fn firebird(methods: &'static str, wire_crypt: &'static str) -> Option<Firebird>
     }
 }
 
-fn firebird_url(server: &Firebird, password: &str) -> firebird::Url {
+fn firebird_url(server: &Firebird, password: &str) -> Url {
     let path = server.directory().join("guest.fdb");
-    firebird::Url {
-        user: "sysdba".to_owned(),
-        password: password.to_owned(),
-        host: "127.0.0.1".to_owned(),
-        port: server.port(),
-        path: path.to_str().unwrap().to_owned(),
-    }
+    let url = format!("firebird://sysdba@127.0.0.1:{}{}", server.port(), path.display());
+    let password = Some(password.to_owned()).filter(|password| !password.is_empty());
+    Url { password, ..url.parse().unwrap() }
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn firebird_lets_us_in_by_every_method_and_encryption() {
         let guest = firebird::Guest::make(&url, firebird::Isolation::default()).unwrap();
         works(&mut guest.connect().unwrap());
         guest.leave().unwrap();
-        assert!(!Path::new(&url.path).exists());
+        assert!(!Path::new(&url.database).exists());
         server.stop().unwrap();
     }
 }
@@ -275,17 +275,17 @@ fn on_firebird_a_guest_leaves_whoever_is_in_its_database() {
     let mut ended = connector.connect().unwrap();
     ended.begin().unwrap();
     let mut other = server.connect().unwrap();
-    while guest.end_others().unwrap() > 0 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    while guest.end_connections().unwrap() > 0 {
+        std::thread::sleep(Duration::from_millis(20));
     }
     assert!(matches!(ended.commit(), Err(Failure::Lost(_))));
     // Those in another database of the server are not ours to end.
     other.begin().unwrap();
     let mut straggler = connector.connect().unwrap();
     straggler.begin().unwrap();
-    assert_eq!(guest.connectors(), 1);
+    assert_eq!(guest.end_others(Duration::ZERO).unwrap(), 1);
     guest.leave().unwrap();
-    assert!(!Path::new(&url.path).exists());
+    assert!(!Path::new(&url.database).exists());
     assert!(matches!(straggler.commit(), Err(Failure::Lost(_))));
     assert!(connector.connect().is_err());
     other.commit().unwrap();
@@ -297,34 +297,34 @@ fn on_firebird_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let isolation = firebird::Isolation::ReadCommitted;
     let url = firebird_url(&server, "it's secret");
     let guest = firebird::Guest::make(&url, isolation).unwrap();
-    assert_eq!(guest.whereabouts(), Whereabouts::Here(Some(server.process_id())));
+    assert_eq!(guest.existing(), Some(Whereabouts::Here(Some(server.process_id()))));
     assert!(guest.version().unwrap().starts_with("3."));
     assert!(guest.settings().unwrap().iter().any(|(name, _)| name == "PageSize"));
-    guest.level().unwrap();
+    guest.level(&[]).unwrap();
     drop(guest);
-    assert!(!Path::new(&url.path).exists());
+    assert!(!Path::new(&url.database).exists());
 
     // The server's own database has no mark.
     let theirs = server.directory().join("data.fdb").to_str().unwrap().to_owned();
-    let refused = firebird::Url { path: theirs.clone(), ..url.clone() };
+    let refused = Url { database: theirs.clone(), ..url.clone() };
     let refused = firebird::Guest::make(&refused, isolation).unwrap_err().to_string();
     assert!(refused.contains("no laboratory made"), "{refused}");
     let mark = tidegate_subject::guest::MARK;
     let mut connection = server.connect().unwrap();
     let comment = Statement::written(format!("COMMENT ON DATABASE IS '{mark}'"));
     connection.run(&comment, &[], Wants::Count).unwrap();
-    let in_use = firebird::Url { path: theirs, ..url.clone() };
+    let in_use = Url { database: theirs, ..url.clone() };
     let in_use = firebird::Guest::make(&in_use, isolation).unwrap_err().to_string();
     assert!(in_use.contains("another laboratory is at work"), "{in_use}");
     connection.run(&Statement::new("SELECT 1 FROM rdb$database"), &[], Wants::Rows).unwrap();
 
-    let port = postgres::free_port().unwrap();
+    let port = free_port().unwrap();
     let nowhere = format!("{}/none/guest.fdb", server.directory().display());
     for (url, expected) in [
         (firebird_url(&server, "wrong"), "user name or password not accepted"),
         (firebird_url(&server, ""), "nor in ISC_PASSWORD"),
-        (firebird::Url { port, ..url.clone() }, "onnection refused"),
-        (firebird::Url { path: nowhere, ..url.clone() }, "cannot make or drop"),
+        (Url { port, ..url.clone() }, "onnection refused"),
+        (Url { database: nowhere, ..url.clone() }, "cannot make or drop"),
     ] {
         let error = firebird::Guest::make(&url, isolation).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -346,7 +346,7 @@ fn a_sqlite_file_is_made_where_it_is_told_and_removed() {
     file.stop().unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 
-    let theirs = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    let theirs = SqliteConnection::open(&path, Duration::from_secs(1)).unwrap();
     theirs.batch("CREATE TABLE kept (a)").unwrap();
     let refused = Sqlite::at(path, sqlite::Options::default()).unwrap_err().to_string();
     assert!(refused.contains("no laboratory made it"), "{refused}");

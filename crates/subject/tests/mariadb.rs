@@ -13,8 +13,9 @@ use std::thread;
 
 use mariadb_server::{is_installed, server};
 use tidegate_subject::connection::Transactional;
+use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::isolation::Isolation;
-use tidegate_subject::mariadb::{MariaDb, MariaDbError, Options};
+use tidegate_subject::mariadb::{MariaDb, Options};
 use tidegate_subject::mysql::{BlockingClient, ClientError};
 use tidegate_workload::{Conflict, Connection, Dialect, Failure, Statement, Value, Wants};
 
@@ -66,7 +67,7 @@ fn a_server_serves_restarts_and_leaves_nothing() {
     assert_eq!(value("innodb_buffer_pool_size"), "67108864");
     assert_eq!((value("tx_isolation"), value("max_connections")), ("READ-COMMITTED", "1100"));
     let error = server.in_force(&["no'such"]).unwrap_err();
-    assert!(matches!(error, MariaDbError::NoSetting(_)), "{error}");
+    assert!(error.to_string().contains("no setting no'such"), "{error}");
     assert!(server.version().unwrap().contains("MariaDB"));
 
     let mut broken = server.connect().unwrap();
@@ -114,14 +115,14 @@ fn what_keeps_a_server_from_starting_is_said() {
     }
     for name in ["datadir", "loose-data", "bind-address"] {
         let error = start(name, "elsewhere");
-        assert!(matches!(error, MariaDbError::Setting(_)), "{error}");
+        assert!(matches!(error, DatabaseError::Setting(_)), "{error}");
     }
     let error = start("no_such_setting", "1");
-    assert!(matches!(error, MariaDbError::Ended(_)), "{error}");
+    assert!(matches!(error, DatabaseError::Ended { .. }), "{error}");
     assert!(error.to_string().contains("no_such_setting"), "{error}");
     // More than MariaDB takes on any machine.
     let error = start("max-connections", "200000");
-    assert!(matches!(error, MariaDbError::TooFewFiles { asked: 200_000, .. }), "{error}");
+    assert!(error.to_string().contains("connections instead of 200000"), "{error}");
 }
 
 #[test]

@@ -14,11 +14,13 @@ use std::thread;
 
 use mariadb_server::server;
 use tidegate_subject::connection::{LoadError, check, load, run};
+use tidegate_subject::database::Database;
 use tidegate_subject::mariadb::MariaDb;
-use tidegate_subject::mysql::{Connection, Event, QUIT, TransactionStatus, Url, encode_query};
+use tidegate_subject::mysql::{Connection, Event, QUIT, TransactionStatus, encode_query};
+use tidegate_subject::url::Url;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{
-    Column, Draw, Ending, Failure, Index, Running, Session, Statement, Table, Type, Value,
+    Column, Ending, Failure, Index, Random, Running, Session, Statement, Table, Type, Value,
 };
 
 const ACCOUNTS: i32 = 2_500;
@@ -36,7 +38,7 @@ struct Transfer {
     ending: Ending,
 }
 
-struct Teller(Draw);
+struct Teller(Random);
 
 impl Workload for Bank {
     fn name(&self) -> &'static str {
@@ -69,7 +71,7 @@ impl Workload for Bank {
     }
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Teller(Draw::new(seed, number as u64)))
+        Box::new(Teller(Random::new(seed, number as u64)))
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -125,7 +127,7 @@ fn a_workload_is_loaded_run_and_checked() {
     assert_eq!(loaded, [1000, 2000, 2500]);
     let notes = client.value("SELECT sum(length(note)) FROM account").unwrap();
     assert_eq!(notes, (i64::from(ACCOUNTS) / 2 * 13 * 30).to_string());
-    server.level().unwrap();
+    server.level(&[]).unwrap();
 
     let clients = 4;
     let done: Vec<(u32, u32)> = thread::scope(|scope| {
@@ -171,7 +173,7 @@ fn the_leftovers_of_a_run_are_brought_to_their_end() {
     client.query("CREATE TABLE t (a int PRIMARY KEY, b varchar(200))").unwrap();
     client.query("INSERT INTO t SELECT seq, repeat('x', 150) FROM seq_1_to_20000").unwrap();
     client.query("UPDATE t SET b = repeat('y', 140)").unwrap();
-    server.level().unwrap();
+    server.level(&[]).unwrap();
     let mut status = |name: &str| {
         let sql = format!(
             "SELECT variable_value FROM information_schema.global_status \

@@ -4,7 +4,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use tidegate_subject::client::{BlockingClient, ClientError};
-use tidegate_subject::postgres::{Authentication, Options, Postgres, PostgresError};
+use tidegate_subject::database::{Database, DatabaseError};
+use tidegate_subject::postgres::{Authentication, Options, Postgres};
 
 fn options(authentication: Authentication) -> Options {
     Options { settings: vec![("fsync".into(), "off".into())], authentication }
@@ -106,7 +107,7 @@ fn a_bad_setting_is_reported_with_the_servers_own_words() {
     let mut options = options(Authentication::Trust);
     options.settings.push(("no_such_setting".into(), "1".into()));
     let error = Postgres::start(options).unwrap_err();
-    assert!(matches!(error, PostgresError::Ended(_)), "{error}");
+    assert!(matches!(error, DatabaseError::Ended { .. }), "{error}");
     assert!(error.to_string().contains("no_such_setting"), "{error}");
 }
 
@@ -116,7 +117,7 @@ fn a_setting_that_moves_the_server_is_refused() {
         let mut options = options(Authentication::Trust);
         options.settings.push((name.into(), "1".into()));
         let error = Postgres::start(options).unwrap_err();
-        assert!(matches!(error, PostgresError::Setting(_)), "{error}");
+        assert!(matches!(error, DatabaseError::Setting(_)), "{error}");
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_subject::connection::{self, Transactional};
-use tidegate_subject::sqlite::{JournalMode, Options, Sqlite, SqliteError, Synchronous};
+use tidegate_subject::database::{Database, DatabaseError};
+use tidegate_subject::sqlite::{JournalMode, Options, Sqlite, Synchronous};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{Conflict, Connection, Failure, Statement, Wants};
 use tiny::Tiny;
@@ -39,16 +40,16 @@ fn settings_are_in_force_and_nothing_is_left() {
         let settings: Vec<_> =
             settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(settings, expected);
-        sqlite.level().unwrap();
+        sqlite.level(&[]).unwrap();
+        assert!(sqlite.version().unwrap().starts_with("3."));
         let directory = sqlite.directory().to_owned();
         assert!(directory.exists());
         sqlite.stop().unwrap();
         assert!(!directory.exists());
     }
-    assert!(Sqlite::version().starts_with("3."));
     for page_bytes in [0, 256, 5_000, 131_072] {
         let error = Sqlite::start(Options { page_bytes, ..Options::default() }).unwrap_err();
-        assert!(matches!(error, SqliteError::PageBytes(_)), "{error}");
+        assert!(matches!(error, DatabaseError::Setting(_)), "{error}");
     }
 }
 
@@ -70,7 +71,7 @@ fn two_threads_write_and_what_they_wrote_is_consistent() {
     });
     let conditions = connection::check(&mut setup, &Tiny, Depth::Quick).unwrap();
     assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
-    sqlite.level().unwrap();
+    sqlite.level(&[]).unwrap();
 }
 
 #[test]

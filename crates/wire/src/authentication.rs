@@ -55,7 +55,7 @@ pub fn authentication(payload: &[u8]) -> Result<Authentication<'_>, Malformed> {
     })
 }
 
-/// Whether a zero-separated list of mechanisms holds `mechanism`.
+/// Returns whether a zero-separated list of mechanisms holds `mechanism`.
 #[must_use]
 pub fn offers(mechanisms: &[u8], mechanism: &str) -> bool {
     mechanisms.split(|&byte| byte == 0).any(|name| name == mechanism.as_bytes())
@@ -110,6 +110,7 @@ pub fn password(payload: &[u8]) -> Result<&[u8], Malformed> {
 pub fn sasl_initial_response(payload: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let mut cursor = Cursor::new("SASLInitialResponse", payload);
     let mechanism = cursor.string("mechanism")?;
+    // A client that sends no first message says so by a length of -1.
     Ok((mechanism, cursor.counted("response")?.unwrap_or_default()))
 }
 
@@ -117,9 +118,7 @@ pub fn sasl_initial_response(payload: &[u8]) -> Result<(&[u8], &[u8]), Malformed
 pub fn encode_sasl_initial_response(out: &mut Vec<u8>, mechanism: &str, response: &[u8]) {
     frame::message(out, frontend::tag::PASSWORD, |out| {
         frame::string(out, mechanism.as_bytes());
-        let len = i32::try_from(response.len()).unwrap_or(i32::MAX);
-        out.extend_from_slice(&len.to_be_bytes());
-        out.extend_from_slice(response);
+        frame::counted(out, response);
     });
 }
 

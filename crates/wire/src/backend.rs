@@ -121,8 +121,8 @@ pub fn command_complete(payload: &[u8]) -> Result<&[u8], Malformed> {
     Cursor::new("CommandComplete", payload).string("command tag")
 }
 
-/// The columns of a `DataRow` payload; `None` is NULL. Ends early where the payload is cut short or
-/// a length is negative and not NULL's -1.
+/// Returns the columns of a `DataRow` payload; `None` is NULL. Ends early where the payload is cut
+/// short or a length is negative and not NULL's -1.
 ///
 /// # Errors
 /// The column count is missing.
@@ -154,13 +154,16 @@ pub fn encode_backend_key_data(out: &mut Vec<u8>, key: CancelKey) {
 }
 
 /// Appends a `NegotiateProtocolVersion`: version 3.0 is spoken, and these options are not known.
+///
+/// # Panics
+/// There are 2^32 options or more, which no start-up packet holds.
 pub fn encode_negotiate_protocol<'a>(
     out: &mut Vec<u8>,
     unknown: impl ExactSizeIterator<Item = &'a [u8]>,
 ) {
     frame::message(out, tag::NEGOTIATE_PROTOCOL, |out| {
         out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
-        let count = u32::try_from(unknown.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(unknown.len()).expect("the options of one start-up packet");
         out.extend_from_slice(&count.to_be_bytes());
         for option in unknown {
             frame::string(out, option);

@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A count. The documentation says Int16; server and libpq read it without a sign.
+    /// Returns a count. The documentation says Int16; server and libpq read it without a sign.
     pub(crate) fn uint16(&mut self, field: &'static str) -> Result<u16, Malformed> {
         Ok(u16::from_be_bytes(self.array(field)?))
     }
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
         Ok(i32::from_be_bytes(self.array(field)?))
     }
 
-    /// A value after its Int32 length; a length of -1 means none.
+    /// Returns a value after its Int32 length; a length of -1 means none.
     pub(crate) fn counted(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, Malformed> {
         match self.int32(field)? {
             -1 => Ok(None),
@@ -83,12 +83,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether all was taken.
+    /// Returns whether all was taken.
     pub(crate) fn end(&self, field: &'static str) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { self.fail(field) }
     }
 
-    /// A zero-terminated string, without its terminator. The protocol does not promise UTF-8.
+    /// Returns a zero-terminated string, without its terminator. The protocol does not promise
+    /// UTF-8.
     pub(crate) fn string(&mut self, field: &'static str) -> Result<&'a [u8], Malformed> {
         let Some(end) = self.rest.iter().position(|&byte| byte == 0) else {
             return self.fail(field);

@@ -60,8 +60,8 @@ pub fn encode_error(out: &mut Vec<u8>, severity: Severity, code: SqlState<'_>, m
     });
 }
 
-/// The fields of an `ErrorResponse` or `NoticeResponse` payload as pairs of type and text; ends
-/// early where the payload is cut short.
+/// Returns the fields of an `ErrorResponse` or `NoticeResponse` payload as pairs of type and text;
+/// ends early where the payload is cut short.
 pub fn fields(payload: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut cursor = Cursor::new("ErrorResponse", payload);
     std::iter::from_fn(move || match cursor.byte("field type").ok()? {
@@ -71,7 +71,8 @@ pub fn fields(payload: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     .fuse()
 }
 
-/// The text of one field, such as `b'C'` (the code) or `b'M'` (the message); empty when absent.
+/// Returns the text of one field, such as `b'C'` (the code) or `b'M'` (the message); empty when
+/// absent.
 #[must_use]
 pub fn field(payload: &[u8], wanted: u8) -> String {
     fields(payload)

@@ -31,7 +31,8 @@ pub struct FrameError {
     pub length: u32,
 }
 
-/// The message that begins at the first byte of `bytes`; `Ok(None)` until its header is complete.
+/// Returns the message that begins at the first byte of `bytes`; `Ok(None)` until its header is
+/// complete.
 ///
 /// The payload may still be missing: compare [`Frame::len`] with what is there.
 ///
@@ -62,9 +63,15 @@ pub(crate) fn untagged(out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     payload(out);
-    // Our own payloads are short; one beyond u32 would be refused by the receiver's length check.
-    let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
+    let length = u32::try_from(out.len() - start).expect("a message is shorter than 4 GiB");
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Appends a value after its Int32 length.
+pub(crate) fn counted(out: &mut Vec<u8>, value: &[u8]) {
+    let len = i32::try_from(value.len()).expect("a value is shorter than 2 GiB");
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Appends a zero-terminated string. A zero inside would end it early, so the rest is left out.

@@ -137,7 +137,7 @@ pub fn encode_parse(out: &mut Vec<u8>, name: &[u8], definition: &[u8]) {
     });
 }
 
-/// A Parse definition: a query text whose parameter types the server infers.
+/// Returns a Parse definition: a query text whose parameter types the server infers.
 #[must_use]
 pub fn definition(query: &[u8]) -> Vec<u8> {
     let mut definition = Vec::with_capacity(query.len() + 3);
@@ -148,16 +148,22 @@ pub fn definition(query: &[u8]) -> Vec<u8> {
 
 /// Appends the head of a Bind whose payload after the names has `rest_len` bytes; the caller sends
 /// those itself.
+///
+/// # Panics
+/// The message would be 4 GiB long or longer.
 pub fn encode_bind_head(out: &mut Vec<u8>, names: BindNames<'_>, rest_len: usize) {
     out.push(tag::BIND);
-    let length = u32::try_from(4 + names.encoded_len() + rest_len).unwrap_or(u32::MAX);
+    let length = 4 + names.encoded_len() + rest_len;
+    let length = u32::try_from(length).expect("a message is shorter than 4 GiB");
     out.extend_from_slice(&length.to_be_bytes());
     frame::string(out, names.portal);
     frame::string(out, names.statement);
 }
 
-/// Appends a Bind of the unnamed portal with text parameters and text results. The protocol counts
-/// at most 65,535 parameters; any beyond are left out.
+/// Appends a Bind of the unnamed portal with text parameters and text results.
+///
+/// # Panics
+/// There are more than the 65,535 parameters that the protocol can count.
 pub fn encode_bind_text<'a>(
     out: &mut Vec<u8>,
     statement: &[u8],
@@ -167,12 +173,10 @@ pub fn encode_bind_text<'a>(
         frame::string(out, b"");
         frame::string(out, statement);
         out.extend_from_slice(&0_i16.to_be_bytes());
-        let count = u16::try_from(parameters.len()).unwrap_or(u16::MAX);
+        let count = u16::try_from(parameters.len()).expect("at most 65,535 parameters");
         out.extend_from_slice(&count.to_be_bytes());
-        for parameter in parameters.take(usize::from(count)) {
-            let len = i32::try_from(parameter.len()).unwrap_or(i32::MAX);
-            out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(parameter);
+        for parameter in parameters {
+            frame::counted(out, parameter);
         }
         out.extend_from_slice(&0_i16.to_be_bytes());
     });

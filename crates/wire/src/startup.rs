@@ -16,7 +16,7 @@ const CANCEL_REQUEST: u32 = (1234 << 16) + 5678;
 const SSL_REQUEST: u32 = (1234 << 16) + 5679;
 const GSSENC_REQUEST: u32 = (1234 << 16) + 5680;
 
-/// What names a backend to whoever wants to cancel its query: BackendKeyData's two words.
+/// Names a backend in a request to cancel its query: BackendKeyData's two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// The backend's process number.
@@ -47,7 +47,7 @@ pub struct Startup<'a> {
 }
 
 impl<'a> Startup<'a> {
-    /// The parameters in the order sent, as pairs of name and value.
+    /// Returns the parameters in the order sent, as pairs of name and value.
     pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut cursor = Cursor::new("StartupMessage", self.parameters);
         std::iter::from_fn(move || {
@@ -59,7 +59,7 @@ impl<'a> Startup<'a> {
         })
     }
 
-    /// The value of the last parameter named `name`.
+    /// Returns the value of the last parameter named `name`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a [u8]> {
         self.parameters().filter(|(key, _)| *key == name.as_bytes()).last().map(|(_, value)| value)
@@ -80,7 +80,7 @@ pub enum StartupError {
     Malformed(#[from] Malformed),
 }
 
-/// The first packet and the bytes it took; `Ok(None)` until it is complete.
+/// Returns the first packet and the bytes it took; `Ok(None)` until it is complete.
 ///
 /// # Errors
 /// See [`StartupError`]. The length is judged as soon as its four bytes are there.

@@ -536,17 +536,28 @@ fn lying_counts_are_refused() {
     }
 }
 
+fn bind_of(parameters: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    frontend::encode_bind_text(&mut out, b"s", std::iter::repeat_n(&b"1"[..], parameters));
+    out
+}
+
 #[test]
 fn bind_text_counts_without_a_sign() {
-    for (given, counted) in [(40_000, 40_000_u16), (70_000, u16::MAX)] {
-        let mut out = Vec::new();
-        frontend::encode_bind_text(&mut out, b"s", std::iter::repeat_n(&b"1"[..], given));
+    for count in [40_000_u16, u16::MAX] {
+        let out = bind_of(count.into());
         let (messages, rest) = walk(&out);
         assert!(rest.is_empty());
         let payload = messages[0].1;
-        assert_eq!(payload[5..7], counted.to_be_bytes());
-        assert_eq!(payload.len(), 7 + usize::from(counted) * 5 + 2);
+        assert_eq!(payload[5..7], count.to_be_bytes());
+        assert_eq!(payload.len(), 7 + usize::from(count) * 5 + 2);
     }
+}
+
+#[test]
+#[should_panic(expected = "at most 65,535 parameters")]
+fn bind_text_leaves_no_parameter_out() {
+    bind_of(70_000);
 }
 
 /// Memory follows what is written, whatever the lengths say.
@@ -555,7 +566,7 @@ fn encoders_allocate_no_more_than_they_write() {
     let mut out = Vec::new();
     let names = BindNames { portal: b"", statement: b"s" };
     frontend::encode_bind_head(&mut out, names, MESSAGE_LEN_MAX);
-    frontend::encode_bind_head(&mut out, names, u32::MAX as usize);
+    frontend::encode_bind_head(&mut out, names, u32::MAX as usize - 7);
     assert!(out.capacity() < 256);
     assert!(frontend::definition(b"SELECT 1").capacity() < 64);
 }

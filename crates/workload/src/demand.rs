@@ -89,7 +89,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Draw;
+    use crate::Random;
 
     fn of(values: impl IntoIterator<Item = f64>) -> Demand {
         let mut demand = Demand::new();
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn exponential_times_vary_by_one() {
-        let mut draw = Draw::new(17, 0);
+        let mut draw = Random::new(17, 0);
         let mut uniform = || f64::from(draw.between(1, i32::MAX)) / f64::from(i32::MAX);
         let variation =
             of((0..100_000).map(|_| -uniform().ln())).squared_coefficient_of_variation();

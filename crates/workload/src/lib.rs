@@ -9,11 +9,11 @@
 //! [`pgbench`]; every other workload has its own.
 
 mod demand;
-mod draw;
 pub mod ds2;
 pub mod pgbench;
 pub mod point_select;
 mod procedure;
+mod random;
 mod session;
 mod statement;
 mod table;
@@ -25,8 +25,8 @@ mod value;
 pub mod workload;
 
 pub use demand::Demand;
-pub use draw::Draw;
 pub use procedure::Procedure;
+pub use random::Random;
 pub use session::{
     Conflict, Connection, Driver, Ending, Failure, Reply, Running, Session, Wants, finish, poll,
 };

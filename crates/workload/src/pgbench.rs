@@ -187,7 +187,7 @@ impl Sums {
 /// The number in the one row of an answer; a sum of no rows is none.
 async fn number(session: &Session<'_>, statement: &Statement) -> Result<i64, Failure> {
     let rows = session.query_some(statement, &[], "the row of a sum").await?;
-    Ok(rows.int(0, 0).unwrap_or(0))
+    rows.sum(0)
 }
 
 #[cfg(test)]

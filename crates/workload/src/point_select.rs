@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::pgbench::{self, ACCOUNTS, Scale, Sums};
 use crate::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
-use crate::{Draw, Ending, Running, Session, Statement, Table, Value};
+use crate::{Ending, Random, Running, Session, Statement, Table, Value};
 
 /// The balance of an account.
 pub(crate) const BALANCE: Statement =
@@ -36,7 +36,7 @@ impl Workload for PointSelect {
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
         let last = self.scale.last(ACCOUNTS);
-        Box::new(Reader { last, draw: Draw::new(seed, number as u64) })
+        Box::new(Reader { last, draw: Random::new(seed, number as u64) })
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -47,7 +47,7 @@ impl Workload for PointSelect {
 struct Reader {
     /// The account with the highest number.
     last: i32,
-    draw: Draw,
+    draw: Random,
 }
 
 impl Client for Reader {

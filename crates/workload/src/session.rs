@@ -93,6 +93,25 @@ pub struct Reply {
     pub count: u64,
 }
 
+impl Rows {
+    /// Returns the number in a column where there must be one.
+    ///
+    /// # Errors
+    /// [`Failure::Unexpected`] with `missing` when there is none.
+    pub fn number(&self, row: usize, column: usize, missing: &'static str) -> Result<i64, Failure> {
+        self.int(row, column).ok_or(Failure::Unexpected(missing))
+    }
+
+    /// Returns the sum or the extreme in a column of the first row: 0 for NULL, which is SQL's sum
+    /// of no rows.
+    ///
+    /// # Errors
+    /// [`Failure::Unexpected`] when there is neither a number nor NULL.
+    pub fn sum(&self, column: usize) -> Result<i64, Failure> {
+        if self.is_null(0, column) { Ok(0) } else { self.number(0, column, "a sum") }
+    }
+}
+
 /// Carries statements to a database and answers back. It is asked for one answer at a time.
 pub trait Driver {
     /// Takes a statement on its way.

@@ -75,14 +75,17 @@ impl Statement {
     }
 
     /// Appends the text for a dialect with the values in their places, for a database that is given
-    /// text alone. Places without a value become NULL.
+    /// text alone.
+    ///
+    /// # Panics
+    /// If there is a place without a value.
     pub fn render(&self, dialect: Dialect, values: &[Value<'_>], out: &mut Vec<u8>) {
         let sql = self.sql(dialect);
         let mut values = values.iter();
         let mut pieces = sql.split('?');
-        out.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
+        out.extend_from_slice(pieces.next().expect("split yields one piece at least").as_bytes());
         for piece in pieces {
-            render_value(values.next().unwrap_or(&Value::Null), out);
+            render_value(values.next().expect("each place has a value"), out);
             out.extend_from_slice(piece.as_bytes());
         }
     }
@@ -181,11 +184,11 @@ mod tests {
 
     #[test]
     fn values_take_their_places_quoted() {
-        let statement = Statement::new("INSERT INTO t VALUES (?, ?, ?, ?)");
+        let statement = Statement::new("INSERT INTO t VALUES (?, ?, ?)");
         let mut out = Vec::new();
         let values = [Value::Int(-3), "it's ? \\ here".into(), Value::Null];
         statement.render(Dialect::Postgres, &values, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "INSERT INTO t VALUES (-3, 'it''s ? \\ here', NULL, NULL)");
+        assert_eq!(text, "INSERT INTO t VALUES (-3, 'it''s ? \\ here', NULL)");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::pgbench::{self, ACCOUNTS, BRANCHES, Scale, Sums, TELLERS};
 use crate::point_select::BALANCE;
 use crate::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
-use crate::{Draw, Ending, Failure, Running, Session, Statement, Table, Value};
+use crate::{Ending, Failure, Random, Running, Session, Statement, Table, Value};
 
 /// The largest amount moved, in either direction.
 const DELTA_MAX: i32 = 5000;
@@ -65,7 +65,7 @@ impl Workload for Tpcb {
     }
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Teller { workload: *self, draw: Draw::new(seed, number as u64) })
+        Box::new(Teller { workload: *self, draw: Random::new(seed, number as u64) })
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -75,7 +75,7 @@ impl Workload for Tpcb {
 
 struct Teller {
     workload: Tpcb,
-    draw: Draw,
+    draw: Random,
 }
 
 impl Client for Teller {
@@ -104,7 +104,7 @@ impl Transfer {
     /// Draws the values with pgbench's ranges: account, branch and teller independent of each
     /// other, so that the teller and the account need not be the branch's.
     #[must_use]
-    pub fn draw(scale: Scale, draw: &mut Draw) -> Self {
+    pub fn draw(scale: Scale, draw: &mut Random) -> Self {
         Transfer {
             account: draw.between(1, scale.last(ACCOUNTS)),
             branch: draw.between(1, scale.last(BRANCHES)),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn values_stay_in_range_and_reach_its_ends() {
         let scale = Scale::new(2).unwrap();
-        let mut draw = Draw::new(5, 0);
+        let mut draw = Random::new(5, 0);
         let drawn: Vec<Transfer> = (0..200_000).map(|_| Transfer::draw(scale, &mut draw)).collect();
         let range = |value: fn(&Transfer) -> i32| {
             let values = drawn.iter().map(value);

@@ -64,7 +64,7 @@ pub use scale::{DISTRICTS, Scale, ScaleError};
 pub use terminal::Mix;
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
-use crate::{Dialect, Draw, Procedure, Running, Session, Table, Value};
+use crate::{Dialect, Procedure, Random, Running, Session, Table, Value};
 use inputs::Inputs;
 use random::Constants;
 use terminal::Terminal;
@@ -145,12 +145,15 @@ impl Workload for Tpcc {
     /// Clients go round the warehouses, and those of a warehouse round its districts, where their
     /// Stock-Levels look (clause 2.8.1.1).
     fn client(&self, number: usize, _clients: usize, seed: u64) -> Box<dyn Client> {
-        let warehouses = usize::try_from(self.scale.warehouses()).unwrap_or(1);
-        let districts = usize::try_from(DISTRICTS).unwrap_or(1);
-        let one_of = |place: usize| i32::try_from(place).map_or(1, |place| place + 1);
-        let home = (one_of(number % warehouses), one_of(number / warehouses % districts));
+        let one_of = |number: usize, count: i32| {
+            let count = count.cast_unsigned() as usize;
+            i32::try_from(number % count).expect("below a number of 32 bits") + 1
+        };
+        let warehouses = self.scale.warehouses();
+        let districts = number / warehouses.cast_unsigned() as usize;
+        let home = (one_of(number, warehouses), one_of(districts, DISTRICTS));
         let inputs = Inputs { scale: self.scale, constants: Constants::of_run(seed), home };
-        let draw = Draw::new(seed, number as u64);
+        let draw = Random::new(seed, number as u64);
         Box::new(Terminal::new(inputs, self.form, self.mix, self.takes_time, draw))
     }
 

@@ -14,7 +14,6 @@ tests take.
 """
 
 from tidegate_analysis.assumptions._checks import Check, Checks, check
-from tidegate_analysis.assumptions._collinearity import inflation
 from tidegate_analysis.assumptions._independence import (
     CochraneOrcutt,
     DurbinWatson,
@@ -22,28 +21,27 @@ from tidegate_analysis.assumptions._independence import (
     durbin_watson,
     durbin_watson_by_group,
 )
-from tidegate_analysis.assumptions._influence import influence
-from tidegate_analysis.assumptions._normality import (
+from tidegate_analysis.assumptions._regression import CheckedRegression, regression
+from tidegate_analysis.assumptions._tests import (
     NormalityTest,
-    histogram,
-    jarque_bera,
-    quantiles,
-    shapiro_wilk,
-)
-from tidegate_analysis.assumptions._regression import Regression, regression
-from tidegate_analysis.assumptions._variance import (
     VarianceTest,
     breusch_pagan,
+    histogram,
+    inflation,
+    influence,
+    jarque_bera,
     non_constant_variance,
+    quantiles,
+    shapiro_wilk,
 )
 
 __all__ = [
     "Check",
+    "CheckedRegression",
     "Checks",
     "CochraneOrcutt",
     "DurbinWatson",
     "NormalityTest",
-    "Regression",
     "VarianceTest",
     "breusch_pagan",
     "check",

@@ -13,24 +13,25 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tidegate_analysis.assumptions._collinearity import inflation
+from tidegate_analysis._columns import Array, refuse_level
 from tidegate_analysis.assumptions._independence import (
     CochraneOrcutt,
     cochrane_orcutt,
     durbin_watson,
     durbin_watson_by_group,
 )
-from tidegate_analysis.assumptions._influence import influence
-from tidegate_analysis.assumptions._normality import (
+from tidegate_analysis.assumptions._regression import CheckedRegression, regression
+from tidegate_analysis.assumptions._tests import (
     SHAPIRO_LIMIT,
+    breusch_pagan,
     histogram,
+    inflation,
+    influence,
     jarque_bera,
+    non_constant_variance,
     quantiles,
     shapiro_wilk,
 )
-from tidegate_analysis.assumptions._regression import Regression, regression
-from tidegate_analysis.assumptions._variance import breusch_pagan, non_constant_variance
-from tidegate_analysis.assumptions.inputs import Array
 from tidegate_analysis.errors import AnalysisError, SampleError
 
 Verdict = Literal["holds", "look", "fails"]
@@ -94,7 +95,7 @@ class Checks:
     """
 
     checks: tuple[Check, ...]
-    regression: Regression = field(repr=False)
+    regression: CheckedRegression = field(repr=False)
     by_group: pd.DataFrame = field(repr=False)
     inflation: pd.DataFrame = field(repr=False)
     influence: pd.DataFrame = field(repr=False)
@@ -175,8 +176,7 @@ def check(
     'holds'
 
     """
-    if not 0 < level < 1:
-        raise AnalysisError(f"level {level}", "give a probability between 0 and 1, such as 0.05")
+    refuse_level(level, "the level")
     fit = regression(X, y, names=names, groups=groups)
     if fit.parameters == 1:
         raise SampleError("X has no column", "give at least one explanatory variable")
@@ -196,8 +196,8 @@ def check(
     return Checks(checks, fit, by_group, factors, samples, *pictures, *remedy)
 
 
-def _correction(fit: Regression) -> tuple[CochraneOrcutt | None, str]:
-    """The remedy, or why it cannot be computed."""
+def _correction(fit: CheckedRegression) -> tuple[CochraneOrcutt | None, str]:
+    """Return the remedy, or why it cannot be computed."""
     try:
         return cochrane_orcutt(fit), ""
     except SampleError as error:
@@ -205,7 +205,7 @@ def _correction(fit: Regression) -> tuple[CochraneOrcutt | None, str]:
 
 
 def _independence(
-    fit: Regression, by_group: pd.DataFrame, level: float, draws: int, seed: int
+    fit: CheckedRegression, by_group: pd.DataFrame, level: float, draws: int, seed: int
 ) -> Check:
     found = durbin_watson(fit, draws=draws, seed=seed)
     fails = found.p < level
@@ -229,7 +229,7 @@ def _independence(
 
 
 def _within(by_group: pd.DataFrame, level: float) -> str:
-    """Where correlation shows within single DBMSs; not showing is no proof that there is none."""
+    """Return for which DBMSs correlation shows; that it does not show proves nothing."""
     if by_group.empty:
         return ""
     tested = by_group[by_group["p"].notna()]
@@ -245,7 +245,7 @@ def _within(by_group: pd.DataFrame, level: float) -> str:
     )
 
 
-def _variance(fit: Regression, level: float) -> list[Check]:
+def _variance(fit: CheckedRegression, level: float) -> list[Check]:
     tests = (
         ("Breusch–Pagan (studentised)", breusch_pagan(fit), "the variables"),
         ("Breusch–Pagan (original)", breusch_pagan(fit, studentised=False), "the variables"),
@@ -311,7 +311,7 @@ def _outliers(samples: pd.DataFrame) -> Check:
     )
 
 
-def _normality(fit: Regression, level: float) -> list[Check]:
+def _normality(fit: CheckedRegression, level: float) -> list[Check]:
     tests = [("Jarque–Bera", jarque_bera(fit))]
     if fit.samples <= SHAPIRO_LIMIT:
         tests.insert(0, ("Shapiro–Wilk", shapiro_wilk(fit)))

@@ -32,19 +32,16 @@ effects, Econometrica 49 (1981) 1417–1426.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+from statsmodels.stats.stattools import durbin_watson as statistic_of
 
-from tidegate_analysis.assumptions._regression import Regression
-from tidegate_analysis.assumptions.inputs import Array, refuse_unusable
+from tidegate_analysis._columns import Array, Flags, refuse_unusable
+from tidegate_analysis._linear import Fitted, least_squares
+from tidegate_analysis.assumptions._regression import CheckedRegression
 from tidegate_analysis.errors import AnalysisError, SampleError
-
-#: Positions of samples, or yes/no for each.
-Rows: TypeAlias = npt.NDArray[np.intp | np.bool_]
 
 #: Cells of a matrix that is held at once.
 CELLS = 4_000_000
@@ -74,7 +71,7 @@ class DurbinWatson:
 
 
 def durbin_watson(
-    fit: Regression,
+    fit: CheckedRegression,
     *,
     draws: int = 1000,
     seed: int = 0,
@@ -97,7 +94,7 @@ def durbin_watson(
     if draws < 1:
         raise AnalysisError(f"{draws} draws", "ask for at least 100")
     rng = np.random.default_rng(seed)
-    observed = _statistic(fit.residuals[:, None])[0]
+    observed, pinv = statistic_of(fit.residuals), fit.fit.model.pinv_wexog
     larger = 0
     step = max(1, CELLS // fit.samples)
     for start in range(0, draws, step):
@@ -107,15 +104,17 @@ def durbin_watson(
         else:
             errors = rng.normal(scale=fit.sigma, size=shape)
         # The fitted values lie in the space of X, so they drop out of the new residuals.
-        again = errors - fit.basis @ (fit.basis.T @ errors)
-        larger += int((_statistic(again) > observed).sum())
+        again = errors - fit.X @ (pinv @ errors)
+        larger += int((statistic_of(again) > observed).sum())
     share = larger / draws
     residuals = fit.residuals
     correlation = float(residuals[1:] @ residuals[:-1] / (residuals @ residuals))
     return DurbinWatson(float(observed), correlation, 2 * min(share, 1 - share), fit.samples)
 
 
-def durbin_watson_by_group(fit: Regression, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
+def durbin_watson_by_group(
+    fit: CheckedRegression, *, draws: int = 1000, seed: int = 0
+) -> pd.DataFrame:
     """Return the Durbin–Watson statistic of a regression of each group (DBMS) of its own.
 
     Variables that do not vary in a group are left out there. A group without a regression of its
@@ -144,27 +143,21 @@ def durbin_watson_by_group(fit: Regression, *, draws: int = 1000, seed: int = 0)
     return pd.DataFrame(rows).reindex(columns=columns)
 
 
-def _of_group(fit: Regression, inside: Rows) -> Regression:
-    """The regression of one group, or why it has none."""
+def _of_group(fit: CheckedRegression, inside: Flags) -> CheckedRegression:
+    """Return the regression of one group, or why it has none."""
     X, y = fit.X[inside], fit.y[inside]
     varying = [0, *(np.flatnonzero(np.ptp(X[:, 1:], axis=0) > 0) + 1)] if len(X) else [0]
     names = tuple(fit.names[position] for position in varying)
     refuse_unusable(X[:, varying[1:]], names[1:], "its regression")
     if np.ptp(y) <= 1e-12 * np.abs(y).max():
         raise SampleError("the outcome is the same in all its samples", "vary what acts on it")
-    part = Regression(y, X[:, varying], names, {})
+    part = CheckedRegression(y, X[:, varying], names, {})
     if part.exact:
         raise SampleError(
             f"the outcome follows from {', '.join(names[1:])} without error",
             "collect more samples, in which something is left over",
         )
     return part
-
-
-def _statistic(residuals: Array) -> Array:
-    """Durbin–Watson statistic of each column."""
-    found: Array = (np.diff(residuals, axis=0) ** 2).sum(axis=0) / (residuals**2).sum(axis=0)
-    return found
 
 
 @dataclass(frozen=True)
@@ -196,7 +189,7 @@ class CochraneOrcutt:
         return self.coefficients
 
 
-def cochrane_orcutt(fit: Regression, *, iterations: int = 200) -> CochraneOrcutt:
+def cochrane_orcutt(fit: CheckedRegression, *, iterations: int = 200) -> CochraneOrcutt:
     """Estimate the regression again under errors that follow e_i = ρ e_{i−1} + u_i.
 
     Parameters
@@ -222,8 +215,8 @@ def cochrane_orcutt(fit: Regression, *, iterations: int = 200) -> CochraneOrcutt
             f"Cochrane–Orcutt leaves {series.follows.sum()} differences for {width} parameters",
             "collect more samples of each group",
         )
-    beta, rho = np.linalg.lstsq(series.X, series.y)[0], np.inf
-    first = series.y - series.X @ beta
+    found, rho = _fitted(series.X, series.y), np.inf
+    beta, first = found.params, found.resid
     if np.std(first) <= 1e-10 * np.std(series.y):
         raise SampleError(
             "with an intercept for each group the variables predict the outcome without error",
@@ -236,7 +229,7 @@ def cochrane_orcutt(fit: Regression, *, iterations: int = 200) -> CochraneOrcutt
         if abs(rho - last) < 1e-8:
             _refuse_growth(rho, fit.groups is not None)
             return _corrected(series, rho, number, first)
-        beta = np.linalg.lstsq(*series.differences(rho))[0]
+        beta = _fitted(*series.differences(rho)).params
     raise SampleError(
         f"Cochrane–Orcutt has not settled after {iterations} rounds (ρ = {rho:.3f})",
         "look for a trend in the residuals: the model lacks a variable",
@@ -253,15 +246,15 @@ class _Series:
     y: Array
     X: Array
     names: tuple[str, ...]
-    follows: npt.NDArray[np.bool_]
+    follows: Flags
 
     def differences(self, rho: float) -> tuple[Array, Array]:
-        """X and y less ρ times those of the sample before, where there is one in the group."""
+        """Return X and y less ρ times those of the sample before in the group."""
         X, y = (of[1:] - rho * of[:-1] for of in (self.X, self.y))
         return X[self.follows], y[self.follows]
 
 
-def _series(fit: Regression) -> _Series:
+def _series(fit: CheckedRegression) -> _Series:
     if fit.groups is None:
         return _Series(fit.y, fit.X, fit.names, np.ones(fit.samples - 1, dtype=np.bool_))
     several = np.flatnonzero(np.bincount(fit.groups) > 1)
@@ -291,23 +284,22 @@ def _refuse_growth(rho: float, grouped: bool) -> None:
     )
 
 
-def _corrected(series: _Series, rho: float, iterations: int, first: Array) -> CochraneOrcutt:
-    X, y = series.differences(rho)
+def _fitted(X: Array, y: Array) -> Fitted:
+    """Return least squares, where all columns can be told apart."""
     size = np.linalg.norm(X, axis=0)
     if np.linalg.matrix_rank(X / np.where(size > 0, size, 1)) < X.shape[1]:
         raise SampleError(
             "Cochrane–Orcutt cannot tell a variable from the intercepts of the groups",
             "leave out variables that do not vary within groups",
         )
-    basis, triangle = np.linalg.qr(X)
-    beta = np.linalg.solve(triangle, basis.T @ y)
-    left = y - X @ beta
-    freedom = len(y) - X.shape[1]
-    inverse = np.linalg.inv(triangle)
-    error = np.sqrt(left @ left / freedom * (inverse**2).sum(axis=1))
-    table = pd.DataFrame({"name": series.names, "estimate": beta, "error": error})
-    table["t"] = beta / error
-    table["p"] = 2 * stats.t.sf(np.abs(beta / error), freedom)
+    return least_squares(X, y)
+
+
+def _corrected(series: _Series, rho: float, iterations: int, first: Array) -> CochraneOrcutt:
+    found = _fitted(*series.differences(rho))
+    table = pd.DataFrame({"name": series.names, "estimate": found.params, "error": found.bse})
+    table["t"], table["p"] = found.tvalues, found.pvalues
+    left = found.resid
     before = float((np.diff(first)[series.follows] ** 2).sum() / (first @ first))
     # Of two differences that follow each other, both are of one group.
     same = np.diff(np.flatnonzero(series.follows)) == 1

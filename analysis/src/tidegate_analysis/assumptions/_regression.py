@@ -2,23 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from statsmodels.stats.outliers_influence import OLSInfluence
 
-from tidegate_analysis.assumptions.inputs import (
-    Array,
-    codes,
-    indicators,
-    numbers,
-    refuse_unusable,
-)
+from tidegate_analysis._columns import Array, Codes, codes, indicators, numbers, refuse_unusable
+from tidegate_analysis._linear import Fitted, least_squares
 from tidegate_analysis.errors import SampleError, ShapeError
 
 
 @dataclass(frozen=True)
-class Regression:
+class CheckedRegression:
     """A least-squares regression, and what the checks read of it.
 
     Attributes
@@ -29,10 +26,8 @@ class Regression:
         Of the columns of X.
     terms
         For each variable, the columns of X that it became: several for a text.
-    fitted, residuals, leverage
-        Of each sample; leverage is the diagonal of the hat matrix.
-    sigma
-        Residual standard error, with n − k degrees of freedom.
+    groups, group_names
+        The group of each sample, where there are groups, and what the groups are called.
 
     """
 
@@ -40,32 +35,38 @@ class Regression:
     X: Array = field(repr=False)
     names: tuple[str, ...]
     terms: dict[str, tuple[int, ...]] = field(repr=False)
-    groups: npt.NDArray[np.intp] | None = field(default=None, repr=False)
+    groups: Codes | None = field(default=None, repr=False)
     group_names: tuple[str, ...] = ()
-    coefficients: Array = field(init=False)
-    fitted: Array = field(init=False, repr=False)
-    residuals: Array = field(init=False, repr=False)
-    leverage: Array = field(init=False, repr=False)
-    basis: Array = field(init=False, repr=False)
-    sigma: float = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Compute the fit from an orthonormal basis of the columns of X."""
-        basis, triangle = np.linalg.qr(self.X)
-        projected = basis.T @ self.y
-        fitted = basis @ projected
-        residuals = self.y - fitted
-        residuals = residuals - basis @ (basis.T @ residuals)
-        derived = {
-            "basis": basis,
-            "coefficients": np.linalg.solve(triangle, projected),
-            "fitted": fitted,
-            "residuals": residuals,
-            "leverage": (basis**2).sum(axis=1),
-            "sigma": float(np.sqrt(residuals @ residuals / (len(self.y) - self.X.shape[1]))),
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+    @cached_property
+    def fit(self) -> Fitted:
+        """Results of statsmodels."""
+        return least_squares(self.X, self.y)
+
+    @cached_property
+    def influence(self) -> OLSInfluence:
+        """Influence of each sample, by statsmodels."""
+        return OLSInfluence(self.fit)
+
+    @property
+    def coefficients(self) -> Array:
+        """The estimated coefficients."""
+        return np.asarray(self.fit.params)
+
+    @property
+    def fitted(self) -> Array:
+        """Fitted value of each sample."""
+        return np.asarray(self.fit.fittedvalues)
+
+    @property
+    def residuals(self) -> Array:
+        """Residual of each sample."""
+        return np.asarray(self.fit.resid)
+
+    @property
+    def sigma(self) -> float:
+        """Residual standard error, with n - k degrees of freedom."""
+        return float(np.sqrt(self.fit.scale))
 
     @property
     def samples(self) -> int:
@@ -89,7 +90,7 @@ def regression(
     *,
     names: Sequence[str] | None = None,
     groups: pd.Series | npt.NDArray[np.generic] | str | None = None,
-) -> Regression:
+) -> CheckedRegression:
     """Fit y on the columns of X and an intercept.
 
     Parameters
@@ -133,7 +134,7 @@ def regression(
     refuse_unusable(matrix, columns, f"regression of {label}")
     labels, group_names = _groups(table, groups, len(response))
     design = np.column_stack([np.ones(len(response)), matrix])
-    fit = Regression(response, design, ("intercept", *columns), terms, labels, group_names)
+    fit = CheckedRegression(response, design, ("intercept", *columns), terms, labels, group_names)
     if fit.exact:
         raise SampleError(
             f"the variables predict `{label}` without error", "leave out what defines it"
@@ -164,13 +165,13 @@ def _table(
 
 def _groups(
     table: pd.DataFrame, groups: pd.Series | npt.NDArray[np.generic] | str | None, samples: int
-) -> tuple[npt.NDArray[np.intp] | None, tuple[str, ...]]:
+) -> tuple[Codes | None, tuple[str, ...]]:
     if groups is None:
         return None, ()
     if isinstance(groups, str):
-        labels, names = codes(table, groups)
+        labels, names = codes(table, groups, sort=True)
     else:
-        labels, names = codes(pd.DataFrame({"groups": np.asarray(groups)}), "groups")
+        labels, names = codes(pd.DataFrame({"groups": np.asarray(groups)}), "groups", sort=True)
     if len(labels) != samples:
         raise ShapeError(
             f"groups has {len(labels)} values, y has {samples}", "give the group of each sample"

@@ -27,17 +27,18 @@ under no distribution here; where many are such, read `thrashes` beside `regress
 DBMS are not independent: name it as `cluster`, or as a fixed effect in `on`.
 """
 
-from tidegate_analysis.censored._aft import AFT, Regression, naive, regress
+from tidegate_analysis.censored._aft import AFT, CensoredRegression, naive, regress
 from tidegate_analysis.censored._compare import bias, compare, seen
-from tidegate_analysis.censored._linear import Linear
 from tidegate_analysis.censored._logistic import Logistic, thrashes
+from tidegate_analysis.censored._predictor import CensoredOptions, LinearPredictor
 from tidegate_analysis.censored._survival import kaplan_meier
 
 __all__ = [
     "AFT",
-    "Linear",
+    "CensoredOptions",
+    "CensoredRegression",
+    "LinearPredictor",
     "Logistic",
-    "Regression",
     "bias",
     "compare",
     "kaplan_meier",

@@ -3,30 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, Unpack
 
 import numpy as np
 import pandas as pd
 
 from tidegate_analysis import _clusters
-from tidegate_analysis.censored._covariance import (
-    Robust,
-    checked_errors,
-    inverse,
-    jackknife,
-    sandwich,
-)
-from tidegate_analysis.censored._design import Bend, Design, design, full_rank
-from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
-from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters, of_coefficients
-from tidegate_analysis.censored._samples import (
-    Codes,
-    Floats,
+from tidegate_analysis._columns import Array, Codes, numbers
+from tidegate_analysis._linear import least_squares, sandwich
+from tidegate_analysis.censored._design import (
+    CensoredDesign,
     Intervals,
     clusters,
+    design,
+    full_rank,
     intervals,
-    numbers,
     some_thrashed,
+)
+from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
+from tidegate_analysis.censored._predictor import (
+    CensoredKeywords,
+    CensoredOptions,
+    LinearPredictor,
+    few_clusters,
+    jackknife,
+    of_coefficients,
 )
 from tidegate_analysis.errors import SampleError
 
@@ -35,7 +36,7 @@ AFT: Final[tuple[Distribution, ...]] = ("weibull", "lognormal", "loglogistic")
 
 
 @dataclass(frozen=True)
-class Regression(Linear):
+class CensoredRegression(LinearPredictor):
     """A regression ``y = xβ + σε`` of interval-censored thrashing points.
 
     The last of `parameters` is log σ.
@@ -65,7 +66,7 @@ class Regression(Linear):
     choices: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
-        """As `Linear`, and ``standardised`` and acceleration factors.
+        """As `LinearPredictor`, and ``standardised`` and acceleration factors.
 
         ``standardised`` is β·sd(x)/sd(y) for the latent y, to be read as a path coefficient.
         ``factor``, ``factor_low``, ``factor_high`` are exp β: by how much the thrashing point is
@@ -81,7 +82,7 @@ class Regression(Linear):
         return table
 
     def median(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """The median thrashing point of such samples, an MPL: ``median``, ``low``, ``high``.
+        """Return the median thrashing point of such samples, an MPL: ``median``, ``low``, ``high``.
 
         The interval is of the median (delta method), not of a single thrashing point.
         """
@@ -98,7 +99,7 @@ class Regression(Linear):
         return pd.DataFrame(found, columns=["median", "low", "high"], index=samples.index)
 
     def __str__(self) -> str:
-        """The table under a line about the whole, and the notes."""
+        """Return the table under a line about the whole, and the notes."""
         of = "TP" if self.distribution == "gaussian" else "log TP"
         head = (
             f"{of}, {self.distribution}: {self.n} samples, {self.thrashed} thrashed, "
@@ -116,14 +117,14 @@ class Regression(Linear):
 class _Scaled:
     """Data of mean 0 and standard deviation 1, with the way back: θ = back·θ' + shift."""
 
-    matrix: Floats
-    low: Floats
-    high: Floats
-    back: Floats
-    shift: Floats
+    matrix: Array
+    low: Array
+    high: Array
+    back: Array
+    shift: Array
 
     def fit(self, distribution: Distribution, rows: Codes | None = None) -> Maximum:
-        """The maximum in the scaled parameters, over all rows or some."""
+        """Return the maximum in the scaled parameters, over all rows or some."""
         chosen = slice(None) if rows is None else rows
         return maximise(
             ERRORS[distribution], self.matrix[chosen], self.low[chosen], self.high[chosen]
@@ -135,14 +136,8 @@ def regress(
     on: Sequence[str],
     *,
     distribution: Distribution | Literal["best"] = "best",
-    nonlinear: Mapping[str, Bend] | None = None,
-    knots: int = 4,
-    cluster: str | None = None,
-    errors: Robust = "jackknife",
-    low: str = "low",
-    high: str = "high",
-    level: float = 0.95,
-) -> Regression:
+    **options: Unpack[CensoredKeywords],
+) -> CensoredRegression:
     """Regress the thrashing point on columns, with TP = inf as censored and not as missing.
 
     Parameters
@@ -154,20 +149,8 @@ def regress(
     distribution
         Of the error; ``best`` takes the accelerated failure time model of the smallest AIC and
         says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
-    nonlinear
-        Columns that are bent, such as ``{"ATPT": "spline"}``; see `Linear.nonlinearity`.
-    knots
-        Number of knots of a spline, 3 to 5.
-    cluster
-        Column whose values are clusters, such as ``dbms``; None takes samples as independent.
-    errors
-        Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
-        ``sandwich`` (Liang and Zeger's, times G/(G - 1)). Both with t on clusters - 1 degrees of
-        freedom, or fewer for columns that vary between clusters only; see `_clusters`.
-    low, high
-        Columns of the interval that holds TP; `high` is inf where no fall was seen.
-    level
-        Of the confidence intervals.
+    **options
+        The fields of `CensoredOptions`.
 
     Raises
     ------
@@ -182,12 +165,12 @@ def regress(
     not know that the AIC chose the distribution.
 
     """
-    checked_level(level)
-    found = intervals(samples, low, high)
+    chosen = CensoredOptions(**options)
+    found = intervals(samples, chosen.low, chosen.high)
     some_thrashed(found)
-    plan = design(samples, on, nonlinear, knots)
+    plan = design(samples, on, chosen.nonlinear, chosen.knots)
     full_rank(plan, len(samples), len(plan.names) + 1)
-    codes = clusters(samples, cluster)
+    codes = clusters(samples, chosen.cluster)
     fits = {
         name: (scaled, scaled.fit(name))
         for name in (AFT if distribution == "best" else (checked_distribution(distribution),))
@@ -197,19 +180,22 @@ def regress(
     name: Distribution = choices["distribution"].iloc[0]
     scaled, maximum = fits[name]
     notes = _notes(found, choices)
-    covariance = inverse(maximum.information)
+    covariance = np.linalg.inv(maximum.information).astype(np.float64)
     if codes is not None:
-        covariance = _clustered(scaled, maximum, name, codes, errors)
-        notes += few_clusters(_clusters.count(codes), errors)
+        if chosen.errors == "sandwich":
+            covariance = sandwich(covariance, maximum.scores, codes)
+        else:
+            covariance = jackknife(partial(_without, scaled, name), maximum.parameters, codes)
+        notes += few_clusters(_clusters.count(codes), chosen.errors)
     parameters = scaled.back @ maximum.parameters + scaled.shift
     sigma = float(np.exp(parameters[-1]))
     explained = float((plan.matrix @ parameters[:-1]).var(ddof=1))
-    return Regression(
+    return CensoredRegression(
         design=plan,
         parameters=parameters,
         covariance=scaled.back @ covariance @ scaled.back.T,
         degrees=of_coefficients(plan, codes, np.inf),
-        level=level,
+        level=chosen.level,
         n=len(samples),
         thrashed=int(found.thrashed.sum()),
         clusters=None if codes is None else _clusters.count(codes),
@@ -224,7 +210,7 @@ def regress(
 
 
 def checked_distribution(name: Distribution) -> Distribution:
-    """The distribution, when there is one of this name."""
+    """Return the distribution, when there is one of this name."""
     if name not in ERRORS:
         raise SampleError(
             f"there is no distribution {name!r}", f"name one of {[*ERRORS]}, or 'best'"
@@ -232,15 +218,15 @@ def checked_distribution(name: Distribution) -> Distribution:
     return name
 
 
-def outcome(found: Intervals, distribution: Distribution) -> tuple[Floats, Floats]:
-    """The ends of y: log TP, or TP itself; unknown ends infinite."""
+def outcome(found: Intervals, distribution: Distribution) -> tuple[Array, Array]:
+    """Return the ends of y: log TP, or TP itself; unknown ends infinite."""
     if distribution == "gaussian":
         return np.where(found.low > 0, found.low, -np.inf), found.high
     with np.errstate(divide="ignore"):
         return np.log(found.low), np.log(found.high)
 
 
-def _scaled(plan: Design, found: Intervals, distribution: Distribution) -> _Scaled:
+def _scaled(plan: CensoredDesign, found: Intervals, distribution: Distribution) -> _Scaled:
     low, high = outcome(found, distribution)
     middle = np.where(np.isfinite(low), low, high)
     centre, spread = float(middle.mean()), float(middle.std()) or 1.0
@@ -285,16 +271,8 @@ def _notes(found: Intervals, choices: pd.DataFrame) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _clustered(
-    scaled: _Scaled, maximum: Maximum, distribution: Distribution, codes: Codes, errors: Robust
-) -> Floats:
-    if checked_errors(errors) == "sandwich":
-        return sandwich(inverse(maximum.information), maximum.scores, codes)
-    return jackknife(partial(_without, scaled, distribution), maximum.parameters, codes)
-
-
-def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Floats:
-    """The parameters from these rows alone."""
+def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Array:
+    """Return the parameters from these rows alone."""
     matrix = scaled.matrix[rows]
     advice = "use errors='sandwich', or leave out the column that one cluster alone decides"
     if np.linalg.matrix_rank(matrix) < matrix.shape[1] or not np.isfinite(scaled.high[rows]).any():
@@ -312,18 +290,17 @@ def naive(
     on: Sequence[str],
     *,
     logarithm: bool,
-    nonlinear: Mapping[str, Bend] | None = None,
-    knots: int = 4,
-    cluster: str | None = None,
     tp: str = "TP",
-    level: float = 0.95,
-) -> Linear:
-    """Least squares of TP, or its logarithm, over the samples that thrashed: as the study does.
+    **options: Unpack[CensoredKeywords],
+) -> LinearPredictor:
+    """Regress TP, or its logarithm, over the samples that thrashed, by least squares.
+
+    This is what the study does.
 
     Intervals are those of least squares: t on n - p degrees of freedom, or with clusters the
     sandwich with t as in `regress`.
     """
-    checked_level(level)
+    chosen = CensoredOptions(**options)
     values = numbers(samples, tp, infinite=True)
     rows = np.isfinite(values)
     if not rows.any():
@@ -332,23 +309,20 @@ def naive(
         raise SampleError(f"`{tp}` is not above 0", "give MPLs of at least 1")
     thrashing = samples[rows]
     y = np.log(values[rows]) if logarithm else values[rows]
-    plan = design(thrashing, on, nonlinear, knots)
+    plan = design(thrashing, on, chosen.nonlinear, chosen.knots)
     full_rank(plan, len(y), len(plan.names), "samples that thrashed")
-    codes = clusters(thrashing, cluster)
-    bread = inverse(plan.matrix.T @ plan.matrix)
-    estimate = np.asarray(np.linalg.lstsq(plan.matrix, y, rcond=None)[0], dtype=np.float64)
-    residuals = y - plan.matrix @ estimate
-    degrees = len(y) - len(plan.names)
-    if codes is None:
-        covariance = bread * (residuals @ residuals / degrees)
-    else:
-        covariance = sandwich(bread, plan.matrix * residuals[:, None], codes)
-    return Linear(
+    codes = clusters(thrashing, chosen.cluster)
+    fit = least_squares(plan.matrix, y)
+    covariance = np.asarray(fit.cov_params())
+    if codes is not None:
+        scores = plan.matrix * fit.resid[:, None]
+        covariance = sandwich(fit.normalized_cov_params, scores, codes)
+    return LinearPredictor(
         design=plan,
-        parameters=estimate,
+        parameters=fit.params,
         covariance=covariance,
-        degrees=of_coefficients(plan, codes, degrees),
-        level=level,
+        degrees=of_coefficients(plan, codes, fit.df_resid),
+        level=chosen.level,
         n=len(y),
         thrashed=len(y),
         clusters=None if codes is None else _clusters.count(codes),

@@ -7,21 +7,16 @@ vanish. It also takes TP for the lower end of its interval.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 import pandas as pd
 
-from tidegate_analysis.censored._aft import (
-    AFT,
-    checked_distribution,
-    naive,
-    regress,
-)
-from tidegate_analysis.censored._covariance import Robust
-from tidegate_analysis.censored._design import Bend, design
+from tidegate_analysis._columns import Array
+from tidegate_analysis.censored._aft import AFT, checked_distribution, naive, regress
+from tidegate_analysis.censored._design import design, intervals
 from tidegate_analysis.censored._families import ERRORS, Distribution
-from tidegate_analysis.censored._samples import Floats, intervals
+from tidegate_analysis.censored._predictor import CensoredKeywords
 from tidegate_analysis.errors import AnalysisError, SampleError
 
 Scale = Literal["log", "mpl"]
@@ -33,20 +28,14 @@ def compare(
     *,
     scale: Scale = "log",
     distribution: Distribution | Literal["best"] = "best",
-    nonlinear: Mapping[str, Bend] | None = None,
-    knots: int = 4,
-    cluster: str | None = None,
-    errors: Robust = "jackknife",
     tp: str = "TP",
-    low: str = "low",
-    high: str = "high",
-    level: float = 0.95,
+    **options: Unpack[CensoredKeywords],
 ) -> pd.DataFrame:
-    """Least squares over the thrashing samples beside the censored regression over all.
+    """Return least squares over the thrashing samples beside the censored regression over all.
 
     Parameters
     ----------
-    samples, on, distribution, nonlinear, knots, cluster, errors, low, high, level
+    samples, on, distribution, **options
         As for `regress`.
     scale
         ``log``: both are of log TP, so a coefficient is a change of log MPL. ``mpl``: both are of
@@ -64,28 +53,8 @@ def compare(
 
     """
     family = _family(scale, distribution)
-    plain = naive(
-        samples,
-        on,
-        logarithm=scale == "log",
-        nonlinear=nonlinear,
-        knots=knots,
-        cluster=cluster,
-        tp=tp,
-        level=level,
-    )
-    full = regress(
-        samples,
-        on,
-        distribution=family,
-        nonlinear=nonlinear,
-        knots=knots,
-        cluster=cluster,
-        errors=errors,
-        low=low,
-        high=high,
-        level=level,
-    )
+    plain = naive(samples, on, logarithm=scale == "log", tp=tp, **options)
+    full = regress(samples, on, distribution=family, **options)
     wanted = ["estimate", "low", "high", "p"]
     left = plain.to_frame().set_index("term")[wanted]
     right = full.to_frame().set_index("term")[wanted]
@@ -115,7 +84,7 @@ def bias(
     level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """What the naive and the censored regression find when the truth is known, over simulations.
+    """Simulate what the naive and the censored regression find when the truth is known.
 
     Each draw keeps the columns of the samples, draws new thrashing points from the truth, sees them
     through the MPLs that were measured, and fits both regressions.
@@ -189,7 +158,7 @@ def _family(
 
 def _truth(
     names: tuple[str, ...], truth: Mapping[str, float], sigma: float | None
-) -> tuple[Floats, float]:
+) -> tuple[Array, float]:
     if set(truth) != set(names) or sigma is None or not sigma > 0:
         raise SampleError(
             f"the truth has {sorted(truth)} and sigma = {sigma}",
@@ -198,7 +167,7 @@ def _truth(
     return np.array([truth[name] for name in names]), sigma
 
 
-def _levels(samples: pd.DataFrame, mpls: Sequence[float] | None) -> Floats:
+def _levels(samples: pd.DataFrame, mpls: Sequence[float] | None) -> Array:
     if mpls is None:
         found = intervals(samples)
         ends = np.concatenate([found.low, found.high])
@@ -210,8 +179,8 @@ def _levels(samples: pd.DataFrame, mpls: Sequence[float] | None) -> Floats:
     return levels
 
 
-def seen(points: Floats, mpls: Floats) -> pd.DataFrame:
-    """Thrashing points as a curve measured at these MPLs shows them: TP, low, high, thrashed.
+def seen(points: Array, mpls: Array) -> pd.DataFrame:
+    """Return TP, low, high and thrashed as a curve measured at these MPLs shows them.
 
     A point below the second MPL is seen as TP = the first MPL, in the interval from 0 to the
     second: a curve that falls from its first level does not show whether it had held there.
@@ -225,8 +194,8 @@ def seen(points: Floats, mpls: Floats) -> pd.DataFrame:
 
 def _both(
     drawn: pd.DataFrame, on: Sequence[str], distribution: Distribution, level: float
-) -> Floats | None:
-    """Estimate, low and high of each term by both regressions; None where one cannot be fitted."""
+) -> Array | None:
+    """Return the estimate, low and high of each term by both regressions, or None if one fails."""
     try:
         plain = naive(drawn, on, logarithm=distribution != "gaussian", level=level)
         full = regress(drawn, on, distribution=distribution, level=level)
@@ -238,7 +207,7 @@ def _both(
     return np.array([plain.to_frame()[wanted], full.to_frame()[wanted]])
 
 
-def _summary(names: tuple[str, ...], beta: Floats, kept: Floats) -> pd.DataFrame:
+def _summary(names: tuple[str, ...], beta: Array, kept: Array) -> pd.DataFrame:
     mean = kept[..., 0].mean(axis=0)
     error = kept[..., 0].std(axis=0, ddof=1) / np.sqrt(len(kept))
     covered = ((kept[..., 1] <= beta) & (beta <= kept[..., 2])).mean(axis=0)

@@ -1,4 +1,4 @@
-"""Columns of samples as columns of a regression: texts as dummies, nonlinear terms, checks.
+"""Samples as intervals of thrashing points and columns of a regression, checked.
 
 A quadratic term is ``(x - mean)²``, so that the linear coefficient beside it is the slope at the
 mean. A restricted cubic spline with k knots is linear beyond its outer knots and adds k - 2 columns
@@ -13,8 +13,87 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tidegate_analysis.censored._samples import Floats, columns_there, numbers
+from tidegate_analysis._columns import Array, Codes, Flags, codes, column, is_numeric, numbers
 from tidegate_analysis.errors import SampleError
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Where the thrashing point of each sample lies: above `low`, up to `high` (inf: unknown).
+
+    `low` is 0 where throughput fell from the first MPL on, so that it is not known to have held
+    anywhere (left-censored).
+    """
+
+    low: Array
+    high: Array
+
+    @property
+    def thrashed(self) -> Flags:
+        """Whether an end is known."""
+        return np.isfinite(self.high)
+
+    def take(self, rows: Flags | Codes) -> "Intervals":
+        """Return the intervals of these rows."""
+        return Intervals(self.low[rows], self.high[rows])
+
+
+def columns_there(samples: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise unless there are rows, and every column named."""
+    for name in names:
+        column(samples, name)
+    if samples.empty:
+        raise SampleError("there is no sample", "choose a run with retained batchsets")
+
+
+def intervals(samples: pd.DataFrame, low: str = "low", high: str = "high") -> Intervals:
+    """Return the interval of each sample's thrashing point."""
+    columns_there(samples, [low, high])
+    found = Intervals(numbers(samples, low), numbers(samples, high, infinite=True))
+    bad = (found.low < 0) | (found.high <= found.low)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise SampleError(
+            f"the thrashing point of sample {row + 1} is from {found.low[row]:g} to "
+            f"{found.high[row]:g}, no interval of MPLs",
+            f"give `{low}` an MPL of at least 0 and `{high}` a greater one, or inf",
+        )
+    if not (found.low[~found.thrashed] > 0).all():
+        raise SampleError(
+            f"a sample that never thrashed has `{low}` = 0, and so says nothing",
+            f"give `{low}` the largest MPL that was measured, or leave the sample out",
+        )
+    return found
+
+
+def some_thrashed(found: Intervals) -> None:
+    """Raise when every sample is censored: then no size of effect is in the data."""
+    if not found.thrashed.any():
+        raise SampleError(
+            f"none of the {found.low.size} samples thrashed, so TP cannot be regressed: all that "
+            f"is known is that it is at least MPL {found.low.min():g} to {found.low.max():g}",
+            "measure larger MPLs until some batchsets thrash",
+        )
+    if np.ptp(found.low) == 0 and (found.high == found.high[0]).all():
+        raise SampleError(
+            f"all {found.low.size} thrashing points are from MPL {found.low[0]:g} to "
+            f"{found.high[0]:g}, so nothing tells them apart",
+            "measure at MPLs between these two, or below",
+        )
+
+
+def clusters(samples: pd.DataFrame, name: str | None) -> Codes | None:
+    """Return the cluster of each sample as 0, 1, …; None when samples are taken as independent."""
+    if name is None:
+        return None
+    labels, found = codes(samples, name)
+    if len(found) < 2:
+        raise SampleError(
+            f"`{name}` has one value, so nothing is known about how its values differ",
+            "estimate without clusters, or add samples of another",
+        )
+    return labels
+
 
 Bend = Literal["quadratic", "spline"]
 
@@ -45,8 +124,8 @@ class Term:
             return [self.column, f"{self.column}²"]
         return [self.column + "'" * order for order in range(max(1, len(self.knots) - 1))]
 
-    def columns(self, samples: pd.DataFrame) -> Floats:
-        """The columns in the regression, a row for each sample."""
+    def columns(self, samples: pd.DataFrame) -> Array:
+        """Return the columns in the regression, a row for each sample."""
         if self.dummies:
             texts = samples[self.column].astype(str).to_numpy()
             if (unseen := ~np.isin(texts, self.dummies)).any():
@@ -58,8 +137,8 @@ class Term:
             return np.column_stack([texts == value for value in self.dummies[1:]]).astype(float)
         return self.basis(numbers(samples, self.column))
 
-    def basis(self, x: Floats) -> Floats:
-        """The columns at values of a column of numbers."""
+    def basis(self, x: Array) -> Array:
+        """Return the columns at values of a column of numbers."""
         if self.bend == "quadratic":
             return np.column_stack([x, (x - self.centre) ** 2])
         if self.bend == "spline":
@@ -68,20 +147,20 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Design:
+class CensoredDesign:
     """The matrix of a regression, its first column the intercept."""
 
     terms: tuple[Term, ...]
     names: tuple[str, ...]
-    matrix: Floats
+    matrix: Array
 
-    def at(self, samples: pd.DataFrame) -> Floats:
-        """The same columns for other samples."""
+    def at(self, samples: pd.DataFrame) -> Array:
+        """Return the same columns for other samples."""
         columns_there(samples, [term.column for term in self.terms])
         return _matrix(self.terms, samples)
 
     def positions(self, column: str) -> list[int]:
-        """Where a column of samples is in the matrix."""
+        """Return where a column of samples is in the matrix."""
         for term in self.terms:
             if term.column == column:
                 return [self.names.index(name) for name in term.names]
@@ -96,8 +175,8 @@ def design(
     on: Sequence[str],
     nonlinear: Mapping[str, Bend] | None = None,
     knots: int = 4,
-) -> Design:
-    """The design of a regression on these columns."""
+) -> CensoredDesign:
+    """Return the design of a regression on these columns."""
     bends = dict(nonlinear or {})
     if isinstance(on, str) or not on or len(set(on)) != len(on):
         raise SampleError(f"`on` is {on!r}", "give a list of different columns to regress on")
@@ -109,22 +188,21 @@ def design(
         )
     terms = tuple(_term(samples, column, bends.get(column), knots) for column in on)
     names = ("intercept", *(name for term in terms for name in term.names))
-    return Design(terms, names, _matrix(terms, samples))
+    return CensoredDesign(terms, names, _matrix(terms, samples))
 
 
-def _matrix(terms: tuple[Term, ...], samples: pd.DataFrame) -> Floats:
+def _matrix(terms: tuple[Term, ...], samples: pd.DataFrame) -> Array:
     return np.column_stack([np.ones(len(samples)), *(term.columns(samples) for term in terms)])
 
 
 def _term(samples: pd.DataFrame, column: str, bend: Bend | None, knots: int) -> Term:
     values = samples[column]
-    number = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)
     if values.nunique(dropna=False) < 2:
         raise SampleError(
             f"`{column}` is {values.iloc[0]} in every sample, so its effect cannot be seen",
             "leave it out, or add samples in which it differs",
         )
-    if not number:
+    if not is_numeric(values):
         if bend is not None or values.isna().any():
             raise SampleError(
                 f"`{column}` is a text, {'which cannot bend' if bend else 'missing in a sample'}",
@@ -137,7 +215,7 @@ def _term(samples: pd.DataFrame, column: str, bend: Bend | None, knots: int) -> 
     return _bent(column, bend, x, knots)
 
 
-def _bent(column: str, bend: Bend, x: Floats, knots: int) -> Term:
+def _bent(column: str, bend: Bend, x: Array, knots: int) -> Term:
     if bend == "quadratic" and np.unique(x).size > 2:
         return Term(column, bend, centre=float(x.mean()))
     if bend == "spline" and knots in KNOTS:
@@ -152,7 +230,7 @@ def _bent(column: str, bend: Bend, x: Floats, knots: int) -> Term:
     )
 
 
-def _spline(x: Floats, knots: Floats) -> Floats:
+def _spline(x: Array, knots: Array) -> Array:
     """Harrell's truncated powers, all but the linear column."""
     last, before = knots[-1], knots[-2]
     up = np.maximum(x[:, None] - knots, 0) ** 3
@@ -161,7 +239,7 @@ def _spline(x: Floats, knots: Floats) -> Floats:
     return np.asarray(bent / (last - knots[0]) ** 2)
 
 
-def full_rank(found: Design, rows: int, parameters: int, what: str = "samples") -> None:
+def full_rank(found: CensoredDesign, rows: int, parameters: int, what: str = "samples") -> None:
     """Raise when there are too few rows, or a column is a combination of those before it."""
     if rows <= parameters:
         raise SampleError(

@@ -14,33 +14,34 @@ that the penalty chose. There intervals are by the profile, which takes samples 
 a note says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
 from tidegate_analysis import _clusters
-from tidegate_analysis.censored._covariance import (
-    Robust,
-    checked_errors,
-    inverse,
+from tidegate_analysis._columns import Array, Codes, Flags, numbers
+from tidegate_analysis._linear import logit, sandwich
+from tidegate_analysis.censored._design import CensoredDesign, clusters, design, full_rank
+from tidegate_analysis.censored._predictor import (
+    CensoredKeywords,
+    CensoredOptions,
+    LinearPredictor,
+    few_clusters,
     jackknife,
-    sandwich,
+    of_coefficients,
 )
-from tidegate_analysis.censored._design import Bend, Design, design, full_rank
-from tidegate_analysis.censored._linear import Linear, checked_level, few_clusters, of_coefficients
-from tidegate_analysis.censored._samples import Codes, Flags, Floats, clusters, numbers
 from tidegate_analysis.errors import SampleError
 
 Method = Literal["auto", "ml", "firth"]
 
 
 @dataclass(frozen=True)
-class Logistic(Linear):
+class Logistic(LinearPredictor):
     """Logistic regression on thrashing.
 
     Attributes
@@ -60,10 +61,10 @@ class Logistic(Linear):
     loglik: float
     aic: float
     separated: tuple[str, ...]
-    profile: Floats | None = field(repr=False)
+    profile: Array | None = field(repr=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """As `Linear`, and odds ratios ``odds``, ``odds_low``, ``odds_high``."""
+        """As `LinearPredictor`, and odds ratios ``odds``, ``odds_low``, ``odds_high``."""
         table = super().to_frame()
         if self.profile is not None:
             table[["low", "high", "p"]] = self.profile
@@ -73,7 +74,7 @@ class Logistic(Linear):
         return table
 
     def probability(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """The probability of thrashing of such samples: ``probability``, ``low``, ``high``."""
+        """Return the probability that such samples thrash: ``probability``, ``low``, ``high``."""
         x = self.design.at(samples)
         value = x @ self.parameters
         half = self._quantile(self.degrees.min()) * np.sqrt(
@@ -83,18 +84,20 @@ class Logistic(Linear):
         return pd.DataFrame(found, columns=["probability", "low", "high"], index=samples.index)
 
     def __str__(self) -> str:
-        """The table under a line about the whole, and the notes."""
+        """Return the table under a line about the whole, and the notes."""
         head = f"thrashes, {self.method}: {self.n} samples, {self.thrashed} thrashed"
         table = self.to_frame().to_string(index=False, float_format="{:.4g}".format)
         return "\n".join([head, table, *self.notes])
 
 
 @dataclass(frozen=True)
-class _Fit:
-    parameters: Floats
+class _Penalised:
+    """Firth's penalised likelihood at some coefficients."""
+
+    parameters: Array
     loglik: float
-    information: Floats
-    scores: Floats
+    information: Array
+    gradient: Array
 
 
 def thrashes(
@@ -102,12 +105,8 @@ def thrashes(
     on: Sequence[str],
     *,
     method: Method = "auto",
-    nonlinear: Mapping[str, Bend] | None = None,
-    knots: int = 4,
-    cluster: str | None = None,
-    errors: Robust = "jackknife",
     thrashed: str = "thrashed",
-    level: float = 0.95,
+    **options: Unpack[CensoredKeywords],
 ) -> Logistic:
     """Regress whether a batchset thrashes on columns.
 
@@ -115,16 +114,16 @@ def thrashes(
     ----------
     samples
         A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on, nonlinear, knots, errors, level
+    on
         As for `regress`.
     method
         ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
         likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
-    cluster
-        Column whose values are clusters: intervals by t as in `regress`. With ``firth`` samples are
-        taken as independent all the same, and a note says so.
     thrashed
         Column of yes/no.
+    **options
+        As for `regress`. With ``firth`` samples are taken as independent whatever `cluster` says,
+        and a note says so.
 
     Raises
     ------
@@ -133,36 +132,37 @@ def thrashes(
         constant or redundant column.
 
     """
-    checked_level(level)
-    checked_errors(errors)
+    chosen = CensoredOptions(**options)
     y = _outcome(samples, thrashed)
-    plan = design(samples, on, nonlinear, knots)
+    plan = design(samples, on, chosen.nonlinear, chosen.knots)
     full_rank(plan, len(samples), len(plan.names))
-    codes = clusters(samples, cluster)
+    codes = clusters(samples, chosen.cluster)
     apart = separated(plan, y)
     used = _method(method, apart)
     scaled, back = _standard(plan)
-    fit = _newton(scaled, y, penalised=used == "firth")
-    covariance = inverse(fit.information)
-    parameters = back @ fit.parameters
     profile = None
     notes = _notes(apart, used)
     if used == "firth":
-        profile, codes = _profiles(plan, y, parameters, level), None
-        notes += _not_clustered(cluster)
-    elif codes is not None:
-        if errors == "sandwich":
-            covariance = sandwich(covariance, fit.scores, codes)
-        else:
-            covariance = jackknife(partial(_without, scaled, y), fit.parameters, codes)
-        notes += few_clusters(_clusters.count(codes), errors)
-    loglik = _state(plan.matrix, y, parameters, penalised=used == "firth").loglik
+        best = _newton(scaled, y)
+        parameters, covariance = back @ best.parameters, np.linalg.inv(best.information)
+        profile, codes = _profiles(plan, y, parameters, chosen.level), None
+        notes += _not_clustered(chosen.cluster)
+        loglik = _penalised(plan.matrix, y, parameters).loglik
+    else:
+        fit = logit(scaled, y)
+        parameters, covariance, loglik = back @ fit.params, fit.cov_params(), float(fit.llf)
+        if codes is not None:
+            if chosen.errors == "sandwich":
+                covariance = sandwich(covariance, fit.model.score_obs(fit.params), codes)
+            else:
+                covariance = jackknife(partial(_without, scaled, y), fit.params, codes)
+            notes += few_clusters(_clusters.count(codes), chosen.errors)
     return Logistic(
         design=plan,
         parameters=parameters,
         covariance=back @ covariance @ back.T,
         degrees=of_coefficients(plan, codes, np.inf),
-        level=level,
+        level=chosen.level,
         n=len(samples),
         thrashed=int(y.sum()),
         clusters=None if codes is None else _clusters.count(codes),
@@ -175,8 +175,8 @@ def thrashes(
     )
 
 
-def _without(matrix: Floats, y: Flags, rows: Codes) -> Floats:
-    """The coefficients from these rows alone, by maximum likelihood."""
+def _without(matrix: Array, y: Flags, rows: Codes) -> Array:
+    """Return the coefficients from these rows alone, by maximum likelihood."""
     matrix, y = matrix[rows], y[rows]
     redundant = np.linalg.matrix_rank(matrix) < matrix.shape[1]
     if redundant or y.all() or not y.any() or any(_directions(matrix, y)):
@@ -185,7 +185,7 @@ def _without(matrix: Floats, y: Flags, rows: Codes) -> Floats:
             "cluster alone decides a coefficient",
             "leave out the column that it decides, or estimate without clusters and say so",
         )
-    return _newton(matrix, y, penalised=False).parameters
+    return np.asarray(logit(matrix, y).params)
 
 
 def _not_clustered(cluster: str | None) -> tuple[str, ...]:
@@ -198,8 +198,8 @@ def _not_clustered(cluster: str | None) -> tuple[str, ...]:
     )
 
 
-def separated(plan: Design, y: Flags) -> tuple[str, ...]:
-    """Columns of the regression that tell y perfectly, or for some samples, by a linear programme.
+def separated(plan: CensoredDesign, y: Flags) -> tuple[str, ...]:
+    """Return the columns that tell y perfectly, or for some samples, by a linear programme.
 
     Some β with ``xβ >= 0`` wherever y and ``xβ <= 0`` elsewhere, not all 0, means that maximum
     likelihood diverges along it (Albert and Anderson 1984; Konis 2007).
@@ -215,8 +215,8 @@ def separated(plan: Design, y: Flags) -> tuple[str, ...]:
     return tuple(name for name, is_used in zip(plan.names[1:], used, strict=True) if is_used)
 
 
-def _directions(matrix: Floats, y: Flags) -> list[bool]:
-    """Which coefficients maximum likelihood takes to infinity; none where it is finite."""
+def _directions(matrix: Array, y: Flags) -> list[bool]:
+    """Return which coefficients maximum likelihood takes to infinity; none where it is finite."""
     signed = np.where(y, 1.0, -1.0)[:, None] * matrix
     found = optimize.linprog(
         -signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(len(y)), bounds=(-1, 1), method="highs"
@@ -260,8 +260,8 @@ def _notes(apart: tuple[str, ...], used: str) -> tuple[str, ...]:
     )
 
 
-def _standard(plan: Design) -> tuple[Floats, Floats]:
-    """The matrix with columns of mean 0 and deviation 1, and the way back of its coefficients."""
+def _standard(plan: CensoredDesign) -> tuple[Array, Array]:
+    """Return the standardised matrix, and the map from its coefficients to the original ones."""
     mean, sd = plan.matrix.mean(axis=0), plan.matrix.std(axis=0)
     mean[0], sd[0] = 0.0, 1.0
     back = np.diag(1 / sd)
@@ -269,50 +269,39 @@ def _standard(plan: Design) -> tuple[Floats, Floats]:
     return (plan.matrix - mean) / sd, back
 
 
-def _state(matrix: Floats, y: Flags, at: Floats, *, penalised: bool) -> _Fit:
-    """Likelihood, information and each sample's score at these coefficients."""
+def _penalised(matrix: Array, y: Flags, at: Array) -> _Penalised:
+    """Firth's likelihood, its gradient, and the information at these coefficients."""
     z = matrix @ at
     p = special.expit(z)
     weights = p * special.expit(-z)
-    loglik = float(special.log_expit(np.where(y, z, -z)).sum())
     information = (matrix * weights[:, None]).T @ matrix
-    residuals = y - p
-    if penalised:
-        try:
-            root = np.linalg.cholesky(information)
-        except np.linalg.LinAlgError:
-            return _Fit(at, -np.inf, information, matrix * residuals[:, None])
-        leverage = weights * (np.linalg.solve(root, matrix.T) ** 2).sum(axis=0)
-        residuals = residuals + leverage * (0.5 - p)
-        loglik += float(np.log(np.diag(root)).sum())
-    return _Fit(at, loglik, information, matrix * residuals[:, None])
+    try:
+        root = np.linalg.cholesky(information)
+    except np.linalg.LinAlgError:
+        return _Penalised(at, -np.inf, information, (y - p) @ matrix)
+    leverage = weights * (np.linalg.solve(root, matrix.T) ** 2).sum(axis=0)
+    loglik = float(special.log_expit(np.where(y, z, -z)).sum() + np.log(np.diag(root)).sum())
+    return _Penalised(at, loglik, information, (y - p + leverage * (0.5 - p)) @ matrix)
 
 
 def _newton(
-    matrix: Floats,
-    y: Flags,
-    *,
-    penalised: bool,
-    free: Codes | None = None,
-    start: Floats | None = None,
-) -> _Fit:
-    """The maximum over the free coefficients, by Newton's method with halved steps."""
+    matrix: Array, y: Flags, free: Codes | None = None, start: Array | None = None
+) -> _Penalised:
+    """Return the maximum over the free coefficients, by Newton's method with halved steps."""
     at = np.zeros(matrix.shape[1]) if start is None else start.copy()
     free = np.arange(at.size) if free is None else free
-    state = _state(matrix, y, at, penalised=penalised)
+    state = _penalised(matrix, y, at)
     for _ in range(200):
-        gradient = state.scores.sum(axis=0)[free]
+        gradient = state.gradient[free]
         if free.size == 0 or np.abs(gradient).max() < 1e-9:
             return state
-        curvature = state.information[np.ix_(free, free)]
-        if penalised:
-            curvature = _curvature(matrix, y, at, free, curvature)
+        curvature = _curvature(matrix, y, state, free)
         step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
         step *= min(1.0, 5 / max(np.abs(step).max(), 1e-300))
         for halvings in range(30):
             there = at.copy()
             there[free] += step * 0.5**halvings
-            found = _state(matrix, y, there, penalised=penalised)
+            found = _penalised(matrix, y, there)
             if found.loglik > state.loglik:
                 break
         else:
@@ -323,8 +312,8 @@ def _newton(
     )
 
 
-def _curvature(matrix: Floats, y: Flags, at: Floats, free: Codes, information: Floats) -> Floats:
-    """Minus the Hessian of the penalised likelihood, from differences of its gradient.
+def _curvature(matrix: Array, y: Flags, state: _Penalised, free: Codes) -> Array:
+    """Return minus the Hessian of the penalised likelihood, from differences of its gradient.
 
     The information alone leaves the penalty out, and converges slowly where that is what there is.
     Where the Hessian is not definite the information is the safe one.
@@ -332,19 +321,19 @@ def _curvature(matrix: Floats, y: Flags, at: Floats, free: Codes, information: F
     width = 1e-5
     rows = []
     for place in free:
-        turn = np.zeros_like(at)
+        turn = np.zeros_like(state.parameters)
         turn[place] = width
-        ahead = _state(matrix, y, at + turn, penalised=True).scores.sum(axis=0)[free]
-        behind = _state(matrix, y, at - turn, penalised=True).scores.sum(axis=0)[free]
+        ahead = _penalised(matrix, y, state.parameters + turn).gradient[free]
+        behind = _penalised(matrix, y, state.parameters - turn).gradient[free]
         rows.append((behind - ahead) / (2 * width))
     hessian = np.array(rows)
     hessian = (hessian + hessian.T) / 2
     definite = bool(np.isfinite(hessian).all()) and np.linalg.eigvalsh(hessian)[0] > 0
-    return hessian if definite else information
+    return hessian if definite else state.information[np.ix_(free, free)]
 
 
-def _profiles(plan: Design, y: Flags, estimate: Floats, level: float) -> Floats:
-    """Low, high and p of each coefficient by the profile of the penalised likelihood."""
+def _profiles(plan: CensoredDesign, y: Flags, estimate: Array, level: float) -> Array:
+    """Return low, high and p of each coefficient by the profile of the penalised likelihood."""
     spread = plan.matrix.std(axis=0)
     spread[0] = 1.0  # scaled, but not centred: the intercept keeps its meaning
     profile = _Profile(plan.matrix / spread, y, estimate * spread)
@@ -361,14 +350,14 @@ class _Profile:
     likelihood can have other maxima.
     """
 
-    def __init__(self, matrix: Floats, y: Flags, best: Floats) -> None:
+    def __init__(self, matrix: Array, y: Flags, best: Array) -> None:
         self._matrix, self._y, self._best = matrix, y, best
-        top = _state(matrix, y, best, penalised=True)
+        top = _penalised(matrix, y, best)
         self._top, self._last = top.loglik, best
         self._widths = np.sqrt(np.diag(np.linalg.pinv(top.information)))
 
     def ends(self, place: int, limit: float) -> tuple[float, float, float]:
-        """Where the fall reaches the limit on either side, and the p value of 0."""
+        """Return where the fall reaches the limit on either side, and the p value of 0."""
         self._last = self._best
         for part in np.linspace(1, 0, 6)[1:]:
             fall = self._fall(place, float(part * self._best[place]))
@@ -376,16 +365,16 @@ class _Profile:
         return self._end(place, limit, -1.0), self._end(place, limit, 1.0), p
 
     def _fall(self, place: int, value: float) -> float:
-        """The fall with this coefficient at this value, and all others at their best."""
+        """Return the fall with this coefficient at this value, and all others at their best."""
         start = self._last.copy()
         start[place] = value
         others = np.delete(np.arange(start.size), place)
-        fit = _newton(self._matrix, self._y, penalised=True, free=others, start=start)
+        fit = _newton(self._matrix, self._y, others, start)
         self._last = fit.parameters
         return self._top - fit.loglik
 
     def _end(self, place: int, limit: float, side: float) -> float:
-        """Where the fall passes the limit, by the Illinois method on its root, which is straight.
+        """Return where the fall passes the limit, by the Illinois method on its square root.
 
         A try that passes the limit is forgotten: the next begins at the last one inside.
         """

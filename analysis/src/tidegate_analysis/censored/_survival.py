@@ -22,8 +22,8 @@ import pandas as pd
 from lifelines import KaplanMeierFitter
 from scipy import stats
 
-from tidegate_analysis.censored._linear import checked_level
-from tidegate_analysis.censored._samples import Flags, Floats, Intervals, columns_there, intervals
+from tidegate_analysis._columns import Array, Flags, refuse_level
+from tidegate_analysis.censored._design import Intervals, columns_there, intervals
 
 #: Halvings of a share for the end of a band: to a millionth.
 HALVINGS: Final = 20
@@ -39,7 +39,7 @@ def kaplan_meier(
     high: str = "high",
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """The share of batchsets that are not yet thrashing, against MPL.
+    """Return the share of batchsets that are not yet thrashing, against MPL.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def kaplan_meier(
     at risk, and n in all.
 
     """
-    checked_level(level)
+    refuse_level(level)
     names = [] if by is None else [by] if isinstance(by, str) else list(by)
     columns_there(samples, [low, high, *names])
     if not names:
@@ -87,7 +87,7 @@ def _curve(found: Intervals, level: float) -> pd.DataFrame:
 
 
 def _disjoint(found: Intervals) -> bool:
-    """Whether no end of an interval lies strictly inside another that is finite."""
+    """Return whether no end of an interval lies strictly inside another that is finite."""
     ends = np.unique(np.concatenate([found.low, found.high[found.thrashed]]))
     first = np.searchsorted(ends, found.low[found.thrashed])
     last = np.searchsorted(ends, found.high[found.thrashed])
@@ -100,7 +100,7 @@ def _kaplan_meier(found: Intervals, level: float) -> pd.DataFrame:
     mpls = np.unique(np.append(time, 0.0))
     band = fitter.confidence_interval_.reindex(mpls, method="ffill").to_numpy()
     share = fitter.survival_function_at_times(mpls).to_numpy(dtype=np.float64)
-    curve = _Curve(mpls, share, band[:, 0], band[:, 1])
+    curve = _SurvivalCurve(mpls, share, band[:, 0], band[:, 1])
     return curve.to_frame(found, level, "kaplan-meier")
 
 
@@ -117,11 +117,11 @@ def _turnbull(found: Intervals, level: float) -> pd.DataFrame:
     share = (late @ mass).clip(0, 1)
     least = most - float(stats.chi2.ppf(level, 1)) / 2
     low, high = (masses.ends(late, share, outer, least) for outer in (0.0, 1.0))
-    return _Curve(mpls, share, low, high).to_frame(found, level, "turnbull")
+    return _SurvivalCurve(mpls, share, low, high).to_frame(found, level, "turnbull")
 
 
-def _innermost(pairs: Floats) -> tuple[Floats, Floats]:
-    """The intervals from a low to the next high with neither between: all mass is in these.
+def _innermost(pairs: Array) -> tuple[Array, Array]:
+    """Return the intervals from a low to the next high with neither between: all mass is in these.
 
     At equal MPLs a high comes before a low, since the intervals are half-open.
     """
@@ -145,18 +145,18 @@ class _Masses:
 
     """
 
-    inside: Floats
-    counts: Floats
+    inside: Array
+    counts: Array
 
-    def best(self) -> tuple[Floats, float]:
-        """Turnbull's estimate, and its log-likelihood."""
+    def best(self) -> tuple[Array, float]:
+        """Return Turnbull's estimate, and its log-likelihood."""
         total = self.counts.sum()
         mass = self._climbed(1, lambda expected: expected / total, 1e-9)
         mass = np.where(mass < 1e-9, 0.0, mass)
         return mass[0], float(self._log_likelihood(mass)[0])
 
-    def ends(self, late: Flags, share: Floats, outer: float, least: float) -> Floats:
-        """The farthest shares towards `outer` whose log-likelihood is `least` or more.
+    def ends(self, late: Flags, share: Array, outer: float, least: float) -> Array:
+        """Return the farthest shares towards `outer` whose log-likelihood is `least` or more.
 
         Each row of `late` says which intervals are late, and `share` their mass at its best. By
         halving, as the log-likelihood falls from there on either side.
@@ -172,10 +172,10 @@ class _Masses:
         found[rows] = within
         return found
 
-    def _held(self, late: Flags, share: Floats) -> Floats:
-        """The largest log-likelihood in each row where what is late has a share, not 0 or 1."""
+    def _held(self, late: Flags, share: Array) -> Array:
+        """Return the largest log-likelihood in each row, given the late share, not 0 or 1."""
 
-        def held(expected: Floats) -> Floats:
+        def held(expected: Array) -> Array:
             of_late = (expected * late).sum(axis=1, keepdims=True)
             of_early = (expected * ~late).sum(axis=1, keepdims=True)
             part = share[:, None]
@@ -183,10 +183,8 @@ class _Masses:
 
         return self._log_likelihood(self._climbed(len(share), held, 1e-6))
 
-    def _climbed(
-        self, rows: int, normalised: Callable[[Floats], Floats], tolerance: float
-    ) -> Floats:
-        """The maximum for each row by the EM algorithm, from a start with mass everywhere.
+    def _climbed(self, rows: int, normalised: Callable[[Array], Array], tolerance: float) -> Array:
+        """Return the maximum for each row by the EM algorithm, from a start with mass everywhere.
 
         Each step makes masses of the samples expected in each interval, as `normalised` says.
         """
@@ -200,19 +198,19 @@ class _Masses:
                 break
         return mass
 
-    def _log_likelihood(self, mass: Floats) -> Floats:
+    def _log_likelihood(self, mass: Array) -> Array:
         return np.asarray(np.log(mass @ self.inside.T) @ self.counts)
 
 
 @dataclass(frozen=True)
-class _Curve:
-    mpls: Floats
-    share: Floats
-    low: Floats
-    high: Floats
+class _SurvivalCurve:
+    mpls: Array
+    share: Array
+    low: Array
+    high: Array
 
     def to_frame(self, found: Intervals, level: float, method: str) -> pd.DataFrame:
-        """The frame of `kaplan_meier`, with exact bands where the share is 0 or 1."""
+        """Return the frame of `kaplan_meier`, with exact bands where the share is 0 or 1."""
         last = np.where(found.thrashed, found.high, found.low)
         at_risk = (last[:, None] >= self.mpls).sum(axis=0)
         fallen = (found.high[:, None] <= self.mpls).sum(axis=0)

@@ -16,7 +16,7 @@ from tidegate_analysis.estimate.effects import Effects, Trace, effects, totals, 
 from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, fingerprint, split
 from tidegate_analysis.estimate.paths import PathFit, confirm, fit, overall_fit, stars
 from tidegate_analysis.estimate.refine import Refinement, compare, refine
-from tidegate_analysis.estimate.regression import Regression, regress
+from tidegate_analysis.estimate.regression import Regression, RegressionOptions, regress
 from tidegate_analysis.estimate.sem import Structural, structural
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "PathFit",
     "Refinement",
     "Regression",
+    "RegressionOptions",
     "Structural",
     "Trace",
     "compare",

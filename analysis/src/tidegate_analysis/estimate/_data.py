@@ -1,29 +1,24 @@
-"""From a frame of samples to the matrices of a regression, or a message that says what to do.
+"""The matrices of one equation, made of a frame of samples.
 
-Everything that could make a number silent or a library fail is refused here: columns that are not
-there or not numbers, values missing or infinite, columns that are constant or that others add up
-to, and fewer samples than parameters.
+Refuses columns that are constant or that others add up to, and fewer samples than parameters.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tidegate_analysis._columns import Array, Codes, codes, numbers
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.model.structure import TIMES
-
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 #: Below this share of the largest singular value a matrix of standardised columns is collinear.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Design:
+class EquationDesign:
     """Matrices of one regression.
 
     Parameters
@@ -58,60 +53,9 @@ class Design:
         return np.hstack([self.X, self.nuisance])
 
 
-def generator(seed: int) -> np.random.Generator:
-    """Return the source of random draws that a seed gives."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError) as error:
-        raise SampleError(f"seed {seed!r}", "give a whole number from 0") from error
-
-
 def factors(terms: Iterable[str]) -> tuple[str, ...]:
     """Return the columns that terms are made of."""
     return tuple(dict.fromkeys(name for term in terms for name in term.split(TIMES)))
-
-
-def numbers(samples: pd.DataFrame, column: str) -> Array:
-    """Return a column as finite numbers, or say what is in the way."""
-    if column not in samples:
-        raise SampleError(
-            f"the samples have no column `{column}`",
-            f"add it, or use one of {', '.join(map(str, samples.columns))}",
-        )
-    if not isinstance(samples[column], pd.Series):
-        raise SampleError(f"the samples have several columns `{column}`", "rename all but one")
-    if missing := int(samples[column].isna().sum()):
-        raise SampleError(
-            f"`{column}` is missing in {missing} of {len(samples)} samples", "leave those rows out"
-        )
-    try:
-        values = samples[column].to_numpy(dtype=np.float64)
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"`{column}` holds other things than numbers", "convert it first"
-        ) from None
-    if infinite := int(np.isinf(values).sum()):
-        raise SampleError(
-            f"`{column}` is infinite in {infinite} of {len(values)} samples",
-            "keep only samples that thrashed and say so, or use the models for censored values, "
-            "which keep all of them",
-        )
-    return values
-
-
-def groups(samples: pd.DataFrame, column: str) -> Codes:
-    """Return the group of each sample, numbered from 0."""
-    if column not in samples:
-        raise SampleError(
-            f"the samples have no column `{column}` to group them by",
-            "add it, or name another column as `cluster`",
-        )
-    codes, _ = pd.factorize(samples[column])
-    if (codes < 0).any():
-        raise SampleError(
-            f"`{column}` is missing in {int((codes < 0).sum())} samples", "leave those rows out"
-        )
-    return codes
 
 
 def product(columns: Sequence[Array]) -> Array:
@@ -130,7 +74,7 @@ def design(
     cluster: str | None = None,
     intercepts: bool = False,
     block: str | None = None,
-) -> Design:
+) -> EquationDesign:
     """Make the matrices of a regression of `outcome` on `terms`.
 
     Parameters
@@ -155,10 +99,12 @@ def design(
     if outcome in factors(terms):
         raise SampleError(f"`{outcome}` explains itself", "leave it out of the terms")
     values = {name: numbers(samples, name) for name in (outcome, *factors(terms))}
-    codes = groups(samples, cluster) if cluster is not None else np.zeros(len(samples), np.intp)
-    nuisance = np.eye(int(codes.max()) + 1)[codes] if intercepts else np.ones((len(samples), 1))
+    groups = np.zeros(len(samples), np.intp)
+    if cluster is not None:
+        groups = codes(samples, cluster)[0]
+    nuisance = np.eye(int(groups.max()) + 1)[groups] if intercepts else np.ones((len(samples), 1))
     if block is not None:
-        nuisance = _with_blocks(nuisance, groups(samples, block))
+        nuisance = _with_blocks(nuisance, codes(samples, block)[0])
     parameters = len(terms) + nuisance.shape[1]
     if len(samples) <= parameters:
         raise SampleError(
@@ -175,21 +121,21 @@ def design(
     X = np.column_stack(columns) if columns else np.empty((len(samples), 0))
     scales = [np.prod([values[f].std(ddof=1) for f in term.split(TIMES)]) for term in terms]
     refuse_collinear(X, terms, nuisance, cluster if intercepts else None, block)
-    return Design(
-        outcome, tuple(terms), values[outcome], X, np.array(scales, float), nuisance, codes
+    return EquationDesign(
+        outcome, tuple(terms), values[outcome], X, np.array(scales, float), nuisance, groups
     )
 
 
-def _with_blocks(nuisance: Array, codes: Codes) -> Array:
+def _with_blocks(nuisance: Array, blocks: Codes) -> Array:
     """Append an indicator for each block but those that the columns before add up to."""
-    for column in np.eye(int(codes.max()) + 1)[codes].T:
+    for column in np.eye(int(blocks.max()) + 1)[blocks].T:
         left = column - nuisance @ np.linalg.lstsq(nuisance, column, rcond=None)[0]
         if np.linalg.norm(left) > _TOLERANCE * np.linalg.norm(column):
             nuisance = np.column_stack([nuisance, column])
     return nuisance
 
 
-def refuse_exact(data: Design, rss: float) -> None:
+def refuse_exact(data: EquationDesign, rss: float) -> None:
     """Refuse an outcome that its terms give without any error."""
     if rss <= 1e-20 * np.square(data.y - data.y.mean()).sum():
         raise SampleError(

@@ -30,9 +30,9 @@ from itertools import product
 import numpy as np
 from scipy import optimize
 
-from tidegate_analysis._clusters import cr1, sums
-from tidegate_analysis.estimate._data import Array, Codes, generator
-from tidegate_analysis.estimate._linear import least
+from tidegate_analysis._clusters import sums
+from tidegate_analysis._columns import Array, Codes, generator
+from tidegate_analysis._linear import covariance, least_squares
 
 _WEIGHTS = np.sqrt([0.5, 1.0, 1.5])
 _SIX = np.concatenate([-_WEIGHTS, _WEIGHTS])
@@ -82,12 +82,10 @@ def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: flo
     others = np.delete(X, j, axis=1)
     x = X[:, j] - others @ np.linalg.lstsq(others, X[:, j], rcond=None)[0]
     e = y - others @ np.linalg.lstsq(others, y, rcond=None)[0]
-    fit = least(X, y)
-    b = float(fit.coefficients[j])
-    score = sums((x * fit.residuals)[:, None], groups)[:, 0]
-    factor = cr1(len(X), X.shape[1], W.shape[1])
-    se = float(np.sqrt(factor * score @ score) / (x @ x))
-    reach = sums(x[:, None] * X, groups) @ fit.inverse
+    fit, count = least_squares(X, y), W.shape[1]
+    b, se = float(fit.params[j]), float(np.sqrt(covariance(fit, "cluster", groups)[j, j]))
+    factor = count / (count - 1) * (len(X) - 1) / fit.df_resid
+    reach = sums(x[:, None] * X, groups) @ fit.normalized_cov_params
     parts = [_parts(X, groups, x, residuals, reach) for residuals in (e, x)]
     numerators = [W @ a for a, _ in parts]
     scores = [W @ A.T for _, A in parts]

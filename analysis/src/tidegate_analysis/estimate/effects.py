@@ -31,16 +31,15 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from tidegate_analysis._columns import Array, Flags, generator
+from tidegate_analysis._weighted import WeightedModel
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate._data import Array, Design, design, factors, generator
+from tidegate_analysis.estimate._data import EquationDesign, design, factors
 from tidegate_analysis.estimate.paths import PathFit
 from tidegate_analysis.model.structure import Edge, Model
-
-Flags = npt.NDArray[np.bool_]
 
 KINDS: Final = ("direct", "indirect", "total")
 
@@ -350,17 +349,10 @@ def _weights(fit: PathFit, draws: int, draw: np.random.Generator) -> Array:
     return draw.multinomial(fit.n, np.full(fit.n, 1 / fit.n), draws).astype(float)
 
 
-def _refit(samples: pd.DataFrame, data: Design, W: Array, *, raw: bool) -> Array:
+def _refit(samples: pd.DataFrame, data: EquationDesign, W: Array, *, raw: bool) -> Array:
     """Return coefficients in each draw; not a number where a draw left terms collinear."""
-    Z = np.hstack([data.X - data.X.mean(axis=0), data.nuisance])
-    Z[:, : len(data.terms)] /= data.scales
-    count, k = len(W), Z.shape[1]
-    squares = (W @ (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), k * k)).reshape(count, k, k)
-    singular = np.linalg.matrix_rank(squares / len(Z), tol=1e-8, hermitian=True) < k
-    squares[singular] = np.eye(k)
-    b: Array = np.linalg.solve(squares, (W @ (Z * data.y[:, None]))[:, :, None])[:, :, 0]
-    b[singular] = np.nan
-    b = b[:, : len(data.terms)] / data.scales
+    model = WeightedModel(data.full, data.y, "linear", data.outcome)
+    b = model.fit(W).coefficients[:, : len(data.terms)]
     if raw:
         return b
     scales = [

@@ -25,8 +25,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis._columns import generator
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate._data import generator
 from tidegate_analysis.model.structure import Fingerprint, Model
 
 _RUN: Final = ("experiment", "run")

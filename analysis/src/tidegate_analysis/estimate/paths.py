@@ -22,31 +22,23 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 9.3.4.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis._columns import Array, Codes, codes
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate import _linear
-from tidegate_analysis.estimate._data import Array, Codes, groups
 from tidegate_analysis.estimate.evidence import Confirmatory, Exploratory, refuse_seen, seen
-from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
+from tidegate_analysis.estimate.regression import (
+    Regression,
+    RegressionKeywords,
+    RegressionOptions,
+    gathered,
+    regress_with,
+)
 from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import Edge, Model
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a model's equations are estimated: see `regress`."""
-
-    errors: Errors = "classical"
-    effect: Effect = "none"
-    cluster: str = "dbms"
-    confidence: float = 0.95
-    draws: int = 9999
-    seed: int = 0
-    block: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +63,7 @@ class PathFit:
     model: Model
     regressions: Mapping[str, Regression]
     samples: pd.DataFrame
-    options: Options
+    options: RegressionOptions
     seen: tuple[str, ...] = ()
 
     @property
@@ -82,7 +74,7 @@ class PathFit:
     @property
     def r_squared(self) -> dict[str, float]:
         """R² of each equation."""
-        return {name: fit.r_squared for name, fit in self.regressions.items()}
+        return {name: fit.explained.r_squared for name, fit in self.regressions.items()}
 
     @property
     def error_coefficients(self) -> dict[str, float]:
@@ -175,27 +167,26 @@ class PathFit:
             for path in self.model.paths
         ]
         fits = self.regressions
-        kind = "coefficients" if raw else "standardised"
-        values = np.array([getattr(fits[name], kind)[i] for name, i in places])
+        scales = [(fits[n].raw if raw else fits[n].standardised, i) for n, i in places]
+        values = np.array([scale.coefficients[i] for scale, i in scales])
         df = np.array([fits[name].df[i] for name, i in places])
         if self.options.effect == "random" or (raw and self.options.errors == "classical"):
             return values, self._block_diagonal(places, raw), df
-        which = "raw_influence" if raw else "influence"
-        influences = np.column_stack([getattr(fits[name], which)[:, i] for name, i in places])
-        columns = max(fit.parameters for fit in fits.values())
-        return values, _linear.gathered(influences, self.clusters(), columns), df
+        influences = np.column_stack([scale.influence[:, i] for scale, i in scales])
+        columns = max(fit.explained.parameters for fit in fits.values())
+        return values, gathered(influences, self.clusters(), columns), df
 
     def clusters(self) -> Codes | None:
         """Return the group of each sample when errors are clustered."""
-        if self.options.errors not in ("cluster", "wild"):
+        if not self.options.is_clustered:
             return None
-        return groups(self.samples, self.options.cluster)
+        return codes(self.samples, self.options.cluster)[0]
 
     def _block_diagonal(self, places: list[tuple[str, int]], raw: bool) -> Array:
         covariance = np.zeros((len(places), len(places)))
         for a, (name, i) in enumerate(places):
             fit = self.regressions[name]
-            scale = np.ones_like(fit.coefficients) if raw else _ratio(fit)
+            scale = np.ones_like(fit.raw.coefficients) if raw else _ratio(fit)
             for b, (other, j) in enumerate(places):
                 if name == other:
                     covariance[a, b] = fit.covariance[i, j] * scale[i] * scale[j]
@@ -212,14 +203,7 @@ class PathFit:
 def fit(
     model: Model,
     samples: pd.DataFrame | Exploratory | Confirmatory,
-    *,
-    errors: Errors = "classical",
-    effect: Effect = "none",
-    cluster: str = "dbms",
-    confidence: float = 0.95,
-    draws: int = 9999,
-    seed: int = 0,
-    block: str | None = None,
+    **options: Unpack[RegressionKeywords],
 ) -> PathFit:
     """Estimate a model's path coefficients.
 
@@ -230,8 +214,8 @@ def fit(
     samples
         A table, or one marked as exploratory or confirmatory. Confirmatory samples are refused
         when the model was refined with some of them; a table of no kind then has a caution.
-    errors, effect, cluster, confidence, draws, seed, block
-        See `regress`.
+    **options
+        The fields of `RegressionOptions`.
 
     Raises
     ------
@@ -247,15 +231,15 @@ def fit(
             f"model `{model.name}` is about {model.mode}s, and the samples hold others",
             f'keep those with mode == "{model.mode}"',
         )
-    options = Options(errors, effect, cluster, confidence, draws, seed, block)
+    chosen = RegressionOptions(**options)
     regressions = {
-        name: regress(table, name, model.terms(name), **vars(options)) for name in model.endogenous
+        name: regress_with(table, name, model.terms(name), chosen) for name in model.endogenous
     }
     unmarked = seen(table, model) if isinstance(samples, pd.DataFrame) else ()
-    return PathFit(model, regressions, table, options, unmarked)
+    return PathFit(model, regressions, table, chosen, unmarked)
 
 
-def confirm(model: Model, samples: Confirmatory, **options: object) -> PathFit:
+def confirm(model: Model, samples: Confirmatory, **options: Unpack[RegressionKeywords]) -> PathFit:
     """Test a model with samples that took no part in choosing its paths.
 
     As `fit`, and takes nothing but `Confirmatory`.
@@ -265,7 +249,7 @@ def confirm(model: Model, samples: Confirmatory, **options: object) -> PathFit:
             "a confirmatory test needs samples marked as such",
             "wrap samples that no model was chosen with: Confirmatory(samples)",
         )
-    return fit(model, samples, **options)  # type: ignore[arg-type]
+    return fit(model, samples, **options)
 
 
 def overall_fit(r_squared: Iterable[float]) -> float:
@@ -284,5 +268,5 @@ def stars(p: float) -> str:
 
 def _ratio(fit: Regression) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: Array = fit.standardised / fit.coefficients
+        ratio: Array = fit.standardised.coefficients / fit.raw.coefficients
     return np.nan_to_num(ratio)

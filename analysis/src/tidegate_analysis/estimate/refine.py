@@ -22,7 +22,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 8.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,8 @@ from scipy import stats
 
 from tidegate_analysis.errors import ModelError, SampleError
 from tidegate_analysis.estimate.evidence import Exploratory, fingerprint
-from tidegate_analysis.estimate.paths import Options, PathFit, fit
-from tidegate_analysis.estimate.regression import Effect, Errors, Regression, regress
+from tidegate_analysis.estimate.paths import PathFit, fit
+from tidegate_analysis.estimate.regression import Regression, RegressionKeywords, regress_with
 from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import Edge, Model
 
@@ -99,12 +99,7 @@ def refine(
     rule: Rule = "all at once",
     alpha: float = 0.05,
     name: str | None = None,
-    errors: Errors = "classical",
-    effect: Effect = "none",
-    cluster: str = "dbms",
-    confidence: float = 0.95,
-    draws: int = 9999,
-    seed: int = 0,
+    **options: Unpack[RegressionKeywords],
 ) -> Refinement:
     """Drop the paths and moderators of a model that are not significant in exploratory samples.
 
@@ -118,8 +113,8 @@ def refine(
         See the module; what has p >= alpha is dropped.
     name
         Of the refined model.
-    errors, effect, cluster, confidence, draws, seed
-        See `regress`.
+    **options
+        The fields of `RegressionOptions`.
 
     Raises
     ------
@@ -136,8 +131,7 @@ def refine(
         )
     if rule not in get_args(Rule):
         raise ModelError(f"no rule is called `{rule}`", f"use one of: {'; '.join(get_args(Rule))}")
-    options = Options(errors, effect, cluster, confidence, draws, seed)
-    initial = fit(model, samples, **vars(options))
+    initial = fit(model, samples, **options)
     current = initial
     dropped: list[pd.DataFrame] = []
     while True:
@@ -149,7 +143,7 @@ def refine(
         dropped.append(weak.assign(step=len(dropped) + 1))
         edges = [(f, t, by) if by else (f, t) for f, t, by in zip(*_ends(weak), strict=True)]
         smaller = current.model.without(edges)
-        current = fit(smaller, samples, **vars(options))
+        current = fit(smaller, samples, **options)
         if rule == "all at once":
             break
     seen = replace(
@@ -213,21 +207,23 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
 
 
 def _lost(full: Regression, less: Regression) -> dict[str, float]:
-    q, df = full.parameters - less.parameters, full.n - full.parameters
-    F = (less.rss - full.rss) / q / (full.rss / df) if q and full.effect != "random" else np.nan
-    LR = max(0.0, 2 * (full.log_likelihood - less.log_likelihood))
+    one, other = full.explained, less.explained
+    q, df = one.parameters - other.parameters, full.n - one.parameters
+    is_tested = q and full.options.effect != "random"
+    F = (other.rss - one.rss) / q / (one.rss / df) if is_tested else np.nan
+    LR = max(0.0, 2 * (one.log_likelihood - other.log_likelihood))
     return {
-        "r2_initial": full.r_squared,
-        "r2_refined": less.r_squared,
-        "r2_lost": full.r_squared - less.r_squared,
+        "r2_initial": one.r_squared,
+        "r2_refined": other.r_squared,
+        "r2_lost": one.r_squared - other.r_squared,
         "F": F,
         "df1": q,
         "df2": df,
         "p_F": float(stats.f.sf(F, q, df)) if q else np.nan,
         "LR": LR,
         "p_LR": _chi2(LR, q),
-        "aic_initial": full.aic,
-        "aic_refined": less.aic,
+        "aic_initial": one.aic,
+        "aic_refined": other.aic,
     }
 
 
@@ -237,7 +233,7 @@ def _chi2(statistic: float, df: float) -> float:
 
 def _without_terms(initial: PathFit, outcome: str) -> Regression:
     """Fit a variable that nothing acts on any more: only its mean."""
-    return regress(initial.samples, outcome, (), **vars(initial.options))
+    return regress_with(initial.samples, outcome, (), initial.options)
 
 
 def _weak(current: PathFit, alpha: float) -> pd.DataFrame:

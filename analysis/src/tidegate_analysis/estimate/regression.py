@@ -39,17 +39,19 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.3 and 9.3.2; Cohen, Cohen, Wes
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from tidegate_analysis import _clusters
+from tidegate_analysis._columns import Array, Codes, refuse_level
+from tidegate_analysis._linear import Fitted, covariance, least_squares, leverages, sandwich
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.estimate import _linear
-from tidegate_analysis.estimate._data import Array, Design, design, refuse_exact
+from tidegate_analysis.estimate._data import EquationDesign, design, refuse_exact
+from tidegate_analysis.estimate._random import random_intercept
 from tidegate_analysis.estimate._wild import smallest, weights, wild
 from tidegate_analysis.model.structure import TIMES
 
@@ -61,124 +63,24 @@ _STRICTEST: Final = 0.001
 _MANY_CLUSTERS: Final = 200
 
 
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """A fitted linear equation.
+class RegressionKeywords(TypedDict, total=False):
+    """The fields of `RegressionOptions` as keywords; what is not given has its default."""
 
-    Parameters
-    ----------
-    outcome, terms
-        What is explained, and by what. The arrays below have an entry for each term.
-    n, parameters
-        Samples, and coefficients including intercepts.
-    errors, effect, confidence
-        As asked for.
-    coefficients, standard_errors, df, statistics, p_values, low, high
-        Of the terms in their units: t tests with `df` degrees of freedom, and intervals.
-    standardised, standardised_errors, standardised_low, standardised_high
-        In standard deviations of the outcome for each standard deviation of the term.
-    intercept
-        Mean of the outcome where all terms are 0; with effects of groups, the mean over samples.
-    r_squared, adjusted_r_squared
-        With a random effect, the part explained by the terms (Nakagawa and Schielzeth 2013).
-    log_likelihood, aic
-        Of maximum likelihood; the AIC counts variances, as R does.
-    rss
-        Sum of squared residuals.
-    group_share
-        With a random effect, the part of the unexplained variance between groups.
-    residuals, fitted
-        Of each sample; with a random effect, about the mean of all groups.
-    cautions
-        What a reader has to know.
-    covariance, influence, raw_influence
-        Covariance of the raw coefficients; each sample's influence on the standardised and the raw
-        coefficients, n times (empty with a random effect; the raw one with classical errors, too).
-
-    """
-
-    outcome: str
-    terms: tuple[str, ...]
-    n: int
-    parameters: int
     errors: Errors
     effect: Effect
+    cluster: str
     confidence: float
-    coefficients: Array
-    standard_errors: Array
-    df: Array
-    statistics: Array
-    p_values: Array
-    low: Array
-    high: Array
-    standardised: Array
-    standardised_errors: Array
-    standardised_low: Array
-    standardised_high: Array
-    intercept: float
-    r_squared: float
-    adjusted_r_squared: float
-    log_likelihood: float
-    aic: float
-    rss: float
-    group_share: float
-    residuals: Array = field(repr=False)
-    fitted: Array = field(repr=False)
-    cautions: tuple[str, ...]
-    covariance: Array = field(repr=False)
-    influence: Array = field(repr=False)
-    raw_influence: Array = field(repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each term."""
-        return pd.DataFrame(
-            {
-                "term": self.terms,
-                "coefficient": self.coefficients,
-                "se": self.standard_errors,
-                "statistic": self.statistics,
-                "df": self.df,
-                "p": self.p_values,
-                "low": self.low,
-                "high": self.high,
-                "standardised": self.standardised,
-                "standardised_se": self.standardised_errors,
-                "standardised_low": self.standardised_low,
-                "standardised_high": self.standardised_high,
-            }
-        )
-
-    def __str__(self) -> str:
-        head = (
-            f"{self.outcome} ~ {' + '.join(self.terms) or '1'}: n = {self.n}, "
-            f"R² = {self.r_squared:.3f}, adjusted {self.adjusted_r_squared:.3f}; "
-            f"errors {self.errors}, effect of groups {self.effect}"
-        )
-        table = self.to_frame().to_string(index=False, float_format=lambda x: f"{x:.4g}")
-        return "\n".join([head, table, *(f"Take care: {caution}." for caution in self.cautions)])
+    draws: int
+    seed: int
+    block: str | None
 
 
-def regress(
-    samples: pd.DataFrame,
-    outcome: str,
-    terms: Sequence[str],
-    *,
-    errors: Errors = "classical",
-    effect: Effect = "none",
-    cluster: str = "dbms",
-    confidence: float = 0.95,
-    draws: int = 9999,
-    seed: int = 0,
-    block: str | None = None,
-) -> Regression:
-    """Regress a column on others.
+@dataclass(frozen=True)
+class RegressionOptions:
+    """How an equation is estimated.
 
     Parameters
     ----------
-    samples
-        A row for each sample.
-    outcome, terms
-        Names of columns; ``a:b`` is a product.
     errors, effect
         See the module.
     cluster
@@ -194,6 +96,194 @@ def regress(
     Raises
     ------
     SampleError
+        The options contradict each other.
+
+    """
+
+    errors: Errors = "classical"
+    effect: Effect = "none"
+    cluster: str = "dbms"
+    confidence: float = 0.95
+    draws: int = 9999
+    seed: int = 0
+    block: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that are not there or do not go together."""
+        for given, known, what in (
+            (self.errors, Errors, "errors"),
+            (self.effect, Effect, "effect"),
+        ):
+            if given not in get_args(known):
+                raise SampleError(
+                    f"no {what} are called `{given}`", f"use one of {', '.join(get_args(known))}"
+                )
+        if self.effect == "random" and self.errors != "classical":
+            raise SampleError(
+                f"a random effect with {self.errors} errors",
+                "use classical errors with it: the effect already describes the groups",
+            )
+        if self.effect == "random" and self.block is not None:
+            raise SampleError("a block beside a random effect", "use a fixed effect, or no block")
+        refuse_level(self.confidence)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether errors go by group."""
+        return self.errors in ("cluster", "wild")
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether errors or effects go by group."""
+        return self.is_clustered or self.effect != "none"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Coefficients on one scale: an entry of each array for each term.
+
+    Parameters
+    ----------
+    coefficients, errors, low, high
+        The coefficients, their standard errors and intervals.
+    influence
+        Each sample's influence on each of them, times n; empty with a random effect, and of raw
+        coefficients with classical errors.
+
+    """
+
+    coefficients: Array
+    errors: Array
+    low: Array
+    high: Array
+    influence: Array = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How much of the outcome an equation explains.
+
+    Parameters
+    ----------
+    parameters
+        Coefficients, including intercepts.
+    intercept
+        Mean of the outcome where all terms are 0; with effects of groups, the mean over samples.
+    r_squared, adjusted_r_squared
+        With a random effect, the part explained by the terms (Nakagawa and Schielzeth 2013).
+    log_likelihood, aic
+        Of maximum likelihood; the AIC counts variances, as R does.
+    rss
+        Sum of squared residuals.
+    group_share
+        With a random effect, the part of the unexplained variance between groups.
+
+    """
+
+    parameters: int
+    intercept: float
+    r_squared: float
+    adjusted_r_squared: float
+    log_likelihood: float
+    aic: float
+    rss: float
+    group_share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A fitted linear equation.
+
+    Parameters
+    ----------
+    outcome, terms
+        What is explained, and by what. The arrays below have an entry for each term.
+    n
+        Number of samples.
+    options
+        As asked for.
+    raw
+        Coefficients in the units of the columns.
+    standardised
+        In standard deviations of the outcome for each standard deviation of the term.
+    df, statistics, p_values
+        The t tests of the raw coefficients.
+    covariance
+        Of the raw coefficients.
+    explained
+        R² and likelihood.
+    residuals, fitted
+        Of each sample; with a random effect, about the mean of all groups.
+    cautions
+        What a reader has to know.
+
+    """
+
+    outcome: str
+    terms: tuple[str, ...]
+    n: int
+    options: RegressionOptions
+    raw: Estimates
+    standardised: Estimates
+    df: Array
+    statistics: Array
+    p_values: Array
+    covariance: Array = field(repr=False)
+    explained: Explained
+    residuals: Array = field(repr=False)
+    fitted: Array = field(repr=False)
+    cautions: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each term."""
+        raw, standardised = self.raw, self.standardised
+        return pd.DataFrame(
+            {
+                "term": self.terms,
+                "coefficient": raw.coefficients,
+                "se": raw.errors,
+                "statistic": self.statistics,
+                "df": self.df,
+                "p": self.p_values,
+                "low": raw.low,
+                "high": raw.high,
+                "standardised": standardised.coefficients,
+                "standardised_se": standardised.errors,
+                "standardised_low": standardised.low,
+                "standardised_high": standardised.high,
+            }
+        )
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.outcome} ~ {' + '.join(self.terms) or '1'}: n = {self.n}, "
+            f"R² = {self.explained.r_squared:.3f}, "
+            f"adjusted {self.explained.adjusted_r_squared:.3f}; "
+            f"errors {self.options.errors}, effect of groups {self.options.effect}"
+        )
+        table = self.to_frame().to_string(index=False, float_format=lambda x: f"{x:.4g}")
+        return "\n".join([head, table, *(f"Take care: {caution}." for caution in self.cautions)])
+
+
+def regress(
+    samples: pd.DataFrame, outcome: str, terms: Sequence[str], **options: Unpack[RegressionKeywords]
+) -> Regression:
+    """Regress a column on others.
+
+    Parameters
+    ----------
+    samples
+        A row for each sample.
+    outcome, terms
+        Names of columns; ``a:b`` is a product.
+    **options
+        The fields of `RegressionOptions`.
+
+    Raises
+    ------
+    ShapeError
+        A column is unknown or holds text.
+    SampleError
         Nothing can be estimated from the samples, clusters leave a term no degree of freedom, or
         the options contradict each other.
 
@@ -201,117 +291,120 @@ def regress(
     --------
     >>> import pandas as pd
     >>> samples = pd.DataFrame({"numProcs": [1, 2, 4, 8], "TP": [300, 400, 500, 900]})
-    >>> regress(samples, "TP", ["numProcs"]).coefficients.round(1).tolist()
+    >>> regress(samples, "TP", ["numProcs"]).raw.coefficients.round(1).tolist()
     [84.3]
 
     """
-    check_options(errors, effect, confidence)
-    if effect == "random" and block is not None:
-        raise SampleError("a block beside a random effect", "use a fixed effect, or no block")
-    by_group = errors in ("cluster", "wild") or effect != "none"
+    return regress_with(samples, outcome, terms, RegressionOptions(**options))
+
+
+def regress_with(
+    samples: pd.DataFrame, outcome: str, terms: Sequence[str], options: RegressionOptions
+) -> Regression:
+    """Do the same with options that are made already."""
     data = design(
         samples,
         outcome,
         terms,
-        cluster=cluster if by_group else None,
-        intercepts=effect == "fixed",
-        block=block,
+        cluster=options.cluster if options.is_grouped else None,
+        intercepts=options.effect == "fixed",
+        block=options.block,
     )
-    if by_group and data.groups.max() == 0:
+    if options.is_grouped and data.groups.max() == 0:
         raise SampleError(
-            f"all samples are of one `{cluster}`",
+            f"all samples are of one `{options.cluster}`",
             "take samples of at least two, or use classical or HC3 errors without an effect",
         )
-    if effect == "random":
-        return _random(data, confidence)
-    return _fixed(
-        samples,
-        data,
-        errors=errors,
-        effect=effect,
-        cluster=cluster,
-        confidence=confidence,
-        chance=(draws, seed),
-    )
+    if options.effect == "random":
+        return _assembled(data, options, _random(data))
+    return _assembled(data, options, _fixed(samples, data, options))
 
 
-def check_options(errors: str, effect: str, confidence: float) -> None:
-    """Refuse options that are not there or do not go together."""
-    for given, known, what in ((errors, Errors, "errors"), (effect, Effect, "effect")):
-        if given not in get_args(known):
-            raise SampleError(
-                f"no {what} are called `{given}`", f"use one of {', '.join(get_args(known))}"
-            )
-    if effect == "random" and errors != "classical":
-        raise SampleError(
-            f"a random effect with {errors} errors",
-            "use classical errors with it: the effect already describes the groups",
-        )
-    if not 0 < confidence < 1:
-        raise SampleError(f"confidence is {confidence}", "give a number between 0 and 1")
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """What a way of fitting found: coefficients of all columns, and covariances of the terms.
+
+    `exact` has p, low and high of each term by the wild bootstrap; `variances` with a random effect
+    that between groups and that inside them.
+    """
+
+    coefficients: Array
+    covariance: Array
+    standardised_covariance: Array
+    df: Array
+    log_likelihood: float
+    cautions: tuple[str, ...]
+    influence: Array
+    raw_influence: Array
+    exact: Array | None = None
+    variances: tuple[float, float] | None = None
 
 
-def _fixed(
-    samples: pd.DataFrame,
-    data: Design,
-    *,
-    errors: Errors,
-    effect: Effect,
-    cluster: str,
-    confidence: float,
-    chance: tuple[int, int],
-) -> Regression:
+def _fixed(samples: pd.DataFrame, data: EquationDesign, options: RegressionOptions) -> _Solution:
     """Fit by least squares, groups having no or fixed effects."""
     X, k, terms = data.full, data.full.shape[1], len(data.terms)
-    fit = _linear.least(X, data.y)
-    refuse_exact(data, fit.rss)
-    n = len(data.y)
-    clustered = errors in ("cluster", "wild")
-    groups = data.groups if clustered else None
-    df = _clustered_degrees(data, cluster) if clustered else np.full(terms, float(n - k))
-    if errors == "classical":
-        raw, covariance = np.empty((0, k)), fit.rss / (n - k) * fit.inverse
-    else:
-        raw = _linear.influence(X, fit, errors)
-        covariance = _linear.gathered(raw, groups, k)
+    fit = least_squares(X, data.y)
+    refuse_exact(data, fit.ssr)
+    groups = data.groups if options.is_clustered else None
+    df = np.full(terms, float(fit.df_resid)) if groups is None else _degrees(data, options.cluster)
+    found = covariance(fit, "cluster" if options.errors == "wild" else options.errors, groups)
     # Enlarged residuals: they cover better in small samples, with classical errors, too.
-    single = raw if clustered else _linear.influence(X, fit, "hc3", lenient=True)
-    influence = _standardised_influence(samples, data, fit.coefficients[:terms], single[:, :terms])
-    standardised_covariance = _linear.gathered(influence, groups, k)
-    W = _weights(data, chance) if errors == "wild" else None
-    return _result(
-        data,
-        fit.coefficients,
-        covariance,
-        standardised_covariance,
-        df,
-        confidence=confidence,
-        parameters=k,
-        errors=errors,
-        effect=effect,
-        log_likelihood=-0.5 * n * (np.log(2 * np.pi * fit.rss / n) + 1),
-        variances=1,
-        influences=(influence, raw[:, :terms]),
-        exact=None if W is None else _wild_tests(data, confidence, W),
-        cautions=_cautions(data, df, confidence, W) if clustered else (),
+    raw = _influence(fit, enlarged=groups is None)[:, :terms]
+    influence = _standardised_influence(samples, data, fit.params[:terms], raw)
+    W = _weights(data, options) if options.errors == "wild" else None
+    return _Solution(
+        coefficients=fit.params,
+        covariance=found[:terms, :terms],
+        standardised_covariance=gathered(influence, groups, k),
+        df=df,
+        log_likelihood=float(fit.llf),
+        cautions=() if groups is None else _cautions(data, df, options.confidence, W),
+        influence=influence,
+        raw_influence=np.empty((0, terms)) if options.errors == "classical" else raw,
+        exact=None if W is None else _wild_tests(data, options.confidence, W),
     )
 
 
-def _clustered_degrees(data: Design, cluster: str) -> Array:
+def _influence(fit: Fitted, *, enlarged: bool) -> Array:
+    """Return what each sample adds to each coefficient, times n.
+
+    The squares of its columns, added over samples (or over groups of them) and divided by n², are
+    variances: those of HC3 with enlarged residuals, those by group of CR1 without. A sample that
+    alone determines a coefficient adds nothing to it.
+    """
+    residuals = fit.resid
+    if enlarged:
+        free = 1 - leverages(fit)
+        alone = free < 1e-9
+        residuals = np.where(alone, 0.0, residuals / np.where(alone, 1.0, free))
+    X = fit.model.exog
+    result: Array = len(X) * (X * residuals[:, None]) @ fit.normalized_cov_params
+    return result
+
+
+def gathered(influences: Array, groups: Codes | None, columns: int) -> Array:
+    """Return the covariance that influences give; by group, with CR1's correction, if grouped."""
+    n, width = influences.shape
+    if groups is None:
+        return np.asarray(influences.T @ influences / n**2)
+    found = sandwich(np.eye(width) / n, influences, groups)
+    return np.asarray(found * ((n - 1) / (n - columns)))
+
+
+def _degrees(data: EquationDesign, cluster: str) -> Array:
     """Return the degrees of freedom of each term, refused where clusters leave it none."""
     free = _clusters.degrees(data.full, data.groups)[: len(data.terms)]
     _clusters.refuse_saturated(free, data.terms, cluster, _clusters.count(data.groups))
     return free
 
 
-def _random(data: Design, confidence: float) -> Regression:
+def _random(data: EquationDesign) -> _Solution:
     """Fit with a random intercept for each group."""
-    refuse_exact(data, _linear.least(data.full, data.y).rss)
-    fit = _linear.random_intercept(data)
+    refuse_exact(data, least_squares(data.full, data.y).ssr)
+    fit = random_intercept(data)
     terms = len(data.terms)
-    groups = int(data.groups.max()) + 1
-    sizes = np.bincount(data.groups)
-    means = _clusters.sums(data.X, data.groups) / sizes[:, None]
+    groups = _clusters.count(data.groups)
+    means = _clusters.sums(data.X, data.groups) / np.bincount(data.groups)[:, None]
     inner = np.abs(data.X - means[data.groups]).max(axis=0) > 1e-9 * data.scales
     within = len(data.y) - groups - int(inner.sum())
     between = groups - 1 - int((~inner).sum())
@@ -320,122 +413,95 @@ def _random(data: Design, confidence: float) -> Regression:
             f"{len(data.y)} samples in {groups} groups are too few for these terms",
             "collect more of them, or drop terms",
         )
-    ratio = data.scales / data.y.std(ddof=1)
-    covariance = fit.covariance
-    share = fit.group_variance / (fit.group_variance + fit.residual_variance)
-    caution = (
-        ("the variance between groups is estimated as 0: the same as no effect",)
-        if fit.group_variance == 0
-        else ()
-    )
-    return _result(
-        data,
-        fit.coefficients,
-        covariance,
-        covariance[:terms, :terms] * np.outer(ratio, ratio),
-        np.where(inner, within, between).astype(float),
-        confidence=confidence,
-        parameters=data.full.shape[1],
-        errors="classical",
-        effect="random",
+    caution = "the variance between groups is estimated as 0: the same as no effect"
+    found, ratio = fit.covariance[:terms, :terms], _ratio(data)
+    return _Solution(
+        coefficients=fit.coefficients,
+        covariance=found,
+        standardised_covariance=found * np.outer(ratio, ratio),
+        df=np.where(inner, within, between).astype(float),
         log_likelihood=fit.log_likelihood,
-        variances=2,
-        influences=(np.empty((0, terms)), np.empty((0, terms))),
-        exact=None,
-        cautions=caution,
-        random=(fit.group_variance + fit.residual_variance, share),
+        cautions=(caution,) if fit.group_variance == 0 else (),
+        influence=np.empty((0, terms)),
+        raw_influence=np.empty((0, terms)),
+        variances=(fit.group_variance, fit.residual_variance),
     )
 
 
-def _result(
-    data: Design,
-    b: Array,
-    covariance: Array,
-    standardised_covariance: Array,
-    df: Array,
-    *,
-    confidence: float,
-    parameters: int,
-    errors: Errors,
-    effect: Effect,
-    log_likelihood: float,
-    variances: int,
-    influences: tuple[Array, Array],
-    exact: Array | None,
-    cautions: tuple[str, ...],
-    random: tuple[float, float] | None = None,
-) -> Regression:
-    """Put tests and intervals together; `exact` holds p, low and high of the wild bootstrap."""
-    terms, n = len(data.terms), len(data.y)
-    coefficients = b[:terms]
-    ratio = data.scales / data.y.std(ddof=1)
-    se = np.sqrt(np.diag(covariance)[:terms])
-    standardised_se = np.sqrt(np.diag(standardised_covariance))
-    reach = stats.t.ppf(0.5 + confidence / 2, df)
+def _ratio(data: EquationDesign) -> Array:
+    """Return what makes a raw coefficient a standardised one."""
+    ratio: Array = data.scales / data.y.std(ddof=1)
+    return ratio
+
+
+def _assembled(data: EquationDesign, options: RegressionOptions, found: _Solution) -> Regression:
+    """Put tests and intervals together."""
+    ratio, b = _ratio(data), found.coefficients[: len(data.terms)]
+    reach = np.asarray(stats.t.ppf(0.5 + options.confidence / 2, found.df))
+    raw = _estimates(b, found.covariance, reach, found.raw_influence)
+    standardised = _estimates(b * ratio, found.standardised_covariance, reach, found.influence)
     with np.errstate(divide="ignore"):
-        statistics = coefficients / se
-    p = 2 * stats.t.sf(np.abs(statistics), df)
-    low, high = coefficients - reach * se, coefficients + reach * se
-    standardised = coefficients * ratio
-    bounds = standardised - reach * standardised_se, standardised + reach * standardised_se
-    if exact is not None:
-        p, low, high = exact
-        bounds = low * ratio, high * ratio
-    fitted = data.full @ b
-    residuals = data.y - fitted
-    rss, r_squared = float(residuals @ residuals), _r_squared(data.y, fitted, random)
+        statistics = b / raw.errors
+    p = 2 * stats.t.sf(np.abs(statistics), found.df)
+    if found.exact is not None:
+        p, low, high = found.exact
+        raw = replace(raw, low=low, high=high)
+        standardised = replace(standardised, low=low * ratio, high=high * ratio)
+    fitted = data.full @ found.coefficients
     return Regression(
         outcome=data.outcome,
         terms=data.terms,
-        n=n,
-        parameters=parameters,
-        errors=errors,
-        effect=effect,
-        confidence=confidence,
-        coefficients=coefficients,
-        standard_errors=se,
-        df=df,
+        n=len(data.y),
+        options=options,
+        raw=raw,
+        standardised=standardised,
+        df=found.df,
         statistics=statistics,
         p_values=np.asarray(p),
-        low=low,
-        high=high,
-        standardised=standardised,
-        standardised_errors=standardised_se,
-        standardised_low=bounds[0],
-        standardised_high=bounds[1],
-        intercept=float(np.mean(data.nuisance @ b[terms:])),
-        r_squared=r_squared,
-        adjusted_r_squared=1 - (1 - r_squared) * (n - 1) / (n - parameters),
-        log_likelihood=float(log_likelihood),
-        aic=-2 * float(log_likelihood) + 2 * (parameters + variances),
-        rss=rss,
-        group_share=random[1] if random else 0.0,
-        residuals=residuals,
+        covariance=found.covariance,
+        explained=_explained(data, found, fitted),
+        residuals=data.y - fitted,
         fitted=fitted,
-        cautions=cautions,
-        covariance=covariance[:terms, :terms],
-        influence=influences[0],
-        raw_influence=influences[1],
+        cautions=found.cautions,
     )
 
 
-def _r_squared(y: Array, fitted: Array, random: tuple[float, float] | None) -> float:
-    """Return the explained part; with a random effect, of explained and unexplained variance."""
-    if random is None:
-        return float(1 - np.square(y - fitted).sum() / np.square(y - y.mean()).sum())
-    explained = float(np.var(fitted, ddof=1))
-    return explained / (explained + random[0])
+def _estimates(values: Array, covariance: Array, reach: Array, influence: Array) -> Estimates:
+    errors = np.sqrt(np.diag(covariance))
+    return Estimates(values, errors, values - reach * errors, values + reach * errors, influence)
 
 
-def _standardised_influence(samples: pd.DataFrame, data: Design, b: Array, raw: Array) -> Array:
+def _explained(data: EquationDesign, found: _Solution, fitted: Array) -> Explained:
+    """Return R² and likelihood; with a random effect, of explained and unexplained variance."""
+    n, parameters, y = len(data.y), data.full.shape[1], data.y
+    rss = float(np.square(y - fitted).sum())
+    if found.variances is None:
+        r_squared, share = float(1 - rss / np.square(y - y.mean()).sum()), 0.0
+    else:
+        explained, unexplained = float(np.var(fitted, ddof=1)), sum(found.variances)
+        r_squared, share = explained / (explained + unexplained), found.variances[0] / unexplained
+    variances = 1 if found.variances is None else 2
+    return Explained(
+        parameters=parameters,
+        intercept=float(np.mean(data.nuisance @ found.coefficients[len(data.terms) :])),
+        r_squared=r_squared,
+        adjusted_r_squared=1 - (1 - r_squared) * (n - 1) / (n - parameters),
+        log_likelihood=found.log_likelihood,
+        aic=-2 * found.log_likelihood + 2 * (parameters + variances),
+        rss=rss,
+        group_share=share,
+    )
+
+
+def _standardised_influence(
+    samples: pd.DataFrame, data: EquationDesign, b: Array, raw: Array
+) -> Array:
     """Carry influences over to b·s_x/s_y: those on log s_x and log s_y come in."""
-    deviation = data.y.std(ddof=1)
-    result = np.empty_like(raw)
+    ratio, result = _ratio(data), np.empty_like(raw)
     outcome = _log_deviation(data.y)
     for i, term in enumerate(data.terms):
-        ratio = data.scales[i] / deviation
         own = sum(_log_deviation(samples[f].to_numpy(float)) for f in term.split(TIMES))
-        result[:, i] = ratio * (raw[:, i] + b[i] * (own - outcome))
+        result[:, i] = ratio[i] * (raw[:, i] + b[i] * (own - outcome))
     return result
 
 
@@ -446,18 +512,18 @@ def _log_deviation(x: Array) -> Array:
     return result
 
 
-def _weights(data: Design, chance: tuple[int, int]) -> Array:
-    if chance[0] < 1:
-        raise SampleError(f"{chance[0]} data sets of the wild bootstrap", "draw at least 999")
+def _weights(data: EquationDesign, options: RegressionOptions) -> Array:
+    if options.draws < 1:
+        raise SampleError(f"{options.draws} data sets of the wild bootstrap", "draw at least 999")
     if (count := _clusters.count(data.groups)) > _MANY_CLUSTERS:
         raise SampleError(
             f"the wild bootstrap is for few groups, and these are {count}",
             "use cluster errors, which are good with so many",
         )
-    return weights(count, *chance)
+    return weights(count, options.draws, options.seed)
 
 
-def _wild_tests(data: Design, confidence: float, W: Array) -> Array:
+def _wild_tests(data: EquationDesign, confidence: float, W: Array) -> Array:
     X = data.full
     tests = [
         wild(X, data.y, data.groups, j, W=W, confidence=confidence) for j in range(len(data.terms))
@@ -465,7 +531,9 @@ def _wild_tests(data: Design, confidence: float, W: Array) -> Array:
     return np.array([(t.p, t.low, t.high) for t in tests]).reshape(-1, 3).T
 
 
-def _cautions(data: Design, df: Array, confidence: float, W: Array | None) -> tuple[str, ...]:
+def _cautions(
+    data: EquationDesign, df: Array, confidence: float, W: Array | None
+) -> tuple[str, ...]:
     """Return what so few groups cannot do, with CR1 or with the wild bootstrap's weights."""
     count = _clusters.count(data.groups)
     if W is not None:

@@ -31,16 +31,35 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
+from tidegate_analysis._columns import Array, numbers
 from tidegate_analysis.errors import ModelError, SampleError
-from tidegate_analysis.estimate._data import (
-    Array,
-    factors,
-    numbers,
-    product,
-    refuse_collinear,
-)
+from tidegate_analysis.estimate._data import factors, product, refuse_collinear
 from tidegate_analysis.estimate.paths import PathFit
 from tidegate_analysis.model.structure import TIMES
+
+
+@dataclass(frozen=True)
+class FitIndices:
+    """Indices of a model's fit: see the module; the interval of RMSEA has 90 %."""
+
+    cfi: float
+    rmsea: float
+    rmsea_low: float
+    rmsea_high: float
+    srmr: float
+
+
+@dataclass(frozen=True)
+class ModelLikelihood:
+    """Log-likelihood of all variables, given the exogenous ones, and its criteria.
+
+    `parameters` is how many were estimated: coefficients, and an error of each equation.
+    """
+
+    log_likelihood: float
+    aic: float
+    bic: float
+    parameters: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +72,8 @@ class Structural:
         The model against the saturated one; p is missing when df is 0.
     baseline_chi2, baseline_df
         The baseline against the saturated one.
-    cfi, rmsea, rmsea_low, rmsea_high, srmr
-        See the module; the interval of RMSEA has 90 %.
-    log_likelihood, aic, bic
-        Of all variables, given the exogenous ones.
-    parameters
-        How many were estimated: coefficients, and an error of each equation.
+    indices, likelihood
+        How well the model fits.
     names, observed, implied
         Variables, and their covariances (divided by n).
 
@@ -69,15 +84,8 @@ class Structural:
     p: float
     baseline_chi2: float
     baseline_df: int
-    cfi: float
-    rmsea: float
-    rmsea_low: float
-    rmsea_high: float
-    srmr: float
-    log_likelihood: float
-    aic: float
-    bic: float
-    parameters: int
+    indices: FitIndices
+    likelihood: ModelLikelihood
     names: tuple[str, ...]
     observed: Array
     implied: Array
@@ -85,10 +93,10 @@ class Structural:
     def __str__(self) -> str:
         if self.df == 0:
             return "just identified (df = 0): this model cannot be tested, only its paths"
+        of = self.indices
         return (
-            f"chi² = {self.chi2:.2f}, df = {self.df}, p = {self.p:.3f}; CFI {self.cfi:.3f}, "
-            f"RMSEA {self.rmsea:.3f} [{self.rmsea_low:.3f}, {self.rmsea_high:.3f}], "
-            f"SRMR {self.srmr:.3f}"
+            f"chi² = {self.chi2:.2f}, df = {self.df}, p = {self.p:.3f}; CFI {of.cfi:.3f}, "
+            f"RMSEA {of.rmsea:.3f} [{of.rmsea_low:.3f}, {of.rmsea_high:.3f}], SRMR {of.srmr:.3f}"
         )
 
 
@@ -150,10 +158,10 @@ def _implied(fit: PathFit, names: tuple[str, ...], Sxx: Array) -> tuple[Array, A
     B = np.zeros((len(names), len(names)))
     Psi = np.zeros_like(B)
     Psi[: len(Sxx), : len(Sxx)] = Sxx
-    psi = np.array([fit.regressions[name].rss / fit.n for name in names[len(Sxx) :]])
+    psi = np.array([fit.regressions[name].explained.rss / fit.n for name in names[len(Sxx) :]])
     for name, variance in zip(names[len(Sxx) :], psi, strict=True):
         equation = fit.regressions[name]
-        B[place[name], [place[t] for t in equation.terms]] = equation.coefficients
+        B[place[name], [place[t] for t in equation.terms]] = equation.raw.coefficients
         Psi[place[name], place[name]] = variance
     T = np.linalg.inv(np.eye(len(names)) - B)
     return T @ Psi @ T.T, psi
@@ -182,15 +190,19 @@ def _indices(
         p=float(stats.chi2.sf(chi2, df)) if df else np.nan,
         baseline_chi2=baseline,
         baseline_df=baseline_df,
-        cfi=1 - over / over_baseline if over_baseline > 0 else 1.0,
-        rmsea=float(np.sqrt(over / (n * df))) if df else 0.0,
-        rmsea_low=low,
-        rmsea_high=high,
-        srmr=float(np.sqrt(np.mean(np.square(residual)))),
-        log_likelihood=log_likelihood,
-        aic=-2 * log_likelihood + 2 * parameters,
-        bic=-2 * log_likelihood + np.log(n) * parameters,
-        parameters=parameters,
+        indices=FitIndices(
+            cfi=1 - over / over_baseline if over_baseline > 0 else 1.0,
+            rmsea=float(np.sqrt(over / (n * df))) if df else 0.0,
+            rmsea_low=low,
+            rmsea_high=high,
+            srmr=float(np.sqrt(np.mean(np.square(residual)))),
+        ),
+        likelihood=ModelLikelihood(
+            log_likelihood=log_likelihood,
+            aic=-2 * log_likelihood + 2 * parameters,
+            bic=-2 * log_likelihood + np.log(n) * parameters,
+            parameters=parameters,
+        ),
         names=names,
         observed=S,
         implied=implied,

@@ -15,23 +15,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tidegate_analysis import _clusters
-from tidegate_analysis.assumptions.inputs import (
+from tidegate_analysis._columns import (
     Array,
+    Codes,
     codes,
-    column,
     indicators,
     numbers,
     refuse_unusable,
 )
+from tidegate_analysis._weighted import Kind
 from tidegate_analysis.errors import ModelError, SampleError
 
-Kind: TypeAlias = Literal["linear", "logit"]
 Moderates: TypeAlias = Literal["treatment", "mediator", "both"]
-Integers: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class Design:
+class MediationDesign:
     """The columns of both models. Each field has a row for each sample.
 
     Attributes
@@ -141,7 +139,7 @@ class Design:
     by_mediator: Array
     names: tuple[str, ...]
     where: Mapping[str, int]
-    clusters: Integers | None
+    clusters: Codes | None
     clustered_by: str = ""
     averaged: int = 1
 
@@ -151,17 +149,17 @@ class Design:
         return len(self.background)
 
     def of_mediator(self) -> Array:
-        """Design matrix of the mediator's model."""
+        """Return the design matrix of the mediator's model."""
         return np.hstack([self.background, self.treatment[:, None] * self.by_treatment])
 
     def of_outcome(self) -> Array:
-        """Design matrix of the outcome's model."""
+        """Return the design matrix of the outcome's model."""
         blocks = [self.of_mediator(), self.mediator[:, None] * self.by_mediator]
         if self.mechanism.interaction:
             blocks.append((self.treatment * self.mediator)[:, None])
         return np.hstack(blocks)
 
-    def at(self, values: Mapping[str, float]) -> "Design":
+    def at(self, values: Mapping[str, float]) -> "MediationDesign":
         """Return the rows over which effects are averaged, with variables held at values.
 
         When both models are linear and no moderator varies, effects are linear in each row: their
@@ -199,7 +197,7 @@ class Design:
         return held
 
 
-def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) -> Design:
+def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) -> MediationDesign:
     """Return the columns of both models.
 
     Raises
@@ -232,7 +230,7 @@ def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) ->
     labels = None if clusters is None else _labels(samples, clusters)
     by_treatment, by_mediator = _products(mechanism, background, where)
     treatment, mediator, outcome = main.values()
-    made = Design(
+    made = MediationDesign(
         mechanism=mechanism,
         treatment=treatment,
         mediator=mediator,
@@ -260,7 +258,7 @@ def _products(
     return background[:, chosen[0]], background[:, chosen[1]]
 
 
-def degrees(made: Design) -> tuple[float | None, float | None]:
+def degrees(made: MediationDesign) -> tuple[float | None, float | None]:
     """Return the degrees of freedom of the mediator's and the outcome's model; None: infinite.
 
     The fewest of the coefficients of the treatment, the mediator and their products; what clusters
@@ -277,7 +275,7 @@ def degrees(made: Design) -> tuple[float | None, float | None]:
     names, before = _effect_names(made.mechanism), made.background.shape[1]
     fewest = []
     for matrix in (made.of_mediator(), made.of_outcome()):
-        free = _clusters.degrees(matrix.astype(np.float64), made.clusters)[before:]
+        free = _clusters.degrees(matrix, made.clusters)[before:]
         _clusters.refuse_saturated(
             free, names[: len(free)], made.clustered_by, _clusters.count(made.clusters)
         )
@@ -293,9 +291,8 @@ def _effect_names(mechanism: Mechanism) -> list[str]:
     return [*names, f"{treatment}·{mediator}"] if mechanism.interaction else names
 
 
-def _labels(samples: pd.DataFrame, name: str) -> Integers:
-    column(samples, name)
-    labels, groups = codes(samples, name)
+def _labels(samples: pd.DataFrame, name: str) -> Codes:
+    labels, groups = codes(samples, name, sort=True)
     if len(groups) < 3:
         raise SampleError(
             f"`{name}` has {len(groups)} clusters", "give 3 at least, or do without clusters"
@@ -303,7 +300,7 @@ def _labels(samples: pd.DataFrame, name: str) -> Integers:
     return labels
 
 
-def _refuse(made: Design) -> None:
+def _refuse(made: MediationDesign) -> None:
     """Refuse columns from which the two models cannot be estimated."""
     mechanism = made.mechanism
     for name, values, kind in (

@@ -1,5 +1,20 @@
 """Estimates and intervals of mediation: draws of parameters, effects of each, quantiles.
 
+Effects from parameters: the mediation formula
+----------------------------------------------
+Y(t, m) is the outcome under treatment t with the mediator at m, M(t) the mediator under t. With
+control 0 and treated 1 the effects are means over samples of
+
+    ACME(t) = Y(t, M(1)) − Y(t, M(0))        ADE(t) = Y(1, M(t)) − Y(0, M(t))
+    total   = Y(1, M(1)) − Y(0, M(0)) = ACME(1) + ADE(0) = ACME(0) + ADE(1)
+
+A linear model's mediator is its mean and an error. Both M(0) and M(1) of a sample have the *same*
+error, as it is one sample in two worlds; drawn twice, the difference of two errors, which is
+nothing but noise, would be added to every effect (Imai, Keele, Tingley 2010, algorithm 1: the draw
+belongs to the sample). A yes/no mediator needs no draw: Y is averaged over both values.
+
+Draws and intervals
+-------------------
 Quasi-Bayesian (King, Tomz, Wittenberg 2000; Imai, Keele, Tingley 2010, algorithm 1): parameters of
 both models are drawn from the normal distribution that large samples give them, and the mediator's
 error is drawn once for each sample. Fast; right when the estimates are about normal. The estimate
@@ -31,20 +46,120 @@ Where this leaves R's mediate()
   too wide where both values share a parameter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from tidegate_analysis import _clusters
-from tidegate_analysis.assumptions.inputs import Array
+from tidegate_analysis._columns import Array, refuse_level
+from tidegate_analysis._weighted import CELLS, WeightedFits, WeightedModel, logistic
 from tidegate_analysis.errors import AnalysisError, SampleError
-from tidegate_analysis.mediation._effects import effects
-from tidegate_analysis.mediation._fit import Fits, Model
-from tidegate_analysis.mediation._mechanism import Design, Mechanism, degrees, design
+from tidegate_analysis.mediation._mechanism import (
+    Mechanism,
+    MediationDesign,
+    degrees,
+    design,
+)
+
+#: Nodes of the quadrature over the mediator's error.
+NODES = 21
+
+
+def effects(
+    rows: MediationDesign, mediator: WeightedFits, outcome: WeightedFits, seed: int | None
+) -> Array:
+    """Return ACME(0), ACME(1), ADE(0), ADE(1) for each row of parameters.
+
+    Parameters
+    ----------
+    rows
+        Over which effects are averaged.
+    mediator, outcome
+        Parameters of the two models, row for row.
+    seed
+        Of the draw of the mediator's error for each sample and row of parameters; or None to
+        integrate over the error exactly (its mean when the outcome is linear, else
+        Gauss–Hermite quadrature).
+
+    """
+    step = max(1, CELLS // (4 * rows.samples))
+    rng = None if seed is None else np.random.default_rng([seed, 1])
+    found = [
+        _part(rows, mediator.of(slice(i, i + step)), outcome.coefficients[i : i + step], rng)
+        for i in range(0, len(outcome.coefficients), step)
+    ]
+    return np.concatenate(found)
+
+
+def _part(
+    rows: MediationDesign, mediator: WeightedFits, beta: Array, rng: np.random.Generator | None
+) -> Array:
+    width = rows.background.shape[1]
+    base = rows.background @ mediator.coefficients[:, :width].T
+    slope = rows.by_treatment @ mediator.coefficients[:, width:].T
+    levels = (rows.mechanism.control, rows.mechanism.treated)
+    predictors = [base + level * slope for level in levels]
+    mean = np.zeros((2, 2, len(beta)))
+    for worlds in _mediators(rows, predictors, mediator.sigma, rng):
+        for t, level in enumerate(levels):
+            for m, (weight, values) in enumerate(worlds):
+                mean[t, m] += (weight * _outcome(rows, beta, level, values)).mean(axis=0)
+    return np.stack(
+        [
+            mean[0, 1] - mean[0, 0],
+            mean[1, 1] - mean[1, 0],
+            mean[1, 0] - mean[0, 0],
+            mean[1, 1] - mean[0, 1],
+        ],
+        axis=1,
+    )
+
+
+#: A weight, and values of the mediator, of each sample for each row of parameters.
+World: TypeAlias = tuple[Array | float, Array | float]
+
+
+def _mediators(
+    rows: MediationDesign,
+    predictors: Sequence[Array],
+    sigma: Array,
+    rng: np.random.Generator | None,
+) -> Iterator[list[World]]:
+    """Yield the mediator under control and under treatment; several times, if it is averaged."""
+    if rows.mechanism.mediator_model == "logit":
+        chances = [logistic(predictor) for predictor in predictors]
+        yield [(1 - chance, 0.0) for chance in chances]
+        yield [(chance, 1.0) for chance in chances]
+    elif rng is not None:
+        scale = sigma / np.sqrt(rows.averaged)
+        error = scale * rng.standard_normal(predictors[0].shape)
+        yield [(1.0, predictor + error) for predictor in predictors]
+    elif rows.mechanism.outcome_model == "linear":
+        yield [(1.0, predictor) for predictor in predictors]
+    else:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            yield [(float(weight), predictor + node * sigma) for predictor in predictors]
+
+
+def _outcome(rows: MediationDesign, beta: Array, level: float, mediator: Array | float) -> Array:
+    """Return the mean outcome of each row and parameters, at a treatment and a mediator."""
+    ends = np.cumsum([each.shape[1] for each in (rows.background, rows.by_treatment)])
+    end = ends[1] + rows.by_mediator.shape[1]
+    slope = rows.by_mediator @ beta[:, ends[1] : end].T
+    if rows.mechanism.interaction:
+        slope = slope + level * beta[:, end]
+    predictor: Array = (
+        rows.background @ beta[:, : ends[0]].T
+        + level * (rows.by_treatment @ beta[:, ends[0] : ends[1]].T)
+        + mediator * slope
+    )
+    return predictor if rows.mechanism.outcome_model == "linear" else logistic(predictor)
+
 
 Method: TypeAlias = Literal["quasi-bayesian", "bootstrap"]
 Interval: TypeAlias = Literal["percentile", "bca"]
@@ -64,6 +179,62 @@ EFFECTS = (
 )
 #: More resamples than this share without a fit are not left out silently.
 UNUSABLE = 0.05
+
+
+class MediationKeywords(TypedDict, total=False):
+    """The fields of `MediationOptions` as keywords; what is not given has its default."""
+
+    method: Method
+    interval: Interval
+    clusters: str | None
+    draws: int
+    level: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class MediationOptions:
+    """How intervals are made.
+
+    Parameters
+    ----------
+    method
+        ``quasi-bayesian`` or ``bootstrap``.
+    interval
+        ``percentile``, or with the bootstrap ``bca``.
+    clusters
+        A column, such as ``dbms``, whose values' samples are not independent of each other:
+        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
+        they leave an effect no degree of freedom.
+    draws
+        Number of draws or resamples; at least 1,000 for intervals to be reported.
+    level
+        Of the intervals.
+    seed
+        Of all random draws.
+
+    """
+
+    method: Method = "quasi-bayesian"
+    interval: Interval = "percentile"
+    clusters: str | None = None
+    draws: int = 1000
+    level: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse options that mean nothing."""
+        if self.method not in get_args(Method):
+            raise AnalysisError(f"method `{self.method}`", "say quasi-bayesian or bootstrap")
+        if self.interval not in get_args(Interval):
+            raise AnalysisError(f"interval `{self.interval}`", "say percentile or bca")
+        if self.interval == "bca" and self.method != "bootstrap":
+            raise AnalysisError("BCa corrects a bootstrap", 'add method="bootstrap"')
+        if self.draws < 100:
+            raise AnalysisError(f"{self.draws} draws", "ask for 100 at least, 1000 for a report")
+        refuse_level(self.level)
+        if self.seed < 0:
+            raise AnalysisError(f"seed {self.seed}", "give a whole number from 0")
 
 
 @dataclass(frozen=True)
@@ -100,8 +271,10 @@ class Mediation:
         By name and exposure, see `EFFECTS`.
     draws
         Of the effects, a column for each; behind the intervals.
-    method, interval, level, samples, clusters
-        How; number of samples, and of clusters or None.
+    options
+        How.
+    samples, clusters
+        Number of samples, and of clusters or None.
     cautions
         What to keep in mind when reading.
 
@@ -111,9 +284,7 @@ class Mediation:
     at: Mapping[str, float]
     effects: Mapping[tuple[str, str], Effect]
     draws: pd.DataFrame = field(repr=False)
-    method: Method
-    interval: Interval
-    level: float
+    options: MediationOptions
     samples: int
     clusters: int | None
     cautions: tuple[str, ...] = ()
@@ -195,12 +366,7 @@ def mediate(
     mechanism: Mechanism,
     *,
     at: Mapping[str, float] | None = None,
-    method: Method = "quasi-bayesian",
-    interval: Interval = "percentile",
-    clusters: str | None = None,
-    draws: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    **options: Unpack[MediationKeywords],
 ) -> Mediation:
     """Estimate how much of a treatment's effect goes through a mediator.
 
@@ -212,20 +378,8 @@ def mediate(
         Treatment, mediator, outcome, contrast, covariates, moderators.
     at
         Values at which moderators or covariates are held; others are averaged over.
-    method
-        ``quasi-bayesian`` or ``bootstrap``.
-    interval
-        ``percentile``, or with the bootstrap ``bca``.
-    clusters
-        A column, such as ``dbms``, whose values' samples are not independent of each other:
-        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
-        they leave an effect no degree of freedom.
-    draws
-        Number of draws or resamples; at least 1,000 for intervals to be reported.
-    level
-        Of the intervals.
-    seed
-        Of all random draws.
+    **options
+        The fields of `MediationOptions`.
 
     Raises
     ------
@@ -239,8 +393,7 @@ def mediate(
     see `sensitivity`.
 
     """
-    run = _Run(samples, mechanism, _Options(method, interval, clusters, draws, level, seed))
-    return run.mediation({} if at is None else at)
+    return _Run(samples, mechanism, MediationOptions(**options)).mediation({} if at is None else at)
 
 
 def moderation(
@@ -248,24 +401,16 @@ def moderation(
     mechanism: Mechanism,
     first: Mapping[str, float],
     second: Mapping[str, float],
-    *,
-    method: Method = "quasi-bayesian",
-    interval: Interval = "percentile",
-    clusters: str | None = None,
-    draws: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    **options: Unpack[MediationKeywords],
 ) -> Moderation:
     """Test whether effects differ between two values of moderators (moderated mediation).
 
     Parameters
     ----------
-    samples, mechanism
-        As of `mediate`.
+    samples, mechanism, **options
+        As of `mediate`. Both effects come from the same draws, so that what they share cancels.
     first, second
         Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
-    method, interval, clusters, draws, level, seed
-        As of `mediate`. Both effects come from the same draws, so that what they share cancels.
 
     """
     if not first or dict(first) == dict(second):
@@ -273,7 +418,7 @@ def moderation(
             f"moderation between {dict(first)} and {dict(second)}",
             'give two values of a moderator that differ, such as {"PK": 1} and {"PK": 0}',
         )
-    run = _Run(samples, mechanism, _Options(method, interval, clusters, draws, level, seed))
+    run = _Run(samples, mechanism, MediationOptions(**options))
     differences = run.summary(run.evaluate(first) - run.evaluate(second))
     kept = {name: differences[name] for name in EFFECTS if name[0] in ("ACME", "ADE")}
     return Moderation(run.mediation(first), run.mediation(second), kept)
@@ -300,34 +445,6 @@ def _apart(first: Array, second: Array) -> Array:
     return np.where(np.isclose(first, second, rtol=1e-11, atol=0), 0, first - second)
 
 
-@dataclass(frozen=True)
-class _Options:
-    """How to draw and what to report, refused where it means nothing."""
-
-    method: Method
-    interval: Interval
-    clusters: str | None
-    draws: int
-    level: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            raise AnalysisError(f"method `{self.method}`", "say quasi-bayesian or bootstrap")
-        if self.interval not in get_args(Interval):
-            raise AnalysisError(f"interval `{self.interval}`", "say percentile or bca")
-        if self.interval == "bca" and self.method != "bootstrap":
-            raise AnalysisError("BCa corrects a bootstrap", 'add method="bootstrap"')
-        if self.draws < 100:
-            raise AnalysisError(f"{self.draws} draws", "ask for 100 at least, 1000 for a report")
-        if not 0 < self.level < 1:
-            raise AnalysisError(
-                f"level {self.level}", "give a probability between 0 and 1, such as 0.95"
-            )
-        if self.seed < 0:
-            raise AnalysisError(f"seed {self.seed}", "give a whole number from 0")
-
-
 class _Run:
     """One set of parameter draws, from which effects at any values of moderators are computed."""
 
@@ -335,25 +452,16 @@ class _Run:
         self,
         samples: pd.DataFrame,
         mechanism: Mechanism,
-        options: _Options,
+        options: MediationOptions,
     ) -> None:
         self.design = design(samples, mechanism, options.clusters)
         self.degrees = degrees(self.design)
         self.options = options
         self.cautions = _cautions(self.design, options.method)
+        made, asked = self.design, mechanism
         self.models = (
-            Model(
-                self.design.of_mediator(),
-                self.design.mediator,
-                mechanism.mediator_model,
-                mechanism.mediator,
-            ),
-            Model(
-                self.design.of_outcome(),
-                self.design.outcome,
-                mechanism.outcome_model,
-                mechanism.outcome,
-            ),
+            WeightedModel(made.of_mediator(), made.mediator, asked.mediator_model, asked.mediator),
+            WeightedModel(made.of_outcome(), made.outcome, asked.outcome_model, asked.outcome),
         )
         self.point = self._fit(np.ones((1, self.design.samples)))
         rng = np.random.default_rng(options.seed)
@@ -363,10 +471,12 @@ class _Run:
             self.drawn = self._asymptotic(rng, options.draws)
         self.left_out = self._jackknife() if options.interval == "bca" else None
 
-    def _fit(self, weights: Array) -> tuple[Fits, Fits]:
+    def _fit(self, weights: Array) -> tuple[WeightedFits, WeightedFits]:
         return self.models[0].fit(weights), self.models[1].fit(weights)
 
-    def _asymptotic(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
+    def _asymptotic(
+        self, rng: np.random.Generator, draws: int
+    ) -> tuple[WeightedFits, WeightedFits]:
         """Draw the parameters of each model: normal, or with clusters Student's t."""
         drawn = []
         for model, point, free in zip(self.models, self.point, self.degrees, strict=True):
@@ -374,17 +484,17 @@ class _Run:
             away = rng.standard_normal((draws, len(root))) @ root.T
             if free is not None:
                 away /= np.sqrt(rng.chisquare(free, (draws, 1)) / free)
-            drawn.append(Fits(point.coefficients + away, np.repeat(point.sigma, draws)))
+            drawn.append(WeightedFits(point.coefficients + away, np.repeat(point.sigma, draws)))
         return drawn[0], drawn[1]
 
-    def _resampled(self, rng: np.random.Generator, draws: int) -> tuple[Fits, Fits]:
+    def _resampled(self, rng: np.random.Generator, draws: int) -> tuple[WeightedFits, WeightedFits]:
         """Fit both models to the same resamples."""
         labels = self.design.clusters
-        units = self.design.samples if labels is None else int(labels.max()) + 1
+        units = self.design.samples if labels is None else _clusters.count(labels)
         counts = rng.multinomial(units, np.full(units, 1 / units), size=draws).astype(np.float64)
         mediator, outcome = self._fit(counts if labels is None else counts[:, labels])
         both = np.hstack([mediator.coefficients, outcome.coefficients])
-        usable = np.asarray(np.isfinite(both).all(axis=1), dtype=np.bool_)
+        usable = np.asarray(np.isfinite(both).all(axis=1), dtype=bool)
         lost = draws - int(usable.sum())
         if lost > UNUSABLE * draws:
             raise SampleError(
@@ -395,7 +505,7 @@ class _Run:
             self.cautions += (f"{lost} of {draws} resamples could not be fitted and are left out.",)
         return mediator.of(usable), outcome.of(usable)
 
-    def _jackknife(self) -> tuple[Fits, Fits]:
+    def _jackknife(self) -> tuple[WeightedFits, WeightedFits]:
         """Fit both models without each sample, or each cluster."""
         labels = self.design.clusters
         units = np.arange(self.design.samples) if labels is None else labels
@@ -443,16 +553,14 @@ class _Run:
             at=dict(at),
             effects=found,
             draws=pd.DataFrame(values.draws, columns=[" ".join(name).strip() for name in EFFECTS]),
-            method=self.options.method,
-            interval=self.options.interval,
-            level=self.options.level,
+            options=self.options,
             samples=self.design.samples,
-            clusters=None if labels is None else int(labels.max()) + 1,
+            clusters=None if labels is None else _clusters.count(labels),
             cautions=cautions,
         )
 
 
-def _cautions(made: Design, method: Method) -> tuple[str, ...]:
+def _cautions(made: MediationDesign, method: Method) -> tuple[str, ...]:
     """Return what the design alone gives reason to say."""
     if made.clusters is None:
         return ()
@@ -464,7 +572,7 @@ def _cautions(made: Design, method: Method) -> tuple[str, ...]:
     return (f"A jackknife over {groups} clusters is of few: take its intervals as approximate.",)
 
 
-def _outside(made: Design, at: Mapping[str, float]) -> tuple[str, ...]:
+def _outside(made: MediationDesign, at: Mapping[str, float]) -> tuple[str, ...]:
     """Return a caution for each value that no sample comes near."""
     mechanism = made.mechanism
     asked = [

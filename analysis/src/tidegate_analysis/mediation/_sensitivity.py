@@ -35,10 +35,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tidegate_analysis.assumptions.inputs import Array
+from tidegate_analysis._columns import Array, refuse_level
+from tidegate_analysis._weighted import WeightedModel
 from tidegate_analysis.errors import AnalysisError
-from tidegate_analysis.mediation._fit import Model
-from tidegate_analysis.mediation._mechanism import Design, Mechanism, design
+from tidegate_analysis.mediation._mechanism import Mechanism, MediationDesign, design
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,15 @@ def sensitivity(
             "the sensitivity analysis is one of two linear models",
             "use linear models, for a yes/no outcome as a linear probability",
         )
-    if not 0 < level < 1:
-        raise AnalysisError(f"level {level}", "give a probability between 0 and 1, such as 0.95")
+    refuse_level(level)
     grid = np.linspace(-0.9, 0.9, 19) if rho is None else np.asarray(rho, dtype=np.float64)
     if grid.ndim != 1 or not len(grid) or not (np.abs(grid) < 1).all():
         raise AnalysisError(
             f"correlations {grid.ravel()[:5].tolist()}", "give some between −1 and 1"
         )
     made = design(samples, mechanism, None)
-    mediator = Model(made.of_mediator(), made.mediator, "linear", mechanism.mediator)
-    outcome = Model(made.of_outcome(), made.outcome, "linear", mechanism.outcome)
+    mediator = WeightedModel(made.of_mediator(), made.mediator, "linear", mechanism.mediator)
+    outcome = WeightedModel(made.of_outcome(), made.outcome, "linear", mechanism.outcome)
     on_mediator, on_outcome = _contrasts(made, {} if at is None else at)
     a, a_error = _combination(mediator, on_mediator)
     ratio = np.linalg.norm(outcome.residuals) / np.linalg.norm(mediator.residuals)
@@ -151,13 +150,13 @@ def sensitivity(
     )
 
 
-def _combination(model: Model, contrast: Array) -> tuple[float, float]:
+def _combination(model: WeightedModel, contrast: Array) -> tuple[float, float]:
     """Return a combination of a model's coefficients, and its standard error."""
     error = np.linalg.norm(contrast @ model.covariance_root(None))
     return float(contrast @ model.original(model.start[None, :])[0]), float(error)
 
 
-def _contrasts(made: Design, at: Mapping[str, float]) -> tuple[Array, tuple[Array, Array]]:
+def _contrasts(made: MediationDesign, at: Mapping[str, float]) -> tuple[Array, tuple[Array, Array]]:
     """Return the combinations of coefficients that ACME is a product of.
 
     The treatment's effect on the mediator over the contrast, and the mediator's effect on the

@@ -31,13 +31,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tidegate_analysis._columns import Array
 from tidegate_analysis.errors import ModelError, SampleError
 from tidegate_analysis.model.structure import Edge, Model
-
-Array = npt.NDArray[np.float64]
 
 #: Levels of the study's confirmatory experiment for batchsets that read; see `study_design`.
 STUDY_DESIGN: Final[Mapping[str, tuple[float, ...]]] = {

@@ -33,14 +33,12 @@ from tidegate_analysis.report import (
     _advice,
     _details,
     _header,
-    _law,
     _page,
     _protocol,
     _published,
     _throughput,
     _time,
 )
-from tidegate_analysis.report._claims import settled
 from tidegate_analysis.report._page import Chapter
 from tidegate_analysis.report._parts import (
     Advice,
@@ -51,9 +49,11 @@ from tidegate_analysis.report._parts import (
     Section,
     Sentence,
     Table,
+    adjusted_claims,
 )
 from tidegate_analysis.report._style import style, svg
-from tidegate_analysis.report._view import Results, View
+from tidegate_analysis.report._view import View
+from tidegate_analysis.results import Results
 
 __all__ = [
     "Advice",
@@ -78,7 +78,7 @@ _BEFORE: Final[Sequence[Callable[[View], Section]]] = (
     _header.header,
     _advice.advice,
     _throughput.throughput,
-    _law.law,
+    _throughput.law,
     _throughput.latency,
     _time.over_time,
     _time.heat,
@@ -159,7 +159,7 @@ def _chapter(view: View, more: Sequence[SectionMaker], tell: Callable[[str], Non
             raise
         except AnalysisError as error:
             sections.append(Section(name, name.capitalize(), missing=str(error)))
-    return Chapter(view.number, title, settled(sections))
+    return Chapter(view.number, title, adjusted_claims(sections))
 
 
 def _named(maker: Callable[..., Section]) -> str:
@@ -193,7 +193,7 @@ def _data(views: Sequence[View], chapters: Sequence[Chapter]) -> dict[str, str]:
         for part in section.parts
         if isinstance(part, Advice)
         for sentence in part.sentences
-        if isinstance(sentence, Sentence)  # all are: claims are settled
+        if isinstance(sentence, Sentence)  # all are: claims are adjusted_claims
     ]
     tables = {"curves": curves, "points": points, "advice": [pd.DataFrame(sentences)]}
     return {

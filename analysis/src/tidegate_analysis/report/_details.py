@@ -160,11 +160,9 @@ def _classes(view: View, table: pd.DataFrame) -> Figure:
         for panel, (_, rows) in zip(axes, each, strict=True):
             label = str(rows["label"].iloc[0])
             for index, name in enumerate(name for name in ("high", "normal") if name in rows):
-                panel.plot(
-                    rows["mpl"], rows[name], color=style.COLOURS[index], label=name
-                    if panel is axes[0] else None, marker=style.MARKERS[index],
-                    linestyle=style.DASHES[index],
-                )  # fmt: skip
+                in_legend = name if panel is axes[0] else None
+                look = style.line(index, marker=True)
+                panel.plot(rows["mpl"], rows[name], label=in_legend, **look)
             style.logarithmic(panel, "y")
             style.levels(panel, rows["mpl"])
             if {"high", "normal"} <= set(rows):
@@ -234,8 +232,7 @@ def _tree_panels(seen: pd.DataFrame, names: list[str], column: str) -> tuple[Any
     for panel, tree in zip(axes, names, strict=True):
         for index, (label, rows) in enumerate(seen[seen["tree"] == tree].groupby("label")):
             panel.plot(
-                rows["at_s"], rows[column], color=style.COLOURS[index % len(style.COLOURS)],
-                linestyle=style.DASHES[index % len(style.DASHES)], linewidth=1.2,
+                rows["at_s"], rows[column], linewidth=1.2, **style.line(index),
                 label=str(label) if panel is axes[0] else None,
             )  # fmt: skip
         panel.set_title(tree)

@@ -27,9 +27,8 @@ import pandas as pd
 
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import ratio_said
 from tidegate_analysis.report._inference import FEWEST_SHARES, NEAR
-from tidegate_analysis.report._parts import Claim, Sentence
+from tidegate_analysis.report._parts import Claim, Sentence, ratio_text
 from tidegate_analysis.report._view import BATCHSET, View
 
 #: What is the same in all batchsets of a run: what is varied, and what a DBMS has of its own.
@@ -106,7 +105,7 @@ class _Compared:
         """Return the means of blocks: runs that differ in the factor only, or runs."""
         return table.groupby(level=self.factor.of_block).mean()
 
-    def said(self, table: pd.DataFrame) -> str:
+    def comparison(self, table: pd.DataFrame) -> str:
         """Return which values are compared, and in which DBMSs of the table."""
         found = table if len(table) else self.rows.set_index(self.keys)
         subjects = found.index.unique("subject")
@@ -170,7 +169,7 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
         table = table * compared.levels
         what = "the rows a second, transactions a second times SF"
     blocks = compared.by_run(table.map(np.log))
-    compares, n = compared.said(table), compared.runs(blocks)
+    compares, n = compared.comparison(table), compared.runs(blocks)
     values = words.count(n, "run")
     numbers = compared.numbers(len(table), of, blocks)
     apart = " that differ in nothing else" if compared.factor.is_of_run else ""
@@ -183,10 +182,12 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
     if ratio is None:
         few = f"{values}{apart} are too few{_by_design(compared) if apart else ''}"
         text = f"{compares}: this sample cannot show what that does to {what}: {few}"
-        return Sentence(compared.factor.about, text + _seen(blocks), "not shown", "curves", numbers)
+        return Sentence(
+            compared.factor.about, text + _observed_ratio(blocks), "not shown", "curves", numbers
+        )
 
     def sentence(p: float) -> Sentence:
-        said = ratio_said(replace(ratio, n=n))
+        said = ratio_text(replace(ratio, n=n))
         behind = {**numbers, "ratio": said, "p, adjusted": words.p_value(p)}
         interval = (
             f"95 % interval {words.between(ratio.low, ratio.high)}, {values}, "
@@ -214,7 +215,7 @@ def _by_design(compared: _Compared) -> str:
     return ", by design: the experiment plans no more of this DBMS"
 
 
-def _seen(blocks: pd.DataFrame) -> str:
+def _observed_ratio(blocks: pd.DataFrame) -> str:
     """Return the ratio between the ends of the blocks, for what it is worth."""
     if blocks.empty:
         return "."
@@ -236,7 +237,7 @@ def _points(compared: _Compared) -> Claim | Sentence:
         f"it rises in {rises}, falls in {falls} and stays in {stays} of "
         f"{words.count(len(table), 'batchset')} that have all levels"
     )
-    about, compares = compared.factor.about, compared.said(table)
+    about, compares = compared.factor.about, compared.comparison(table)
     cannot = f"{compares}: this sample cannot show where the thrashing point goes: {seen}"
     # What both ends of a line could have by chance.
     if not inference.is_shown(2 * inference.arrangements(blocks)):

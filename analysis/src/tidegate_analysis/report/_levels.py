@@ -16,9 +16,8 @@ from tidegate_analysis import scalability
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import ratio_said
 from tidegate_analysis.report._inference import FEWEST_PAIRS, FEWEST_REPETITIONS, NEAR
-from tidegate_analysis.report._parts import Claim, Sentence
+from tidegate_analysis.report._parts import Claim, Sentence, ratio_text
 from tidegate_analysis.report._view import BATCHSET, View, records
 
 #: With more batchsets than this, or without repetitions of them, there is a sentence for each
@@ -41,7 +40,7 @@ def levels(view: View) -> list[Sentence | Claim]:
 
 
 @dataclass(frozen=True)
-class _One:
+class _Batchset:
     """A batchset that sentences are made of: its row of the summary, and its executions."""
 
     label: str
@@ -73,7 +72,7 @@ class _One:
 
 def _of_batchset(view: View, row: dict[str, Any]) -> list[Sentence]:
     """Return which MPL to set for a batchset, and what that gains, from its repetitions."""
-    one = _One(f"{row['label']}: " if len(view.summary) > 1 else "", row, view.own(row))
+    one = _Batchset(f"{row['label']}: " if len(view.summary) > 1 else "", row, view.own(row))
     if row["n"] >= FEWEST_REPETITIONS:
         return [_set(one), _gain(one)]
     text = (
@@ -97,7 +96,7 @@ def _near(
     return None
 
 
-def _set(one: _One) -> Sentence:
+def _set(one: _Batchset) -> Sentence:
     """Return the lowest level that is shown to be within 5 % of the best."""
     each, row, about = one.each, one.row, "which MPL to set"
     k, best = len(each), float(row["best_mpl"])
@@ -115,7 +114,7 @@ def _set(one: _One) -> Sentence:
     if chosen == best:
         text += ", the best that was measured."
     elif ratio := inference.of_repetitions(each[chosen], each[best], k):
-        numbers = {"ratio_to_the_best": ratio_said(ratio)}
+        numbers = {"ratio_to_the_best": ratio_text(ratio)}
         text += f", {words.percent(ratio.value)} of the best, which is at MPL {words.number(best)}"
         text += f" (95 % interval {words.percent(ratio.low)} to {words.percent(ratio.high)})."
     if best == row["last_mpl"]:
@@ -126,7 +125,7 @@ def _set(one: _One) -> Sentence:
     return one.sentence(about, text, "shown", **numbers)
 
 
-def _gain(one: _One) -> Sentence:
+def _gain(one: _Batchset) -> Sentence:
     """Return what holding the best level gains over letting in as many as at the last.
 
     The level is chosen by all repetitions but one and measured by that one, in turn, so the gain is
@@ -161,7 +160,7 @@ def _gain(one: _One) -> Sentence:
     return one.sentence(about, text + _little(one), "shown", ratio=said)
 
 
-def _little(one: _One) -> str:
+def _little(one: _Batchset) -> str:
     """Say what clients would wait, queue included, where a level is a number of clients."""
     treatment, row = str(one.executions["treatment"].iloc[0]), one.row
     if '"mpl":"clients"' not in treatment or '"closed"' not in treatment:
@@ -236,7 +235,7 @@ def _group_gain(
     interval = f"95 % interval {words.between(ratio.low, ratio.high)}"
 
     def sentence(p: float) -> Sentence:
-        numbers = behind | {"ratio": ratio_said(ratio), "p, adjusted": words.p_value(p)}
+        numbers = behind | {"ratio": ratio_text(ratio), "p, adjusted": words.p_value(p)}
         if not (inference.is_shown(p) and ratio.value > 1):
             text = (
                 f"{label}: this sample cannot show that a limit would gain anything: the ratio of "

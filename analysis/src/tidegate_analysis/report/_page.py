@@ -1,16 +1,14 @@
 """The page: sections of experiments become one HTML file that needs nothing else.
 
-Styles, scripts, data and figures are inside; a Content-Security-Policy in the page forbids it to
-load anything. The static figures are there first; a script puts interactive charts in their place.
+Styles and figures are inside, and it has no script; a Content-Security-Policy in the page forbids
+it to load anything.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Final
 
 import jinja2
-import vl_convert
 from markupsafe import Markup
 
 from tidegate_analysis import __version__
@@ -53,32 +51,19 @@ def tables(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Table]]:
 
 def page(chapters: Sequence[Chapter], title: str, summary: str) -> str:
     """Return the HTML of a report."""
+    templates = jinja2.PackageLoader("tidegate_analysis.report", "templates")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tidegate_analysis.report", "templates"),
+        loader=templates,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-    has_charts = any(figure.chart for _, figure in figures(chapters))
     return environment.get_template("report.html").render(
         title=title,
         summary=summary,
-        css=Markup(_template("report.css")),
+        css=Markup(templates.get_source(environment, "report.css")[0]),
         experiments=[_chapter(chapter) for chapter in chapters],
         version=__version__,
-        bundle=Markup(_bundle()) if has_charts else "",
-        boot=Markup(_template("boot.js")),
     )
-
-
-def _template(name: str) -> str:
-    folder = resources.files("tidegate_analysis.report").joinpath("templates")
-    return folder.joinpath(name).read_text("utf-8")
-
-
-def _bundle() -> str:
-    """Return Vega-Lite and what it needs; a string in it must not end the script."""
-    bundle = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
-    return bundle.replace("</script", "<\\/script")
 
 
 def _chapter(chapter: Chapter) -> dict[str, Any]:
@@ -139,7 +124,6 @@ def _part(
                 "svg": Markup(style.inline(part.svg, f"{own}-{part.name}", part.alt)),
                 "caption": part.caption,
                 "alt": part.alt,
-                "chart": part.chart,
                 "file": chapter.file(part),
             }
         case Advice():

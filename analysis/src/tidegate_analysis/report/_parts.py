@@ -1,12 +1,19 @@
 """What a report is made of: sections of paragraphs, tables and figures.
 
+Sentences may wait for their p-values to be adjusted for each other. All claims about an experiment
+are one family, whatever section they are in: what is said of it does not depend on which other
+experiments are on the page.
+
 A part of the report is a function that takes results and the number of an experiment and returns
 a `Section`. Parts know nothing of HTML; the page knows nothing of experiments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._inference import Ratio
+from tidegate_analysis.tables import holm
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: a print-ready SVG, words that say what it shows, and perhaps an interactive chart.
+    """A figure: a print-ready SVG, and words that say what it shows.
 
     Attributes
     ----------
@@ -37,8 +44,6 @@ class Figure:
         What can be seen, made from the data, for those who do not see it.
     svg
         The whole SVG document.
-    chart
-        A Vega-Lite specification that takes the SVG's place where scripts run, or None.
 
     """
 
@@ -46,7 +51,6 @@ class Figure:
     caption: str
     alt: str
     svg: str
-    chart: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Claim:
     """A sentence that waits for its p-value to be adjusted for the others of its experiment."""
 
     p: float
-    said: Callable[[float], Sentence]
+    sentence: Callable[[float], Sentence]
 
 
 @dataclass(frozen=True)
@@ -110,3 +114,31 @@ class Section:
     title: str
     parts: Sequence[Part] = ()
     missing: str = ""
+
+
+def adjusted_claims(sections: Sequence[Section]) -> list[Section]:
+    """Return an experiment's sections with sentences in place of claims, by Holm's adjustment."""
+    adjusted = iter(holm([claim.p for claim in _claims(sections)]).tolist())
+
+    def said(waiting: Sentence | Claim) -> Sentence:
+        sentence = waiting.sentence(next(adjusted)) if isinstance(waiting, Claim) else waiting
+        return replace(sentence, text=words.sentence(sentence.text))
+
+    def of(part: Part) -> Part:
+        if not isinstance(part, Advice):
+            return part
+        return replace(part, sentences=[said(waiting) for waiting in part.sentences])
+
+    return [replace(section, parts=[of(part) for part in section.parts]) for section in sections]
+
+
+def _claims(sections: Sequence[Section]) -> Iterator[Claim]:
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Advice):
+                yield from (each for each in part.sentences if isinstance(each, Claim))
+
+
+def ratio_text(ratio: Ratio) -> str:
+    """Return a ratio as one of the numbers behind a sentence."""
+    return f"{words.number(ratio.value)}, {words.between(ratio.low, ratio.high)}, n = {ratio.n}"

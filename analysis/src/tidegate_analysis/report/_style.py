@@ -25,7 +25,6 @@ from tidegate_analysis.report import _words as words
 INK: Final = "#1b2026"
 GRID: Final = "#d5dae0"
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195")
-DARK: Final = ("#4aa8e0", "#ff8c42", "#2fc79a", "#e39cc4", "#f2b632", "#7cc8f5", "#b48ad0")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
@@ -67,6 +66,17 @@ _NOTHING: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
 def style() -> Any:
     """Return a context in which figures have our style."""
     return mpl.rc_context(STYLE)
+
+
+def colour(index: int) -> str:
+    """Return the colour of the line of that number."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def line(index: int, *, marker: bool = False) -> dict[str, Any]:
+    """Return how the line of that number looks: its colour, its dashes, and its marker if asked."""
+    look = {"color": colour(index), "linestyle": DASHES[index % len(DASHES)]}
+    return look | ({"marker": MARKERS[index % len(MARKERS)]} if marker else {})
 
 
 def empty(width: float, height: float) -> Figure:

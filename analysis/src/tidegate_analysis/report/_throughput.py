@@ -1,4 +1,4 @@
-"""Throughput against MPL, and latency: the curves, all batchsets at a glance, and their numbers.
+"""Throughput and latency against MPL, all batchsets at a glance, and the scalability law.
 
 Where there are more batchsets than panels, panels are those of batchsets evenly spaced from the one
 that loses least of its best throughput at the last level to the one that loses most, so that they
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tidegate_analysis.report import _charts as charts
+from tidegate_analysis import scalability
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
@@ -88,7 +88,7 @@ def _together(view: View) -> Figure:
         axes.set(xlabel=view.level, ylabel="throughput, tps")
         if len(view.summary) > 1:
             figure.legend(loc="outside lower center", ncols=1 if len(view.summary) > 4 else 2)
-        alt = ". ".join(_said(view, row) for row in records(view.summary)) + "."
+        alt = ". ".join(_curve_text(view, row) for row in records(view.summary)) + "."
         name = f"Throughput against {view.level}"
         svg = style.svg(figure, name, alt)
     caption = f"Throughput against {view.level}: mean of the repetitions"
@@ -97,9 +97,7 @@ def _together(view: View) -> Figure:
     if len(view.summary) == 1:
         caption += "; every repetition is a dot"
     caption += f"{_crosses(view.summary)}."
-    repetitions = view.done if len(view.summary) == 1 else None
-    chart = charts.throughput(view.curves, view.level, repetitions=repetitions)
-    return Figure("throughput", caption, alt, svg, chart)
+    return Figure("throughput", caption, alt, svg)
 
 
 def _crosses(shown: pd.DataFrame) -> str:
@@ -107,7 +105,7 @@ def _crosses(shown: pd.DataFrame) -> str:
     return "; a cross marks a thrashing point" if np.isfinite(shown["TP"]).any() else ""
 
 
-def _said(view: View, row: dict[str, Any]) -> str:
+def _curve_text(view: View, row: dict[str, Any]) -> str:
     """Return how a batchset's curve goes, with its thrashing point."""
     curve = view.curves[
         (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
@@ -120,15 +118,11 @@ def _said(view: View, row: dict[str, Any]) -> str:
 
 def _draw(axes: Any, curve: pd.DataFrame, index: int, label: str | None = None) -> None:
     """Draw a mean with its band and, where there is one, its thrashing point."""
-    colour = style.COLOURS[index % len(style.COLOURS)]
     if {"tps_low", "tps_high"} <= set(curve) and curve["tps_low"].notna().any():
         low = curve["tps_low"].clip(lower=0)
-        axes.fill_between(curve["mpl"], low, curve["tps_high"], color=colour, alpha=0.2, lw=0)
-    axes.plot(
-        curve["mpl"], curve["tps"], color=colour, label=label,
-        marker=style.MARKERS[index % len(style.MARKERS)],
-        linestyle=style.DASHES[index % len(style.DASHES)],
-    )  # fmt: skip
+        band = {"color": style.colour(index), "alpha": 0.2, "lw": 0}
+        axes.fill_between(curve["mpl"], low, curve["tps_high"], **band)
+    axes.plot(curve["mpl"], curve["tps"], label=label, **style.line(index, marker=True))
     if "TP" in curve and np.isfinite(curve["TP"].iloc[0]):
         at = curve[curve["mpl"] == curve["TP"].iloc[0]]
         axes.plot(at["mpl"], at["tps"], "x", color=style.INK, markersize=9, markeredgewidth=1.8)
@@ -155,7 +149,7 @@ def _subjects(view: View) -> Figure:
         figure = style.empty(7.2, 3.8)
         axes = figure.subplots()
         for index, (subject, part) in enumerate(table.groupby("subject")):
-            colour = style.COLOURS[index % len(style.COLOURS)]
+            colour = style.colour(index)
             axes.fill_between(
                 part["mpl"], 100 * part[0.25], 100 * part[0.75], color=colour, alpha=0.15, lw=0
             )
@@ -186,14 +180,7 @@ def _subjects(view: View) -> Figure:
             f"{_of_all(row['n'], row['of'])}, of {row['subject']} at {view.level} "
             f"{words.number(row['mpl'])}. What collapsed is dropped first."
         )
-    median = table.assign(
-        label=table["subject"], tps=100 * table[0.5], tps_low=100 * table[0.25],
-        tps_high=100 * table[0.75],
-    )  # fmt: skip
-    chart = charts.throughput(
-        median, view.level, "throughput, % of the batchset's best", band_ends=("quartiles", "and")
-    )
-    return Figure("throughput", caption, alt, svg, chart)
+    return Figure("throughput", caption, alt, svg)
 
 
 def _of_all(n: int, of: int) -> str:
@@ -218,7 +205,7 @@ def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
         figure.supxlabel(view.level, fontsize=9)
         figure.supylabel("throughput, tps", fontsize=9)
         style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
-        alt = ". ".join(_said(view, row) for row in records(shown)[:8]) + "."
+        alt = ". ".join(_curve_text(view, row) for row in records(shown)[:8]) + "."
         if len(shown) > 8:
             alt += f" And {len(shown) - 8} more, which the table lists."
         svg = style.svg(figure, "Throughput of each batchset", alt)
@@ -274,7 +261,7 @@ def thrashing_points(view: View) -> Figure:
         axes = figure.subplots()
         base = np.zeros(counts.shape[1])
         for index, (subject, row) in enumerate(counts.iterrows()):
-            colour = style.COLOURS[index % len(style.COLOURS)]
+            colour = style.colour(index)
             axes.bar(range(len(row)), row, bottom=base, color=colour, label=str(subject), width=0.8)
             base += row.to_numpy()
         names = [words.number(mpl) if np.isfinite(mpl) else "none" for mpl in counts.columns]
@@ -391,9 +378,7 @@ def latency(view: View) -> Section:
             for index, (column, name) in enumerate(LATENCIES.items()):
                 panel.plot(
                     curve["mpl"], curve[column].where(curve[column] > 0),
-                    color=style.COLOURS[index], marker=style.MARKERS[index],
-                    linestyle=style.DASHES[index],
-                    label=name if panel is axes[0] else None,
+                    label=name if panel is axes[0] else None, **style.line(index, marker=True),
                 )  # fmt: skip
             style.logarithmic(panel, "y")
             style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
@@ -413,11 +398,106 @@ def latency(view: View) -> Section:
         "Latency percentiles, from the moment a transaction was due, retries included; means over "
         "the repetitions; logarithmic."
     )
-    chart = charts.latency(view.curves, view.level) if len(view.summary) <= MOST_PANELS else None
-    parts: list[Part] = [Figure("latency", caption, alt, svg, chart)]
+    parts: list[Part] = [Figure("latency", caption, alt, svg)]
     if len(shown) < len(view.summary):
         parts.append(
             Paragraph(f"{len(shown)} of {len(view.summary):,} batchsets are drawn; the numbers of "
                       "all are in data/curves.csv.")
         )  # fmt: skip
     return Section("latency", title, parts)
+
+
+_FEWEST_LEVELS: Final = 4
+
+
+def law(view: View) -> Section:
+    """Return the law of each batchset, its peak, and what it cannot say; some of them drawn."""
+    title = "Scalability law"
+    if view.is_controlled or view.curves.empty:
+        return Section("law", title, missing="there are no curves of fixed levels")
+    if int(view.summary["levels"].max()) < _FEWEST_LEVELS:
+        why = f"it has three parameters, so a curve needs {_FEWEST_LEVELS} levels"
+        return Section("law", title, missing=why)
+    executions = view.done[[*BATCHSET, "mpl", "tps"]]
+    fits = scalability.fit_all(executions, BATCHSET).merge(
+        view.summary[[*BATCHSET, "label", "TP"]], on=BATCHSET
+    )
+    fitted, others = (fits[(fits["problem"] == "") == is_fitted] for is_fitted in (True, False))
+    parts: list[Part] = []
+    if len(fitted):
+        shown = fitted.merge(chosen(view)[BATCHSET], on=BATCHSET)
+        if len(shown) < len(fitted):
+            parts.append(
+                Paragraph(
+                    f"{len(shown)} of {len(fitted):,} batchsets are drawn, as in the figures above."
+                )
+            )
+        parts += [*([_drawn(view, shown)] if len(shown) else []), _numbers(fitted)]
+    if len(others):
+        problems = [f"{row['label']} ({row['problem']})" for row in records(others)]
+        parts.append(Paragraph("Not fitted: " + words.enumeration(problems, 4) + "."))
+    return Section("law", title, parts)
+
+
+def _drawn(view: View, shown: pd.DataFrame) -> Figure:
+    columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4
+    said = []
+    with style.style():
+        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
+        for panel, row in zip(axes, records(shown), strict=True):
+            own = view.own(row)
+            found = scalability.fit(own)
+            places = np.geomspace(max(1.0, own["mpl"].min()), own["mpl"].max(), 80)
+            curve = found.at(places)
+            high = curve["high"].clip(upper=2 * own["tps"].max())
+            panel.fill_between(
+                curve["mpl"], curve["low"], high, color=style.COLOURS[2], alpha=0.2, lw=0
+            )
+            panel.plot(curve["mpl"], curve["tps"], color=style.COLOURS[2])
+            panel.plot(own["mpl"], own["tps"], "o", color=style.INK, alpha=0.6, markersize=2.6)
+            style.levels(panel, own["mpl"], ticks=4 if columns > 2 else 10)
+            style.thousands(panel, 1.4 * own["tps"].max())
+            said.append(f"{row['label']}: {_peak(found)}, R² {words.number(found.r2)}")
+        figure.supxlabel("MPL", fontsize=9)
+        figure.supylabel("throughput, tps", fontsize=9)
+        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
+        alt = ". ".join(said[:8]) + "."
+        svg = style.svg(figure, "The scalability law beside what was measured", alt)
+    caption = (
+        "Gunther's universal scalability law fitted to each curve, with its 95 % band; every "
+        "execution as a dot."
+    )
+    return Figure("law", caption, alt, svg)
+
+
+def _peak(found: scalability.Law) -> str:
+    if not np.isfinite(found.peak) or found.peak <= 0:
+        return "the law has no peak"
+    peak = f"the law's peak is {words.number(found.peak_tps)} tps at MPL"
+    return f"{peak} {words.number(found.peak)}"
+
+
+def _numbers(fitted: pd.DataFrame) -> Table:
+    def said(row: dict[str, Any], name: str) -> str:
+        value, low, high = (row[name + end] for end in ("", "_low", "_high"))
+        return f"{words.number(value)} ({words.between(low, high)})"
+
+    rows = [
+        (
+            row["label"],
+            *(said(row, name) for name in ("lambda", "sigma", "kappa", "peak")),
+            words.number(row["TP"]),
+            words.number(row["r2"]),
+            row["flags"],
+        )
+        for row in records(fitted)
+    ]
+    header = ("batchset", "λ, tps", "σ", "κ", "peak, MPL", "TP", "R²", "what it cannot say")
+    return Table(
+        "law-numbers",
+        f"The law's parameters with 95 % intervals: {words.count(len(rows), 'batchset')}",
+        header,
+        rows,
+        "λ is the throughput of one client, σ contention, κ coherency. The law is smooth: a "
+        "thrashing point is where throughput first falls sharply, and is rather above the peak.",
+    )

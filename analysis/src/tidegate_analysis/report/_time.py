@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import PowerNorm
 
-from tidegate_analysis.report import _charts as charts
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section
@@ -31,7 +30,7 @@ NAMES: Final = {"limit": "limit, MPL", "tps": "throughput, tps", "ms": "response
 
 
 @dataclass(frozen=True)
-class Group:
+class TimeFigure:
     """Executions that are drawn together, each with the name of its line."""
 
     name: str
@@ -40,14 +39,14 @@ class Group:
     exchanged_at: tuple[float, ...] = ()
 
 
-def groups(view: View) -> list[Group]:
+def groups(view: View) -> list[TimeFigure]:
     """Return which executions are looked at one by one: the first repetition of each level."""
     first = view.done.sort_values("repetition", kind="stable")
     first = first.drop_duplicates([*BATCHSET, "mpl"]).sort_values([*BATCHSET, "mpl"])
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
     if view.is_controlled:
         return [
-            Group(
+            TimeFigure(
                 f"time-{run}-{batchset}",
                 labels[run, batchset],
                 {int(r["execution"]): f"from {r['mpl']}" for r in records(rows)},
@@ -58,14 +57,14 @@ def groups(view: View) -> list[Group]:
     if view.scenario == "deteriorate":
         last = first.drop_duplicates(BATCHSET, keep="last").head(len(style.COLOURS))
         lines = {int(r["execution"]): labels[r["run"], r["batchset"]] for r in records(last)}
-        return [Group("time", "", lines)]
+        return [TimeFigure("time", "", lines)]
     # One without its last level lost most: what collapsed is what is dropped.
     order = view.summary.sort_values("loss", ascending=False, na_position="first", kind="stable")
     worst = order.iloc[0]
     own = first[(first["run"] == worst["run"]) & (first["batchset"] == worst["batchset"])]
     ends = own[own["mpl"].isin([worst["best_mpl"], worst["last_mpl"]])]
     lines = {int(r["execution"]): f"MPL {words.number(r['mpl'])}" for r in records(ends)}
-    return [Group("time", str(worst["label"]), lines)]
+    return [TimeFigure("time", str(worst["label"]), lines)]
 
 
 def _exchanged(row: pd.Series) -> tuple[float, ...]:
@@ -118,7 +117,7 @@ def _has_no_course(table: pd.DataFrame) -> bool:
     return bool(table.groupby("execution")["interval"].nunique().max() < FEWEST_INTERVALS)
 
 
-def _lines(group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
+def _lines(group: TimeFigure, intervals: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
     """Return the group's executions in long form: line, s, tps, ms, limit."""
     pieces = []
     for execution, name in group.lines.items():
@@ -149,7 +148,7 @@ def _lines(group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> pd.Da
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
 
 
-def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFrame) -> Part:
+def _series(view: View, group: TimeFigure, intervals: pd.DataFrame, limits: pd.DataFrame) -> Part:
     rows = _lines(group, intervals, limits)
     if rows.empty:
         return Paragraph(f"{group.label}: {ONE_INTERVAL}.")
@@ -160,8 +159,7 @@ def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFr
         for index, (name, line) in enumerate(rows.groupby("line", sort=False)):
             for panel, column in zip(axes, names, strict=True):
                 panel.plot(
-                    line["s"], line[column], color=style.COLOURS[index % len(style.COLOURS)],
-                    linestyle=style.DASHES[index % len(style.DASHES)], linewidth=1.0,
+                    line["s"], line[column], linewidth=1.0, **style.line(index),
                     label=str(name) if panel is axes[0] else None,
                     drawstyle="steps-pre" if column == "limit" else "default",
                 )  # fmt: skip
@@ -183,8 +181,7 @@ def _series(view: View, group: Group, intervals: pd.DataFrame, limits: pd.DataFr
     caption = words.sentence(f"{where}{what} over time, first repetition")
     if group.exchanged_at:
         caption += f"; the dashed line, at {words.number(group.exchanged_at[0])} s, is the switch"
-    chart = charts.over_time(rows, names, group.exchanged_at)
-    return Figure(group.name, caption + ".", alt, svg, chart)
+    return Figure(group.name, caption + ".", alt, svg)
 
 
 def _course(rows: pd.DataFrame) -> str:
@@ -293,4 +290,4 @@ def _spread(own: pd.DataFrame) -> str:
     return f"nine of ten transactions take from {words.between(ends[0], ends[1], 'ms')}"
 
 
-__all__: Sequence[str] = ["Group", "groups", "heat", "over_time", "singles"]
+__all__: Sequence[str] = ["TimeFigure", "groups", "heat", "over_time", "singles"]

@@ -7,10 +7,9 @@ import pandas as pd
 
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._claims import ratio_said
 from tidegate_analysis.report._details import at_loss, per_class
 from tidegate_analysis.report._inference import FEWEST_REPETITIONS, Ratio
-from tidegate_analysis.report._parts import Claim, Sentence
+from tidegate_analysis.report._parts import Claim, Sentence, ratio_text
 from tidegate_analysis.report._view import BATCHSET, View
 
 
@@ -124,7 +123,7 @@ def _with_priority(
 
 
 def _of_classes(limit: str, text: str, ratio: Ratio, behind: dict[str, str], p: float) -> Sentence:
-    numbers = behind | {"ratio of latencies": ratio_said(ratio), "p, adjusted": words.p_value(p)}
+    numbers = behind | {"ratio of latencies": ratio_text(ratio), "p, adjusted": words.p_value(p)}
     tested = (
         f"95 % interval of the ratio {words.between(ratio.low, ratio.high)}, adjusted p "
         f"{words.p_value(p)}"

@@ -13,132 +13,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.results import mode
+from tidegate_analysis.results import ExecutionRows, Results, mode
 
 BATCHSET: Final = ["run", "batchset"]
 BATCH: Final = [*BATCHSET, "mpl"]
 #: Why a section is missing where `View.done` is empty.
 NOTHING: Final = "no execution was measured, or the analysis protocol dropped all that were"
-
-
-class OfExecutions(Protocol):
-    """A method of results that gives rows of executions, of some or all of them."""
-
-    def __call__(
-        self,
-        experiment: int | None = None,
-        *,
-        run: int | None = None,
-        batchset: int | None = None,
-    ) -> pd.DataFrame:
-        """Return the rows of an experiment, a run of it, or a batchset of each run."""
-        ...
-
-
-class OfExperiment(Protocol):
-    """A method of results that gives rows of an experiment."""
-
-    def __call__(self, experiment: int | None = None) -> pd.DataFrame:
-        """Return the rows of an experiment."""
-        ...
-
-
-class Results(Protocol):
-    """What the report asks of results: frames with the columns of docs/results.md, "Exports"."""
-
-    @property
-    def experiment(self) -> OfExperiment:
-        """One row for each experiment."""
-        ...
-
-    @property
-    def executions(self) -> OfExecutions:
-        """One row for each planned execution."""
-        ...
-
-    @property
-    def attempts(self) -> OfExecutions:
-        """One row for each attempt."""
-        ...
-
-    @property
-    def kinds(self) -> OfExecutions:
-        """One row for each kind of transaction of an execution."""
-        ...
-
-    @property
-    def intervals(self) -> OfExecutions:
-        """One row for each interval of an execution."""
-        ...
-
-    @property
-    def interval_kinds(self) -> OfExecutions:
-        """One row for each kind of transaction in an interval."""
-        ...
-
-    @property
-    def histograms(self) -> OfExecutions:
-        """One row for each latency seen in an interval."""
-        ...
-
-    @property
-    def limits(self) -> OfExecutions:
-        """One row for each decision of a controller."""
-        ...
-
-    @property
-    def classes(self) -> OfExecutions:
-        """One row for each scheduling class of an execution."""
-        ...
-
-    @property
-    def trees(self) -> OfExecutions:
-        """One row for each look at a tree."""
-        ...
-
-    @property
-    def troubles(self) -> OfExecutions:
-        """One row for each trouble of an execution."""
-        ...
-
-    @property
-    def conditions(self) -> OfExperiment:
-        """One row for each consistency condition that was checked."""
-        ...
-
-    @property
-    def tap_counts(self) -> OfExperiment:
-        """One row for each count of the analysis protocol's steps."""
-        ...
-
-    @property
-    def latest_points(self) -> OfExperiment:
-        """One row for each batchset that the latest analysis retained."""
-        ...
-
-    @property
-    def latest_drops(self) -> OfExperiment:
-        """One row for each reason why the latest analysis dropped an execution or a batchset."""
-        ...
-
-    def samples(
-        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
-    ) -> pd.DataFrame:
-        """Return a row for each batchset instance that was retained: `shapes.SAMPLES`."""
-        ...
-
-    def curves(
-        self, experiment: int | None = None, *, executions: pd.DataFrame | None = None
-    ) -> pd.DataFrame:
-        """Return a row for each batch: means over its repetitions, with intervals."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -198,7 +85,8 @@ class View:
         table = pd.concat([first[BATCHSET], values], axis=1)
         varied = [str(name) for name in values if len(values[name].astype(str).unique()) > 1]
         table["label"] = [
-            ", ".join(text for name in varied if (text := _said(name, row[name]))) or row["subject"]
+            ", ".join(text for name in varied if (text := _value_text(name, row[name])))
+            or row["subject"]
             for row in records(values)
         ]
         repeated = table["label"].duplicated(keep=False)
@@ -258,7 +146,7 @@ class View:
         """
         return _summary(self.curves, self.executions)
 
-    def selected(self, frame: OfExecutions, chosen: Sequence[int]) -> pd.DataFrame:
+    def selected(self, frame: ExecutionRows, chosen: Sequence[int]) -> pd.DataFrame:
         """Return the rows of some executions of a frame that is too large to be loaded whole."""
         rows = self.done[self.done["execution"].isin(list(chosen))].drop_duplicates(BATCHSET)
         pairs = zip(rows["run"], rows["batchset"], strict=True)
@@ -304,7 +192,7 @@ def _summary(curves: pd.DataFrame, planned: pd.DataFrame) -> pd.DataFrame:
 
 
 #: How a value of a batchset is said in its name; `{}` is the value.
-_SAID: Final = {
+_VALUE_TEXTS: Final = {
     "subject": "{}",
     "workload": "{}",
     "mode": "{}",
@@ -325,7 +213,7 @@ _SAID: Final = {
 }
 
 
-def _said(name: str, value: Any) -> str:
+def _value_text(name: str, value: Any) -> str:
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return ""
     if name == "numProcs" and value == 1:
@@ -334,7 +222,7 @@ def _said(name: str, value: Any) -> str:
         return "primary key" if value else "no primary key"
     if isinstance(value, float):
         value = words.value(value)
-    return _SAID.get(name, name.replace("_", " ") + " {}").format(value)
+    return _VALUE_TEXTS.get(name, name.replace("_", " ") + " {}").format(value)
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:

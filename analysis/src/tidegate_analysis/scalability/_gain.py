@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tidegate_analysis._columns import Array
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.scalability._curve import each, positive
-from tidegate_analysis.scalability._least_squares import Floats
+from tidegate_analysis.scalability._least_squares import each, positive
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Gain:
     repetitions: int
 
     def to_frame(self) -> pd.DataFrame:
-        """One row."""
+        """Return one row."""
         return pd.DataFrame([self._row()])
 
     def __str__(self) -> str:
-        """A sentence."""
+        """Return a sentence."""
         return (
             f"MPL held at {self.best:g} instead of {self.clients:g}: {self.ratio:.3g} times the "
             f"throughput ({self.low:.3g} to {self.high:.3g}; by the largest mean {self.naive:.3g})"
@@ -74,13 +74,13 @@ class Gain:
 class _Folds:
     """Log throughput as repetitions by levels, some of which may share a fold."""
 
-    levels: Floats
+    levels: Array
     place: np.ndarray[tuple[int], np.dtype[np.intp]]
     fold: np.ndarray[tuple[int], np.dtype[np.intp]]
     count: int
 
-    def sums(self, values: Floats) -> tuple[Floats, Floats]:
-        """Sums by level and fold, for each row of values; and how many each sum has."""
+    def sums(self, values: Array) -> tuple[Array, Array]:
+        """Return sums by level and fold, for each row of values; and how many each sum has."""
         cell = self.place * self.count + self.fold
         size = self.levels.size * self.count
         which = np.zeros((cell.size, size))
@@ -99,7 +99,7 @@ def gain(
     draws: int = 2000,
     seed: int = 0,
 ) -> Gain:
-    """The gain of the best measured MPL over letting all clients in.
+    """Return the gain of the best measured MPL over letting all clients in.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def gain_all(
     draws: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The gain of each batchset: the columns of `by`, those of `Gain`, and ``problem``."""
+    """Return the gain of each batchset: the columns of `by`, those of `Gain`, and ``problem``."""
     return each(
         executions,
         by,
@@ -171,7 +171,7 @@ def gain_all(
     )
 
 
-def _folds(points: Floats, last: float) -> tuple[_Folds, Floats]:
+def _folds(points: Array, last: float) -> tuple[_Folds, Array]:
     points = points[points[:, 0] <= last]
     points = points[np.argsort(points[:, 0], kind="stable")]
     levels, place, counts = np.unique(points[:, 0], return_inverse=True, return_counts=True)
@@ -191,18 +191,18 @@ def _folds(points: Floats, last: float) -> tuple[_Folds, Floats]:
     return _Folds(levels, place, order % count, count), np.log(points[:, 1])
 
 
-def _means(sums: Floats, counts: Floats) -> Floats:
+def _means(sums: Array, counts: Array) -> Array:
     return np.asarray(sums.sum(axis=2) / counts.sum(axis=1))
 
 
-def _residuals(log: Floats, mean: Floats, folds: _Folds) -> Floats:
-    """Residuals of all levels together, each widened by what its own mean took from it."""
+def _residuals(log: Array, mean: Array, folds: _Folds) -> Array:
+    """Return the residuals of all levels, each widened by what its own mean took from it."""
     counts = np.bincount(folds.place)[folds.place]
     return np.asarray((log - mean[folds.place]) * np.sqrt(counts / (counts - 1)))
 
 
-def _shrunk(mean: Floats, folds: _Folds, residuals: Floats) -> Floats:
-    """Means with the spread that the true levels have, for the bootstrap to start from.
+def _shrunk(mean: Array, folds: _Folds, residuals: Array) -> Array:
+    """Return the means with the spread that the true levels have, for the bootstrap to start from.
 
     Measured means are farther apart than true ones, by their own noise; as they are, draws would
     choose the same level too often.
@@ -214,9 +214,9 @@ def _shrunk(mean: Floats, folds: _Folds, residuals: Floats) -> Floats:
 
 
 def _crossed(
-    folds: _Folds, values: Floats
-) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """The cross-fitted log gain of each row, and the level that all its repetitions choose."""
+    folds: _Folds, values: Array
+) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Return the cross-fitted log gain of each row, and the level that its repetitions choose."""
     sums, counts = folds.sums(values)
     total, number = sums.sum(axis=2, keepdims=True), counts.sum(axis=1, keepdims=True)
     others = (total - sums) / (number - counts)

@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from tidegate_analysis.scalability._curve import Curve
-from tidegate_analysis.scalability._intervals import ratio, within
+from tidegate_analysis._columns import Array
 from tidegate_analysis.scalability._least_squares import (
     COHERENCY_ALONE,
     FACES,
-    Fits,
-    Floats,
+    Curve,
+    LawFits,
     columns,
     on_face,
 )
@@ -23,8 +22,8 @@ MOST: Final = (np.inf, 1.0, np.inf, np.inf)
 _A, _B, _C = np.eye(3)
 
 
-def parameters(abc: Floats) -> Floats:
-    """(λ, σ, κ, N*) for each row of (a, b, c)."""
+def parameters(abc: Array) -> Array:
+    """Return (λ, σ, κ, N*) for each row of (a, b, c)."""
     a, b, c = abc.T
     rising = np.maximum(a - b, 0.0)
     # 0/0: a flat law has no peak, and one of infinite λ any σ.
@@ -32,8 +31,8 @@ def parameters(abc: Floats) -> Floats:
         return np.column_stack([1 / a, b / a, c / a, np.sqrt(rising / c)])
 
 
-def throughput(abc: Floats, mpl: float) -> float:
-    """Throughput of the law at an MPL, in the limit at inf; NaN at no MPL."""
+def throughput(abc: Array, mpl: float) -> float:
+    """Return throughput of the law at an MPL, in the limit at inf; NaN at no MPL."""
     a, b, c = map(float, abc)
     if mpl >= 1 and np.isfinite(mpl):
         return mpl / (a + b * (mpl - 1) + c * mpl * (mpl - 1))
@@ -48,15 +47,15 @@ def student(level: float, degrees: float) -> float:
     return float(stats.t.ppf(0.5 + level / 2, degrees))
 
 
-def derivatives(curve: Curve, abc: Floats, face: str) -> Floats:
-    """Weighted derivatives of throughput by what is free on the face."""
+def derivatives(curve: Curve, abc: Array, face: str) -> Array:
+    """Return the weighted derivatives of throughput by what is free on the face."""
     below = columns(curve.mpl) @ abc
     turn = columns(curve.mpl) @ np.array(FACES[face]).T
     return np.asarray(turn * (-np.sqrt(curve.weights) * curve.mpl / below**2)[:, None])
 
 
-def covariance_on(curve: Curve, abc: Floats, face: str) -> tuple[Floats, int]:
-    """Covariance of what is free on the face, and its degrees of freedom."""
+def covariance_on(curve: Curve, abc: Array, face: str) -> tuple[Array, int]:
+    """Return the covariance of what is free on the face, and its degrees of freedom."""
     slopes = derivatives(curve, abc, face)
     residuals = curve.tps - curve.mpl / (columns(curve.mpl) @ abc)
     degrees = curve.mpl.size - slopes.shape[1]
@@ -67,7 +66,7 @@ def covariance_on(curve: Curve, abc: Floats, face: str) -> tuple[Floats, int]:
     return np.asarray(half @ half.T * variance), degrees
 
 
-def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.DataFrame:
+def intervals_of(curve: Curve, found: LawFits, free: LawFits, level: float) -> pd.DataFrame:
     abc = free.abc[0]
     covariance, degrees = covariance_on(curve, abc, "law")
     t = student(level, degrees)
@@ -102,8 +101,8 @@ def intervals_of(curve: Curve, found: Fits, free: Fits, level: float) -> pd.Data
     )
 
 
-def _errors(curve: Curve, abc: Floats, face: str) -> Floats:
-    """Standard errors of (λ, σ, κ, N*) by the delta method; NaN for what a bound decides."""
+def _errors(curve: Curve, abc: Array, face: str) -> Array:
+    """Return the standard errors of (λ, σ, κ, N*) by the delta method; NaN at a bound."""
     if face == COHERENCY_ALONE:
         return np.full(len(PARAMETERS), np.nan)
     a, b, c = map(float, abc)
@@ -126,7 +125,7 @@ def r2_of(curve: Curve, squares: float) -> float:
 
 
 def criteria(curve: Curve, squares: float) -> dict[str, float]:
-    """AICc of the law, of Amdahl's and of linear growth, the error's variance counted."""
+    """Return AICc of the law, of Amdahl's and of linear growth, the error's variance counted."""
     row = (curve.mpl, curve.tps[None], curve.weights[None])
     amdahl = on_face("amdahl", *row)
     a, b, _ = amdahl.abc[0]
@@ -148,7 +147,7 @@ def _aicc(points: int, squares: float, parameters: int) -> float:
 
 
 def lack_of_fit_p(curve: Curve, squares: float) -> float:
-    """The F test of the law against a mean of its own for each MPL."""
+    """Return the F test of the law against a mean of its own for each MPL."""
     pure, rest = _pure(curve)
     if rest == 0 or pure <= 0:
         return np.nan
@@ -156,7 +155,7 @@ def lack_of_fit_p(curve: Curve, squares: float) -> float:
 
 
 def is_flat(curve: Curve, squares: float, free: float) -> bool:
-    """Whether points leave a flat curve by no more than chance.
+    """Return whether points leave a flat curve by no more than chance.
 
     What is left of a flat curve is compared with what is left of a mean for each MPL; without
     repetitions, of the law without bounds.
@@ -170,7 +169,7 @@ def is_flat(curve: Curve, squares: float, free: float) -> bool:
 
 
 def _pure(curve: Curve) -> tuple[float, int]:
-    """Squares of what is left of a mean for each MPL, and their degrees of freedom."""
+    """Return the squares of what is left of a mean for each MPL, and their degrees of freedom."""
     _, place = np.unique(curve.mpl, return_inverse=True)
     weight = np.bincount(place, curve.weights)
     mean = np.bincount(place, curve.weights * curve.tps) / weight
@@ -179,13 +178,13 @@ def _pure(curve: Curve) -> tuple[float, int]:
 
 
 def _f_test(squares: float, less: float, more: int, rest: int) -> float:
-    """How likely `more` parameters make squares less by chance, with `rest` degrees left."""
+    """Return how likely `more` parameters make squares less by chance, with `rest` degrees left."""
     gained = max(squares - less, 0.0) / more
     return float(stats.f.sf(gained / max(less / rest, 1e-300), more, rest))
 
 
 def flags_of(
-    curve: Curve, found: Fits, free: Fits, intervals: pd.DataFrame, lack: float
+    curve: Curve, found: LawFits, free: LawFits, intervals: pd.DataFrame, lack: float
 ) -> tuple[str, ...]:
     face = str(found.face[0])
     if face == COHERENCY_ALONE:
@@ -199,7 +198,7 @@ def flags_of(
     return tuple(flags)
 
 
-def _steepest(curve: Curve, found: Fits) -> str:
+def _steepest(curve: Curve, found: LawFits) -> str:
     known = 1 / float(found.abc[0, 2])
     return (
         f"throughput falls at least as fast as the law can, from MPL {curve.levels[0]:g} on, the "
@@ -209,7 +208,7 @@ def _steepest(curve: Curve, found: Fits) -> str:
     )
 
 
-def _flat(curve: Curve, found: Fits, free: Fits) -> str:
+def _flat(curve: Curve, found: LawFits, free: LawFits) -> str:
     if is_flat(curve, float(found.squares[0]), float(free.squares[0])):
         return "throughput differs between MPLs by no more than chance: no peak is seen"
     return (
@@ -230,7 +229,7 @@ def _peak_unlimited(curve: Curve, intervals: pd.DataFrame) -> list[str]:
 
 
 def _unknown(curve: Curve, intervals: pd.DataFrame) -> list[str]:
-    """What the MPLs measured are too few or too far off for."""
+    """Return what the MPLs measured are too few or too far off for."""
     numbers = intervals[["estimate", "low", "high"]].to_numpy(dtype=np.float64)
     (_, least, most), peak = numbers[0], numbers[3, 0]
     first, last = curve.levels[0], curve.levels[-1]
@@ -247,3 +246,31 @@ def _unknown(curve: Curve, intervals: pd.DataFrame) -> list[str]:
             "known apart"
         )
     return flags
+
+
+def ratio(
+    top: Array, bottom: Array, centre: Array, covariance: Array, t: float
+) -> list[tuple[float, float]]:
+    """Fieller's set for ``top·θ / bottom·θ``: its parts, in order, infinite ends included.
+
+    All values of the ratio that a test at t would not reject: one finite interval where the
+    denominator is surely not 0; else everything but an interval, or everything
+    (Fieller 1954, JRSS B 16).
+    """
+    u, v = float(top @ centre), float(bottom @ centre)
+    uu, vv = float(top @ covariance @ top), float(bottom @ covariance @ bottom)
+    uv = float(top @ covariance @ bottom)
+    square, half, rest = v**2 - t**2 * vv, -(u * v - t**2 * uv), u**2 - t**2 * uu
+    inside = half**2 - square * rest
+    if square == 0 or inside < 0:
+        return [(-np.inf, np.inf)]
+    roots = sorted([(-half - np.sqrt(inside)) / square, (-half + np.sqrt(inside)) / square])
+    if square > 0:
+        return [(roots[0], roots[1])]
+    return [(-np.inf, roots[0]), (roots[1], np.inf)]
+
+
+def within(parts: list[tuple[float, float]], low: float, high: float) -> tuple[float, float] | None:
+    """Return the smallest interval that holds what the parts have in [low, high], or None."""
+    kept = [(max(a, low), min(b, high)) for a, b in parts if a <= high and b >= low]
+    return (kept[0][0], kept[-1][1]) if kept else None

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from tidegate_analysis._columns import Array, refuse_level
 from tidegate_analysis.errors import SampleError
-from tidegate_analysis.scalability._curve import Curve, checked, each, mpls_of
 from tidegate_analysis.scalability._inference import (
     MOST,
     PARAMETERS,
@@ -25,10 +25,13 @@ from tidegate_analysis.scalability._inference import (
 )
 from tidegate_analysis.scalability._least_squares import (
     FACES,
-    Fits,
-    Floats,
+    Curve,
+    LawFits,
     bounded,
+    checked,
     columns,
+    each,
+    mpls_of,
     on_face,
 )
 
@@ -79,7 +82,7 @@ class Law:
     flags: tuple[str, ...]
     level: float
     curve: Curve = field(repr=False)
-    abc: Floats = field(repr=False)
+    abc: Array = field(repr=False)
 
     @property
     def best(self) -> str:
@@ -89,11 +92,11 @@ class Law:
         return min(self.aicc, key=lambda name: self.aicc[name])
 
     def to_frame(self) -> pd.DataFrame:
-        """The parameters and the peak with their intervals."""
+        """Return the parameters and the peak with their intervals."""
         return self.intervals.copy()
 
-    def at(self, mpls: Sequence[float] | Floats) -> pd.DataFrame:
-        """Throughput of the law at these MPLs with a pointwise band: mpl, tps, low, high.
+    def at(self, mpls: Sequence[float] | Array) -> pd.DataFrame:
+        """Return throughput of the law at these MPLs with a pointwise band: mpl, tps, low, high.
 
         The delta method on N/X, where the law is linear, turned back into throughput: so the band
         is never negative, and has no upper end where the data give none.
@@ -172,7 +175,7 @@ class Law:
         return table, curve
 
     def __str__(self) -> str:
-        """The parameters under a line about the whole, and the flags."""
+        """Return the parameters under a line about the whole, and the flags."""
         scores = ", ".join(f"{name} {value:.1f}" for name, value in self.aicc.items())
         head = (
             f"X(N) = λN / (1 + σ(N-1) + κN(N-1)): {self.curve.mpl.size} points at "
@@ -213,8 +216,7 @@ def fit(
     has no end where the data give none.
 
     """
-    if not 0 < level < 1:
-        raise SampleError(f"the level of confidence is {level}", "give one between 0 and 1: 0.95")
+    refuse_level(level)
     points = checked(curve, mpl, tps, weights)
     row = (points.mpl, points.tps[None], points.weights[None])
     found, free = bounded(*row), on_face("law", *row)
@@ -303,12 +305,12 @@ def _row(group: pd.DataFrame, fit_options: tuple[str, str, str | None, float]) -
     return row
 
 
-def _quantile(values: Floats, share: float) -> Floats:
-    """Quantile of each column: an order statistic, not between two, since some may be infinite."""
+def _quantile(values: Array, share: float) -> Array:
+    """Return a quantile of each column; it is an order statistic, since some may be infinite."""
     return np.asarray(np.quantile(values, share, axis=0, method="inverted_cdf"))
 
 
-def _redraw(law: Law, kind: str, draws: int, rng: np.random.Generator) -> Fits:
+def _redraw(law: Law, kind: str, draws: int, rng: np.random.Generator) -> LawFits:
     if draws < 2:
         raise SampleError(f"{draws} bootstrap draws give no interval", "take 1000")
     curve, abc = law.curve, law.abc
@@ -328,8 +330,8 @@ def _redraw(law: Law, kind: str, draws: int, rng: np.random.Generator) -> Fits:
     return bounded(curve.mpl, np.tile(curve.tps, (len(times), 1)), times * curve.weights)
 
 
-def _pairs(curve: Curve, draws: int, rng: np.random.Generator) -> Floats:
-    """How often each point is drawn; draws with fewer than four MPLs are left out."""
+def _pairs(curve: Curve, draws: int, rng: np.random.Generator) -> Array:
+    """Return how often each point is drawn; draws with fewer than four MPLs are left out."""
     _, place, repeated = np.unique(curve.mpl, return_inverse=True, return_counts=True)
     if (repeated > 1).all():
         # A level counts as much as it has points, whatever number of them is drawn.

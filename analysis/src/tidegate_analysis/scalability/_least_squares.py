@@ -1,4 +1,4 @@
-"""Least squares of the scalability law, for many curves or bootstrap draws at once.
+"""Points of curves, and least squares of the scalability law, for many curves at once.
 
 The law is ``X(N) = N / D(N)`` with ``D(N) = a + b (N - 1) + c N (N - 1)``, where λ = 1/a, σ = b/a,
 κ = c/a: D is linear. Its bounds, 0 <= σ <= 1 and κ >= 0, are planes in (a, b, c), which make a cone
@@ -10,14 +10,17 @@ Marquardt's method, from the linear regression of N/X on the columns of D, or fr
 grid of laws where that is nearer: a curve of two humps has two minima.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-Floats = npt.NDArray[np.float64]
+from tidegate_analysis._columns import Array, Flags
+from tidegate_analysis.errors import AnalysisError, SampleError, ShapeError
 
 #: The face of infinite λ.
 COHERENCY_ALONE: Final = "coherency alone"
@@ -47,21 +50,21 @@ BETWEEN: Final = {
 
 
 @dataclass(frozen=True)
-class Fits:
+class LawFits:
     """Estimates of many data sets: (a, b, c) in rows, sums of squares, and the face of each."""
 
-    abc: Floats
-    squares: Floats
+    abc: Array
+    squares: Array
     face: npt.NDArray[np.str_]
 
 
-def columns(mpl: Floats) -> Floats:
-    """The columns of D at these MPLs."""
+def columns(mpl: Array) -> Array:
+    """Return the columns of D at these MPLs."""
     return np.column_stack([np.ones_like(mpl), mpl - 1, mpl * (mpl - 1)])
 
 
-def on_face(face: str, mpl: Floats, tps: Floats, weights: Floats) -> Fits:
-    """The estimates on one face, whether they keep to the bounds or not.
+def on_face(face: str, mpl: Array, tps: Array, weights: Array) -> LawFits:
+    """Return the estimates on one face, whether they keep to the bounds or not.
 
     Parameters
     ----------
@@ -80,11 +83,11 @@ def on_face(face: str, mpl: Floats, tps: Floats, weights: Floats) -> Fits:
     theta = _descend(_nearest_start(*of), *of)
     abc = theta / scale @ basis
     squares = (weights * (tps - mpl / (abc @ columns(mpl).T)) ** 2).sum(axis=1)
-    return Fits(abc, squares, np.full(len(tps), face))
+    return LawFits(abc, squares, np.full(len(tps), face))
 
 
-def bounded(mpl: Floats, tps: Floats, weights: Floats) -> Fits:
-    """The estimates within the bounds."""
+def bounded(mpl: Array, tps: Array, weights: Array) -> LawFits:
+    """Return the estimates within the bounds."""
     free = on_face("law", mpl, tps, weights)
     outside = ~_feasible(free.abc) | _negligible(free.abc, mpl)
     abc, face = free.abc.copy(), free.face.astype("<U15")
@@ -103,10 +106,10 @@ def bounded(mpl: Floats, tps: Floats, weights: Floats) -> Fits:
         rows = rows[better]
         abc[rows], squares[rows] = within.abc[better], within.squares[better]
         face[rows] = within.face[better]
-    return Fits(abc, squares, face)
+    return LawFits(abc, squares, face)
 
 
-def _inside(mpl: Floats, tps: Floats, weights: Floats, squares: Floats) -> Fits:
+def _inside(mpl: Array, tps: Array, weights: Array, squares: Array) -> LawFits:
     """Minima within the bounds, where a grid has a law nearer than these sums of squares.
 
     An estimate that is beyond the bounds, of the space or of a face, may not be the only minimum.
@@ -123,29 +126,29 @@ def _inside(mpl: Floats, tps: Floats, weights: Floats, squares: Floats) -> Fits:
         found[near] = _squares(theta[near], *of)
     free = (theta > 0) @ (1 << np.arange(len(EDGES)))
     face = np.array([BETWEEN.get(int(each), "law") for each in free])
-    return Fits(theta / scale @ edges, np.where(near, found, np.inf), face)
+    return LawFits(theta / scale @ edges, np.where(near, found, np.inf), face)
 
 
-def _bounds_at(mpl: Floats) -> list[str]:
-    """The faces with finite throughput at all these MPLs; those of one parameter come first."""
+def _bounds_at(mpl: Array) -> list[str]:
+    """Return the faces with finite throughput at these MPLs, those of one parameter first."""
     names = sorted(list(FACES)[1:], key=lambda name: len(FACES[name]))
     return [name for name in names if name != COHERENCY_ALONE or mpl.min() > 1]
 
 
-def _feasible(abc: Floats) -> npt.NDArray[np.bool_]:
+def _feasible(abc: Array) -> Flags:
     a, b, c = abc.T
     return np.asarray((a >= 0) & (b >= 0) & (c >= 0) & (b <= a * (1 + 1e-12)) & (a + c > 0))
 
 
-def _negligible(abc: Floats, mpl: Floats) -> npt.NDArray[np.bool_]:
-    """Whether κ, or all but κ, is no more than rounding."""
+def _negligible(abc: Array, mpl: Array) -> Flags:
+    """Return whether κ, or all but κ, is no more than rounding."""
     last, first = (columns(mpl[[place]])[0] * abc for place in (mpl.argmax(), mpl.argmin()))
     no_kappa = last[:, 2] < 1e-12 * last.sum(axis=1)
     return np.asarray(no_kappa | (first[:, :2].sum(axis=1) < 1e-12 * first.sum(axis=1)))
 
 
-def _start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
-    """Weighted linear regression of N/X, or a flat curve where that gives none."""
+def _start(design: Array, mpl: Array, tps: Array, weights: Array) -> Array:
+    """Return the weighted linear regression of N/X, or a flat curve where that gives none."""
     held = np.maximum(tps, 1e-3 * np.abs(tps).max(axis=1, keepdims=True))
     pull = weights * held**4 / mpl**2  # Var(N/X) = Var(X) N²/X⁴
     normal = np.einsum("bn,nj,nk->bjk", pull, design, design, optimize=True)
@@ -159,8 +162,8 @@ def _start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
     return np.asarray(theta)
 
 
-def _searched(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
-    """The nearest of a grid of laws that turn anywhere between the MPLs, each at its best scale."""
+def _searched(design: Array, mpl: Array, tps: Array, weights: Array) -> Array:
+    """Return the nearest of a grid of laws that turn between the MPLs, each at its best scale."""
     others = design.shape[1] - 1
     count = 40 if others > 1 else 400
     sizes = np.r_[0.0, np.geomspace(0.1, 10 * (mpl.max() / mpl.min()) ** 2, count)]
@@ -173,15 +176,15 @@ def _searched(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floa
     return np.asarray(grid[best[:, 0]] * scale)
 
 
-def _nearest_start(design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
+def _nearest_start(design: Array, mpl: Array, tps: Array, weights: Array) -> Array:
     of = (design, mpl, tps, weights)
     regression, searched = _start(*of), _searched(*of)
     nearer = _squares(searched, *of) < _squares(regression, *of)
     return np.where(nearer[:, None], searched, regression)
 
 
-def _squares(theta: Floats, design: Floats, mpl: Floats, tps: Floats, weights: Floats) -> Floats:
-    """Sums of squares; infinite where throughput is not positive at each MPL."""
+def _squares(theta: Array, design: Array, mpl: Array, tps: Array, weights: Array) -> Array:
+    """Return the sums of squares; infinite where throughput is not positive at each MPL."""
     below = theta @ design.T
     with np.errstate(divide="ignore"):
         found = (weights * (tps - mpl / below) ** 2).sum(axis=1)
@@ -189,15 +192,15 @@ def _squares(theta: Floats, design: Floats, mpl: Floats, tps: Floats, weights: F
 
 
 def _descend(
-    theta: Floats,
-    design: Floats,
-    mpl: Floats,
-    tps: Floats,
-    weights: Floats,
+    theta: Array,
+    design: Array,
+    mpl: Array,
+    tps: Array,
+    weights: Array,
     *,
     least: float = -np.inf,
-) -> Floats:
-    """The minimum below a start; where a step would take a coefficient below the least, at it."""
+) -> Array:
+    """Return the minimum below a start; coefficients do not go below `least`."""
     shared = np.eye(design.shape[1])
     products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
     energy = (weights * tps**2).sum(axis=1)
@@ -221,3 +224,90 @@ def _descend(
         if (hoped <= np.maximum(1e-20 * energy, 1e-15 * squares)).all():
             break
     return theta
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of a throughput curve, checked and in the order of their MPLs."""
+
+    mpl: Array
+    tps: Array
+    weights: Array
+
+    @property
+    def levels(self) -> Array:
+        """The different MPLs."""
+        return np.unique(self.mpl)
+
+
+def checked(curve: pd.DataFrame, mpl: str, tps: str, weights: str | None) -> Curve:
+    """Return the points of a curve, all positive, at four MPLs or more."""
+    points = positive(curve, [mpl, tps, *([] if weights is None else [weights])])
+    order = np.argsort(points[:, 0], kind="stable")
+    points = points[order]
+    weight = np.ones(len(points)) if weights is None else points[:, 2] / points[:, 2].mean()
+    found = Curve(points[:, 0], points[:, 1], weight)
+    if found.levels.size < 4:
+        raise SampleError(
+            f"the curve has {found.levels.size} MPLs, and the law three parameters",
+            "measure at four MPLs or more, below and above the peak",
+        )
+    if found.levels[0] < 1:
+        raise SampleError(f"an MPL is {found.levels[0]:g}", "MPLs are 1 or more")
+    return found
+
+
+def positive(table: pd.DataFrame, names: Sequence[str]) -> Array:
+    """Return columns as numbers, all finite and above 0."""
+    for name in names:
+        if name not in table:
+            raise ShapeError(
+                f"the curve has no column `{name}`", f"add it, or name one of {list(table)}"
+            )
+    as_numbers = [pd.to_numeric(table[name], errors="coerce").to_numpy() for name in names]
+    numbers = np.column_stack(as_numbers).astype(np.float64)
+    if len(numbers) == 0:
+        raise SampleError("the curve has no point", "choose a batchset with executions")
+    wrong = np.argwhere(~(np.isfinite(numbers) & (numbers > 0)))
+    if wrong.size:
+        row, column = map(int, wrong[0])
+        raise SampleError(
+            f"`{names[column]}` of point {row + 1} is {table[names[column]].iloc[row]}, not a "
+            "number above 0",
+            "leave out executions that failed, as step 2 of the analysis protocol does",
+        )
+    return numbers
+
+
+def each(
+    table: pd.DataFrame,
+    by: Sequence[str],
+    work: Callable[[pd.DataFrame], dict[str, object]],
+    columns: Sequence[str],
+) -> pd.DataFrame:
+    """Return a row for each group of a table; ``problem`` says why one could not be worked with."""
+    names = [by] if isinstance(by, str) else list(by)
+    missing = [name for name in names if name not in table]
+    if missing or not names:
+        raise ShapeError(
+            f"the curves have no column {missing}",
+            f"name some of {list(table)} that tell them apart",
+        )
+    if table.empty:
+        raise SampleError("there is no curve", "choose a run with retained batchsets")
+    rows = []
+    for key, group in table.groupby(names, sort=True, dropna=False):
+        row: dict[str, object] = dict(zip(names, key, strict=True))
+        try:
+            row |= work(group) | {"problem": ""}
+        except AnalysisError as error:
+            row |= {"problem": str(error)}
+        rows.append(row)
+    return pd.DataFrame(rows).reindex(columns=[*names, *columns, "problem"])
+
+
+def mpls_of(mpls: Sequence[float] | Array) -> Array:
+    where = np.asarray(mpls, dtype=np.float64)
+    if where.ndim != 1 or where.size == 0 or not (np.isfinite(where) & (where >= 1)).all():
+        raise SampleError(f"MPLs are {mpls}", "give a list of numbers, 1 or more")
+    return where

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from tidegate_analysis.errors import StoreError
-from tidegate_analysis.store.catalog import TABLES, VERSIONS, Table
+from tidegate_analysis.store.catalog import TABLES, VERSIONS, ExportTable
 from tidegate_analysis.store.database import Postgres, Sqlite
 from tidegate_analysis.store.export import Export
 from tidegate_analysis.store.source import Progress, Selection, Source
 
-__all__ = ["TABLES", "VERSIONS", "Progress", "Selection", "Source", "Table", "open_source"]
+__all__ = ["TABLES", "VERSIONS", "ExportTable", "Progress", "Selection", "Source", "open_source"]
 
 #: Names the store where no other is given, as `tidegate report` does.
 VARIABLE = "TIDEGATE_STORE"

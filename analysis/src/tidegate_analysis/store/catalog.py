@@ -42,7 +42,7 @@ VERSIONS: Final = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
-class Table:
+class ExportTable:
     """A table of an export.
 
     Attributes
@@ -112,7 +112,7 @@ _LAST: Final = {"settings": "file", "workload": "workload_values"}
 
 
 def _columns(*groups: str) -> dict[str, Kind]:
-    """Columns from lines that begin with a kind and go on with names."""
+    """Return columns from lines that begin with a kind and go on with names."""
     columns: dict[str, Kind] = {}
     for group in groups:
         kind, *names = group.split()
@@ -140,7 +140,7 @@ def _of_batchsets(columns: str, joins: str) -> str:
     )
 
 
-_EXPERIMENT = Table(
+_EXPERIMENT = ExportTable(
     "experiment",
     _columns(
         "whole experiment",
@@ -178,7 +178,7 @@ def _executions(subject_cpu: str) -> str:
     )
 
 
-_EXECUTIONS = Table(
+_EXECUTIONS = ExportTable(
     "executions",
     _columns(
         _KEY,
@@ -223,7 +223,7 @@ def _attempts(outcome: str, joins: str) -> str:
     )
 
 
-_ATTEMPTS = Table(
+_ATTEMPTS = ExportTable(
     "attempts",
     _columns(
         _KEY,
@@ -239,7 +239,7 @@ _ATTEMPTS = Table(
     older=(4, _attempts("", "")),
 )
 
-_KINDS = Table(
+_KINDS = ExportTable(
     "kinds",
     _columns(_KEY, "text host", "text workload kind", "whole committed rolled_back", _LATENCY),
     keys=9,
@@ -249,7 +249,7 @@ _KINDS = Table(
     "FROM kind q",
 )
 
-_INTERVALS = Table(
+_INTERVALS = ExportTable(
     "intervals",
     _columns(
         _KEY,
@@ -265,7 +265,7 @@ _INTERVALS = Table(
     "FROM interval_seen q",
 )
 
-_INTERVAL_KINDS = Table(
+_INTERVAL_KINDS = ExportTable(
     "interval_kinds",
     _columns(
         _KEY,
@@ -284,7 +284,7 @@ _INTERVAL_KINDS = Table(
     "JOIN interval_seen i ON i.attempt = q.attempt AND i.number = q.number",
 )
 
-_HISTOGRAMS = Table(
+_HISTOGRAMS = ExportTable(
     "histograms",
     _columns(_KEY, "text host", "whole interval latency_us transactions"),
     keys=9,
@@ -293,7 +293,7 @@ _HISTOGRAMS = Table(
     sql="SELECT q.attempt, q.number, q.histogram FROM interval_seen q",
 )
 
-_LIMITS = Table(
+_LIMITS = ExportTable(
     "limits",
     _columns(
         _KEY,
@@ -311,7 +311,7 @@ _LIMITS = Table(
     "FROM limit_seen q",
 )
 
-_CLASSES = Table(
+_CLASSES = ExportTable(
     "classes",
     _columns(_KEY, "text host", "text class", "whole transactions", _LATENCY),
     keys=8,
@@ -321,7 +321,7 @@ _CLASSES = Table(
     "FROM class_seen q",
 )
 
-_TREES = Table(
+_TREES = ExportTable(
     "trees",
     _columns(
         _KEY,
@@ -341,7 +341,7 @@ _TREES = Table(
     "FROM tree_seen q",
 )
 
-_TROUBLES = Table(
+_TROUBLES = ExportTable(
     "troubles",
     _columns(_KEY, "text host", "text trouble what", "whole times"),
     keys=9,
@@ -349,7 +349,7 @@ _TROUBLES = Table(
     sql="SELECT q.attempt, q.kind, q.what, q.times FROM trouble q",
 )
 
-_CONDITIONS = Table(
+_CONDITIONS = ExportTable(
     "conditions",
     _columns(
         _BATCHSET_KEY, "whole check start", "text host condition", "whole holds", "text violation"
@@ -363,7 +363,7 @@ _CONDITIONS = Table(
     ),
 )
 
-_ANALYSES = Table(
+_ANALYSES = ExportTable(
     "analyses",
     _columns(
         "whole experiment analysis", "text protocol rule", "whole found_us", "text tidegate build"
@@ -375,7 +375,7 @@ _ANALYSES = Table(
     "FROM experiment e JOIN analysis y ON y.experiment = e.id JOIN code c ON c.id = y.code",
 )
 
-_TAP_COUNTS = Table(
+_TAP_COUNTS = ExportTable(
     "tap_counts",
     _columns(
         "whole experiment analysis",
@@ -392,7 +392,7 @@ _TAP_COUNTS = Table(
     "JOIN tap_count q ON q.analysis = y.id",
 )
 
-_TAP_DROPS = Table(
+_TAP_DROPS = ExportTable(
     "tap_drops",
     _columns(
         _BATCHSET_KEY, "whole? mpl repetition execution", "whole analysis", "text step name why"
@@ -405,7 +405,7 @@ _TAP_DROPS = Table(
     ),
 )
 
-_THRASHING_POINTS = Table(
+_THRASHING_POINTS = ExportTable(
     "thrashing_points",
     _columns(
         _BATCHSET_KEY,
@@ -442,7 +442,7 @@ ATTEMPTS_OF: Final = (
 )
 
 #: Where each attempt that counts belongs: its number after the columns of `PLACE`.
-PLACES: Final = Table(
+PLACES: Final = ExportTable(
     "attempts",
     _columns(_KEY, "text host", "whole attempt"),
     keys=8,
@@ -454,7 +454,7 @@ PLACES: Final = Table(
 )
 
 #: Every table of an export, by name.
-TABLES: Final[dict[str, Table]] = {
+TABLES: Final[dict[str, ExportTable]] = {
     table.name: table
     for table in (
         _EXPERIMENT,

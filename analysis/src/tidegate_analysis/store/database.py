@@ -28,8 +28,8 @@ from tidegate_analysis.store.catalog import (
     PLACE,
     PLACES,
     VERSIONS,
+    ExportTable,
     Kind,
-    Table,
 )
 from tidegate_analysis.store.settings import TIMES, settings
 from tidegate_analysis.store.source import Progress, Selection
@@ -59,7 +59,7 @@ class Database:
         raise NotImplementedError
 
     def read(
-        self, table: Table, selection: Selection, progress: Progress | None = None
+        self, table: ExportTable, selection: Selection, progress: Progress | None = None
     ) -> pa.Table:
         """See `Source`."""
         if table.since > self.version:
@@ -84,7 +84,7 @@ class Database:
         return found
 
     def _given(
-        self, table: Table, selection: Selection, progress: Progress | None = None
+        self, table: ExportTable, selection: Selection, progress: Progress | None = None
     ) -> pa.Table:
         """Return the columns that the statement gives, sorted."""
         given = table.given()
@@ -99,7 +99,7 @@ class Database:
                 progress(table.name, seen)
         return pa.Table.from_batches(batches, schema=schema)
 
-    def _statement(self, table: Table, chosen: dict[str, int]) -> str:
+    def _statement(self, table: ExportTable, chosen: dict[str, int]) -> str:
         """Return the table's statement with what is chosen, in its order."""
         sql = table.sql
         if table.older is not None and self.version <= table.older[0]:
@@ -243,11 +243,11 @@ def _with_places(found: pa.Table, places: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _as_found(found: pa.Table, _: Table) -> pa.Table:
+def _as_found(found: pa.Table, _: ExportTable) -> pa.Table:
     return found
 
 
-def _with_settings(found: pa.Table, table: Table) -> pa.Table:
+def _with_settings(found: pa.Table, table: ExportTable) -> pa.Table:
     """Append what the experiment's file says, with its preset and defaults."""
     pairs = zip(found["file"].to_pylist(), found["preset"].to_pylist(), strict=True)
     values = [settings(file, preset) for file, preset in pairs]
@@ -258,7 +258,7 @@ def _with_settings(found: pa.Table, table: Table) -> pa.Table:
 _VALUES: Final = {"sf_percent": "sf", "rose_percent": "rose"}
 
 
-def _with_workload(found: pa.Table, table: Table) -> pa.Table:
+def _with_workload(found: pa.Table, table: ExportTable) -> pa.Table:
     """Append what the workload's description says by name, each description read once."""
     texts = pc.dictionary_encode(found["workload_values"].combine_chunks())
     names = list(table.columns)[found.num_columns :]
@@ -288,7 +288,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return spec if isinstance(spec, dict) else {}
 
 
-def _appended(found: pa.Table, table: Table, values: list[dict[str, float]]) -> pa.Table:
+def _appended(found: pa.Table, table: ExportTable, values: list[dict[str, float]]) -> pa.Table:
     for name in list(table.columns)[found.num_columns :]:
         field = table.schema().field(name)
         column = pa.array([row[name] for row in values], type=field.type)
@@ -296,7 +296,7 @@ def _appended(found: pa.Table, table: Table, values: list[dict[str, float]]) -> 
     return found
 
 
-def _with_histogram(found: pa.Table, _: Table) -> pa.Table:
+def _with_histogram(found: pa.Table, _: ExportTable) -> pa.Table:
     """Make a row of each pair of latency and count."""
     texts = found[found.num_columns - 1].to_pylist()
     try:

@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tidegate_analysis.errors import StoreError
-from tidegate_analysis.store.catalog import TABLES, Table
+from tidegate_analysis.store.catalog import TABLES, ExportTable
 from tidegate_analysis.store.source import Progress, Selection
 
 Format = Literal["parquet", "csv", "json"]
@@ -38,7 +38,7 @@ class Export:
         self.version = 2 if "id" in self._read(TABLES["thrashing_points"]).column_names else 1
 
     def read(
-        self, table: Table, selection: Selection, progress: Progress | None = None
+        self, table: ExportTable, selection: Selection, progress: Progress | None = None
     ) -> pa.Table:
         """See `Source`."""
         if table.since > self.version:
@@ -69,7 +69,7 @@ class Export:
             "give the directory that `tidegate lab export` wrote, or the path of a store",
         )
 
-    def _read(self, table: Table) -> pa.Table:
+    def _read(self, table: ExportTable) -> pa.Table:
         """Return the table as it is there."""
         if self._format == "json":
             return self._from_document(table)
@@ -89,7 +89,7 @@ class Export:
                 f"{path} cannot be read: {reason}", "export the experiment again"
             ) from error
 
-    def _from_document(self, table: Table) -> pa.Table:
+    def _from_document(self, table: ExportTable) -> pa.Table:
         rows = self._document.get(table.name)
         if not isinstance(rows, list):
             raise StoreError(
@@ -116,7 +116,7 @@ class Export:
         path = self._directory / _DOCUMENT
         return StoreError(f"{path} cannot be read: {error}", "export the experiment again")
 
-    def _shaped(self, found: pa.Table, table: Table) -> pa.Table:
+    def _shaped(self, found: pa.Table, table: ExportTable) -> pa.Table:
         """Return the columns of the catalog, in their types; a newer export may have more."""
         missing = [name for name in table.columns if name not in found.column_names]
         if missing:
@@ -138,7 +138,7 @@ class Export:
 _LATER: Final = ("host", "subject_cpu_us", "subject_core_share")
 
 
-def _with_later(found: pa.Table, table: Table) -> pa.Table:
+def _with_later(found: pa.Table, table: ExportTable) -> pa.Table:
     """Return the table with the columns that older exports do not have, NULL."""
     for name in _LATER:
         if name in table.columns and name not in found.column_names:
@@ -147,7 +147,7 @@ def _with_later(found: pa.Table, table: Table) -> pa.Table:
     return found
 
 
-def _read_csv(path: Path, table: Table) -> pa.Table:
+def _read_csv(path: Path, table: ExportTable) -> pa.Table:
     types = {field.name: field.type for field in table.schema()}
     return pyarrow.csv.read_csv(
         path,

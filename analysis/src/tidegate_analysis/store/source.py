@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidegate_analysis.store.catalog import Table
+from tidegate_analysis.store.catalog import ExportTable
 
 #: Told how many rows of a table have been read so far.
 Progress = Callable[[str, int], None]
@@ -37,6 +37,6 @@ class Source(Protocol):
         """The version of its schema."""
 
     def read(
-        self, table: Table, selection: Selection, progress: Progress | None = None
+        self, table: ExportTable, selection: Selection, progress: Progress | None = None
     ) -> pa.Table:
         """Return rows of a table with the columns of the catalog, sorted by their keys."""

@@ -23,11 +23,9 @@ impl Tidegate {
     /// Makes one in an empty directory.
     pub(crate) fn create(directory: &Path, memory: Memory) -> Result<Tidegate> {
         let disk: Arc<dyn Disk> = Arc::new(FileDisk::create(directory, IoMode::Buffered)?);
-        let options = StoreOptions {
-            buffer_bytes: memory.cache_bytes,
-            buffer_bytes_max: memory.cache_bytes,
-            ..StoreOptions::default()
-        };
+        let options = StoreOptions::default()
+            .buffer_bytes(memory.cache_bytes)
+            .buffer_bytes_max(memory.cache_bytes);
         let store = Store::create(&disk, LogId(1), &options)?;
         let tree = store.create_tree("rows")?;
         Ok(Tidegate { store, tree })
@@ -36,7 +34,7 @@ impl Tidegate {
 
 impl Engine for Tidegate {
     fn session(&self, isolation: Isolation) -> Result<Box<dyn Session + '_>> {
-        let options = TxnOptions { isolation, ..TxnOptions::default() };
+        let options = TxnOptions::default().isolation(isolation);
         Ok(Box::new(Thread { engine: self, options }))
     }
 

@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use tidegate_subject::client;
+use tidegate_subject::database::DatabaseError;
 use tidegate_subject::firebird::{self, Firebird};
-use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
+use tidegate_subject::mariadb::{self, MariaDb};
 use tidegate_subject::postgres::{self, Authentication, Postgres};
+use tidegate_subject::server::free_port;
 use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_subject::url::Url;
 use tidegate_workload::{Connection, Statement, Wants};
 
 use crate::support::{PATIENCE, text, tidegate};
@@ -130,13 +132,13 @@ fn postgresql_by_its_url_is_measured_and_left_as_it_was() {
 #[test]
 fn what_is_not_to_be_had_is_refused_by_its_line_before_anything_is_there() {
     let Some(server) = server() else { return };
-    let url: client::Url = server.url().parse().unwrap();
-    let nobody = postgres::free_port().unwrap();
+    let url: Url = server.url().parse().unwrap();
+    let nobody = free_port().unwrap();
     for (url, expected) in [
-        (client::Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
-        (client::Url { password: None, ..url.clone() }, "PGPASSWORD"),
-        (client::Url { port: nobody, ..url.clone() }, "refused"),
-        (client::Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
+        (Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
+        (Url { password: None, ..url.clone() }, "PGPASSWORD"),
+        (Url { port: nobody, ..url.clone() }, "refused"),
+        (Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
     ] {
         let ended = lab(&at("postgres", &url.with_password()), &[]);
         ended.was_refused(expected);
@@ -223,7 +225,7 @@ fn a_subject_whose_programs_are_missing_is_refused() {
 
 #[test]
 fn mariadb_by_its_url_is_measured_and_left_as_it_was() {
-    if let Err(error @ MariaDbError::NoBinary(..)) = MariaDb::find() {
+    if let Err(error @ DatabaseError::NotInstalled(_)) = MariaDb::find() {
         return println!("skipped: {error}");
     }
     let server = MariaDb::start(mariadb::Options::default()).unwrap();

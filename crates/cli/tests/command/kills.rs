@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
-use tidegate_subject::postgres::{Options, Postgres, PostgresError, USER};
+use tidegate_subject::database::DatabaseError;
+use tidegate_subject::postgres::{Options, Postgres, USER};
 use tidegate_workload::Failure;
 
 use self::crowd::Crowd;
@@ -86,7 +87,7 @@ fn tpcc_through_a_proxy_survives_kills() {
     // Orders of the same few items meet in deadlocks, each of which it notices this late.
     let settings = [("fsync", "off"), ("deadlock_timeout", "10ms")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    if let Err(error @ PostgresError::NoBinaries) = Postgres::find() {
+    if let Err(error @ DatabaseError::NotInstalled(_)) = Postgres::find() {
         return println!("skipped: {error}");
     }
     let server = Postgres::start(Options { settings, ..Options::default() }).unwrap();

@@ -7,12 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tidegate_lab::experiment::{Choice, Laboratory, read};
+use tidegate_lab::experiment::{Choice, read};
+use tidegate_lab::laboratory::Laboratory;
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::firebird::Firebird;
 use tidegate_subject::postgres::{self, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Draw, Statement, Wants};
+use tidegate_workload::{Random, Statement, Wants};
 
 use crate::support::{PATIENCE, text, tidegate};
 
@@ -127,7 +128,7 @@ fn killed_at_any_moment_it_ends_with_what_was_planned() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = u64::from(now.subsec_nanos());
     println!("seed {seed}");
-    let mut draw = Draw::new(seed, 0);
+    let mut draw = Random::new(seed, 0);
     let bench = Bench::new(FILE);
     for kill in 0..12 {
         let is_begun = bench.done(&["list"]).contains("1: try");
@@ -432,7 +433,7 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         ("to = 400", "to = 50", "line 7: `mpl` names no level"),
         ("[\"simulated\"]", "[]", "line 5: `subjects` is empty"),
         ("ctl = \"5000s\"", "", "the key `ctl` is missing"),
-        ("[\"simulated\"]", "[\"oracle\"]", "unknown variant `oracle`"),
+        ("[\"simulated\"]", "[\"oracle\"]", "no subject is called `oracle`: use postgres"),
         ("rose = [100.0]", "rose = [0.0]", "0 is no share"),
         ("rose = [100.0]", "rose = []", "line 12: `factors` leaves no batchset"),
         ("rose = [100.0]", "rose = [100.0", "line 16"),

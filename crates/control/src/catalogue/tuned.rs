@@ -20,7 +20,7 @@ impl Tuned {
     /// The algorithm without its parameters.
     #[must_use]
     pub fn base(self) -> Algorithm {
-        Algorithm::ALL.get(self.place).copied().unwrap_or_default()
+        Algorithm::ALL[self.place]
     }
 
     /// The name of the algorithm without its parameters.
@@ -57,7 +57,8 @@ pub(super) fn read(
         let error = ParametersError { text, problem, algorithm: base.name(), parameters };
         AlgorithmError::Parameters(Box::new(error))
     })?;
-    let place = Algorithm::ALL.iter().position(|&one| one == base).unwrap_or_default();
+    let place = Algorithm::ALL.iter().position(|&one| one == base);
+    let place = place.expect("only an algorithm without parameters is read from its name");
     Ok(Algorithm::Tuned(Tuned { place, given }))
 }
 

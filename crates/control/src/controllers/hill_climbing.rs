@@ -86,17 +86,17 @@ pub struct HillClimbingSettings {
 
 parameters! { HillClimbingSettings {
     "c", "share", Values::Number(0.0, 1.0), gain,
-        "gain of throughput asked for a rise of the limit, C";
+        "gain of throughput required for a rise of the limit, C";
     "delta", "transactions", Values::Step, step, "step, Δ";
     "loss", "share", Values::Number(0.0, 1.0), loss,
         "loss of throughput accepted for a fall of the limit, as a share of the fall";
     "guard", "", Values::Switch, guard,
-        "judge response time too where throughput shows the load";
+        "also judge response time where the load determines throughput";
     "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
     "rest", "intervals", Values::Whole(0, 1_000_000), rest,
-        "longest rest where probes were turned back";
+        "longest pause after unsuccessful probes";
     "band", "share", Values::Number(0.0, 10.0), band,
-        "change of throughput that ends a rest";
+        "change of throughput that ends a pause";
 } }
 
 impl HillClimbingSettings {

@@ -394,7 +394,7 @@ impl Truth {
     #[must_use]
     pub fn tps(&self, limit: Mpl) -> f64 {
         let index = limit.get().min(HIGHEST) - 1;
-        self.tps.get(index as usize).copied().unwrap_or(0.0)
+        self.tps[index as usize]
     }
 
     /// The best fixed limit, the lowest when several are best, and its throughput.
@@ -412,6 +412,9 @@ impl Truth {
 
     /// The lowest and the highest limit that reach at least `share` of the best throughput. Where
     /// the truth has two humps, not every limit between them does.
+    ///
+    /// # Panics
+    /// If `share` is above 1.
     #[must_use]
     pub fn band(&self, share: f64) -> RangeInclusive<Mpl> {
         let enough = share * self.best().1;
@@ -419,7 +422,7 @@ impl Truth {
             .map(Mpl::at_least_one)
             .zip(&self.tps)
             .filter_map(|(limit, &tps)| (tps >= enough).then_some(limit));
-        let lowest = inside.next().unwrap_or(Mpl::ONE);
+        let lowest = inside.next().expect("the best limit is in the band");
         lowest..=inside.last().unwrap_or(lowest)
     }
 }

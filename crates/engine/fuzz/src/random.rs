@@ -1,33 +1,50 @@
-//! Draws from a seed: the generator `SplitMix64`.
+//! Draws from a seed, for the fuzzers and for tests.
+#![allow(dead_code, unreachable_pub, reason = "no test needs all of it, and fuzzers see it")]
 
-use tidegate_control::SplitMix64;
+use tidegate_random::SplitMix64;
 
 /// A stream of draws; the same seed gives the same stream.
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// The numbers that belong to a seed.
+    /// Returns the generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(SplitMix64::new(seed))
     }
 
-    /// Any number.
+    /// Draws any number.
     pub fn draw(&mut self) -> u64 {
         self.0.next_bits()
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
     }
 
-    /// One of the things.
-    pub fn pick<'t, T>(&mut self, things: &'t [T]) -> &'t T {
-        &things[usize::try_from(self.below(things.len() as u64)).unwrap()]
+    /// Draws an index below `bound`.
+    pub fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).expect("below a usize")
     }
 
-    /// So many bytes.
+    /// Picks one of the things.
+    pub fn pick<'t, T>(&mut self, things: &'t [T]) -> &'t T {
+        &things[self.index(things.len())]
+    }
+
+    /// Picks one of the things, if there is one.
+    pub fn pick_any<'t, T>(&mut self, things: &'t [T]) -> Option<&'t T> {
+        if things.is_empty() { None } else { Some(self.pick(things)) }
+    }
+
+    /// Draws so many bytes.
     pub fn bytes(&mut self, len: u64) -> Vec<u8> {
         (0..len).map(|_| self.draw().to_le_bytes()[0]).collect()
+    }
+
+    /// Draws up to so many bytes.
+    pub fn bytes_up_to(&mut self, max: u64) -> Vec<u8> {
+        let len = self.below(max + 1);
+        self.bytes(len)
     }
 }

@@ -99,14 +99,12 @@ impl Shape {
 pub fn options() -> StoreOptions {
     let log =
         LogSettings { segment_bytes: SEGMENT, buffer_bytes: 64 << 10, ..LogSettings::default() };
-    StoreOptions {
-        page_size: PageSize::new(PAGE as u64).unwrap(),
-        buffer_bytes: 64 * PAGE,
-        buffer_bytes_max: 64 * PAGE,
-        log,
-        background: false,
-        ..StoreOptions::default()
-    }
+    StoreOptions::default()
+        .page_size(PageSize::new(PAGE as u64).unwrap())
+        .buffer_bytes(64 * PAGE)
+        .buffer_bytes_max(64 * PAGE)
+        .log(log)
+        .background(false)
 }
 
 /// The disk as a store takes it.
@@ -262,7 +260,7 @@ pub fn read_back(disk: &Arc<SimulatedDisk>) -> Result<Found, TxnError> {
 /// A page is damaged.
 pub fn contents(store: &Store) -> Result<Model, TxnError> {
     let isolation = Isolation::ReadUncommitted;
-    let mut transaction = store.begin(TxnOptions { isolation, ..TxnOptions::default() });
+    let mut transaction = store.begin(TxnOptions::default().isolation(isolation));
     let mut model = Model::new();
     for name in store.trees() {
         let Some(tree) = store.tree(&name) else { continue };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{
-    Deletion, Direction, Savepoint, SplitPolicy, Store, Transaction, TreeHandle, TxnError,
+    Direction, MergePolicy, Savepoint, SplitPolicy, Store, Transaction, TreeHandle, TxnError,
     TxnOptions,
 };
 
@@ -77,10 +77,10 @@ impl Subject {
             2 => SplitPolicy::Adaptive { fill_percent: 100 },
             _ => SplitPolicy::Adaptive { fill_percent: 50 + input.byte() % 51 },
         };
-        let deletion =
-            [Deletion::FreeAtEmpty, Deletion::MergeAtHalf][usize::from(input.byte() % 2)];
+        let merging =
+            [MergePolicy::FreeAtEmpty, MergePolicy::MergeAtHalf][usize::from(input.byte() % 2)];
         self.tree().set_split_policy(policy).unwrap();
-        self.tree().set_deletion(deletion).unwrap();
+        self.tree().set_merge_policy(merging).unwrap();
     }
 
     fn tree(&self) -> &TreeHandle {

@@ -9,24 +9,24 @@ use crate::page::{Node, PageId};
 /// A leaf, as it was when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeafFill {
-    /// Its page.
+    /// The number of the leaf's page.
     pub page: PageId,
-    /// Entries in it.
+    /// The number of entries in the leaf.
     pub entries: usize,
     /// Share of its room that they take, from 0 to 1 (structural-deterioration study, figure 9).
     pub fill: f64,
 }
 
-/// What a tree consists of.
+/// The numbers of levels, nodes and entries of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeShape {
     /// Levels: 1 for a tree that is a leaf.
     pub height: usize,
-    /// Leaves.
+    /// The number of leaves.
     pub leaves: u64,
-    /// Nodes above them.
+    /// The number of nodes above the leaves.
     pub inner_nodes: u64,
-    /// Entries in the leaves.
+    /// The number of entries in the leaves.
     pub entries: u64,
 }
 
@@ -52,11 +52,9 @@ struct Expected {
 }
 
 impl Tree<'_> {
-    /// Every leaf in the order of keys. Others work on the tree meanwhile: each leaf is as it was
-    /// at some moment between call and return, and each key range is seen once.
-    ///
-    /// # Errors
-    /// A page cannot be had.
+    /// Returns the fill of every leaf in the order of keys. Others may change the tree meanwhile:
+    /// each leaf is as it was at some moment between call and return, and each key range is seen
+    /// once.
     pub(crate) fn fills(&self) -> Result<Vec<LeafFill>, BufferError> {
         let mut fills = Vec::new();
         let mut leaf = self.leaf(b"")?;
@@ -71,12 +69,9 @@ impl Tree<'_> {
         }
     }
 
-    /// Looks at every node, while nobody changes the tree: whether the nodes' fences are what
+    /// Looks at every node, while no thread changes the tree: whether the nodes' fences are what
     /// their parents say, the leaves are linked in order, and no page belongs to it twice. Hands
     /// each page to `visit`.
-    ///
-    /// # Errors
-    /// A page cannot be had.
     pub(crate) fn check(
         &self,
         visit: &mut dyn FnMut(PageId),

@@ -9,7 +9,7 @@
 //! Nodes above the leaves are filled by the rule for ascending keys, whole.
 
 use super::Tree;
-use super::modify::{Need, Plan, plan_near};
+use super::modify::{NewEntry, SplitPlan, plan_near};
 use super::policy::{Cut, Trend};
 use crate::buffer::BufferError;
 use crate::page::{Change, Entries, Node};
@@ -19,12 +19,10 @@ use crate::record::{Cause, log_change};
 pub(crate) type KeyValue<'a> = (&'a [u8], &'a [u8]);
 
 impl Tree<'_> {
-    /// Appends the first of `entries` to the leaf for their keys, until it is so full, in percent
-    /// from 50 to 100; how many. If there is no room for the first, a new leaf is begun for it. The
-    /// keys ascend and are above all in the tree, and the entries are not too long.
-    ///
-    /// # Errors
-    /// A page cannot be had, or the log is not.
+    /// Appends the first of `entries` to the leaf for their keys, until it is full to
+    /// `fill_percent`, from 50 to 100. Returns how many were appended. If there is no room for the
+    /// first, a new leaf is begun for it. The keys ascend and are above all keys of the tree, and
+    /// the entries are not too long.
     pub(crate) fn load_leaf(
         &self,
         entries: &[KeyValue<'_>],
@@ -33,8 +31,10 @@ impl Tree<'_> {
         let Some(&(first, _)) = entries.first() else {
             return Ok(0);
         };
+        debug_assert!(entries.is_sorted_by(|(one, _), (next, _)| one < next), "keys ascend");
         let mut leaf = self.leaf_to_change(first)?;
         let node = Node::new(&leaf);
+        debug_assert!(node.count() == 0 || node.key(node.count() - 1)[..] < *first);
         let mut budget = node.budget();
         let room = node.used() + node.free();
         // At 50 percent there is still room for the longest entry.
@@ -79,13 +79,13 @@ impl Tree<'_> {
                 return self.split(parent, slot + 1, child, &plan);
             }
             drop((child, parent));
-            self.split_at_level(&Need { key, value_len: plan.separator.len() }, 1)?;
+            self.split_at_level(&NewEntry { key, value_len: plan.separator.len() }, 1)?;
         }
     }
 }
 
 /// Splits a leaf before `key`, which is above all it has.
-fn plan_before(leaf: Node<'_>, key: &[u8]) -> Plan {
+fn plan_before(leaf: Node<'_>, key: &[u8]) -> SplitPlan {
     let (mut sizes, size) = leaf.sizes_with(key, 0);
     sizes.push(size);
     let key_at = |at: usize| if at < leaf.count() { leaf.key(at) } else { key.to_vec() };

@@ -1,28 +1,25 @@
 //! Nodes that have lost entries are merged with a neighbour.
 
-use super::Tree;
 use super::modify::put_entries;
-use super::policy::Deletion;
+use super::policy::MergePolicy;
+use super::{Tree, check_neighbours};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Budget, Change, Fences, Node, PageId};
+use crate::page::{Budget, Change, Fences, Node, PageId, short};
 use crate::record::{Cause, MiniTransaction};
 
 impl<'s> Tree<'s> {
-    /// Whether a node has so little that it should be merged.
-    pub(crate) fn is_spare(&self, node: Node<'_>) -> bool {
-        match (self.entry.deletion(), node.is_leaf()) {
-            (Deletion::FreeAtEmpty, true) => node.count() == 0,
-            (Deletion::FreeAtEmpty, false) => node.count() == 1,
-            (Deletion::MergeAtHalf, _) => node.fill() < 0.5,
+    /// Returns whether a node has so few entries that it should be merged.
+    pub(crate) fn is_underfull(&self, node: Node<'_>) -> bool {
+        match (self.entry.merge_policy(), node.is_leaf()) {
+            (MergePolicy::FreeAtEmpty, true) => node.count() == 0,
+            (MergePolicy::FreeAtEmpty, false) => node.count() == 1,
+            (MergePolicy::MergeAtHalf, _) => node.fill() < 0.5,
         }
     }
 
     /// Merges the leaf for `key` with a neighbour if it is spare, and then the nodes above. No
     /// latch of the tree is held.
-    ///
-    /// # Errors
-    /// A page cannot be had, or the log is not.
-    pub(crate) fn tidy(&self, key: &[u8]) -> Result<(), BufferError> {
+    pub(crate) fn merge_underfull(&self, key: &[u8]) -> Result<(), BufferError> {
         for level in 0..u8::MAX {
             if !self.merge_at_level(key, level)? {
                 break;
@@ -32,7 +29,8 @@ impl<'s> Tree<'s> {
     }
 
     /// Merges the node for `key` at `level` with the neighbour to its right, or to its left where
-    /// it is its parent's last; whether that was done and the parent may be spare now.
+    /// it is its parent's last. Returns whether that was done and the parent may have too few
+    /// entries now.
     fn merge_at_level(&self, key: &[u8], level: u8) -> Result<bool, BufferError> {
         let (root, root_level) = self.root()?;
         drop(root);
@@ -44,16 +42,18 @@ impl<'s> Tree<'s> {
         };
         let node = Node::new(&parent);
         let slot = node.child_slot(key);
-        let left_slot = if slot + 1 < node.count() { slot } else { slot.saturating_sub(1) };
-        if left_slot + 1 >= node.count() {
-            return Ok(false);
-        }
+        let left_slot = if slot + 1 < node.count() { Some(slot) } else { slot.checked_sub(1) };
+        // The only child of its parent has no neighbour.
+        let Some(left_slot) = left_slot else { return Ok(false) };
         let left = self.write(node.child(left_slot))?;
         let right = self.write(node.child(left_slot + 1))?;
         self.check_node(left.id(), &left, level)?;
         self.check_node(right.id(), &right, level)?;
+        check_neighbours(&left, &right)?;
         let spare = if left_slot == slot { Node::new(&left) } else { Node::new(&right) };
-        if !self.is_spare(spare) || !fit_into_one(Node::new(&left), Node::new(&right), left.len()) {
+        if !self.is_underfull(spare)
+            || !fit_into_one(Node::new(&left), Node::new(&right), left.len())
+        {
             return Ok(false);
         }
         self.merge(parent, left_slot, left, right)?;
@@ -69,11 +69,12 @@ impl<'s> Tree<'s> {
         right: Exclusive<'s>,
     ) -> Result<(), BufferError> {
         let (one, other) = (Node::new(&left), Node::new(&right));
+        debug_assert_eq!(one.level(), other.level(), "siblings are on one level");
+        debug_assert!(!one.is_leaf() || one.right() == Some(right.id()), "siblings are linked");
         let (low, high) = (one.fences().low.to_vec(), other.fences().high.map(<[u8]>::to_vec));
         let fences = Fences { low: &low, high: high.as_deref() };
         let mut entries = Vec::new();
         put_entries(&mut entries, other, 0..other.count(), fences.prefix_len());
-        let short = |slot: usize| u16::try_from(slot).unwrap_or(u16::MAX);
         let changes = vec![
             Change::Narrow { from: 0, to: short(one.count()), fences },
             Change::Append { entries: &entries },
@@ -82,12 +83,12 @@ impl<'s> Tree<'s> {
         let mut mini = MiniTransaction::new();
         mini.change(parent, vec![Change::Remove { slot: short(left_slot + 1) }]);
         mini.change(left, changes);
-        self.space.free(self.pool, right, &mut mini)?;
+        self.allocator.free(self.pool, right, &mut mini)?;
         mini.commit(self.log, &Cause::Structure)?;
         Ok(())
     }
 
-    /// While the root has one child only, the root takes what the child has.
+    /// Moves what the only child of the root has into the root, as long as the root has one child.
     fn lower_root(&self) -> Result<(), BufferError> {
         loop {
             let (root, level) = self.root()?;
@@ -110,13 +111,13 @@ impl<'s> Tree<'s> {
             let format = Change::FormatNode { tree, level, fences, right };
             let mut mini = MiniTransaction::new();
             mini.change(root, vec![format, Change::Append { entries: &entries }]);
-            self.space.free(self.pool, child, &mut mini)?;
+            self.allocator.free(self.pool, child, &mut mini)?;
             mini.commit(self.log, &Cause::Structure)?;
         }
     }
 }
 
-/// Whether one page holds the entries of both.
+/// Returns whether one page holds the entries of both.
 fn fit_into_one(left: Node<'_>, right: Node<'_>, page_bytes: usize) -> bool {
     let fences = Fences { low: left.fences().low, high: right.fences().high };
     let mut budget = Budget::of_empty(fences.room(page_bytes));

@@ -2,24 +2,24 @@
 //!
 //! # Mechanism
 //! Keys and values are in the leaves, which are linked to the right. The root never moves, so that
-//! a tree is known by one page number. Whoever looks for a key goes down from the root with *latch
-//! coupling*: the latch of a child is taken before that of its parent is let go, shared all the way
-//! but for the node that is to be changed.
+//! a tree is known by one page number. A search goes down from the root with *latch coupling*: it
+//! latches a child before it releases the parent. All latches are shared, except that of the node
+//! to be changed.
 //!
-//! A change that fits its leaf latches nothing else exclusively. One that does not lets all latches
-//! go, makes room, and begins anew: [`Tree::make_room`] latches one node and its parent and splits
-//! the node; if the parent has no room for another entry, it is split first, in the same way. So
-//! each split is one small step, complete by itself, that is logged as one record, and a crash
-//! between two of them leaves a good tree.
+//! A change that fits its leaf latches only the leaf exclusively. A change that does not fit
+//! releases all latches, makes room, and starts again: [`Tree::make_room`] latches one node and its
+//! parent and splits the node. If the parent has no room for another entry, it is split first, in
+//! the same way. So each split is one small step that is logged as one record, and a crash between
+//! two splits leaves a sound tree.
 //!
 //! # Latch order
-//! From the root down; on a level to the right; then map pages. Nobody waits against it: who wants
-//! to go left starts anew from the root. So there is no deadlock of latches.
+//! From the root down; on a level to the right; then map pages. No thread waits against it: one
+//! that goes left starts again at the root. So there is no deadlock of latches.
 //!
 //! # Example
 //! A leaf holds 1, 3, 5 and has no room for 4. `make_room` latches the parent and the leaf, makes
 //! a page for 5, links it to the right, puts the separator 4 into the parent, and logs the four
-//! pages (leaf, new leaf, parent, map) as one record. The insert begins anew, comes to the left or
+//! pages (leaf, new leaf, parent, map) as one record. The insert starts again, finds the left or
 //! the new leaf, and fits.
 //!
 //! # Where this leaves the literature
@@ -31,27 +31,27 @@
 //!
 //! # Limits
 //! * Scans to the left go down from the root once for each leaf.
-//! * The root is latched, shared, by everybody who passes.
+//! * The root is latched, shared, by every thread that passes.
 
 mod inspect;
 mod load;
 mod merge;
 mod modify;
 mod policy;
-mod pour;
+mod redistribute;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use crate::allocator::PageAllocator;
 use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool, Shared};
 use crate::page::{self, Kind, Node, PageFault, PageId, TreeId};
-use crate::store::Space;
 use crate::wal::Log;
 
-pub(crate) use modify::Need;
+pub(crate) use modify::NewEntry;
 
 pub use inspect::{LeafFill, TreeShape};
-pub use policy::{Deletion, SplitPolicy};
+pub use policy::{MergePolicy, SplitPolicy};
 
 /// A tree as the catalog has it; settings may change while the tree is in use.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(crate) struct TreeEntry {
     /// How many indexes of this tree there are.
     indexes: AtomicU32,
     split: AtomicU32,
-    deletion: AtomicU8,
+    merge_policy: AtomicU8,
 }
 
 impl TreeEntry {
@@ -84,36 +84,39 @@ impl TreeEntry {
             indexed,
             indexes: AtomicU32::new(0),
             split: AtomicU32::new(0),
-            deletion: AtomicU8::new(0),
+            merge_policy: AtomicU8::new(0),
         };
         entry.set_split_policy(SplitPolicy::default());
-        entry.set_deletion(Deletion::default());
+        entry.set_merge_policy(MergePolicy::default());
         entry
     }
 
-    /// How many indexes of this tree there are.
+    /// Returns how many indexes of this tree there are.
     pub(crate) fn indexes(&self) -> usize {
         self.indexes.load(Ordering::Acquire) as usize
     }
 
     pub(crate) fn count_index(&self) {
+        debug_assert!(self.indexed.is_none(), "an index has no indexes");
         self.indexes.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn split_policy(&self) -> SplitPolicy {
-        SplitPolicy::from_bits(self.split.load(Ordering::Relaxed))
+        let split = SplitPolicy::from_bits(self.split.load(Ordering::Relaxed));
+        split.expect("only policies are stored")
     }
 
     pub(crate) fn set_split_policy(&self, policy: SplitPolicy) {
         self.split.store(policy.to_bits(), Ordering::Relaxed);
     }
 
-    pub(crate) fn deletion(&self) -> Deletion {
-        Deletion::from_bits(self.deletion.load(Ordering::Relaxed))
+    pub(crate) fn merge_policy(&self) -> MergePolicy {
+        let merge_policy = MergePolicy::from_bits(self.merge_policy.load(Ordering::Relaxed));
+        merge_policy.expect("only policies are stored")
     }
 
-    pub(crate) fn set_deletion(&self, deletion: Deletion) {
-        self.deletion.store(deletion.to_bits(), Ordering::Relaxed);
+    pub(crate) fn set_merge_policy(&self, merge_policy: MergePolicy) {
+        self.merge_policy.store(merge_policy.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -122,7 +125,7 @@ impl TreeEntry {
 pub(crate) struct Tree<'s> {
     pub(crate) pool: &'s Pool,
     pub(crate) log: &'s Log,
-    pub(crate) space: &'s Space,
+    pub(crate) allocator: &'s PageAllocator,
     pub(crate) entry: &'s TreeEntry,
 }
 
@@ -135,7 +138,8 @@ impl<'s> Tree<'s> {
         self.pool.write(page, &self.entry.counters)
     }
 
-    /// Whether a page is a node of this tree at that level; a link that leads elsewhere is damage.
+    /// Checks that a page is a node of this tree at that level. A link that leads elsewhere is
+    /// damage.
     fn check_node(&self, page: PageId, bytes: &[u8], level: u8) -> Result<(), BufferError> {
         let node = Node::new(bytes);
         let is_ours = page::kind(bytes) == Kind::Node
@@ -145,7 +149,7 @@ impl<'s> Tree<'s> {
         if is_ours { Ok(()) } else { Err(misplaced(page)) }
     }
 
-    /// The root, to be read, with its level.
+    /// Latches the root to be read. Returns it and its level.
     fn root(&self) -> Result<(Shared<'s>, u8), BufferError> {
         let page = self.read(self.entry.root)?;
         let level = Node::new(&page).level();
@@ -153,10 +157,7 @@ impl<'s> Tree<'s> {
         Ok((page, level))
     }
 
-    /// The leaf for `key`, to be read.
-    ///
-    /// # Errors
-    /// A page cannot be had.
+    /// Latches the leaf for `key` to be read.
     pub(crate) fn leaf(&self, key: &[u8]) -> Result<Shared<'s>, BufferError> {
         let (mut page, mut level) = self.root()?;
         self.entry.counters.count_logical_reads(u64::from(level));
@@ -171,11 +172,8 @@ impl<'s> Tree<'s> {
         Ok(page)
     }
 
-    /// The leaf with the greatest keys below `key`, or of all, to be read. It may hold none of
-    /// them, and then those before it may.
-    ///
-    /// # Errors
-    /// A page cannot be had.
+    /// Latches the leaf with the greatest keys below `key`, or of all, to be read. It may hold none
+    /// of them, and then those before it may.
     pub(crate) fn leaf_before(&self, key: Option<&[u8]>) -> Result<Shared<'s>, BufferError> {
         let (mut page, mut level) = self.root()?;
         while level > 0 {
@@ -187,32 +185,29 @@ impl<'s> Tree<'s> {
         Ok(page)
     }
 
-    /// A child, latched while its parent still is.
+    /// Latches a child while its parent still is.
     fn step(&self, child: PageId, level: u8) -> Result<Shared<'s>, BufferError> {
         let page = self.read(child)?;
         self.check_node(child, &page, level)?;
         Ok(page)
     }
 
-    /// The next leaf to the right of `leaf`, latched while that one still is.
-    ///
-    /// # Errors
-    /// A page cannot be had.
+    /// Latches the next leaf to the right of `leaf` while that one still is.
     pub(crate) fn leaf_after(&self, leaf: &[u8]) -> Result<Option<Shared<'s>>, BufferError> {
         Node::new(leaf).right().map(|right| self.step(right, 0)).transpose()
     }
 
-    /// The leaf to the right of one whose fence says that there is one.
+    /// Latches the leaf to the right of one whose fence says that there is one.
     ///
     /// # Errors
-    /// A page cannot be had, or there is none.
+    /// A page cannot be read, or there is no such leaf.
     pub(crate) fn leaf_behind(&self, leaf: &[u8]) -> Result<Shared<'s>, BufferError> {
         let right = self.leaf_after(leaf)?.ok_or_else(|| misplaced(page::id(leaf)))?;
-        let (low, high) = (Node::new(&right).fences().low, Node::new(leaf).fences().high);
-        if high == Some(low) { Ok(right) } else { Err(misplaced(page::id(&right))) }
+        check_neighbours(leaf, &right)?;
+        Ok(right)
     }
 
-    /// Whether a leaf is the one for `key`: a scan that began in another might never end.
+    /// Checks that a leaf is the one for `key`: a scan that began in another might never end.
     ///
     /// # Errors
     /// It is not.
@@ -220,7 +215,7 @@ impl<'s> Tree<'s> {
         if Node::new(leaf).covers(key) { Ok(()) } else { Err(misplaced(page::id(leaf))) }
     }
 
-    /// Whether a leaf may hold keys below `key`.
+    /// Checks that a leaf may hold keys below `key`.
     ///
     /// # Errors
     /// It may not.
@@ -229,10 +224,7 @@ impl<'s> Tree<'s> {
         if low.is_empty() || low < key { Ok(()) } else { Err(misplaced(page::id(leaf))) }
     }
 
-    /// The leaf for `key`, to be changed.
-    ///
-    /// # Errors
-    /// A page cannot be had.
+    /// Latches the leaf for `key` to be changed.
     pub(crate) fn leaf_to_change(&self, key: &[u8]) -> Result<Exclusive<'s>, BufferError> {
         loop {
             if let Some(leaf) = self.node_to_change(key, 0)? {
@@ -241,10 +233,7 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// The page, to be changed, if it is the leaf for `key`: fences tell, wherever one comes from.
-    ///
-    /// # Errors
-    /// The page cannot be had.
+    /// Latches a page to be changed, if it is the leaf for `key`, which its fences tell.
     pub(crate) fn leaf_at(
         &self,
         page: PageId,
@@ -255,8 +244,8 @@ impl<'s> Tree<'s> {
         Ok(is_it.then_some(leaf))
     }
 
-    /// The node for `key` at `level`, to be changed. `None` when the root has grown or shrunk
-    /// meanwhile, or is below that level.
+    /// Latches the node for `key` at `level` to be changed. Returns `None` when the root has grown
+    /// or shrunk meanwhile, or is below that level.
     fn node_to_change(&self, key: &[u8], level: u8) -> Result<Option<Exclusive<'s>>, BufferError> {
         let (mut page, mut at) = self.root()?;
         if at <= level {
@@ -279,14 +268,22 @@ impl<'s> Tree<'s> {
     }
 }
 
-/// The last child that may hold a key below `key`.
+/// Returns the last child that may hold a key below `key`.
 fn slot_before(node: Node<'_>, key: Option<&[u8]>) -> usize {
     let Some(key) = key else {
-        return node.count().saturating_sub(1);
+        // An inner node has a child, see `Tree::check_node`.
+        return node.count() - 1;
     };
+    // Below the first child there is none.
     match node.search(key) {
         Ok(slot) | Err(slot) => slot.saturating_sub(1),
     }
+}
+
+/// Checks that a node begins where the one to its left ends.
+fn check_neighbours(left: &[u8], right: &[u8]) -> Result<(), BufferError> {
+    let (high, low) = (Node::new(left).fences().high, Node::new(right).fences().low);
+    if high == Some(low) { Ok(()) } else { Err(misplaced(page::id(right))) }
 }
 
 fn misplaced(page: PageId) -> BufferError {

@@ -1,28 +1,29 @@
-//! Changes of a tree: entries put in, changed and taken out, nodes split, the root grown.
+//! Changes of a tree: entries put in, changed and removed, nodes split, the root grown.
 
 use std::cmp::Ordering;
 
 use super::Tree;
 use super::policy::{Cut, FullNode, separator};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Change, Entries, Fences, Node, PageId};
+use crate::page::{Change, Entries, Fences, Node, PageId, short};
 use crate::record::{Cause, MiniTransaction, log_change};
 use crate::wal::Lsn;
 
 /// A key and the length of the value it is to have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Need<'a> {
+pub(crate) struct NewEntry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value_len: usize,
 }
 
-impl Need<'_> {
-    /// Whether a leaf has room for it, in the place of the key's present value if it has one.
+impl NewEntry<'_> {
+    /// Returns whether a leaf has room for the entry, in the place of the key's present value if it
+    /// has one.
     pub(crate) fn fits(&self, leaf: Node<'_>) -> bool {
         self.fits_at(leaf, leaf.search(self.key))
     }
 
-    /// The same, when it is known what a search for the key gives.
+    /// Returns the same, when it is known what a search for the key gives.
     pub(crate) fn fits_at(&self, leaf: Node<'_>, place: Result<usize, usize>) -> bool {
         match place {
             Ok(slot) => self.value_len <= leaf.free() + leaf.value(slot).len(),
@@ -31,16 +32,8 @@ impl Need<'_> {
     }
 }
 
-/// A slot of a page, which has fewer than 65,536.
-pub(super) fn short(slot: usize) -> u16 {
-    u16::try_from(slot).unwrap_or(u16::MAX)
-}
-
 impl<'s> Tree<'s> {
-    /// Puts an entry at `slot` of a leaf that has room for it.
-    ///
-    /// # Errors
-    /// The log is not to be had.
+    /// Inserts an entry at `slot` of a leaf that has room for it.
     pub(crate) fn insert(
         &self,
         leaf: &mut Exclusive<'s>,
@@ -49,15 +42,13 @@ impl<'s> Tree<'s> {
         value: &[u8],
         cause: &Cause<'_>,
     ) -> Result<Lsn, BufferError> {
+        debug_assert!(Node::new(leaf).covers(key), "an entry goes to the leaf for its key");
         let tail = Node::new(leaf).tail(key);
         let change = Change::Insert { slot: short(slot), tail, value };
         log_change(self.log, cause, leaf, change)
     }
 
-    /// Gives the entry at `slot` of a leaf another value, for which there is room.
-    ///
-    /// # Errors
-    /// The log is not to be had.
+    /// Replaces the value of the entry at `slot` of a leaf, which has room for it.
     pub(crate) fn replace(
         &self,
         leaf: &mut Exclusive<'s>,
@@ -65,33 +56,33 @@ impl<'s> Tree<'s> {
         value: &[u8],
         cause: &Cause<'_>,
     ) -> Result<Lsn, BufferError> {
+        debug_assert!(Node::new(leaf).is_leaf(), "entries of transactions are in leaves");
         log_change(self.log, cause, leaf, Change::Replace { slot: short(slot), value })
     }
 
-    /// Takes the entry at `slot` of a leaf out.
-    ///
-    /// # Errors
-    /// The log is not to be had.
+    /// Removes the entry at `slot` of a leaf.
     pub(crate) fn remove(
         &self,
         leaf: &mut Exclusive<'s>,
         slot: usize,
         cause: &Cause<'_>,
     ) -> Result<Lsn, BufferError> {
+        debug_assert!(Node::new(leaf).is_leaf(), "entries of transactions are in leaves");
         log_change(self.log, cause, leaf, Change::Remove { slot: short(slot) })
     }
 
     /// Splits nodes until the leaf for a key has room. No latch of the tree is held.
-    ///
-    /// # Errors
-    /// A page cannot be had, or the log is not.
-    pub(crate) fn make_room(&self, need: &Need<'_>) -> Result<(), BufferError> {
+    pub(crate) fn make_room(&self, need: &NewEntry<'_>) -> Result<(), BufferError> {
         while !self.split_at_level(need, 0)? {}
         Ok(())
     }
 
-    /// One step towards room at `level`; whether there is room now.
-    pub(super) fn split_at_level(&self, need: &Need<'_>, level: u8) -> Result<bool, BufferError> {
+    /// Makes one step towards room at `level`. Returns whether there is room now.
+    pub(super) fn split_at_level(
+        &self,
+        need: &NewEntry<'_>,
+        level: u8,
+    ) -> Result<bool, BufferError> {
         let (root, root_level) = self.root()?;
         drop(root);
         if root_level <= level {
@@ -109,19 +100,19 @@ impl<'s> Tree<'s> {
         let split = self.plan(Node::new(&child), need);
         if !node.has_room(&split.separator, 8) {
             drop((child, parent));
-            let need = Need { key: need.key, value_len: split.separator.len() };
+            let need = NewEntry { key: need.key, value_len: split.separator.len() };
             self.split_at_level(&need, level + 1)?;
             return Ok(false);
         }
-        if let Some((parent, child)) = self.pour(parent, slot, child, need)? {
+        if let Some((parent, child)) = self.redistribute(parent, slot, child, need)? {
             self.split(parent, slot + 1, child, &split)?;
         }
         Ok(false)
     }
 
-    /// Grows the root, if it is the node to be split, so that its child can be; whether it need
-    /// not.
-    fn split_root(&self, need: &Need<'_>, level: u8) -> Result<bool, BufferError> {
+    /// Grows the root, if it is the node to be split, so that its child can be split. Returns
+    /// whether the root has room.
+    fn split_root(&self, need: &NewEntry<'_>, level: u8) -> Result<bool, BufferError> {
         let root = self.write(self.entry.root)?;
         let node = Node::new(&root);
         if node.level() != level {
@@ -137,8 +128,9 @@ impl<'s> Tree<'s> {
     /// Gives the root a child with all it has, and nothing else.
     pub(super) fn grow_root(&self, root: Exclusive<'s>) -> Result<(), BufferError> {
         let node = Node::new(&root);
+        debug_assert!(node.right().is_none() && node.prefix().is_empty(), "a root is alone");
         let level = node.level();
-        let reserved = self.space.reserve(self.pool)?;
+        let reserved = self.allocator.reserve(self.pool)?;
         let child_id = reserved.id().0.to_le_bytes();
         let mut entries = Vec::new();
         put_entries(&mut entries, node, 0..node.count(), node.prefix().len());
@@ -148,16 +140,16 @@ impl<'s> Tree<'s> {
         let mut mini = MiniTransaction::new();
         let insert = Change::Insert { slot: 0, tail: b"", value: &child_id };
         mini.change(root, vec![format(level + 1), insert]);
-        reserved.give_out(vec![format(level), Change::Append { entries: &entries }], &mut mini);
+        reserved.allocate(vec![format(level), Change::Append { entries: &entries }], &mut mini);
         mini.commit(self.log, &Cause::Structure)?;
         Ok(())
     }
 
-    fn plan(&self, node: Node<'_>, need: &Need<'_>) -> Plan {
+    fn plan(&self, node: Node<'_>, need: &NewEntry<'_>) -> SplitPlan {
         if node.is_leaf() { self.plan_leaf(node, need) } else { plan_inner(node) }
     }
 
-    fn plan_leaf(&self, node: Node<'_>, need: &Need<'_>) -> Plan {
+    fn plan_leaf(&self, node: Node<'_>, need: &NewEntry<'_>) -> SplitPlan {
         let (full, slot) = full_leaf(node, need);
         let is_new = full.new.is_some();
         let cut = full.cut(self.entry.split_policy());
@@ -173,8 +165,8 @@ impl<'s> Tree<'s> {
         plan
     }
 
-    /// In a full leaf with an ascending sequence in it, the first entry above that.
-    pub(super) fn above_sequence(&self, node: Node<'_>, need: &Need<'_>) -> Option<usize> {
+    /// Returns the first entry above an ascending sequence in a full leaf, if there is one.
+    pub(super) fn above_sequence(&self, node: Node<'_>, need: &NewEntry<'_>) -> Option<usize> {
         if !node.is_leaf() {
             return None;
         }
@@ -182,19 +174,21 @@ impl<'s> Tree<'s> {
         full.has_others_above(self.entry.split_policy()).then_some(slot)
     }
 
-    /// Splits `child`; its new sibling gets the entry `slot` of the parent.
+    /// Splits `child`. Its new sibling gets the entry `slot` of the parent.
     pub(super) fn split(
         &self,
         parent: Exclusive<'s>,
         slot: usize,
         child: Exclusive<'s>,
-        plan: &Plan,
+        plan: &SplitPlan,
     ) -> Result<(), BufferError> {
-        let reserved = self.space.reserve(self.pool)?;
+        let reserved = self.allocator.reserve(self.pool)?;
         let new_id = reserved.id();
         let pointer = new_id.0.to_le_bytes();
         let node = Node::new(&child);
         let (count, level) = (node.count(), node.level());
+        debug_assert!(plan.left <= count && node.covers(&plan.separator));
+        debug_assert!(Node::new(&parent).covers(&plan.separator), "a child lies in its parent");
         let (low, high) = (node.fences().low.to_vec(), node.fences().high.map(<[u8]>::to_vec));
         let left = Fences { low: &low, high: Some(&plan.separator) };
         let right = Fences { low: &plan.separator, high: high.as_deref() };
@@ -213,14 +207,14 @@ impl<'s> Tree<'s> {
         let mut mini = MiniTransaction::new();
         mini.change(parent, vec![Change::Insert { slot: short(slot), tail, value: &pointer }]);
         mini.change(child, [narrow].into_iter().chain(link).collect());
-        reserved.give_out(vec![format, Change::Append { entries: &entries }], &mut mini);
+        reserved.allocate(vec![format, Change::Append { entries: &entries }], &mut mini);
         mini.commit(self.log, &Cause::Structure)?;
         Ok(())
     }
 }
 
-/// A leaf with the entry that has no room in it, and where that is.
-fn full_leaf(node: Node<'_>, need: &Need<'_>) -> (FullNode, usize) {
+/// Returns a leaf together with the entry that has no room in it, and the slot of that entry.
+fn full_leaf(node: Node<'_>, need: &NewEntry<'_>) -> (FullNode, usize) {
     let (mut sizes, size) = node.sizes_with(need.key, need.value_len);
     let (slot, is_new) = match node.search(need.key) {
         Ok(slot) => {
@@ -244,29 +238,31 @@ fn full_leaf(node: Node<'_>, need: &Need<'_>) -> (FullNode, usize) {
 }
 
 /// How a node is split.
-pub(super) struct Plan {
+pub(super) struct SplitPlan {
     /// How many of its entries stay.
     pub(super) left: usize,
     pub(super) separator: Vec<u8>,
 }
 
-/// The split at `cut`, or next to it where a side would not fit between its new fences: they may be
-/// longer than the old ones. `sizes` are the bytes of the entries, `key_at` are their keys.
+/// Returns the split at `cut`, or next to it where a side would not fit between its new fences:
+/// they may be longer than the old ones. `sizes` are the bytes of the entries, `key_at` are their
+/// keys.
 pub(super) fn plan_near(
     node: Node<'_>,
     sizes: &[usize],
     cut: Cut,
     key_at: impl Fn(usize) -> Vec<u8>,
-) -> Plan {
+) -> SplitPlan {
     let Fences { low, high } = node.fences();
     let fits = |fences: &Fences<'_>, sizes: &[usize]| {
         sizes.iter().sum::<usize>() <= fences.room(node.page_bytes())
     };
+    debug_assert!(cut.left > 0 && cut.left < sizes.len(), "each side gets an entry");
     let at = |left: usize| {
         let separator = separator(&key_at(left - 1), &key_at(left), cut.trend);
         let fits_left = fits(&Fences { low, high: Some(&separator) }, &sizes[..left]);
         let fits_right = fits(&Fences { low: &separator, high }, &sizes[left..]);
-        (Plan { left, separator }, fits_left, fits_right)
+        (SplitPlan { left, separator }, fits_left, fits_right)
     };
     let (mut plan, mut fits_left, mut fits_right) = at(cut.left);
     while !fits_left && plan.left > 1 {
@@ -279,14 +275,15 @@ pub(super) fn plan_near(
     plan
 }
 
-/// Whether a leaf has room for an entry, or an inner node for a separator of `value_len` bytes.
-fn has_room(node: Node<'_>, need: &Need<'_>) -> bool {
+/// Returns whether a leaf has room for an entry, or an inner node for a separator of `value_len`
+/// bytes.
+fn has_room(node: Node<'_>, need: &NewEntry<'_>) -> bool {
     if node.is_leaf() { need.fits(node) } else { node.has_room_for_any(need.value_len, 8) }
 }
 
 /// Splits an inner node where its entries are: after the last but one when the last was put in at
 /// the end, as ascending keys do, else in the middle.
-fn plan_inner(node: Node<'_>) -> Plan {
+fn plan_inner(node: Node<'_>) -> SplitPlan {
     let sizes: Vec<usize> = (0..node.count()).map(|slot| node.entry_bytes(slot)).collect();
     let at_end = node.last_insert().is_some_and(|last| last + 1 == sizes.len()) && node.run() > 0;
     let left = if at_end && sizes.len() > 2 {
@@ -296,10 +293,11 @@ fn plan_inner(node: Node<'_>) -> Plan {
             FullNode { sizes, new: None, room: usize::MAX, last: None, run: 0, is_last: false };
         full.cut(super::SplitPolicy::Half).left
     };
-    Plan { left, separator: node.key(left) }
+    SplitPlan { left, separator: node.key(left) }
 }
 
-/// Writes entries of a node as they are to be appended to one with a longer or equal prefix.
+/// Writes entries of a node as they are to be appended to a node whose fences they lie between and
+/// whose prefix has `prefix_len` bytes.
 pub(super) fn put_entries(
     out: &mut Vec<u8>,
     node: Node<'_>,
@@ -309,6 +307,6 @@ pub(super) fn put_entries(
     let mut key = Vec::new();
     for slot in slots {
         node.copy_key(slot, &mut key);
-        Entries::put(out, key.get(prefix_len..).unwrap_or_default(), node.value(slot));
+        Entries::put(out, &key[prefix_len..], node.value(slot));
     }
 }

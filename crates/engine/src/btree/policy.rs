@@ -14,9 +14,9 @@
 //!   to the last one and there was at least one such pair before it, a sequence is going on, at
 //!   this place, wherever that is. Ascending: the new entry and all below go left; if there are
 //!   none above it, the left node keeps as much as the fill says, up to all. Descending: mirrored.
-//!   What is above an ascending sequence goes to the leaf behind instead, if it fits there, and
-//!   nothing is split (`pour.rs`). And a node that a sequence has filled stays full when another
-//!   begins at its edge: a key below or above all of its own begins a node.
+//!   Entries above an ascending sequence go to the leaf to the right instead, if they fit there,
+//!   and nothing is split (`redistribute.rs`). And a node that a sequence has filled stays full
+//!   when another begins at its edge: a key below or above all of its own begins a node.
 //!
 //! # Example
 //! A full leaf has the keys 10, 11, 12, 13, 90, 91; 12 and 13 were inserted last, and now comes
@@ -38,10 +38,10 @@
 
 use crate::page::common;
 
-/// How full nodes are split.
+/// Where full nodes are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitPolicy {
-    /// In the middle.
+    /// In the middle, counted in bytes.
     Half,
     /// 15/16 to the left in an ascending sequence at the end of the tree, else in the middle.
     MaxKey,
@@ -60,7 +60,7 @@ impl Default for SplitPolicy {
 
 /// When nodes that have lost entries are merged with a neighbour under the same parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Deletion {
+pub enum MergePolicy {
     /// When they are empty (Johnson and Shasha, "B-trees with inserts and deletes: why
     /// free-at-empty is better than merge-at-half", JCSS 1993).
     #[default]
@@ -74,29 +74,35 @@ impl SplitPolicy {
         match self {
             SplitPolicy::Half => 0,
             SplitPolicy::MaxKey => 1,
-            SplitPolicy::Adaptive { fill_percent } => 2 | (u32::from(fill_percent) << 8),
+            SplitPolicy::Adaptive { fill_percent } => {
+                2 | (u32::from(fill_percent.clamp(50, 100)) << 8)
+            }
         }
     }
 
-    pub(crate) fn from_bits(bits: u32) -> SplitPolicy {
-        match bits & 0xff {
-            0 => SplitPolicy::Half,
-            1 => SplitPolicy::MaxKey,
-            _ => {
-                let fill = u8::try_from((bits >> 8) & 0xff).unwrap_or(u8::MAX);
-                SplitPolicy::Adaptive { fill_percent: fill.clamp(50, 100) }
-            }
+    /// Returns the policy that [`SplitPolicy::to_bits`] gave the bits of, if it gave them.
+    pub(crate) fn from_bits(bits: u32) -> Option<SplitPolicy> {
+        match bits.to_le_bytes() {
+            [0, 0, 0, 0] => Some(SplitPolicy::Half),
+            [1, 0, 0, 0] => Some(SplitPolicy::MaxKey),
+            [2, fill_percent @ 50..=100, 0, 0] => Some(SplitPolicy::Adaptive { fill_percent }),
+            _ => None,
         }
     }
 }
 
-impl Deletion {
+impl MergePolicy {
     pub(crate) fn to_bits(self) -> u8 {
-        u8::from(self == Deletion::MergeAtHalf)
+        u8::from(self == MergePolicy::MergeAtHalf)
     }
 
-    pub(crate) fn from_bits(bits: u8) -> Deletion {
-        if bits == 0 { Deletion::FreeAtEmpty } else { Deletion::MergeAtHalf }
+    /// Returns the rule that [`MergePolicy::to_bits`] gave the bits of, if it gave them.
+    pub(crate) fn from_bits(bits: u8) -> Option<MergePolicy> {
+        match bits {
+            0 => Some(MergePolicy::FreeAtEmpty),
+            1 => Some(MergePolicy::MergeAtHalf),
+            _ => None,
+        }
     }
 }
 
@@ -137,7 +143,7 @@ pub(super) struct Cut {
 const MAX_KEY_FILL: (usize, usize) = (15, 16);
 
 impl FullNode {
-    /// Where `policy` splits the node: at least one entry goes to each side, and both fit.
+    /// Returns where `policy` splits the node: at least one entry goes to each side, and both fit.
     pub(super) fn cut(&self, policy: SplitPolicy) -> Cut {
         let trend = self.trend(policy);
         let wanted = match (policy, trend, self.new) {
@@ -164,7 +170,7 @@ impl FullNode {
         if is_good { Cut { left: wanted, trend } } else { Cut { left: self.middle(), trend } }
     }
 
-    /// Whether there are entries above an ascending sequence that `policy` sees.
+    /// Returns whether there are entries above an ascending sequence that `policy` sees.
     pub(super) fn has_others_above(&self, policy: SplitPolicy) -> bool {
         let is_adaptive = matches!(policy, SplitPolicy::Adaptive { .. });
         let is_below_others = self.new.is_some_and(|new| new + 1 < self.sizes.len());
@@ -184,33 +190,34 @@ impl FullNode {
         }
     }
 
-    /// Whether a sequence has filled most of the node, and the new entry is at its edge.
+    /// Returns whether a sequence has filled most of the node, and the new entry is at its edge.
     fn is_new_sequence(&self, new: usize) -> bool {
         let is_at_edge = new == 0 || new + 1 == self.sizes.len();
         is_at_edge && usize::from(self.run.unsigned_abs()) * 2 >= self.sizes.len()
     }
 
-    /// How many entries from the left fit into so many bytes.
+    /// Returns how many entries from the left fit into so many bytes.
     fn filled(&self, bytes: usize) -> usize {
         count_within(self.sizes.iter(), bytes)
     }
 
-    /// How many entries from the right fit into so many bytes.
+    /// Returns how many entries from the right fit into so many bytes.
     fn filled_back(&self, bytes: usize) -> usize {
         count_within(self.sizes.iter().rev(), bytes)
     }
 
     fn fits(&self, left: usize) -> bool {
-        let (left, right) = self.sizes.split_at(left.min(self.sizes.len()));
+        let (left, right) = self.sizes.split_at(left);
         left.iter().sum::<usize>() <= self.room && right.iter().sum::<usize>() <= self.room
     }
 
-    /// The cut that makes both sides most alike.
+    /// Returns the cut that makes both sides most alike.
     fn middle(&self) -> usize {
+        debug_assert!(self.sizes.len() > 1, "one entry cannot be divided");
         let total: usize = self.sizes.iter().sum();
         let mut left = 0;
         let mut best = (usize::MAX, 1);
-        for (at, size) in self.sizes.iter().enumerate().take(self.sizes.len().saturating_sub(1)) {
+        for (at, size) in self.sizes.iter().enumerate().take(self.sizes.len() - 1) {
             left += size;
             let difference = left.abs_diff(total - left);
             best = best.min((difference, at + 1));
@@ -229,16 +236,17 @@ fn count_within<'a>(sizes: impl Iterator<Item = &'a usize>, bytes: usize) -> usi
         .count()
 }
 
-/// A short key above `left` and not above `right`, for `left` below `right`: of the shortest that
-/// differ from `left` at once the lowest, or the highest in a descending sequence.
+/// Returns a short key above `left` and not above `right`, for `left` below `right`: of the
+/// shortest that differ from `left` at once the lowest, or the highest in a descending sequence.
 pub(super) fn separator(left: &[u8], right: &[u8], trend: Trend) -> Vec<u8> {
+    debug_assert!(left < right, "the keys of a node ascend");
     let common = common(left, right);
     let mut separator = right.get(..=common).unwrap_or(right).to_vec();
     if let (Some(last), Some(&low)) = (separator.last_mut(), left.get(common))
         && trend != Trend::Descending
     {
         // `low` is below right's byte here, so this does not overflow.
-        *last = low.saturating_add(1);
+        *last = low + 1;
     }
     separator
 }
@@ -292,11 +300,15 @@ mod tests {
     #[test]
     fn settings_survive_their_bits() {
         for policy in [SplitPolicy::Half, SplitPolicy::MaxKey, ADAPTIVE] {
-            assert_eq!(SplitPolicy::from_bits(policy.to_bits()), policy);
+            assert_eq!(SplitPolicy::from_bits(policy.to_bits()), Some(policy));
         }
-        for deletion in [Deletion::FreeAtEmpty, Deletion::MergeAtHalf] {
-            assert_eq!(Deletion::from_bits(deletion.to_bits()), deletion);
+        for merge_policy in [MergePolicy::FreeAtEmpty, MergePolicy::MergeAtHalf] {
+            assert_eq!(MergePolicy::from_bits(merge_policy.to_bits()), Some(merge_policy));
         }
+        for bits in [3, 0x100, 2, 49 << 8 | 2, 101 << 8 | 2, 1 << 31] {
+            assert_eq!(SplitPolicy::from_bits(bits), None, "{bits:#x}");
+        }
+        assert_eq!(MergePolicy::from_bits(2), None);
     }
 
     #[test]

@@ -33,12 +33,12 @@ impl Arena {
     /// Address space for so many bytes, all zero.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// The system has no address space left.
     pub(super) fn new(bytes: usize) -> io::Result<Arena> {
         // Room to begin at a multiple of a huge page.
         let len = bytes.saturating_add(HUGE);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: new address space is nobody else's.
+        // SAFETY: new address space is not used by anything else.
         let base = unsafe {
             mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
         };
@@ -50,7 +50,8 @@ impl Arena {
         Ok(Arena { base: AtomicPtr::new(base), len, start })
     }
 
-    /// Where the bytes begin: valid for as many as were asked for, as long as this lives.
+    /// Returns where the bytes begin. The pointer is valid for as many as were asked for, as long
+    /// as this lives.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.load(Ordering::Relaxed)
     }
@@ -59,6 +60,7 @@ impl Arena {
     /// one after the other.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize) {
+        debug_assert!(offset < self.len, "the offset lies within the arena");
         let at = self.start.load(Ordering::Relaxed).wrapping_add(offset);
         for line in 0..FIRST_LINES {
             prefetch_line(at.wrapping_add(line * LINE));
@@ -93,7 +95,7 @@ fn prefetch_line(at: *const u8) {
 /// Gives memory back to the system; when it is used again it is zero.
 ///
 /// # Safety
-/// The range is of an [`Arena`], begins and ends at multiples of 4 KiB, and nobody uses it.
+/// The range is of an [`Arena`], begins and ends at multiples of 4 KiB, and no thread uses it.
 pub(super) unsafe fn give_back(memory: *mut u8, bytes: usize) {
     // If the system does not take it, it is only not used.
     // SAFETY: the caller's.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Threads count in different places, so that counting does not make them share a cache line.
 const PLACES: usize = 8;
 
-/// Counters of a tree's pages.
+/// Counters of the pages of a tree that are read and written.
 #[derive(Debug, Default)]
 pub struct IoCounters {
     logical_reads: [Padded; PLACES],
@@ -17,10 +17,10 @@ pub struct IoCounters {
 #[repr(align(64))]
 struct Padded(AtomicU64);
 
-/// What was counted until now.
+/// The values of [`IoCounters`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// Pages asked for.
+    /// Pages asked for, whether they were in memory or not.
     pub logical_reads: u64,
     /// Pages read from disk.
     pub physical_reads: u64,
@@ -50,7 +50,7 @@ impl IoCounters {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts until now.
+    /// Returns the counts until now.
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         let logical = self.logical_reads.iter().map(|padded| padded.0.load(Ordering::Relaxed));

@@ -21,8 +21,8 @@
 //! # Why not images in the log
 //! PostgreSQL logs the whole page at its first change after a checkpoint. Then the log of small
 //! random updates is mostly pages, forty times as long here, and is what commits wait for. Copies
-//! written apart cost a write and a sync for up to 240 pages, which nobody waits for (`InnoDB` does
-//! so).
+//! written apart cost a write and a sync for up to 240 pages, which no transaction waits for
+//! (`InnoDB` does so).
 
 use std::io;
 use std::sync::Arc;
@@ -56,7 +56,8 @@ struct Member {
 }
 
 impl Member {
-    /// Where the page itself is, in bytes from the beginning of the file of pages.
+    /// Returns where the page itself is, in bytes from the beginning of the file of pages. A number
+    /// that no page has gives a place behind its end.
     fn place(&self, size: usize) -> u64 {
         self.id.0.saturating_mul(size as u64)
     }
@@ -79,14 +80,16 @@ impl DoubleWrite {
         bytes: &mut [u8],
         size: usize,
     ) -> io::Result<()> {
+        assert!(ids.len() <= (size - LIST_AT) / MEMBER_BYTES, "the list fits into its page");
         let (list, pages) = bytes.split_at_mut(size);
+        debug_assert_eq!(pages.len(), ids.len() * size, "a copy for each page");
         list.fill(0);
         for (member, (id, page)) in ids.iter().zip(pages.chunks_exact(size)).enumerate() {
             let at = LIST_AT + member * MEMBER_BYTES;
             put_u64(list, at, id.0);
             put_u32(list, at + 8, get_u32(page, 0));
         }
-        put_u32(list, COUNT_AT, u32::try_from(ids.len()).unwrap_or(u32::MAX));
+        put_u32(list, COUNT_AT, u32::try_from(ids.len()).expect("a batch has 240 pages"));
         put_u64(list, MAGIC_AT, MAGIC);
         let checksum = crc32c::crc32c(&list[COUNT_AT..]);
         put_u32(list, CHECKSUM_AT, checksum);
@@ -94,11 +97,8 @@ impl DoubleWrite {
         self.file.sync()
     }
 
-    /// Puts copies where the pages themselves are torn; how many. For a store that was closed:
-    /// everything else is durable.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Puts copies where the pages themselves are torn. Returns how many. It is for a store that
+    /// was closed: everything else is durable.
     pub(crate) fn repair(&mut self, data: &dyn File, size: usize) -> io::Result<usize> {
         let mut repaired = 0;
         for member in self.members(size)? {
@@ -115,11 +115,8 @@ impl DoubleWrite {
         Ok(repaired)
     }
 
-    /// Makes the copies durable, then every page that they are of, which is put back if it is torn;
-    /// how many were put back. The length of the file of pages is durable as well.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Makes the copies durable, then every page that they are of, which is put back if it is torn.
+    /// Returns how many were put back. The length of the file of pages is durable as well.
     pub(crate) fn renew(&mut self, data: &dyn File, size: usize) -> io::Result<usize> {
         let members = self.members(size)?;
         self.write_again(members.len(), size)?;
@@ -151,15 +148,16 @@ impl DoubleWrite {
         self.file.sync()
     }
 
-    /// The pages of the last batch, none if there is no list.
+    /// Returns the pages of the last batch, none if there is no list.
     fn members(&self, size: usize) -> io::Result<Vec<Member>> {
         let Some(list) = self.read(0, size)? else { return Ok(Vec::new()) };
+        let count = get_u32(&list, COUNT_AT) as usize;
         let is_list = get_u64(&list, MAGIC_AT) == MAGIC
-            && get_u32(&list, CHECKSUM_AT) == crc32c::crc32c(&list[COUNT_AT..]);
+            && get_u32(&list, CHECKSUM_AT) == crc32c::crc32c(&list[COUNT_AT..])
+            && count <= (size - LIST_AT) / MEMBER_BYTES;
         if !is_list {
             return Ok(Vec::new());
         }
-        let count = (get_u32(&list, COUNT_AT) as usize).min((size - LIST_AT) / MEMBER_BYTES);
         let member = |index: usize| {
             let at = LIST_AT + index * MEMBER_BYTES;
             let (id, checksum) = (PageId(get_u64(&list, at)), get_u32(&list, at + 8));
@@ -168,7 +166,7 @@ impl DoubleWrite {
         Ok((0..count).map(member).collect())
     }
 
-    /// The copy of a page, if it is the one that the list means.
+    /// Returns the copy of a page, if it is the one that the list means.
     fn copy(&self, member: &Member, size: usize) -> io::Result<Option<Vec<u8>>> {
         let is_meant = |copy: &Vec<u8>| {
             get_u32(copy, 0) == member.checksum && page::verify(copy, member.id, self.seed).is_ok()
@@ -176,7 +174,7 @@ impl DoubleWrite {
         Ok(self.read(member.number, size)?.filter(is_meant))
     }
 
-    /// Whether the page at its place is whole.
+    /// Returns whether the page at its place is whole.
     fn is_whole(&self, member: &Member, data: &dyn File, size: usize) -> io::Result<bool> {
         let mut there = vec![0; size];
         match data.read_at(&mut there, member.place(size)) {
@@ -186,7 +184,7 @@ impl DoubleWrite {
         }
     }
 
-    /// A page of the file; `None` when it ends before.
+    /// Returns a page of the file; `None` when it ends before.
     fn read(&self, number: usize, size: usize) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; size];
         match self.file.read_at(&mut bytes, (number * size) as u64) {

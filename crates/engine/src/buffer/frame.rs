@@ -28,8 +28,8 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A frame over memory that is valid for a page's bytes as long as the frame is used, and that
-    /// nobody else uses.
+    /// Returns a frame over memory that is valid for a page's bytes as long as the frame is used,
+    /// and that nothing else uses.
     pub(super) fn new(memory: *mut u8) -> Frame {
         Frame {
             latch: RawRwLock::INIT,
@@ -57,13 +57,13 @@ impl Frame {
         self.latch.try_lock_exclusive()
     }
 
-    /// Called once for each shared latch taken.
+    /// Releases a shared latch. It is called once for each that was taken.
     pub(super) fn unlock_shared(&self) {
         // SAFETY: the guards of this module's parent call this once for each latch they took.
         unsafe { self.latch.unlock_shared() }
     }
 
-    /// Called once for each exclusive latch taken.
+    /// Releases an exclusive latch. It is called once for each that was taken.
     pub(super) fn unlock_exclusive(&self) {
         // SAFETY: the guards of this module's parent call this once for each latch they took.
         unsafe { self.latch.unlock_exclusive() }
@@ -73,13 +73,13 @@ impl Frame {
         PageId(self.page.load(Ordering::Acquire))
     }
 
-    /// Under the exclusive latch.
+    /// Sets the page of the frame. The exclusive latch is held.
     pub(super) fn set_page(&self, page: PageId) {
         self.uses.store(0, Ordering::Relaxed);
         self.page.store(page.0, Ordering::Release);
     }
 
-    /// Counts a use; a page that is used much is not written to.
+    /// Counts a use. A counter at its bound is not written.
     pub(super) fn touch(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < USES_MAX {
@@ -99,33 +99,37 @@ impl Frame {
         self.since.load(Ordering::Acquire) != 0
     }
 
-    /// The recovery LSN of a page that was changed.
+    /// Returns the recovery LSN of a page that was changed.
     pub(super) fn since(&self) -> Option<Lsn> {
         let since = self.since.load(Ordering::Acquire);
         (since != 0).then_some(Lsn(since))
     }
 
-    /// Makes a clean page dirty; a dirty one has been for longer. Under the exclusive latch.
+    /// Makes a clean page dirty from `lsn` on; a dirty page is left as it is. The exclusive latch
+    /// is held.
     pub(super) fn set_dirty_since(&self, lsn: Lsn) {
+        debug_assert!(self.latch.is_locked_exclusive() && lsn > Lsn::ZERO);
         if !self.is_dirty() {
             self.since.store(lsn.0, Ordering::Release);
         }
     }
 
-    /// The page was written as it was at `lsn`; it is clean if that is what it still is. Under a
-    /// latch, by the only one who wrote it.
+    /// Records that the page was written as it was at `lsn`. It is clean if it is still so. Called
+    /// under a latch by the only thread that wrote it.
     pub(super) fn was_written(&self, lsn: Lsn, now: Lsn) {
+        debug_assert!(self.is_being_written() && lsn <= now, "a page's LSN grows");
         let since = if lsn == now { 0 } else { lsn.0 };
         self.since.store(since, Ordering::Release);
     }
 
-    /// Whether the caller is now the only one to write it.
+    /// Returns whether the caller is now the only thread to write the page.
     pub(super) fn begin_writing(&self) -> bool {
         !self.is_being_written.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn end_writing(&self) {
-        self.is_being_written.store(false, Ordering::Release);
+        let was_written = self.is_being_written.swap(false, Ordering::Release);
+        debug_assert!(was_written, "a write ends once");
     }
 
     pub(super) fn is_being_written(&self) -> bool {
@@ -134,25 +138,29 @@ impl Frame {
 
     /// Gives the memory of a page that is not there back to the system. Under the exclusive latch.
     pub(super) fn give_back_memory(&self, size: usize) {
+        debug_assert!(self.latch.is_locked_exclusive() && self.page().is_none());
         // SAFETY: the pool made the frame over memory of its arena, and the exclusive latch keeps
-        // everybody else away from it.
+        // all other threads away from it.
         unsafe { give_back(self.memory.load(Ordering::Relaxed), size) }
     }
 
-    /// The page's bytes. Under a latch.
+    /// Returns the page's bytes. A latch is held.
     pub(super) fn bytes(&self, size: usize) -> &[u8] {
+        debug_assert!(self.latch.is_locked(), "bytes are read under a latch");
         let memory = self.memory.load(Ordering::Relaxed);
-        // SAFETY: the memory holds `size` bytes, all written; the caller has a latch, so nobody
+        // SAFETY: the memory holds `size` bytes, all written; the caller has a latch, so no thread
         // changes them while the guard, and with it this borrow, lives.
         unsafe { std::slice::from_raw_parts(memory, size) }
     }
 
-    /// The page's bytes to be changed. Under the exclusive latch, one borrow at a time.
+    /// Returns the page's bytes to be changed. The exclusive latch is held, and there is one borrow
+    /// at a time.
     #[expect(clippy::mut_from_ref, reason = "the exclusive latch makes the borrow exclusive")]
     pub(super) fn bytes_mut(&self, size: usize) -> &mut [u8] {
+        debug_assert!(self.latch.is_locked_exclusive(), "bytes are changed under the latch");
         let memory = self.memory.load(Ordering::Relaxed);
         // SAFETY: the memory holds `size` bytes, all written; the caller has the exclusive latch,
-        // so nobody else sees them.
+        // so no other thread sees them.
         unsafe { std::slice::from_raw_parts_mut(memory, size) }
     }
 }

@@ -3,10 +3,10 @@
 //! # Mechanism
 //! A fixed number of *frames* hold a page each. A table indexed by page number says which frame a
 //! page is in, so that finding one takes two loads and no lock (`table`; compare vmcache, Leis et
-//! al., SIGMOD 2023). Every frame has a *latch* for readers and one writer. Whoever holds it also
-//! pins the page: a frame is given to another page only under its exclusive latch, which is tried
-//! and not waited for. After latching, the frame's page number is compared with the one wanted; if
-//! it was given away in between, the search begins anew.
+//! al., SIGMOD 2023). Every frame has a *latch* for readers and one writer. The thread that holds
+//! it also pins the page: a frame is given to another page only under its exclusive latch, which is
+//! tried and not waited for. After latching, the frame's page number is compared with the one
+//! wanted; if it was given away in between, the search begins anew.
 //!
 //! A page that is not there is read into a free frame, or into that of a victim that `replacement`
 //! names. Pages that were changed go to disk in batches (`write`), which the background writer
@@ -19,7 +19,7 @@
 //!    ([`Exclusive::announce`]), so that a checkpoint that looks at the frame cannot miss it.
 //! 3. A page goes to disk only when the log is durable up to the page's LSN.
 //! 4. Between the copy of a page for writing and the end of that write the frame is *being
-//!    written*: nobody else writes it, and it is not given away.
+//!    written*: no other thread writes it, and it is not given away.
 //! 5. No latch is held while the writes of a batch are made, and no latch is waited for by who
 //!    looks for a victim. So a thread may read a page while it holds latches on others.
 //!
@@ -65,29 +65,29 @@ const LOADING: usize = 64;
 /// How often a victim is looked for before the pool is said to be full.
 const ATTEMPTS: usize = 100_000;
 
-/// Why a page cannot be had.
+/// Errors of the buffer pool.
 #[derive(Debug, Error)]
 pub enum BufferError {
     /// The page on disk is damaged.
     #[error("page {page} of {file} is damaged: {fault}; restore the store from a backup")]
     Damaged {
-        /// The file.
+        /// The name of the file.
         file: &'static str,
-        /// The page.
+        /// The number of the page.
         page: PageId,
-        /// What is wrong with it.
+        /// What is wrong with the page.
         fault: PageFault,
     },
     /// The system cannot read or write.
     #[error("cannot {action} page {page} of {file}: {source}")]
     Io {
-        /// What was to be done.
+        /// What the system was asked to do.
         action: &'static str,
-        /// The file.
+        /// The name of the file.
         file: &'static str,
-        /// The first page concerned.
+        /// The number of the page.
         page: PageId,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The page has a change that is not in the log.
@@ -96,25 +96,25 @@ pub enum BufferError {
          log has lost its end; restore the store from a backup"
     )]
     Ahead {
-        /// The file.
+        /// The name of the file.
         file: &'static str,
-        /// The page.
+        /// The number of the page.
         page: PageId,
         /// The record that changed it last.
         lsn: Lsn,
     },
-    /// Every frame is in use.
+    /// Every frame is in use. The number is that of the frames.
     #[error("all {0} frames of the buffer are in use at once; give it more")]
     Full(usize),
-    /// The log is not available.
+    /// The log is closed or cannot be written.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The log does not belong to the page.
     #[error("page {page}: {source}")]
     Change {
-        /// The page.
+        /// The number of the page.
         page: PageId,
-        /// What does not fit.
+        /// The reason why the change does not fit.
         source: ChangeFault,
     },
 }
@@ -162,7 +162,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of `frames` frames that may grow to `frames_max`.
+    /// Returns a pool of `frames` frames that may grow to `frames_max`.
     ///
     /// # Errors
     /// The length of the file cannot be read, or there is no room for the frames.
@@ -177,7 +177,7 @@ impl Pool {
         let frames = frames.max(FRAMES_MIN);
         let file_pages = file.len()? / page_size.bytes() as u64;
         let frames_max = frames_max.max(frames);
-        let arena = Arena::new(frames_max.saturating_mul(page_size.bytes()))?;
+        let arena = Arena::new(frames_max * page_size.bytes())?;
         let memory = |index: usize| arena.start().wrapping_add(index * page_size.bytes());
         let pool = Pool {
             page_size,
@@ -202,12 +202,12 @@ impl Pool {
         self.page_size
     }
 
-    /// How many frames there are.
+    /// Returns how many frames there are.
     pub(crate) fn frames(&self) -> usize {
         self.replacement.lock().frames()
     }
 
-    /// The counters of a tree, made when they are first asked for.
+    /// Returns the counters of a tree, made when they are first asked for.
     pub(crate) fn counters(&self, tree: TreeId) -> Arc<IoCounters> {
         if let Some(counters) = self.counters.read().get(&tree) {
             return Arc::clone(counters);
@@ -215,10 +215,7 @@ impl Pool {
         Arc::clone(self.counters.write().entry(tree).or_default())
     }
 
-    /// The page to be read; others may read it, too.
-    ///
-    /// # Errors
-    /// It is not in memory and cannot be read, or there is no room for it.
+    /// Latches a page to be read; others may read it, too.
     pub(crate) fn read(
         &self,
         id: PageId,
@@ -228,10 +225,7 @@ impl Pool {
         self.read_uncounted(id, counters)
     }
 
-    /// The same for who counts the pages of a way together.
-    ///
-    /// # Errors
-    /// As [`Pool::read`].
+    /// Latches a page like [`Pool::read`]. The caller counts the pages of a descent together.
     pub(crate) fn read_uncounted(
         &self,
         id: PageId,
@@ -250,10 +244,7 @@ impl Pool {
         }
     }
 
-    /// The page to be changed, by nobody else.
-    ///
-    /// # Errors
-    /// It is not in memory and cannot be read, or there is no room for it.
+    /// Latches a page to be changed.
     pub(crate) fn write(
         &self,
         id: PageId,
@@ -262,10 +253,7 @@ impl Pool {
         self.exclusive(id, counters, Content::OnDisk)
     }
 
-    /// A page that is to be formatted, so that it is not read from disk.
-    ///
-    /// # Errors
-    /// There is no room for it.
+    /// Latches a page that is to be formatted, so that it is not read from disk.
     pub(crate) fn write_new(
         &self,
         id: PageId,
@@ -296,20 +284,22 @@ impl Pool {
 
     fn find(&self, id: PageId) -> Option<&Frame> {
         let index = self.table.get(id)?;
+        debug_assert!(index < self.frames.len(), "the table names frames");
         // On its way while the latch is.
         self.arena.prefetch(index * self.page_size.bytes());
         self.frames.get(index)
     }
 
-    /// Brings a page into a frame, unless somebody else does.
+    /// Brings a page into a frame, unless another thread does.
     fn load(&self, id: PageId, counters: &IoCounters, content: Content) -> Result<(), BufferError> {
-        let shard = usize::try_from(id.0).unwrap_or_default() % LOADING;
+        let shard = usize::try_from(id.0 % LOADING as u64).expect("fewer than there are");
         let _loading = self.loading[shard].lock();
         if self.table.get(id).is_some() {
             return Ok(());
         }
         let index = self.take_frame()?;
         let frame = &self.frames[index];
+        debug_assert!(!frame.is_dirty() && frame.page().is_none(), "the frame is free");
         let filled = match content {
             Content::New => {
                 frame.bytes_mut(self.page_size.bytes()).fill(0);
@@ -331,6 +321,7 @@ impl Pool {
     }
 
     fn enter(&self, id: PageId, index: usize) -> Result<(), BufferError> {
+        debug_assert!(self.frames[index].page().is_none(), "a frame holds one page");
         if self.table.set(id, index) {
             self.frames[index].set_page(id);
             return Ok(());
@@ -339,22 +330,21 @@ impl Pool {
         Err(BufferError::Io { action: "address", file: PAGES, page: id, source })
     }
 
-    /// What lies beyond the end of the file was allocated and never written.
+    /// Reads a page. A page beyond the end of the file was allocated and never written.
     fn read_from_disk(&self, id: PageId, bytes: &mut [u8]) -> Result<(), BufferError> {
+        // A number that is too high is refused when the page is entered.
         let offset = id.0.saturating_mul(bytes.len() as u64);
+        let failed = |source| BufferError::Io { action: "read", file: PAGES, page: id, source };
         match self.file.read_at(bytes, offset) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                let len = self.file.len().unwrap_or_default();
-                if offset < len {
+                if offset < self.file.len().map_err(failed)? {
                     let fault = PageFault::Malformed("the file ends within it");
                     return Err(BufferError::Damaged { file: PAGES, page: id, fault });
                 }
                 bytes.fill(0);
             }
-            Err(source) => {
-                return Err(BufferError::Io { action: "read", file: PAGES, page: id, source });
-            }
+            Err(error) => return Err(failed(error)),
         }
         page::verify(bytes, id, self.seed).map_err(|fault| BufferError::Damaged {
             file: PAGES,
@@ -368,7 +358,7 @@ impl Pool {
         }
     }
 
-    /// A frame without a page, with its exclusive latch.
+    /// Takes a frame, so that it has no page, with its exclusive latch.
     fn take_frame(&self) -> Result<usize, BufferError> {
         for attempt in 0..ATTEMPTS {
             let candidate = self.replacement.lock().candidate(&self.frames);
@@ -392,7 +382,7 @@ impl Pool {
                 std::thread::yield_now();
                 Ok(())
             };
-            // What was written for this is taken, unless somebody has come for it.
+            // What was written for this is taken, unless another thread has come for it.
             if written.is_ok() && frame.try_lock_exclusive() {
                 if !frame.is_dirty() && !frame.is_being_written() {
                     self.vacate(frame);
@@ -408,6 +398,7 @@ impl Pool {
 
     /// Takes the page out of a frame whose exclusive latch is held.
     fn vacate(&self, frame: &Frame) {
+        debug_assert!(!frame.is_dirty() && !frame.is_being_written(), "a change would be lost");
         let page = frame.page();
         if !page.is_none() {
             self.table.clear(page);
@@ -428,6 +419,7 @@ impl Pool {
             self.replacement.lock().grow(wanted);
             return Ok(());
         }
+        debug_assert!(wanted >= FRAMES_MIN);
         self.replacement.lock().shrink(wanted);
         for frame in &self.frames[wanted..now] {
             loop {
@@ -446,7 +438,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The pages that were changed and not written, for a checkpoint.
+    /// Returns the pages that were changed and not written, for a checkpoint.
     pub(crate) fn dirty(&self) -> Vec<Dirty> {
         let dirty = |frame: &Frame| {
             let since = frame.since()?;
@@ -462,7 +454,7 @@ impl Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     OnDisk,
-    /// Nothing that matters.
+    /// Content that is overwritten before it is read.
     New,
 }
 
@@ -498,9 +490,10 @@ impl Exclusive<'_> {
         self.id
     }
 
-    /// Says, before it is logged, that a change will come. A page that has one that is not on disk
-    /// has said so, and stays as it is while this latch is held.
+    /// Announces, before it is logged, that a change will come. A page that is dirty was announced,
+    /// and stays dirty while this latch is held.
     pub(crate) fn announce(&mut self, log: &Log) {
+        debug_assert!(page::lsn(self) < log.end(), "what changed the page is in the log");
         if !self.frame.is_dirty() {
             self.frame.set_dirty_since(log.end());
         }
@@ -518,6 +511,7 @@ impl Exclusive<'_> {
     /// A change does not fit. The page in memory is then wrong, and the log is closed: nothing is
     /// written, read or committed any more.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>], lsn: Lsn) -> Result<(), BufferError> {
+        debug_assert!(page::lsn(self) < lsn, "changes are made in the order of the log");
         self.frame.set_dirty_since(lsn);
         let bytes = self.frame.bytes_mut(self.pool.page_size.bytes());
         for change in changes {
@@ -528,6 +522,7 @@ impl Exclusive<'_> {
             }
         }
         page::set_lsn(bytes, lsn);
+        debug_assert!(self.frame.since().is_some_and(|since| since <= lsn), "rule 2");
         Ok(())
     }
 }

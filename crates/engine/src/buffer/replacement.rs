@@ -10,9 +10,9 @@
 //! "FIFO queues are all you need for cache eviction", SOSP 2023).
 //!
 //! # Where this leaves the paper
-//! A use is counted by whoever latches the page, without a lock; a use that is counted in the same
-//! moment by two threads may count once. A candidate that turns out to be latched or dirty goes to
-//! the end of the main queue, because somebody wants it or because it will be clean later.
+//! A use is counted by the thread that latches the page, without a lock; a use that is counted in
+//! the same moment by two threads may count once. A candidate that turns out to be latched or dirty
+//! goes to the end of the main queue, because a thread wants it or because it will be clean later.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -34,8 +34,8 @@ pub(super) struct Replacement {
     is_ghost: HashSet<PageId, BuildHasherDefault<PageHasher>>,
 }
 
-/// A hash of a page's number by a multiplication: nobody can choose the numbers of pages such that
-/// they collide.
+/// A hash of a page's number by a multiplication: no client can choose the numbers of pages such
+/// that they collide.
 #[derive(Default)]
 struct PageHasher(u64);
 
@@ -84,7 +84,8 @@ impl Replacement {
         self.main.retain(|&index| index < frames);
     }
 
-    /// The frame to be had next, taken out of its queue. `None` when all are with somebody.
+    /// Takes the frame that loses its page next out of its queue. Returns `None` when all are in
+    /// use.
     pub(super) fn candidate(&mut self, frames: &[Frame]) -> Option<usize> {
         if let Some(index) = self.free.pop() {
             return Some(index);
@@ -112,22 +113,24 @@ impl Replacement {
         }
     }
 
-    /// A candidate keeps its page.
+    /// Puts a candidate back that keeps its page.
     pub(super) fn keep(&mut self, index: usize) {
         if index < self.frames {
             self.main.push_back(index);
         }
     }
 
-    /// A candidate has no page.
+    /// Puts a candidate back that has no page.
     pub(super) fn give_back(&mut self, index: usize) {
+        debug_assert!(!self.free.contains(&index), "frame {index} is free already");
         if index < self.frames {
             self.free.push(index);
         }
     }
 
-    /// A candidate has got a page.
+    /// Puts a candidate back that has got a page.
     pub(super) fn insert(&mut self, index: usize, page: PageId) {
+        debug_assert!(!page.is_none());
         if index >= self.frames {
             return;
         }
@@ -138,11 +141,12 @@ impl Replacement {
         }
     }
 
-    /// A page has lost its frame.
+    /// Records that a page has lost its frame.
     pub(super) fn forget(&mut self, page: PageId) {
         if self.is_ghost.insert(page) {
             self.ghosts.push_back(page);
         }
+        debug_assert!(self.ghosts.len() >= self.is_ghost.len(), "each ghost is queued");
         while self.ghosts.len() > self.frames {
             let Some(oldest) = self.ghosts.pop_front() else { break };
             self.is_ghost.remove(&oldest);
@@ -154,8 +158,8 @@ impl Replacement {
         self.free.len()
     }
 
-    /// The changed ones among the `share` frames of each queue that are likely to go next, `count`
-    /// at most: from both queues, because victims come from both.
+    /// Returns the dirty ones among the `share` frames of each queue that are likely to go next,
+    /// `count` at most. They are from both queues, because victims come from both.
     pub(super) fn coldest(&self, count: usize, share: usize, frames: &[Frame]) -> Vec<usize> {
         let is_dirty = |index: &&usize| frames.get(**index).is_some_and(Frame::is_dirty);
         let dirty = |queue: &VecDeque<usize>, count: usize| -> Vec<usize> {
@@ -171,7 +175,7 @@ impl Replacement {
 mod tests {
     use super::*;
 
-    /// A pool of frames without memory, and the pages asked of it in turn; how many were there.
+    /// Asks a pool of frames without memory for pages in turn. Returns how many were there.
     fn hits(frames: usize, pages: impl IntoIterator<Item = u64>) -> usize {
         let all: Vec<Frame> = (0..frames).map(|_| Frame::new(std::ptr::null_mut())).collect();
         let mut replacement = Replacement::new();

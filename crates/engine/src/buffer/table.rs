@@ -26,14 +26,15 @@ impl Table {
         (number / PIECE < PIECES).then_some((number / PIECE, number % PIECE))
     }
 
-    /// The frame of a page.
+    /// Returns the frame of a page.
     pub(super) fn get(&self, page: PageId) -> Option<usize> {
         let (piece, at) = Self::place(page)?;
         let entry = self.pieces[piece].get()?[at].load(Ordering::Acquire);
         (entry as usize).checked_sub(1)
     }
 
-    /// Whether the page can be entered: it cannot when its number is too high.
+    /// Sets the frame of a page. Returns whether the page can be entered: it cannot when its number
+    /// is too high.
     pub(super) fn set(&self, page: PageId, frame: usize) -> bool {
         let (Some((piece, at)), Ok(entry)) = (Self::place(page), u32::try_from(frame + 1)) else {
             return false;
@@ -44,6 +45,7 @@ impl Table {
     }
 
     pub(super) fn clear(&self, page: PageId) {
+        debug_assert!(self.get(page).is_some(), "a page leaves the table once");
         let place = Self::place(page);
         if let Some((piece, at)) = place
             && let Some(piece) = self.pieces[piece].get()

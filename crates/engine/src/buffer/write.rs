@@ -6,7 +6,7 @@
 //! to the doublewrite file, and only then each page to its place, which is synced as well. A crash
 //! during the former leaves all places as they were; during the latter, every page that was hit is
 //! whole in the doublewrite file. Last, each page that has not been changed since its copy, and
-//! that nobody is changing, is clean.
+//! that no thread is changing, is clean.
 
 use super::frame::Frame;
 use super::{BufferError, PAGES, Pool};
@@ -31,11 +31,11 @@ struct Batch<'p> {
 
 /// Whether to wait for a frame's latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
+enum LatchWait {
     /// Who looks for a victim may hold latches itself.
-    None,
+    Never,
     /// Who holds none may wait, as long as the batch is empty: what is in it is kept from others.
-    Waits,
+    IfBatchIsEmpty,
 }
 
 impl Pool {
@@ -44,16 +44,13 @@ impl Pool {
         let share = self.frames() / 4;
         let mut coldest = self.replacement.lock().coldest(BATCH, share, &self.frames);
         coldest.insert(0, index);
-        self.write_indices(&coldest, Patience::None).map(|_| ())
+        self.write_indices(&coldest, LatchWait::Never).map(|_| ())
     }
 
-    /// Writes up to a batch of the pages that are likely to go next, ahead of need; how many. A
-    /// quarter of the frames is to be free or clean: while so many have never been used, nothing
-    /// is written, because a page that is written early is likely to be written again.
-    ///
-    /// # Errors
-    /// A page cannot be written.
-    pub(crate) fn write_ahead(&self) -> Result<usize, BufferError> {
+    /// Writes up to a batch of the pages that are likely to be replaced next. Returns how many. A
+    /// quarter of the frames is to be free or clean: while so many have never been used, nothing is
+    /// written, because a page that is written early is likely to be written again.
+    pub(crate) fn write_coldest(&self) -> Result<usize, BufferError> {
         let (share, coldest) = {
             let replacement = self.replacement.lock();
             let share = (replacement.frames() / 4).saturating_sub(replacement.free());
@@ -63,14 +60,11 @@ impl Pool {
         if coldest.len() < BATCH.min(share / 4) {
             return Ok(0);
         }
-        self.write_indices(&coldest, Patience::Waits)
+        self.write_indices(&coldest, LatchWait::IfBatchIsEmpty)
     }
 
     /// Writes every page as it is now or later. Pages that are changed meanwhile may be left as
     /// they were written.
-    ///
-    /// # Errors
-    /// A page cannot be written.
     pub(crate) fn write_all(&self) -> Result<(), BufferError> {
         let now = self.log.end();
         loop {
@@ -79,39 +73,43 @@ impl Pool {
             if old.is_empty() {
                 return self.check_running();
             }
-            // Cached: a frame that somebody else writes meanwhile may get another page.
+            // Cached: a frame that another thread writes meanwhile may get another page.
             old.sort_by_cached_key(|frame| frame.page());
             let mut written = 0;
             for batch in old.chunks(BATCH) {
-                written += self.write_batch(self.copy(batch, Patience::Waits))?;
+                written += self.write_batch(self.copy(batch, LatchWait::IfBatchIsEmpty))?;
             }
             if written == 0 {
-                // Somebody else is writing them.
+                // Another thread is writing them.
                 std::thread::yield_now();
             }
         }
     }
 
     pub(super) fn write_frames(&self, frames: &[&Frame]) -> Result<(), BufferError> {
-        self.write_batch(self.copy(frames, Patience::Waits)).map(|_| ())
+        self.write_batch(self.copy(frames, LatchWait::IfBatchIsEmpty)).map(|_| ())
     }
 
-    fn write_indices(&self, indices: &[usize], patience: Patience) -> Result<usize, BufferError> {
+    fn write_indices(
+        &self,
+        indices: &[usize],
+        latch_wait: LatchWait,
+    ) -> Result<usize, BufferError> {
         let frames = indices.iter().filter_map(|&index| self.frames.get(index));
         let mut frames: Vec<&Frame> = frames.take(BATCH).collect();
         frames.sort_by_cached_key(|frame| frame.page());
-        self.write_batch(self.copy(&frames, patience))
+        self.write_batch(self.copy(&frames, latch_wait))
     }
 
     /// Copies those of `frames`, a batch at most and in the order of their pages, that are dirty
-    /// and that nobody else writes.
-    fn copy<'p>(&self, frames: &[&'p Frame], patience: Patience) -> Batch<'p> {
+    /// and that no other thread writes.
+    fn copy<'p>(&self, frames: &[&'p Frame], latch_wait: LatchWait) -> Batch<'p> {
         let size = self.page_size.bytes();
         let mut batch = Batch { members: Vec::new(), bytes: self.spare() };
         batch.bytes.resize(size, 0);
         for &frame in frames.iter().filter(|frame| frame.is_dirty()) {
-            match patience {
-                Patience::Waits if batch.members.is_empty() => frame.lock_shared(),
+            match latch_wait {
+                LatchWait::IfBatchIsEmpty if batch.members.is_empty() => frame.lock_shared(),
                 _ if frame.try_lock_shared() => {}
                 _ => continue,
             }
@@ -120,6 +118,7 @@ impl Pool {
             let is_next = batch.members.last().is_none_or(|(_, last, _)| *last < page);
             if frame.is_dirty() && !page.is_none() && is_next && frame.begin_writing() {
                 let bytes = frame.bytes(size);
+                debug_assert_eq!(page::id(bytes), page, "a frame has the page that it says");
                 batch.members.push((frame, page, page::lsn(bytes)));
                 batch.bytes.extend_from_slice(bytes);
             }
@@ -135,9 +134,10 @@ impl Pool {
         }
         let result = self.check_running().and_then(|()| self.write_copies(&mut batch));
         if let Err(error) = &result {
-            // Nobody knows what is on the disk now, and a second sync would not tell.
+            // It is unknown what is on the disk now, and a second sync would not tell.
             self.log.stop(&error.to_string());
         }
+        debug_assert!(batch.members.len() <= BATCH, "a batch has a list of one page");
         for &(frame, _, lsn) in &batch.members {
             // Not waited for: who changes the page may wait for a frame that the caller is to free,
             // and the page is not clean any more anyway.
@@ -151,7 +151,7 @@ impl Pool {
         result.map(|()| batch.members.len())
     }
 
-    /// An empty buffer: with memory that was used before there are no page faults.
+    /// Returns an empty buffer. With memory that was used before there are no page faults.
     fn spare(&self) -> Vec<u8> {
         let mut spare = self.spares.lock().pop().unwrap_or_default();
         spare.clear();
@@ -174,15 +174,17 @@ impl Pool {
         Ok(self.log.check()?)
     }
 
+    /// Writes a batch that has members to the doublewrite file and to its places.
     fn write_copies(&self, batch: &mut Batch<'_>) -> Result<(), BufferError> {
         let size = self.page_size.bytes();
         let ids: Vec<PageId> = batch.members.iter().map(|member| member.1).collect();
         let (_, pages) = batch.bytes.split_at_mut(size);
         pages.chunks_exact_mut(size).for_each(|page| page::seal(page, self.seed));
 
-        let last = batch.members.iter().map(|member| member.2).max().unwrap_or(Lsn::ZERO);
-        self.log.force(last)?;
-        let first = ids.first().copied().unwrap_or(PageId::NONE);
+        let (first, last) = (ids[0], ids[ids.len() - 1]);
+        debug_assert!(ids.is_sorted_by(|one, next| one < next), "runs are found by order");
+        let newest = batch.members.iter().map(|member| member.2).max();
+        self.log.force(newest.expect("a batch has members"))?;
         let failed =
             |action| move |source| BufferError::Io { action, file: PAGES, page: first, source };
         let mut doublewrite = self.doublewrite.lock();
@@ -190,7 +192,7 @@ impl Pool {
         self.log.check()?;
         doublewrite.write(&ids, &mut batch.bytes, size).map_err(failed("write a copy of"))?;
         let (_, pages) = batch.bytes.split_at(size);
-        self.lengthen(ids.last().copied().unwrap_or(first)).map_err(failed("make room for"))?;
+        self.lengthen(last).map_err(failed("make room for"))?;
         for (start, run) in runs(&ids) {
             let bytes = &pages[start * size..(start + run) * size];
             self.file.write_at(bytes, ids[start].0 * size as u64).map_err(failed("write"))?;
@@ -208,6 +210,7 @@ impl Pool {
         if last.0 >= *file_pages {
             let step = GROWTH_BYTES / size;
             let pages = (last.0 / step + 1) * step;
+            debug_assert!(pages > *file_pages, "the file only grows");
             self.file.set_len(pages * size)?;
             // Or a crash may leave the file long, and what was there before on the disk in it.
             self.file.sync()?;
@@ -225,7 +228,8 @@ impl Pool {
     }
 }
 
-/// Where pages that follow each other begin in `ids`, which are sorted, and how many they are.
+/// Returns where pages that follow each other begin in `ids`, which are sorted, and how many they
+/// are.
 fn runs(ids: &[PageId]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (at, id) in ids.iter().enumerate() {

@@ -43,7 +43,7 @@ pub const ALIGNMENT: usize = 4096;
 /// What to do about a file that is there, or is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// It must be there.
+    /// The file must exist.
     Existing,
     /// It must not be there; made empty.
     New,
@@ -58,7 +58,7 @@ pub trait Disk: Send + Sync {
     /// says.
     fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>>;
 
-    /// The names of all files, in order.
+    /// Returns the names of all files, in order.
     ///
     /// # Errors
     /// What the system says.
@@ -70,7 +70,7 @@ pub trait Disk: Send + Sync {
     /// `NotFound`, or what the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name; a file that had that name is replaced.
+    /// Renames a file. A file that had the new name is replaced.
     ///
     /// # Errors
     /// `NotFound`, or what the system says.
@@ -120,13 +120,13 @@ impl Drop for Claim {
 ///
 /// What a read returns while another thread writes the same bytes is not defined.
 pub trait File: Send + Sync {
-    /// Length in bytes.
+    /// Returns length in bytes.
     ///
     /// # Errors
     /// What the system says.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the length is 0.
+    /// Returns whether the length is 0.
     ///
     /// # Errors
     /// What the system says.
@@ -141,8 +141,8 @@ pub trait File: Send + Sync {
     /// `buffer` are not defined.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all `bytes` at `offset`; a gap before them is filled with zeros. No bytes change
-    /// nothing, wherever they are written.
+    /// Writes all `bytes` at `offset`. A gap before them is filled with zeros. Writing no bytes
+    /// changes nothing.
     ///
     /// # Errors
     /// What the system says; then any part may have been written.

@@ -1,17 +1,27 @@
 //! Deadlocks: found from a copy of the waits, broken only after a second look.
 //!
 //! # Mechanism
-//! A pass copies the waits of one bucket after the other, holding one latch at a time and only
-//! for the copy, and looks for a cycle in the copy. Since locks move meanwhile, a cycle in it may
-//! never have been there at one moment. So before anybody is rolled back, all buckets that the
-//! cycle touches are latched together, in order of their numbers, and each wait of it is looked at
-//! again. What still stands then is a deadlock: nobody in it can move. The victim's request is
-//! taken out of its queue under the same latches. Then, or when the cycle is gone, the search
-//! begins anew with another copy, until there is no cycle in it.
+//! A pass copies the waits of one bucket after the other, holding one latch at a time and only for
+//! the copy, and looks for a cycle in the copy. Since locks move meanwhile, a cycle in it may never
+//! have been there at one moment. So before a locker is rolled back, all buckets that the cycle
+//! touches are latched together, in order of their numbers, and each wait of it is looked at again.
+//! What still stands then is a deadlock: no locker in it can go on. The victim's request is removed
+//! from its queue under the same latches. Then, or when the cycle is gone, the search begins anew
+//! with another copy, until there is no cycle in it.
 //!
 //! A locker that checks when it blocks copies only the waits it can reach. That finds every
 //! deadlock: who completes a circle does so by beginning to wait, and all other waits of the circle
 //! are there by then.
+//!
+//! # The graph
+//! A node is a locker that waits, an edge leads to another that it waits for. A locker needs all
+//! its edges gone before it can go on, so every cycle is a deadlock. An edge is hard when the other
+//! holds what is wanted, and soft when it is only ahead in the queue.
+//!
+//! A locker that is only ahead in a queue can be in a cycle without being to blame: in A → B (soft)
+//! → C → A, where A waits for C as well, rolling back B helps none of them. So a victim is one that
+//! a hard edge leads to. There always is one: soft edges lead toward the front of one queue, and no
+//! locker waits in two.
 //!
 //! # Example
 //! ```text
@@ -22,39 +32,38 @@
 //! ```
 //!
 //! # Where this leaves the literature
-//! * **PostgreSQL** latches the whole lock table for a search. Here nobody is held up for longer
+//! * **PostgreSQL** latches the whole lock table for a search. Here no locker is held up for longer
 //!   than a copy of one bucket, at the price of the second look.
 //! * **Soft edges.** PostgreSQL tries to break a cycle with soft edges by another order of a queue.
-//!   Here a queue is never reordered, and somebody is rolled back instead: such cycles need
-//!   a holder that comes back for a second resource, and a request that waits between two that
-//!   go together.
+//!   Here a queue is never reordered, and a locker is rolled back instead: such cycles need a
+//!   holder that comes back for a second resource, and a request that waits between two that go
+//!   together.
 //! * **Who is to blame.** The study of XML locking (Section 2.3) takes who holds the fewest locks
-//!   of all in the cycle. Here of those that hold what another waits for, see `waits_for.rs`.
+//!   of all in the cycle. Here of those that hold what another waits for.
 //!
 //! # Limits
 //! A thread with two lockers that waits with one of them is not seen to wait with the other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::locker_state::{LockerId, Outcome, Place, Woken};
-use super::manager::{LockManager, Resource};
-use super::queues::Waiting;
-use super::waits_for::{Node, WaitsFor};
+use super::queues::{LockerId, Outcome, RequestIndex, Waiting, Woken};
+use super::table::LockManager;
+use super::{Resource, Victim};
 
 impl<R: Resource> LockManager<R> {
     /// Looks for deadlocks now and breaks them. Returns how many requests it ended.
     pub fn break_deadlocks(&self) -> usize {
-        let waits_in = |bucket: u32| self.latch(bucket).waits(self.rules());
-        self.break_cycles(|| (0..self.bucket_count()).flat_map(waits_in).collect())
+        let waits_in = |bucket: u32| self.latch(bucket).waits(&self.rules);
+        self.break_cycles(|| (0..self.bucket_count).flat_map(waits_in).collect())
     }
 
     /// Breaks the deadlocks that `locker`, which waits at `place`, is in or waits for.
-    pub(super) fn break_deadlocks_from(&self, locker: LockerId, place: Place) -> usize {
+    pub(super) fn break_deadlocks_from(&self, locker: LockerId, place: RequestIndex) -> usize {
         self.break_cycles(|| self.waits_reached_from(locker, place))
     }
 
@@ -75,12 +84,12 @@ impl<R: Resource> LockManager<R> {
         Ok(Detector { stop: Some(stop), thread: Some(thread) })
     }
 
-    fn waits_reached_from(&self, locker: LockerId, place: Place) -> Vec<Waiting> {
+    fn waits_reached_from(&self, locker: LockerId, place: RequestIndex) -> Vec<Waiting> {
         let mut reached = HashSet::from([locker]);
         let mut next = vec![(locker, place)];
         let mut waits = Vec::new();
         while let Some((locker, place)) = next.pop() {
-            let wait = self.latch(place.bucket).wait_at(self.rules(), place.request, locker);
+            let wait = self.latch(place.bucket).queues.wait_at(&self.rules, place.request, locker);
             if let Some(wait) = wait {
                 let new = wait.edges.iter().filter(|edge| reached.insert(edge.to));
                 next.extend(new.map(|edge| (edge.to, edge.place)));
@@ -90,8 +99,8 @@ impl<R: Resource> LockManager<R> {
         waits
     }
 
-    /// One cycle of each copy: who waited behind a victim may be in another cycle, which the copy
-    /// does not show.
+    /// Breaks one cycle of each copy. A locker that waited behind a victim may be in another cycle,
+    /// which the copy does not show.
     fn break_cycles(&self, copy: impl Fn() -> Vec<Waiting>) -> usize {
         let mut victims = 0;
         loop {
@@ -103,6 +112,7 @@ impl<R: Resource> LockManager<R> {
 
     /// Rolls one of the cycle back, if it still is one.
     fn break_cycle(&self, graph: &WaitsFor, cycle: &[Node]) -> bool {
+        debug_assert!(!cycle.is_empty(), "a cycle has a node");
         let mut woken = Woken::default();
         let buckets = cycle.iter().map(|node| graph.wait(*node).place.bucket);
         let mut latched = self.latch_all(buckets);
@@ -110,13 +120,13 @@ impl<R: Resource> LockManager<R> {
         let mut edges = cycle.iter().zip(following);
         let is_there = edges.all(|(waiter, blocker)| {
             let (waiter, blocker) = (graph.wait(*waiter), graph.wait(*blocker));
-            latched.is_blocked_by(self.rules(), waiter.locker, waiter.place, blocker.locker)
+            latched.is_blocked_by(&self.rules, waiter.locker, waiter.place, blocker.locker)
         });
         let Some(victim) = graph.victim(cycle, self.settings().victim).filter(|_| is_there) else {
             return false;
         };
         tracing::debug!(victim = victim.locker.0, lockers = cycle.len(), "deadlock");
-        latched.dismiss(self.rules(), victim.place, Outcome::Deadlock, &mut woken);
+        latched.dismiss(&self.rules, victim.place, Outcome::Deadlock, &mut woken);
         drop(latched);
         woken.wake();
         true
@@ -142,14 +152,127 @@ impl Drop for Detector {
     }
 }
 
+/// A node of the graph; an index.
+pub(super) type Node = usize;
+
+/// See the [module](self).
+pub(super) struct WaitsFor {
+    waits: Vec<Waiting>,
+    edges: Vec<Vec<To>>,
+}
+
+#[derive(Clone, Copy)]
+struct To {
+    node: Node,
+    is_hard: bool,
+}
+
+/// How far the search has come with a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    Not,
+    OnPath,
+    Done,
+}
+
+impl WaitsFor {
+    pub(super) fn new(waits: Vec<Waiting>) -> WaitsFor {
+        let nodes: HashMap<_, _> = waits.iter().map(|wait| wait.locker).zip(0..).collect();
+        let to = |wait: &Waiting| {
+            let known = wait
+                .edges
+                .iter()
+                .filter_map(|edge| Some(To { node: *nodes.get(&edge.to)?, is_hard: edge.is_hard }));
+            known.collect()
+        };
+        let edges = waits.iter().map(to).collect();
+        WaitsFor { waits, edges }
+    }
+
+    pub(super) fn wait(&self, node: Node) -> &Waiting {
+        &self.waits[node]
+    }
+
+    /// Returns a cycle: each waits for the next, and the last for the first.
+    pub(super) fn cycle(&self) -> Option<Vec<Node>> {
+        let node = self.node_on_cycle()?;
+        self.shortest_cycle(node)
+    }
+
+    /// Searches depth first for a node on a cycle, with the path in a vector: a queue may be long.
+    fn node_on_cycle(&self) -> Option<Node> {
+        let mut seen = vec![Visit::Not; self.waits.len()];
+        for root in 0..self.waits.len() {
+            let mut path = Vec::new();
+            path.extend((seen[root] == Visit::Not).then_some((root, 0)));
+            while let Some((node, edge)) = path.last_mut() {
+                seen[*node] = Visit::OnPath;
+                let Some(to) = self.edges[*node].get(*edge) else {
+                    seen[*node] = Visit::Done;
+                    path.pop();
+                    continue;
+                };
+                *edge += 1;
+                match seen[to.node] {
+                    Visit::OnPath => return Some(to.node),
+                    Visit::Not => path.push((to.node, 0)),
+                    Visit::Done => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// Searches breadth first: the shorter the cycle, the fewer lockers are in it that are not
+    /// needed for it.
+    fn shortest_cycle(&self, start: Node) -> Option<Vec<Node>> {
+        let mut came_from: Vec<Option<Node>> = vec![None; self.waits.len()];
+        let mut next = VecDeque::from([start]);
+        while let Some(node) = next.pop_front() {
+            for to in &self.edges[node] {
+                if to.node == start {
+                    let before = |node: &Node| came_from[*node];
+                    let mut cycle: Vec<Node> = std::iter::successors(Some(node), before).collect();
+                    cycle.reverse();
+                    debug_assert_eq!(cycle.first(), Some(&start), "a cycle begins where it ends");
+                    return Some(cycle);
+                }
+                if came_from[to.node].is_none() {
+                    came_from[to.node] = Some(node);
+                    next.push_back(to.node);
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the wait to end to break a cycle.
+    pub(super) fn victim(&self, cycle: &[Node], by: Victim) -> Option<&Waiting> {
+        let following = cycle.iter().cycle().skip(1);
+        let pairs = cycle.iter().zip(following);
+        let to_blame = pairs.filter(|(from, to)| self.is_hard(**from, **to));
+        to_blame.map(|(_, to)| &self.waits[*to]).min_by_key(|wait| {
+            let (priority, locks) = match by {
+                Victim::FewestLocks => (0, wait.locks),
+                Victim::Youngest => (0, 0),
+                Victim::LowestPriority => (wait.priority.0, wait.locks),
+            };
+            (priority, locks, std::cmp::Reverse(wait.locker))
+        })
+    }
+
+    fn is_hard(&self, from: Node, to: Node) -> bool {
+        self.edges[from].iter().any(|edge| edge.node == to && edge.is_hard)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::hash_slab::hash_of;
-    use super::super::locker_state::LockerState;
     use super::super::modes::ModeTable;
-    use super::super::multi_granularity::X;
-    use super::super::queues::{Answer, Ask, IfBusy};
-    use super::super::settings::{LockSettings, Priority};
+    use super::super::modes::multi_granularity::X;
+    use super::super::queues::{Answer, IfBusy, LockerState, NewRequest};
+    use super::super::{LockSettings, Priority};
     use super::*;
 
     /// Lockers that wait without a thread.
@@ -161,7 +284,7 @@ mod tests {
     impl Table {
         fn new(lockers: u64) -> Table {
             let modes = ModeTable::multi_granularity();
-            let state = |id| Arc::new(LockerState::new(LockerId(id), Priority::default()));
+            let state = |id| Arc::new(LockerState::new(LockerId(id), Priority::default(), 0));
             let lockers = (0..lockers).map(state).collect();
             Table { manager: LockManager::new(modes, LockSettings::default()), lockers }
         }
@@ -170,20 +293,21 @@ mod tests {
         fn ask(&self, locker: usize, resource: &'static str) -> Answer {
             let hash = hash_of(&resource);
             let locker = &self.lockers[locker];
-            let ask = Ask { hash, resource: &resource, mode: X, locker, if_busy: IfBusy::Queue };
-            self.manager.latch(self.manager.bucket_of(hash)).ask(self.manager.rules(), &ask)
+            let ask =
+                NewRequest { hash, resource: &resource, mode: X, locker, if_busy: IfBusy::Queue };
+            self.manager.latch(self.manager.bucket_of(hash)).ask(&self.manager.rules, &ask)
         }
 
         fn give_up(&self, locker: usize) {
             let place = self.lockers[locker].place().expect("it waits");
             let mut bucket = self.manager.latch(place.bucket);
-            let (rules, mut woken) = (self.manager.rules(), Woken::default());
-            bucket.dismiss(rules, place.request, Outcome::TimedOut, &mut woken);
+            let (rules, mut woken) = (&self.manager.rules, Woken::default());
+            bucket.queues.dismiss(rules, place.request, Outcome::TimedOut, &mut woken);
         }
 
         fn graph(&self) -> WaitsFor {
-            let buckets = 0..self.manager.bucket_count();
-            let waits_in = |bucket| self.manager.latch(bucket).waits(self.manager.rules());
+            let buckets = 0..self.manager.bucket_count;
+            let waits_in = |bucket| self.manager.latch(bucket).waits(&self.manager.rules);
             WaitsFor::new(buckets.flat_map(waits_in).collect())
         }
 
@@ -192,7 +316,7 @@ mod tests {
         }
     }
 
-    /// 0 holds a and waits for b, 1 holds b and waits for a.
+    /// Returns a table in which 0 holds a and waits for b, and 1 holds b and waits for a.
     fn circle_of_two() -> Table {
         let table = Table::new(2);
         table.ask(0, "a");
@@ -238,5 +362,66 @@ mod tests {
         assert!(!table.manager.break_cycle(&graph, &cycle));
         assert_eq!(table.manager.break_deadlocks(), 0);
         assert_eq!(table.outcomes()[..2], [Outcome::Waiting, Outcome::Waiting]);
+    }
+}
+
+#[cfg(test)]
+mod graph_tests {
+    use super::super::Priority;
+    use super::super::queues::Edge;
+    use super::*;
+
+    /// Returns a graph of lockers 0, 1, ...: for each its locks, its priority, and whom it waits
+    /// for; `~` before a locker makes the edge soft.
+    fn graph(lockers: &[(usize, u8, &str)]) -> WaitsFor {
+        let place = RequestIndex { bucket: 0, request: 0 };
+        let edge = |word: &str| {
+            let to = word.trim_start_matches('~').parse().expect("a locker");
+            Edge { to: LockerId(to), place, is_hard: !word.starts_with('~') }
+        };
+        let waits = lockers.iter().zip(0..).map(|((locks, priority, edges), locker)| Waiting {
+            locker: LockerId(locker),
+            place,
+            priority: Priority(*priority),
+            locks: *locks,
+            edges: edges.split_whitespace().map(edge).collect(),
+        });
+        WaitsFor::new(waits.collect())
+    }
+
+    #[test]
+    fn waits_without_a_circle_are_no_deadlock() {
+        for lockers in [
+            vec![],
+            vec![(1, 0, "")],
+            vec![(1, 0, "1"), (1, 0, "2"), (1, 0, "")],
+            vec![(1, 0, "1 2 3"), (1, 0, "3"), (1, 0, "1 3"), (1, 0, "9")],
+        ] {
+            assert_eq!(graph(&lockers).cycle(), None, "{lockers:?}");
+        }
+    }
+
+    #[test]
+    fn a_circle_is_found_behind_a_tail_and_without_its_detours() {
+        // 0 leads to 1 → 2 → 3 → 1, and 1 → 3 is a shorter way.
+        let graph = graph(&[(1, 0, "1"), (1, 0, "2 3"), (1, 0, "3"), (1, 0, "1")]);
+        assert_eq!(graph.cycle(), Some(vec![1, 3]));
+    }
+
+    #[test]
+    fn the_victim_is_the_cheapest_that_holds_something() {
+        // 0 waits for 2 behind 1 in a queue, and 2 waits for 0.
+        let graph = graph(&[(5, 1, "~1"), (0, 0, "2"), (5, 9, "0")]);
+        let cycle = graph.cycle().expect("a circle of three");
+        assert_eq!(cycle.len(), 3);
+        let victims = [
+            (Victim::FewestLocks, 2, "as many as 0, and younger"),
+            (Victim::Youngest, 2, "the last of those that hold"),
+            (Victim::LowestPriority, 0, "1 is lower, and only ahead"),
+        ];
+        for (by, victim, why) in victims {
+            let chosen = graph.victim(&cycle, by).map(|wait| wait.locker);
+            assert_eq!(chosen, Some(LockerId(victim)), "{by:?}: {why}");
+        }
     }
 }

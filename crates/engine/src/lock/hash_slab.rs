@@ -63,6 +63,7 @@ impl<K: Eq, V> HashSlab<K, V> {
 
     /// Adds an entry for a key that has none.
     pub(super) fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
+        debug_assert!(self.find(hash, &key).is_none(), "a key has one entry");
         if self.len == self.chains.len() {
             self.grow();
         }
@@ -82,8 +83,9 @@ impl<K: Eq, V> HashSlab<K, V> {
         at
     }
 
-    /// Makes an entry vacant; its value stays readable by index until it is used again.
+    /// Makes an entry vacant. Its value stays readable by index until the entry is used again.
     pub(super) fn remove(&mut self, at: u32) {
+        debug_assert!(self.key(at).is_some(), "an entry is removed once");
         let chain = self.chain(self.hash(at));
         let next = self.entries[at as usize].next;
         if self.chains[chain] == at {
@@ -102,7 +104,7 @@ impl<K: Eq, V> HashSlab<K, V> {
         self.len -= 1;
     }
 
-    /// The key of an entry, if there is one with this index.
+    /// Returns the key of an entry, if there is one with this index.
     pub(super) fn key(&self, at: u32) -> Option<&K> {
         self.entries.get(at as usize)?.key.as_ref()
     }
@@ -111,13 +113,13 @@ impl<K: Eq, V> HashSlab<K, V> {
         self.entries[at as usize].hash
     }
 
-    /// All entries: hash, key, value; the last added first as long as none was removed.
+    /// Returns all entries: hash, key, value; the last added first as long as none was removed.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &K, &V)> {
         let entries = self.entries.iter().rev();
         entries.filter_map(|entry| Some((entry.hash, entry.key.as_ref()?, &entry.value)))
     }
 
-    /// Removes all entries; the memory of a large table is given back.
+    /// Removes all entries, and frees the memory of a large table.
     pub(super) fn clear(&mut self) {
         if self.chains.len() > CHAINS_KEPT {
             *self = HashSlab::new();
@@ -153,6 +155,7 @@ impl<K, V> Index<u32> for HashSlab<K, V> {
     type Output = V;
 
     fn index(&self, at: u32) -> &V {
+        debug_assert!((at as usize) < self.entries.len(), "entry {at} was never there");
         &self.entries[at as usize].value
     }
 }
@@ -163,7 +166,7 @@ impl<K, V> IndexMut<u32> for HashSlab<K, V> {
     }
 }
 
-/// The index of the last element of a vector with elements.
+/// Returns the index of the last element of a vector with elements.
 pub(super) fn last_index<T>(vector: &[T]) -> u32 {
     index(vector.len() - 1)
 }
@@ -173,8 +176,9 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).expect("a table has fewer than 2^32 entries")
 }
 
-/// The hash of a resource: multiplications whose upper halves are folded onto the lower ones. Fast
-/// on the few words that a resource is made of; no defence against keys made to collide.
+/// Returns the hash of a resource: multiplications whose upper halves are folded onto the lower
+/// ones. It is fast on the few words that a resource is made of, and no defence against keys made
+/// to collide.
 pub(super) fn hash_of(key: &impl Hash) -> u64 {
     let mut hasher = Folding(0x243f_6a88_85a3_08d3);
     key.hash(&mut hasher);

@@ -1,4 +1,5 @@
-//! Intention locks on resources that everybody locks, without a latch that everybody takes.
+//! Intention locks on resources that every transaction locks, without a latch that every thread
+//! takes.
 //!
 //! # Mechanism
 //! Each transaction locks the store and a tree in IS or IX before it locks a key. These locks go
@@ -9,16 +10,16 @@
 //!
 //! Any other request for such a resource is *strong*. It is counted, in a counter that the hash of
 //! the resource leads to, then all stripes are gone through, and the locks there on the resource
-//! move to its bucket; only then is the strong request put there. Whoever asks for an intent mode
-//! looks at the counter while it has latched its stripe, and goes to the bucket as well unless it
-//! is 0. So a strong request sees everybody: who was first in the stripe is found there, and who
-//! comes later finds the counter. The counter is taken back when the strong lock is given up, or
-//! the request is.
+//! move to its bucket; only then is the strong request put there. The locker that asks for an
+//! intent mode looks at the counter while it has latched its stripe, and goes to the bucket as well
+//! unless it is 0. So a strong request sees all others: a lock that was first in the stripe is
+//! found there, and a later request finds the counter. The counter is taken back when the strong
+//! lock is given up, or the request is.
 //!
 //! Which modes are intents, the table says: its modes are gone through in order, and each is taken
 //! that goes with itself and with all taken before. So intents never wait for each other, and only
-//! a strong request can wait for one. For [`multi_granularity`](super::multi_granularity) they are
-//! IS and IX.
+//! a strong request can wait for one. For [`multi_granularity`](super::modes::multi_granularity)
+//! they are IS and IX.
 //!
 //! # Example
 //! ```text
@@ -32,7 +33,7 @@
 //! PostgreSQL's fast path (its `README` of the lock manager) has a few places for each process and
 //! 1,024 counters. There the strong modes are fixed; here they are all that are no intents.
 //! Speculative lock inheritance (Johnson, Pandis, Ailamaki, VLDB 2009) leaves the locks with the
-//! thread when a transaction ends; then a strong request has to take them from somebody.
+//! thread when a transaction ends; then a strong request has to take them away from a thread.
 //!
 //! # Limits
 //! A strong request latches all stripes, one after the other. A counter is shared by all resources
@@ -44,11 +45,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::bucket::Load;
-use super::locker_state::LockerState;
-use super::manager::{Padded, Resource};
 use super::modes::{Mode, ModeSet};
-use super::queues::Ask;
+use super::queues::{Load, LockerState, NewRequest};
+use super::{Padded, Resource};
 
 /// Enough for the threads of a machine that run at one time; each strong request latches them all.
 const STRIPES: usize = 32;
@@ -80,7 +79,7 @@ pub(super) struct Intent<R> {
     pub(super) mode: Mode,
 }
 
-/// The stripe of this thread.
+/// Returns the stripe of this thread.
 pub(super) fn own_stripe() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -106,24 +105,29 @@ impl<R: Resource> Intents<R> {
         }
     }
 
-    /// Whether a resource contains others: only then it matters what is said here of its locks.
+    /// Returns whether a resource contains others. Only then its locks may be in a stripe.
     pub(super) fn are_for(&self, resource: &R) -> bool {
         (self.is_whole)(resource)
     }
 
-    /// Whether a mode is an intent; else it is strong.
+    /// Returns whether a mode is an intent; else it is strong.
     pub(super) fn has(&self, mode: Mode) -> bool {
         self.modes.contains(mode)
     }
 
-    /// Writes an intention lock into a stripe, unless somebody has or wants a strong one.
-    pub(super) fn grant(&self, ask: &Ask<'_, R>) -> bool {
+    /// Writes an intention lock into a stripe, unless a locker holds or wants a strong one.
+    pub(super) fn grant(&self, ask: &NewRequest<'_, R>) -> bool {
+        debug_assert!(
+            self.has(ask.mode) && self.are_for(ask.resource),
+            "only intentions on wholes"
+        );
         let mut stripe = self.latch(ask.locker.stripe);
         // Who has gone through this stripe before has counted itself before.
         let is_free = self.counter(ask.hash).load(Ordering::Acquire) == 0;
         let may = is_free && stripe.held.len() < IN_STRIPE_MAX;
         if may {
             let (resource, locker) = (ask.resource.clone(), Arc::clone(ask.locker));
+            debug_assert!(stripe.find(ask.resource, ask.locker).is_none(), "a lock is held once");
             stripe.requests += 1;
             stripe.held.push(Intent { resource, locker, mode: ask.mode });
         }
@@ -131,7 +135,7 @@ impl<R: Resource> Intents<R> {
     }
 
     /// Changes an intention lock into another, if it is in the stripe still.
-    pub(super) fn change(&self, ask: &Ask<'_, R>) -> bool {
+    pub(super) fn change(&self, ask: &NewRequest<'_, R>) -> bool {
         let mut stripe = self.latch(ask.locker.stripe);
         let Some(at) = stripe.find(ask.resource, ask.locker) else { return false };
         stripe.requests += 1;
@@ -161,13 +165,14 @@ impl<R: Resource> Intents<R> {
         }
     }
 
-    /// A strong lock is given up, or the request for it.
+    /// Records that a strong lock was given up, or the request for it.
     pub(super) fn end_strong(&self, hash: u64) {
         // Who sees 0 sees what its holder did.
-        self.counter(hash).fetch_sub(1, Ordering::Release);
+        let before = self.counter(hash).fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "a strong request is taken back once");
     }
 
-    /// What is held in the stripes, each seen at another moment.
+    /// Calls `at` with every lock in the stripes, each seen at another moment.
     pub(super) fn look(&self, mut at: impl FnMut(&Intent<R>)) {
         for number in 0..STRIPES {
             self.latch(number).held.iter().for_each(&mut at);
@@ -193,7 +198,7 @@ impl<R: Resource> Intents<R> {
 }
 
 impl<R: Eq> Stripe<R> {
-    /// The last taken is the first to be given back.
+    /// Finds a lock of a locker. The last taken is the first to be released.
     fn find(&self, resource: &R, locker: &Arc<LockerState>) -> Option<usize> {
         let is_it = |intent: &Intent<R>| {
             Arc::ptr_eq(&intent.locker, locker) && intent.resource == *resource
@@ -206,12 +211,10 @@ impl<R: Eq> Stripe<R> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::LockError;
-    use super::super::locker::Locker;
-    use super::super::manager::{Hierarchy, LockManager};
-    use super::super::modes::ModeTable;
     use super::super::multi_granularity::{IS, IX, S, SIX, X};
-    use super::super::settings::{LockSettings, Priority, Wait};
+    use super::super::{
+        Hierarchy, LockError, LockManager, LockSettings, Locker, ModeTable, Priority, Wait,
+    };
 
     type Table = std::sync::Arc<LockManager<&'static str>>;
 

@@ -1,22 +1,68 @@
-//! The handle of one transaction.
+//! The handle of one transaction: asking, waiting, releasing, and two policies on top.
+//!
+//! # Escalation: one lock on a whole instead of many on its parts
+//! Which resource contains which, from how many locks on the parts on a whole is locked at once,
+//! and which mode on the whole stands for one on all parts is the client's to say, in an
+//! [`Escalation`]. The locker counts the locks it holds below each resource that it holds itself.
+//! Before it asks for one more than allowed, it asks for the whole, in the mode that covers all its
+//! locks on the parts and the new one. If that is granted, the locks on the parts are released.
+//!
+//! A part of what is locked so needs no lock: its request is answered at once and leaves no trace.
+//!
+//! An example:
+//!
+//! At most 1,000 keys of a tree, S and X cover themselves:
+//!
+//! ```text
+//! holds IX(tree), X on 1,000 keys    asks for X(key 1,001)
+//! nobody else in the tree            X(tree) is granted, the keys are given back; holds X(tree)
+//! a reader holds IS(tree)            X(tree) is refused; X(key 1,001) as ever; again at 2,000
+//! ```
+//!
+//! Where this leaves the literature:
+//!
+//! * **Waiting.** Two that escalate in one tree and wait for it wait for each other's intention: a
+//!   deadlock made of thrift. So an escalation is tried and never waits, and is tried again as many
+//!   locks later. SQL Server does the same.
+//! * **Threshold.** That of the study of XML locking depends on the level in the document (Section
+//!   2.3, the equation of the threshold). So here it is given with the parent.
+//!
+//! # Preempt on wait: a transaction that waits gives way to a higher priority
+//! Both sides look when they begin to wait. The one of high priority looks at those in its way: a
+//! lower one that waits itself is rolled back. The one of low priority looks at the queues of what
+//! it holds: if a higher one waits for it there, it is rolled back itself. A wait begins in its
+//! queue before its locker looks, so of two that begin at the same time at least one sees the
+//! other.
+//!
+//! Before a wait is ended the buckets of both are latched, and it is looked at again.
+//!
+//! An example:
+//!
+//! ```text
+//! L holds X(a), M holds X(b), H is of higher priority than both
+//! H asks for X(a)    L runs: H waits for it
+//! L asks for X(b)    L waits now, and H for L: L's wait ends with `Preempted`, and when it has
+//!                    given X(a) back, H goes on
+//! ```
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::LockError;
-use super::bucket::Granted;
-use super::escalation::Cover;
 use super::hash_slab::{HashSlab, hash_of};
-use super::locker_state::{LockerId, LockerState, LockerWatch, Outcome, Place, Woken};
-use super::manager::{LockManager, Resource};
+use super::intents::own_stripe;
 use super::modes::Mode;
-use super::queues::{Answer, Ask, Handle, IfBusy};
-use super::settings::{Priorities, Wait};
+use super::queues::{
+    Answer, Handle, IfBusy, LockerId, LockerState, LockerWatch, NewRequest, Outcome, RequestIndex,
+    Woken,
+};
+use super::table::{Escalation, Granted, LockManager, Parent};
+use super::{LockError, Priorities, Priority, Resource, Wait};
 
-/// One transaction's locks. They are given back by [`release_all`](Locker::release_all), or when
-/// this is dropped.
+/// One transaction's locks. They are released by [`release_all`](Locker::release_all), or when this
+/// is dropped.
 ///
 /// It knows what it holds, so that a second request for the same costs no visit to the shared
 /// table. After an error it still holds everything it held before: the transaction rolls back
@@ -45,7 +91,7 @@ pub(super) struct Held {
 }
 
 /// What came of a request.
-pub(super) enum Asked {
+pub(super) enum RequestOutcome {
     Granted,
     Waiting(Pending),
     Refused,
@@ -53,12 +99,12 @@ pub(super) enum Asked {
 
 /// A request that waits.
 pub(super) struct Pending {
-    kept: Kept,
-    place: Place,
+    kept: GrantEffects,
+    place: RequestIndex,
 }
 
 /// What is to be written down when a request is granted.
-struct Kept {
+struct GrantEffects {
     hash: u64,
     /// The mode held then.
     mode: Mode,
@@ -77,7 +123,7 @@ impl<R: Resource> Locker<R> {
         Locker { manager, state, held, woken, is_preempted: false, last_whole: None }
     }
 
-    /// Who this is in [queues](LockManager::queue).
+    /// Returns the number of this locker, as it stands in [queues](LockManager::queue).
     #[must_use]
     pub fn id(&self) -> LockerId {
         self.state.id
@@ -93,13 +139,13 @@ impl<R: Resource> Locker<R> {
     /// If `mode` is of another [`ModeTable`](super::ModeTable), as far as that can be seen.
     pub fn lock(&mut self, resource: &R, mode: Mode, wait: Wait) -> Result<(), LockError> {
         match self.ask(resource, mode, IfBusy::Queue)? {
-            Asked::Granted => Ok(()),
-            Asked::Waiting(pending) => self.wait(resource, &pending, wait),
-            Asked::Refused => Err(LockError::TimedOut),
+            RequestOutcome::Granted => Ok(()),
+            RequestOutcome::Waiting(pending) => self.wait(resource, &pending, wait),
+            RequestOutcome::Refused => Err(LockError::TimedOut),
         }
     }
 
-    /// Like [`lock`](Locker::lock), but says `false` instead of waiting.
+    /// Locks `resource` like [`lock`](Locker::lock), but returns `false` instead of waiting.
     ///
     /// # Errors
     /// [`LockError::Preempted`], if this locker was.
@@ -108,7 +154,7 @@ impl<R: Resource> Locker<R> {
     /// As [`lock`](Locker::lock).
     pub fn try_lock(&mut self, resource: &R, mode: Mode) -> Result<bool, LockError> {
         let asked = self.ask(resource, mode, IfBusy::Refuse)?;
-        Ok(matches!(asked, Asked::Granted))
+        Ok(matches!(asked, RequestOutcome::Granted))
     }
 
     /// Waits until `resource` could be held in `mode`, and leaves what is held of it as it was: a
@@ -126,7 +172,7 @@ impl<R: Resource> Locker<R> {
         Ok(())
     }
 
-    /// Gives back what was locked of `resource` since `before` was held of it.
+    /// Releases what was locked of `resource` since `before` was held of it.
     pub fn restore(&mut self, resource: &R, before: Option<Mode>) {
         match before {
             None => {
@@ -136,7 +182,7 @@ impl<R: Resource> Locker<R> {
         }
     }
 
-    /// Gives one lock back before the end, and says whether there was one. What was held of the
+    /// Releases one lock before the end. Returns whether there was one. What was held of the
     /// resource for other reasons is gone as well.
     pub fn unlock(&mut self, resource: &R) -> bool {
         let hash = hash_of(resource);
@@ -149,23 +195,25 @@ impl<R: Resource> Locker<R> {
         true
     }
 
-    /// Gives all locks back, the last taken first. The locker is as new, but keeps its age.
+    /// Releases all locks, the last taken first. The locker is as new, but keeps its age.
     pub fn release_all(&mut self) {
         for (hash, resource, held) in self.held.iter() {
             let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
             self.manager.take_back(&granted, held.is_strong, &mut self.woken);
         }
         self.held.clear();
+        self.last_whole = None;
         self.is_preempted = false;
+        debug_assert!(self.state.place().is_none(), "who waits releases nothing");
     }
 
-    /// The mode in which this locker holds `resource`.
+    /// Returns the mode in which this locker holds `resource`.
     #[must_use]
     pub fn held(&self, resource: &R) -> Option<Mode> {
         self.held.find(hash_of(resource), resource).map(|at| self.held[at].mode)
     }
 
-    /// All locks held, the last taken first unless some were given back early.
+    /// Returns all locks held, the last taken first unless some were released early.
     pub fn locks(&self) -> impl Iterator<Item = (&R, Mode)> {
         self.held.iter().map(|(_, resource, held)| (resource, held.mode))
     }
@@ -176,14 +224,14 @@ impl<R: Resource> Locker<R> {
         self.held.len()
     }
 
-    /// How this locker stands, for another thread to see.
+    /// Returns a view of this locker for other threads.
     #[must_use]
     pub fn watch(&self) -> LockerWatch {
         LockerWatch(Arc::clone(&self.state))
     }
 
-    /// Whether a higher priority was given way to: every further request fails until all locks are
-    /// released.
+    /// Returns whether the locker gave way to a higher priority. Every further request then fails
+    /// until all locks are released.
     #[must_use]
     pub fn is_preempted(&self) -> bool {
         self.is_preempted
@@ -195,7 +243,7 @@ impl<R: Resource> Locker<R> {
         resource: &R,
         mode: Mode,
         if_busy: IfBusy,
-    ) -> Result<Asked, LockError> {
+    ) -> Result<RequestOutcome, LockError> {
         assert!(self.manager.modes().knows(mode), "{mode:?} is of another table");
         if self.is_preempted {
             return Err(LockError::Preempted);
@@ -205,34 +253,35 @@ impl<R: Resource> Locker<R> {
         let before = held.map(|at| self.held[at].mode);
         let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
         if before == Some(mode) {
-            return Ok(Asked::Granted);
+            return Ok(RequestOutcome::Granted);
         }
         let whole = match self.cover(resource, mode, held.is_some())? {
-            Cover::Whole => return Ok(Asked::Granted),
+            Cover::Whole => return Ok(RequestOutcome::Granted),
             Cover::Part(at) => Some(at),
             Cover::None => None,
         };
         let is_counted = held.is_some_and(|at| self.held[at].is_strong);
         let is_strong = !is_counted && self.begin_if_strong(hash, resource, mode);
-        let kept = Kept { hash, mode, held, whole, is_strong };
+        let kept = GrantEffects { hash, mode, held, whole, is_strong };
         match self.put(resource, &kept, if_busy) {
             Answer::Granted(handle) => {
                 self.keep(resource, &kept, handle);
-                Ok(Asked::Granted)
+                Ok(RequestOutcome::Granted)
             }
             Answer::Waiting(request) => {
-                let place = Place { bucket: self.manager.bucket_of(hash), request };
-                Ok(Asked::Waiting(Pending { kept, place }))
+                let place = RequestIndex { bucket: self.manager.bucket_of(hash), request };
+                Ok(RequestOutcome::Waiting(Pending { kept, place }))
             }
             Answer::Refused => {
                 self.drop_count(&kept);
-                Ok(Asked::Refused)
+                Ok(RequestOutcome::Refused)
             }
         }
     }
 
-    /// Whether a lock is a strong one on what others have in the intent modes; these are out of
-    /// the stripes then, and stay so until it is given up.
+    /// Returns whether a lock is a strong one on a resource that others lock in the intent modes.
+    /// Those locks are moved out of the stripes then, and stay out until the strong lock is given
+    /// up.
     fn begin_if_strong(&self, hash: u64, resource: &R, mode: Mode) -> bool {
         let intents = self.manager.intents_on(resource).filter(|intents| !intents.has(mode));
         if let Some(intents) = intents {
@@ -242,10 +291,10 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Puts a request where it belongs.
-    fn put(&self, resource: &R, wanted: &Kept, if_busy: IfBusy) -> Answer {
-        let Kept { hash, mode, held, .. } = *wanted;
+    fn put(&self, resource: &R, wanted: &GrantEffects, if_busy: IfBusy) -> Answer {
+        let GrantEffects { hash, mode, held, .. } = *wanted;
         let manager = &*self.manager;
-        let ask = Ask { hash, resource, mode, locker: &self.state, if_busy };
+        let ask = NewRequest { hash, resource, mode, locker: &self.state, if_busy };
         let handle = held.map(|at| self.held[at].handle);
         if let Some(intents) = manager.intents_on(resource).filter(|intents| intents.has(mode)) {
             let is_granted = match handle {
@@ -259,29 +308,30 @@ impl<R: Resource> Locker<R> {
         }
         let mut bucket = manager.latch(manager.bucket_of(hash));
         match handle {
-            None => bucket.ask(manager.rules(), &ask),
+            None => bucket.ask(&manager.rules, &ask),
             Some(handle) => {
                 let granted = Granted { hash, resource, handle, locker: &self.state };
-                bucket.strengthen(manager.rules(), &granted, mode, if_busy)
+                bucket.strengthen(&manager.rules, &granted, mode, if_busy)
             }
         }
     }
 
-    /// Nothing has come of a request.
-    fn drop_count(&self, wanted: &Kept) {
+    /// Takes back the count of a strong request that was not granted.
+    fn drop_count(&self, wanted: &GrantEffects) {
         if wanted.is_strong {
             self.manager.end_strong(wanted.hash);
         }
     }
 
     /// Writes down what was granted.
-    fn keep(&mut self, resource: &R, granted: &Kept, handle: Handle) {
-        let Kept { hash, mode, held, whole, is_strong } = *granted;
+    fn keep(&mut self, resource: &R, granted: &GrantEffects, handle: Handle) {
+        let GrantEffects { hash, mode, held, whole, is_strong } = *granted;
         if let Some(at) = held {
             self.held[at].mode = mode;
             self.held[at].is_strong |= is_strong;
             return;
         }
+        debug_assert!(self.held.find(hash, resource).is_none(), "a lock is held once");
         let held = Held { mode, handle, is_strong, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
         self.state.set_locks(self.held.len());
@@ -292,9 +342,10 @@ impl<R: Resource> Locker<R> {
 
     /// Counts one lock less at what contains `resource`.
     fn count_less(&mut self, resource: &R) {
-        let Some(escalation) = self.manager.escalation() else { return };
+        let Some(escalation) = &self.manager.escalation else { return };
         let Some(parent) = (escalation.parent)(resource) else { return };
         if let Some(at) = self.held.find(hash_of(&parent.resource), &parent.resource) {
+            // A part that was locked before the whole was not counted.
             self.held[at].parts = self.held[at].parts.saturating_sub(1);
         }
     }
@@ -305,6 +356,7 @@ impl<R: Resource> Locker<R> {
         if self.held[at].mode == mode {
             return;
         }
+        debug_assert!(self.manager.modes().covers(self.held[at].mode, mode), "it gets weaker");
         self.held[at].mode = mode;
         let Held { handle, is_strong, .. } = self.held[at];
         let manager = &*self.manager;
@@ -328,9 +380,10 @@ impl<R: Resource> Locker<R> {
         if self.manager.settings().check_on_block {
             self.manager.break_deadlocks_from(self.state.id, pending.place);
         }
-        self.manager.counters().begin_wait(locks);
+        self.manager.counters.0.begin_wait(locks);
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
-        self.manager.counters().end_wait(locks, began.elapsed(), outcome);
+        self.manager.counters.0.end_wait(locks, began.elapsed(), outcome);
+        debug_assert!(self.state.place().is_none(), "a wait that is over has no place");
         if outcome == Outcome::Granted {
             self.keep(resource, &pending.kept, Handle::Request(pending.place.request));
             return Ok(());
@@ -347,8 +400,8 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Sleeps until the wait at `place` has an end, at the latest the one this makes of it.
-    fn sleep(&mut self, place: Place, began: Instant, at_most: Option<Duration>) -> Outcome {
-        // A time too far away to be written down is none.
+    fn sleep(&mut self, place: RequestIndex, began: Instant, at_most: Option<Duration>) -> Outcome {
+        // A deadline that is too far away to be represented is no deadline.
         let deadline = at_most.and_then(|at_most| began.checked_add(at_most));
         loop {
             let outcome = self.state.outcome();
@@ -367,12 +420,12 @@ impl<R: Resource> Locker<R> {
         }
     }
 
-    /// Takes the request out of its queue, unless somebody was faster.
-    fn give_up(&mut self, place: Place) -> Outcome {
+    /// Takes the request out of its queue, unless the wait has ended already.
+    fn give_up(&mut self, place: RequestIndex) -> Outcome {
         let mut bucket = self.manager.latch(place.bucket);
         if self.state.outcome() == Outcome::Waiting {
-            let rules = self.manager.rules();
-            bucket.dismiss(rules, place.request, Outcome::TimedOut, &mut self.woken);
+            let rules = &self.manager.rules;
+            bucket.queues.dismiss(rules, place.request, Outcome::TimedOut, &mut self.woken);
         }
         drop(bucket);
         self.woken.wake();
@@ -393,5 +446,151 @@ impl<R: Resource> Debug for Locker<R> {
             .field("id", &self.state.id)
             .field("locks", &self.held.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl<R: Resource> LockManager<R> {
+    /// Returns a handle for one transaction. Its age counts from here: a transaction that is tried
+    /// again under the same handle keeps its age, and a new one should get a new handle.
+    #[must_use]
+    pub fn locker(self: &Arc<Self>, priority: Priority) -> Locker<R> {
+        let id = LockerId(self.lockers.0.fetch_add(1, Ordering::Relaxed));
+        Locker::new(Arc::clone(self), LockerState::new(id, priority, own_stripe()))
+    }
+}
+
+/// What is held of that which contains a resource.
+pub(super) enum Cover {
+    /// No lock is held on it.
+    None,
+    /// It, in a mode that does not cover the part: its place in the table of locks held.
+    Part(u32),
+    /// Enough, so that the part needs no lock.
+    Whole,
+}
+
+impl<R: Resource> Locker<R> {
+    /// Returns whether a lock on what contains the resource makes this one needless, perhaps one
+    /// taken right now.
+    pub(super) fn cover(
+        &mut self,
+        resource: &R,
+        mode: Mode,
+        is_held: bool,
+    ) -> Result<Cover, LockError> {
+        let Some(escalation) = &self.manager.escalation else { return Ok(Cover::None) };
+        let Some(Parent { resource: whole, parts_max }) = (escalation.parent)(resource) else {
+            return Ok(Cover::None);
+        };
+        let strong = (escalation.covering)(mode);
+        let place = self.find_whole(&whole);
+        self.last_whole = place;
+        let modes = self.manager.modes();
+        let is_covered = place.is_some_and(|at| modes.covers(self.held[at].mode, strong));
+        if is_covered || self.is_below(escalation, &whole, strong) {
+            return Ok(Cover::Whole);
+        }
+        let Some(at) = place else { return Ok(Cover::None) };
+        let Held { parts, refused_at, .. } = self.held[at];
+        let is_due = parts >= refused_at.saturating_add(parts_max.max(1));
+        if is_due && !is_held && self.escalate(&whole, mode)? {
+            return Ok(Cover::Whole);
+        }
+        Ok(Cover::Part(at))
+    }
+
+    /// Returns where a lock on `whole` is among those held. Mostly it is the one that was asked for
+    /// last.
+    fn find_whole(&self, whole: &R) -> Option<u32> {
+        let last = self.last_whole.filter(|at| self.held.key(*at) == Some(whole));
+        last.or_else(|| self.held.find(hash_of(whole), whole))
+    }
+
+    /// Returns whether something that contains `resource` is held in a mode that covers `mode`.
+    fn is_below(&self, escalation: &Escalation<R>, resource: &R, mode: Mode) -> bool {
+        let mut mode = mode;
+        let mut above = (escalation.parent)(resource);
+        while let Some(parent) = above {
+            mode = (escalation.covering)(mode);
+            let held = self.held(&parent.resource);
+            if held.is_some_and(|held| self.manager.modes().covers(held, mode)) {
+                return true;
+            }
+            above = (escalation.parent)(&parent.resource);
+        }
+        false
+    }
+
+    /// Tries to lock `whole` for all its parts that are held, and for one in `mode`.
+    fn escalate(&mut self, whole: &R, mode: Mode) -> Result<bool, LockError> {
+        let manager = Arc::clone(&self.manager);
+        let Some(escalation) = &manager.escalation else { return Ok(false) };
+        debug_assert!(self.held(whole).is_some(), "what contains a part is locked first");
+        let mut strong = (escalation.covering)(mode);
+        let mut parts = Vec::new();
+        for (resource, mode) in self.locks() {
+            if (escalation.parent)(resource).is_some_and(|parent| parent.resource == *whole) {
+                strong = manager.modes().convert(strong, (escalation.covering)(mode));
+                parts.push(resource.clone());
+            }
+        }
+        if !matches!(self.ask(whole, strong, IfBusy::Refuse)?, RequestOutcome::Granted) {
+            if let Some(at) = self.held.find(hash_of(whole), whole) {
+                self.held[at].refused_at = self.held[at].parts;
+            }
+            return Ok(false);
+        }
+        for part in parts {
+            self.unlock(&part);
+        }
+        debug_assert!(self.held(whole).is_some_and(|held| manager.modes().covers(held, strong)));
+        manager.counters.0.escalated();
+        Ok(true)
+    }
+}
+
+impl<R: Resource> Locker<R> {
+    /// Rolls back what should give way, now that this locker waits at `place`; perhaps itself.
+    pub(super) fn preempt(&self, place: RequestIndex) {
+        let manager = &*self.manager;
+        for low in manager.blockers_below(&self.state, place) {
+            manager.preempt(&low, &self.state);
+        }
+        for (hash, resource, held) in self.held.iter() {
+            let bucket = manager.bucket_of(hash);
+            let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
+            let high = manager.latch(bucket).blocked_above(&manager.rules, &granted);
+            if high.is_some_and(|high| manager.preempt(&self.state, &high)) {
+                return;
+            }
+        }
+    }
+}
+
+impl<R: Resource> LockManager<R> {
+    /// Lockers of lower priority that `high` waits for at `place`.
+    fn blockers_below(&self, high: &LockerState, place: RequestIndex) -> Vec<Arc<LockerState>> {
+        let bucket = self.latch(place.bucket);
+        if !bucket.queues.is_waiting(place.request, high.id) {
+            return Vec::new();
+        }
+        bucket.queues.blockers_below(&self.rules, place.request, high.priority)
+    }
+
+    /// Ends the wait of `low` if it waits and is in the way of `high`. Returns whether it did.
+    fn preempt(&self, low: &LockerState, high: &LockerState) -> bool {
+        let (Some(low_place), Some(high_place)) = (low.place(), high.place()) else {
+            return false;
+        };
+        let mut woken = Woken::default();
+        let mut latched = self.latch_all([low_place.bucket, high_place.bucket].into_iter());
+        let is_in_the_way = latched.is_waiting(low.id, low_place)
+            && latched.is_blocked_by(&self.rules, high.id, high_place, low.id);
+        if is_in_the_way {
+            latched.dismiss(&self.rules, low_place, Outcome::Preempted, &mut woken);
+        }
+        drop(latched);
+        woken.wake();
+        is_in_the_way
     }
 }

@@ -3,7 +3,7 @@
 //! # Mechanism
 //! A [`ModeTable`] is two square tables with the same modes in the same order.
 //!
-//! * **Compatibility**: the row is the mode asked for, the column one that somebody else holds. It
+//! * **Compatibility**: the row is the mode asked for, the column one that another locker holds. It
 //!   need not be symmetric. U is asked for beside S and granted; S is asked for beside U and waits,
 //!   so that the reader who means to write sees the other readers go and no new one come.
 //! * **Conversion**: the row is the mode asked for, the column the one held already, the cell the
@@ -46,13 +46,13 @@ pub const MODES_MAX: usize = 64;
 pub struct Mode(u8);
 
 impl Mode {
-    /// The mode in row `row` of any table, counted from 0; `row` is below [`MODES_MAX`].
+    /// Returns the mode in row `row` of any table, counted from 0; `row` is below [`MODES_MAX`].
     pub(super) const fn in_row(row: u8) -> Mode {
         assert!((row as usize) < MODES_MAX);
         Mode(row)
     }
 
-    /// Always below [`MODES_MAX`]; the remainder lets the compiler see it.
+    /// Returns the row, which is below [`MODES_MAX`]. The remainder lets the compiler see that.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0) % MODES_MAX
     }
@@ -109,15 +109,15 @@ pub enum ModeTableError {
     Size {
         /// `compatibility` or `conversion`.
         table: &'static str,
-        /// Modes in its first line.
+        /// The number of modes in the first line.
         modes: usize,
     },
-    /// A mode is named twice.
+    /// A mode is named twice in the first line.
     #[error("the {table} table names {name} twice")]
     Duplicate {
         /// `compatibility` or `conversion`.
         table: &'static str,
-        /// The name.
+        /// The name of the mode.
         name: String,
     },
     /// The rows are not the columns.
@@ -137,61 +137,61 @@ pub enum ModeTableError {
         table: &'static str,
         /// The name that begins the row.
         row: String,
-        /// Cells after it.
+        /// The number of cells after the name.
         cells: usize,
     },
     /// The two tables are about different modes.
     #[error("compatibility is about {compatibility}, conversion about {conversion}; name the same")]
     OtherModes {
-        /// The names in one table.
+        /// The names in the compatibility table.
         compatibility: String,
-        /// The names in the other.
+        /// The names in the conversion table.
         conversion: String,
     },
     /// A cell of the compatibility table is neither `+` nor `-`.
     #[error("{requested} beside {held} is {cell:?}; write + to grant or - to wait")]
     Compatibility {
-        /// The row.
+        /// The mode that is asked for: the row.
         requested: String,
-        /// The column.
+        /// The mode that is held: the column.
         held: String,
-        /// What stands there.
+        /// The text of the cell.
         cell: String,
     },
     /// A cell of the conversion table is no mode.
-    #[error("{requested} over {held} gives {cell:?}, which is none of the modes")]
+    #[error("{requested} over {held} gives {cell:?}, which is not a mode of the table")]
     Conversion {
-        /// The row.
+        /// The mode that is asked for: the row.
         requested: String,
-        /// The column.
+        /// The mode that is held: the column.
         held: String,
-        /// What stands there.
+        /// The text of the cell.
         cell: String,
     },
     /// Law 1 or 4: asking again for what is held would change it.
     #[error("{conversion}, but asking for {again} again gives another mode")]
     Unstable {
-        /// The cell.
+        /// The cell of the conversion table.
         conversion: Conversion,
         /// The part that is asked for again.
         again: String,
     },
-    /// Law 2: a conversion lets somebody in whom a part of it kept out.
+    /// Law 2: a conversion admits a mode that a part of it kept out.
     #[error("{conversion}, which lets {other} in; {part} does not")]
     LetsIn {
-        /// The cell.
+        /// The cell of the conversion table.
         conversion: Conversion,
-        /// The part that is stronger.
+        /// The part that is stronger than the conversion.
         part: String,
         /// The mode let in.
         other: String,
     },
-    /// Law 3: a conversion goes beside somebody for whom a part of it waits.
+    /// Law 3: a conversion is granted beside a mode for which a part of it waits.
     #[error("{conversion}, which goes beside {other}; {part} waits for it")]
     GoesBeside {
-        /// The cell.
+        /// The cell of the conversion table.
         conversion: Conversion,
-        /// The part that is stronger.
+        /// The part that is stronger than the conversion.
         part: String,
         /// The mode it goes beside.
         other: String,
@@ -201,9 +201,9 @@ pub enum ModeTableError {
 /// A cell of a conversion table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// The row.
+    /// The mode that is asked for: the row.
     pub requested: String,
-    /// The column.
+    /// The mode that is held: the column.
     pub held: String,
     /// The mode held afterwards.
     pub result: String,
@@ -219,7 +219,7 @@ impl fmt::Display for Conversion {
 #[derive(Clone, Debug)]
 pub struct ModeTable {
     names: Vec<String>,
-    /// For each mode asked for: those that it waits for when somebody else holds them.
+    /// For each mode asked for: those that it waits for when another locker holds them.
     conflicts: [ModeSet; MODES_MAX],
     /// For each mode: those that it cannot be beside, whichever was there first.
     clashes: [ModeSet; MODES_MAX],
@@ -301,7 +301,8 @@ impl ModeTable {
         Ok(())
     }
 
-    /// The modes, gone through in order, that go with themselves and with all of these before.
+    /// Returns the intent modes: in order of the table, each mode that goes with itself and with
+    /// all intent modes before it.
     pub(super) fn intents(&self) -> ModeSet {
         self.modes().fold(ModeSet::EMPTY, |intents, mode| {
             let with = intents.with(mode);
@@ -315,12 +316,13 @@ impl ModeTable {
         }
     }
 
-    /// The modes of this table and behind them those of `other`, with `prefix` before their names,
-    /// for a lock table with resources of two kinds. No mode of one goes with one of the other, and
-    /// a conversion from one to the other gives `strongest`, which is to go with none of its own.
+    /// Returns a table with the modes of this one and behind them those of `other`, with `prefix`
+    /// before their names, for a lock table with resources of two kinds. No mode of one goes with
+    /// one of the other, and a conversion from one to the other gives `strongest`, which must go
+    /// with none of its own.
     ///
     /// # Errors
-    /// There are too many modes, two have one name, or `strongest` lets somebody in.
+    /// There are too many modes, two have one name, or `strongest` is compatible with another mode.
     pub fn beside(
         &self,
         prefix: &str,
@@ -338,10 +340,14 @@ impl ModeTable {
         let mut joined = ModeTable::unread(&names.iter().map(String::as_str).collect::<Vec<_>>());
         joined.conversions = [[strongest; MODES_MAX]; MODES_MAX];
         joined.copy(self, 0);
-        joined.copy(other, u8::try_from(self.names.len()).unwrap_or(u8::MAX));
+        joined.copy(other, self.rows());
         joined.find_clashes();
         joined.check()?;
         Ok(joined)
+    }
+
+    fn rows(&self) -> u8 {
+        u8::try_from(self.names.len()).expect("a table has at most 64 modes")
     }
 
     /// Takes over what another table says of its modes, which begin at row `offset` here.
@@ -429,73 +435,74 @@ impl ModeTable {
         Conversion { requested: self.named(requested), held: self.named(held), result }
     }
 
-    /// All modes, in the order of the table.
+    /// Returns all modes, in the order of the table.
     pub fn modes(&self) -> impl Iterator<Item = Mode> + use<> {
-        let count = u8::try_from(self.names.len()).unwrap_or(u8::MAX);
+        let count = self.rows();
         (0..count).map(Mode)
     }
 
-    /// The mode of this name.
+    /// Returns the mode of this name.
     #[must_use]
     pub fn mode(&self, name: &str) -> Option<Mode> {
         self.modes().zip(&self.names).find(|(_, known)| *known == name).map(|(mode, _)| mode)
     }
 
-    /// The name of a mode; `?` for one of another table.
+    /// Returns the name of a mode; `?` for one of another table.
     #[must_use]
     pub fn name(&self, mode: Mode) -> &str {
         self.names.get(mode.index()).map_or("?", String::as_str)
     }
 
-    /// How many modes there are.
+    /// Returns how many modes there are.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a table has at least one mode")]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether `mode` is a row of this table; one of another table may seem so.
+    /// Returns whether `mode` is a row of this table; one of another table may seem so.
     pub(super) fn knows(&self, mode: Mode) -> bool {
         mode.index() < self.names.len()
     }
 
-    /// Whether `requested` is granted while somebody else holds `held`.
+    /// Returns whether `requested` is granted while another locker holds `held`.
     #[must_use]
     pub fn is_compatible(&self, requested: Mode, held: Mode) -> bool {
         !self.conflicts(requested).contains(held)
     }
 
-    /// The mode held after `requested` is granted to whom holds `held`.
+    /// Returns the mode held after `requested` is granted to whom holds `held`.
     #[must_use]
     pub fn convert(&self, held: Mode, requested: Mode) -> Mode {
         self.conversions[held.index()][requested.index()]
     }
 
-    /// Whether `held` is as strong as `requested` or stronger: nothing is to be asked for.
+    /// Returns whether `held` is as strong as `requested` or stronger, so that nothing needs to be
+    /// asked for.
     #[must_use]
     pub fn covers(&self, held: Mode, requested: Mode) -> bool {
         self.convert(held, requested) == held
     }
 
-    /// What a request for `requested` waits for when somebody else holds it.
+    /// Returns the modes that a request for `requested` waits for when another locker holds them.
     pub(super) fn conflicts(&self, requested: Mode) -> ModeSet {
         self.conflicts[requested.index()]
     }
 
-    /// What `mode` cannot be beside, whichever was there first.
+    /// Returns the modes that `mode` cannot be beside, whichever was there first.
     pub(super) fn clashes(&self, mode: Mode) -> ModeSet {
         self.clashes[mode.index()]
     }
 
-    /// Whether a new request for `requested` that is queued behind one for `ahead` waits for it,
-    /// and for nobody else for whom that one does not wait.
+    /// Returns whether a new request for `requested` that is queued behind one for `ahead` waits
+    /// for it, and for no other locker for which that one does not wait.
     pub(super) fn waits_only_behind(&self, requested: Mode, ahead: Mode) -> bool {
         self.clashes(requested).contains(ahead)
             && self.clashes(ahead).includes(self.clashes(requested))
             && self.conflicts(ahead).includes(self.conflicts(requested))
     }
 
-    /// The modes that wait when they are asked for beside `held`.
+    /// Returns the modes that wait when they are asked for beside `held`.
     fn kept_out_by(&self, held: Mode) -> ModeSet {
         let waiting = self.modes().filter(|requested| !self.is_compatible(*requested, held));
         waiting.fold(ModeSet::EMPTY, ModeSet::with)
@@ -551,6 +558,231 @@ impl<'a> Grid<'a> {
     }
 }
 
+pub mod multi_granularity {
+    //! The modes of multi-granularity locking, for resources that contain one another.
+    //!
+    //! | mode | its holder |
+    //! | --- | --- |
+    //! | IS | reads some parts, and locks each |
+    //! | IX | writes some parts, and locks each |
+    //! | S | reads all of it |
+    //! | SIX | reads all of it and writes some parts |
+    //! | U | reads all of it and may come to write it |
+    //! | X | writes it |
+    //!
+    //! Before a part is locked, all that contains it is locked: in IS for IS and S, in IX for the
+    //! others. Gray and Reuter, Transaction Processing, chapter 7; [`modes`](super) says what
+    //! was decided where tables differ.
+
+    use super::{Mode, ModeTable};
+
+    /// Intention to read parts.
+    pub const IS: Mode = Mode::in_row(0);
+    /// Intention to write parts.
+    pub const IX: Mode = Mode::in_row(1);
+    /// Shared: read all.
+    pub const S: Mode = Mode::in_row(2);
+    /// Shared, with the intention to write parts.
+    pub const SIX: Mode = Mode::in_row(3);
+    /// Update: read all and perhaps write it later.
+    pub const U: Mode = Mode::in_row(4);
+    /// Exclusive: write.
+    pub const X: Mode = Mode::in_row(5);
+
+    /// The row is asked for, the column is held by another.
+    const COMPATIBILITY: &str = "
+              IS   IX   S    SIX  U    X
+        IS    +    +    +    +    -    -
+        IX    +    +    -    -    -    -
+        S     +    -    +    -    -    -
+        SIX   +    -    -    -    -    -
+        U     +    -    +    -    -    -
+        X     -    -    -    -    -    -
+    ";
+
+    /// The row is asked for, the column is held already.
+    const CONVERSION: &str = "
+              IS   IX   S    SIX  U    X
+        IS    IS   IX   S    SIX  U    X
+        IX    IX   IX   SIX  SIX  X    X
+        S     S    SIX  S    SIX  U    X
+        SIX   SIX  SIX  SIX  SIX  X    X
+        U     U    X    U    X    U    X
+        X     X    X    X    X    X    X
+    ";
+
+    impl ModeTable {
+        /// Returns the modes of [`multi_granularity`](self).
+        #[must_use]
+        #[expect(
+            clippy::missing_panics_doc,
+            reason = "the tables are constants and a test reads them"
+        )]
+        pub fn multi_granularity() -> ModeTable {
+            ModeTable::parse(COMPATIBILITY, CONVERSION).expect("the tables above obey the laws")
+        }
+    }
+}
+
 #[cfg(test)]
-#[path = "modes_tests.rs"]
-mod tests;
+mod tests {
+    //! The tables that are read, and those that are not.
+
+    use super::multi_granularity::{IS, IX, S, SIX, U, X};
+    use super::*;
+
+    const MODES: [Mode; 6] = [IS, IX, S, SIX, U, X];
+
+    #[test]
+    fn the_multi_granularity_modes_are_where_their_names_are() {
+        let table = ModeTable::multi_granularity();
+        let names: Vec<&str> = MODES.iter().map(|mode| table.name(*mode)).collect();
+        assert_eq!(names, ["IS", "IX", "S", "SIX", "U", "X"]);
+        for mode in MODES {
+            assert_eq!(table.mode(table.name(mode)), Some(mode));
+        }
+        assert_eq!(table.mode("SU"), None);
+    }
+
+    #[test]
+    fn only_the_update_mode_is_not_symmetric() {
+        let table = ModeTable::multi_granularity();
+        for one in MODES {
+            for other in MODES {
+                let is_symmetric =
+                    table.is_compatible(one, other) == table.is_compatible(other, one);
+                let is_update_and_reader = matches!((one, other), (U, IS | S) | (IS | S, U));
+                assert_eq!(is_symmetric, !is_update_and_reader, "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sets_say_what_the_table_says() {
+        let table = ModeTable::multi_granularity();
+        for one in MODES {
+            for other in MODES {
+                let (there, back) =
+                    (table.is_compatible(one, other), table.is_compatible(other, one));
+                assert_eq!(table.conflicts(one).contains(other), !there, "{one:?} {other:?}");
+                assert_eq!(
+                    table.clashes(one).contains(other),
+                    !there || !back,
+                    "{one:?} {other:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_is_covered_by_the_one_before_it_where_that_waits_for_as_much() {
+        let table = ModeTable::multi_granularity();
+        for (requested, ahead, is_covered, why) in [
+            (X, X, true, "the same, and they clash"),
+            (S, S, false, "they go together"),
+            (S, X, true, "X waits for all that S waits for"),
+            (X, S, false, "X also waits for IS"),
+            (S, IX, false, "S waits for IX, IX for no IX"),
+            (U, SIX, false, "U stands behind a waiting IS, SIX beside it"),
+        ] {
+            assert_eq!(table.waits_only_behind(requested, ahead), is_covered, "{why}");
+        }
+    }
+
+    #[test]
+    fn modes_know_what_covers_them() {
+        let table = ModeTable::multi_granularity();
+        let covered = |held: Mode| -> Vec<&str> {
+            let weaker = MODES.iter().filter(|mode| table.covers(held, **mode));
+            weaker.map(|mode| table.name(*mode)).collect()
+        };
+        let expected: [(Mode, &[&str]); 6] = [
+            (IS, &["IS"]),
+            (IX, &["IS", "IX"]),
+            (S, &["IS", "S"]),
+            (SIX, &["IS", "IX", "S", "SIX"]),
+            (U, &["IS", "S", "U"]),
+            (X, &["IS", "IX", "S", "SIX", "U", "X"]),
+        ];
+        for (held, expected) in expected {
+            assert_eq!(covered(held), expected, "{}", table.name(held));
+        }
+    }
+
+    /// Reads a table of S and X, whose rows are given.
+    fn read(compatibility: &str, conversion: &str) -> Result<ModeTable, ModeTableError> {
+        let rows = |text: &str| format!("S X\n{}", text.replace(", ", "\n"));
+        ModeTable::parse(&rows(compatibility), &rows(conversion))
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_table_is_said() {
+        let (good, join) = ("S + -, X - -", "S S X, X X X");
+        assert!(read(good, join).is_ok());
+        for (compatibility, conversion, error) in [
+            (
+                "S + -",
+                join,
+                "the rows of the compatibility table are S; give those of its first line: S X",
+            ),
+            (
+                "X - -, S + -",
+                join,
+                "the rows of the compatibility table are X S; give those of its first line: S X",
+            ),
+            (
+                "S + -, X -",
+                join,
+                "row X of the compatibility table has 1 cells; give one for each mode",
+            ),
+            ("S + no, X - -", join, "S beside X is \"no\"; write + to grant or - to wait"),
+            (good, "S S X, X X Y", "X over X gives \"Y\", which is not a mode of the table"),
+            (good, "S S S, X X X", "S over X gives S, which lets S in; X does not"),
+            (good, "S X X, X X X", "S over S gives X, but asking for S again gives another mode"),
+            (
+                "S + +, X - -",
+                "S S S, X S X",
+                "X over S gives S, which goes beside S; X waits for it",
+            ),
+        ] {
+            let refused = read(compatibility, conversion).map(|_| ());
+            assert_eq!(refused.map_err(|error| error.to_string()), Err(error.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_names_is_said() {
+        let many: Vec<String> = (0..65).map(|number| format!("M{number}")).collect();
+        let s = "S\nS S";
+        for (compatibility, conversion, error) in [
+            ("", s, "the compatibility table names 0 modes; give 1 to 64"),
+            (&many.join(" "), s, "the compatibility table names 65 modes; give 1 to 64"),
+            ("S S", s, "the compatibility table names S twice"),
+            ("S\nS +", "X\nX X", "compatibility is about S, conversion about X; name the same"),
+        ] {
+            let refused = ModeTable::parse(compatibility, conversion).map(|_| ());
+            assert_eq!(refused.map_err(|error| error.to_string()), Err(error.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_table_may_have_as_many_modes_as_a_word_has_bits() {
+        let names: Vec<String> = (0..MODES_MAX).map(|number| format!("M{number}")).collect();
+        let table = |cell: &dyn Fn(usize, usize) -> String| {
+            let row = |row: usize| {
+                let cells: Vec<String> = (0..MODES_MAX).map(|column| cell(row, column)).collect();
+                format!("{} {}", names[row], cells.join(" "))
+            };
+            let rows: Vec<String> = (0..MODES_MAX).map(row).collect();
+            format!("{}\n{}", names.join(" "), rows.join("\n"))
+        };
+        // Each keeps out those whose numbers, with its own, come to 64 or more.
+        let compatibility =
+            table(&|row, column| if row + column < MODES_MAX { "+" } else { "-" }.to_owned());
+        let conversion = table(&|row, column| names[row.max(column)].clone());
+        let table = ModeTable::parse(&compatibility, &conversion).expect("the laws hold");
+        let (first, last) = (table.mode("M0").expect("it is"), table.mode("M63").expect("it is"));
+        assert!(table.is_compatible(last, first) && !table.is_compatible(last, last));
+        assert_eq!(table.convert(first, last), last);
+    }
+}

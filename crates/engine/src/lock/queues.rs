@@ -6,35 +6,197 @@
 //!
 //! # Rules
 //! 1. A request waits for every other locker that holds a mode it conflicts with.
-//! 2. A conversion, by a locker that already holds the resource, waits for nobody else.
+//! 2. A conversion, by a locker that already holds the resource, waits for no other locker.
 //! 3. A new request also waits for every waiting request ahead of it that it clashes with: it could
 //!    not be beside it, whichever came first.
 //! 4. The queue is in order of arrival, conversions ahead of new requests. With
 //!    [`Priorities::PreemptOnWait`] each of the two parts is in order of priority first.
 //! 5. Whatever leaves, the queue is looked through once from its head, and everything that waits
-//!    for nobody is granted.
+//!    for no locker is granted.
 //!
-//! So nobody overtakes a request that it would delay, and nobody waits for one that it goes with:
-//! IS passes an IX that waits for a reader to end. A conversion that waited for another conversion
-//! would be a deadlock whenever its own lock is what the other waits for, and nothing else than
-//! unfair if not; a locker converts a few times at most, so nobody starves.
+//! So no request overtakes one that it would delay, and none waits for one that it is compatible
+//! with: IS passes an IX that waits for a reader to end. A conversion that waited for another
+//! conversion would be a deadlock whenever its own lock is what the other waits for, and nothing
+//! else than unfair if not; a locker converts a few times at most, so no locker starves.
 //!
 //! # Memory
 //! Heads, requests and counters are slots in vectors, used again when they are free. They never
 //! shrink.
+//!
+//! # How a wait begins and ends
+//! A wait begins and ends under the latch of the bucket that holds its request, and the thread that
+//! ends it takes the request out of the queue at the same time. So of a grant, a deadlock, a
+//! preemption and a timeout that meet, the first to get the latch wins, and the others see that
+//! there is no such request any more. The thread that waits is woken after the latch is free again.
 
-pub(super) mod looks;
-
+use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
 
-pub(super) use looks::Waiting;
-pub use looks::{LockQueue, LockRequest};
+use parking_lot::Mutex;
 
 use super::hash_slab::{HashSlab, NONE, last_index};
-use super::locker_state::{LockerId, LockerState, Outcome, Place, Woken};
 use super::modes::{Mode, ModeSet, ModeTable};
-use super::settings::{Priorities, Priority};
+use super::{Priorities, Priority};
+
+/// A locker; a higher number began later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockerId(pub u64);
+
+impl fmt::Display for LockerId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Where a request is: a bucket of the lock table and an index in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestIndex {
+    pub(super) bucket: u32,
+    pub(super) request: u32,
+}
+
+/// The packed form of no place; its halves are no indices.
+const NOWHERE: u64 = u64::MAX;
+
+impl RequestIndex {
+    fn pack(self) -> u64 {
+        u64::from(self.bucket) << 32 | u64::from(self.request)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
+    fn unpack(packed: u64) -> Option<RequestIndex> {
+        let place = RequestIndex { bucket: (packed >> 32) as u32, request: packed as u32 };
+        (packed != NOWHERE).then_some(place)
+    }
+}
+
+/// How a wait stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Outcome {
+    Waiting,
+    Granted,
+    Deadlock,
+    Preempted,
+    TimedOut,
+}
+
+impl Outcome {
+    const ALL: [Outcome; 5] = [
+        Outcome::Waiting,
+        Outcome::Granted,
+        Outcome::Deadlock,
+        Outcome::Preempted,
+        Outcome::TimedOut,
+    ];
+}
+
+/// See the [module](self). On cache lines of its own: each request counts a reference to it.
+#[repr(align(128))]
+pub(super) struct LockerState {
+    pub(super) id: LockerId,
+    pub(super) priority: Priority,
+    /// Where its intention locks are.
+    pub(super) stripe: usize,
+    outcome: AtomicU8,
+    place: AtomicU64,
+    /// Locks held; those released early are counted until the next is taken.
+    locks: AtomicUsize,
+    /// The thread to wake.
+    thread: Mutex<Option<Thread>>,
+}
+
+impl LockerState {
+    pub(super) fn new(id: LockerId, priority: Priority, stripe: usize) -> LockerState {
+        LockerState {
+            id,
+            priority,
+            stripe,
+            outcome: AtomicU8::new(Outcome::Granted as u8),
+            place: AtomicU64::new(NOWHERE),
+            locks: AtomicUsize::new(0),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Returns where the locker waits. The answer is out of date as soon as it is read, unless the
+    /// bucket is latched.
+    pub(super) fn place(&self) -> Option<RequestIndex> {
+        RequestIndex::unpack(self.place.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        // What the thread that ended the wait did before is to be seen after it.
+        let outcome = self.outcome.load(Ordering::Acquire);
+        Outcome::ALL[usize::from(outcome)]
+    }
+
+    pub(super) fn locks(&self) -> usize {
+        self.locks.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_locks(&self, locks: usize) {
+        self.locks.store(locks, Ordering::Relaxed);
+    }
+
+    /// Records that the calling thread is about to wait at `place`, whose bucket is latched.
+    pub(super) fn begin_wait(&self, place: RequestIndex) {
+        debug_assert!(self.place().is_none(), "a locker waits for one lock at a time");
+        *self.thread.lock() = Some(thread::current());
+        self.outcome.store(Outcome::Waiting as u8, Ordering::Relaxed);
+        self.place.store(place.pack(), Ordering::Relaxed);
+    }
+
+    /// Ends the wait. Its bucket is latched, and the thread is woken later, by [`Woken::wake`].
+    pub(super) fn end_wait(&self, outcome: Outcome, woken: &mut Woken) {
+        debug_assert!(self.place().is_some() && outcome != Outcome::Waiting, "a wait ends once");
+        self.place.store(NOWHERE, Ordering::Relaxed);
+        let thread = self.thread.lock().take();
+        // From here on the locker may be gone on.
+        self.outcome.store(outcome as u8, Ordering::Release);
+        // Who ends its own wait is awake.
+        woken.0.extend(thread.filter(|_| outcome != Outcome::TimedOut));
+    }
+}
+
+/// What another thread can see of a locker: out of date as soon as it is read.
+#[derive(Clone)]
+pub struct LockerWatch(pub(super) Arc<LockerState>);
+
+impl LockerWatch {
+    /// Locks held. Those released early are counted until the next is taken.
+    #[must_use]
+    pub fn locks(&self) -> usize {
+        self.0.locks()
+    }
+
+    /// Returns whether the locker waits for a lock.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.0.place().is_some()
+    }
+}
+
+impl fmt::Debug for LockerWatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("LockerWatch").field(&self.0.id).finish()
+    }
+}
+
+/// Threads to wake once no latch is held.
+#[derive(Debug, Default)]
+pub(super) struct Woken(Vec<Thread>);
+
+impl Woken {
+    pub(super) fn wake(&mut self) {
+        for thread in self.0.drain(..) {
+            thread.unpark();
+        }
+    }
+}
 
 /// What decides who waits for whom.
 pub(super) struct Rules {
@@ -43,7 +205,7 @@ pub(super) struct Rules {
 }
 
 /// A request for a resource that its locker does not hold.
-pub(super) struct Ask<'a, R> {
+pub(super) struct NewRequest<'a, R> {
     pub(super) hash: u64,
     pub(super) resource: &'a R,
     pub(super) mode: Mode,
@@ -73,7 +235,7 @@ pub(super) enum Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Granted(Handle),
-    /// With its index.
+    /// The request waits. The number is its index.
     Waiting(u32),
     Refused,
 }
@@ -138,7 +300,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         }
     }
 
-    /// Whether nobody has locked anything here.
+    /// Returns whether nothing is locked here.
     pub(super) fn is_empty(&self) -> bool {
         self.heads.len() == 0
     }
@@ -148,32 +310,33 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         (self.held, self.waiting)
     }
 
-    /// Whether somebody has locked `resource`.
+    /// Returns whether `resource` is locked.
     pub(super) fn has(&self, hash: u64, resource: &R) -> bool {
         self.heads.find(hash, resource).is_some()
     }
 
-    /// The granted request of a locker, if it has one here.
+    /// Returns the granted request of a locker, if it has one here.
     pub(super) fn granted_to(&self, hash: u64, resource: &R, locker: LockerId) -> Option<u32> {
         let head = self.heads.find(hash, resource)?;
-        let is_its = |request: &Request| request.locker.as_ref().is_some_and(|l| l.id == locker);
+        let is_its = |request: &Request| request.locker().id == locker;
         let mut granted = self.listed(self.heads[head].granted);
         granted.find(|(_, request)| is_its(request)).map(|(at, _)| at)
     }
 
     /// Takes over a lock that is held already, beside which all that is here goes.
-    pub(super) fn adopt(&mut self, rules: &Rules, lock: &Ask<'_, R>) {
+    pub(super) fn adopt(&mut self, rules: &Rules, lock: &NewRequest<'_, R>) {
         let head = self.head_of(rules, lock);
         let request = self.new_request(lock.locker, head, lock.mode, NONE);
         self.hold(rules, request);
     }
 
     /// Asks for a resource that the locker does not hold.
-    pub(super) fn ask(&mut self, rules: &Rules, ask: &Ask<'_, R>) -> Answer {
+    pub(super) fn ask(&mut self, rules: &Rules, ask: &NewRequest<'_, R>) -> Answer {
         let head = self.head_of(rules, ask);
         if self.admits_new(rules, head, ask.mode, ask.locker.priority) {
             let request = self.new_request(ask.locker, head, ask.mode, NONE);
             self.hold(rules, request);
+            debug_assert!(self.is_sound(rules, head));
             return Answer::Granted(Handle::Request(request));
         }
         match ask.if_busy {
@@ -181,6 +344,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
             IfBusy::Queue => {
                 let request = self.new_request(ask.locker, head, ask.mode, NONE);
                 self.enqueue(rules, request);
+                debug_assert!(self.is_sound(rules, head));
                 Answer::Waiting(request)
             }
         }
@@ -198,34 +362,40 @@ impl<R: Eq + Hash + Clone> Queues<R> {
             self.change_mode(rules, granted, mode);
             return Answer::Granted(Handle::Request(granted));
         }
-        let Request { head, ref locker, .. } = self.requests[granted as usize];
-        match (if_busy, locker.clone()) {
-            (IfBusy::Queue, Some(locker)) => {
-                let request = self.new_request(&locker, head, mode, granted);
-                self.enqueue(rules, request);
-                Answer::Waiting(request)
-            }
-            _ => Answer::Refused,
+        if if_busy == IfBusy::Refuse {
+            return Answer::Refused;
         }
+        let own = &self.requests[granted as usize];
+        let (head, locker) = (own.head, Arc::clone(own.locker()));
+        let request = self.new_request(&locker, head, mode, granted);
+        self.enqueue(rules, request);
+        debug_assert!(self.is_sound(rules, head));
+        Answer::Waiting(request)
     }
 
     /// Gives a granted request up.
     pub(super) fn release(&mut self, rules: &Rules, granted: u32, woken: &mut Woken) {
-        let Request { head, mode, .. } = self.requests[granted as usize];
+        let Request { head, mode, is_granted, .. } = self.requests[granted as usize];
+        debug_assert!(is_granted, "only what is held is given up");
         self.heads[head].granted.unlink(&mut self.requests, granted);
         self.subtract(rules, head, Side::Granted, mode);
         self.held -= 1;
         self.vacate(granted);
         self.grant_waiting(rules, head, woken);
         if self.heads[head].granted.is_empty() {
+            debug_assert!(self.heads[head].queue.is_empty(), "the first in a queue has a holder");
             self.heads.remove(head);
+        } else {
+            debug_assert!(self.is_sound(rules, head));
         }
     }
 
     /// Takes a granted request back to a weaker mode.
     pub(super) fn weaken(&mut self, rules: &Rules, granted: u32, mode: Mode, woken: &mut Woken) {
         self.change_mode(rules, granted, mode);
-        self.grant_waiting(rules, self.requests[granted as usize].head, woken);
+        let head = self.requests[granted as usize].head;
+        self.grant_waiting(rules, head, woken);
+        debug_assert!(self.is_sound(rules, head));
     }
 
     /// Ends a wait without a grant; those behind may go.
@@ -236,15 +406,36 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         outcome: Outcome,
         woken: &mut Woken,
     ) {
-        let head = self.requests[waiting as usize].head;
+        let Request { head, is_granted, .. } = self.requests[waiting as usize];
+        debug_assert!(!is_granted, "only a wait is ended");
         self.dequeue(rules, waiting);
-        if let Some(locker) = self.vacate(waiting) {
-            locker.end_wait(outcome, woken);
-        }
+        self.vacate(waiting).end_wait(outcome, woken);
         self.grant_waiting(rules, head, woken);
+        debug_assert!(self.is_sound(rules, head));
     }
 
-    /// Rules 1 and 3 for a request that is not in the queue yet.
+    /// Returns whether a head is as [`Queues`] says, for assertions.
+    fn is_sound(&self, rules: &Rules, head: u32) -> bool {
+        let Head { granted, queue, held, wanted } = self.heads[head];
+        let side_is_sound = |list, side, modes: ModeSet| {
+            rules.modes.modes().all(|mode| {
+                let count = self.listed(list).filter(|(_, request)| request.mode == mode).count();
+                let counted = self.counters[counter(rules, head, side, mode)] as usize;
+                count == counted && modes.contains(mode) == (count > 0)
+            })
+        };
+        let first_waits =
+            self.requests.get(queue.first as usize).is_none_or(|first| !match first.converts {
+                NONE => self.admits_behind(rules, head, first.mode, ModeSet::EMPTY),
+                granted => self.admits_conversion(rules, granted, first.mode),
+            });
+        !granted.is_empty()
+            && side_is_sound(granted, Side::Granted, held)
+            && side_is_sound(queue, Side::Queue, wanted)
+            && first_waits
+    }
+
+    /// Returns whether a request that is not in the queue yet is granted (rules 1 and 3).
     fn admits_new(&self, rules: &Rules, head: u32, mode: Mode, priority: Priority) -> bool {
         let head = &self.heads[head];
         !rules.modes.conflicts(mode).intersects(head.held)
@@ -252,7 +443,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
                 || !rules.modes.clashes(mode).intersects(self.ahead(rules, head, priority)))
     }
 
-    /// The modes in the queue that a new request would stand behind.
+    /// Returns the modes in the queue that a new request would stand behind.
     fn ahead(&self, rules: &Rules, head: &Head, priority: Priority) -> ModeSet {
         match rules.priorities {
             Priorities::Ignored => head.wanted,
@@ -263,7 +454,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         }
     }
 
-    /// Rules 1 and 2.
+    /// Returns whether a conversion is granted (rules 1 and 2).
     fn admits_conversion(&self, rules: &Rules, granted: u32, mode: Mode) -> bool {
         let Request { head, mode: own, .. } = self.requests[granted as usize];
         let held = self.heads[head].held;
@@ -272,7 +463,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         !rules.modes.conflicts(mode).intersects(held_by_others)
     }
 
-    /// Rule 5.
+    /// Grants what waits for no other locker (rule 5).
     fn grant_waiting(&mut self, rules: &Rules, head: u32, woken: &mut Woken) {
         let mut ahead = ModeSet::EMPTY;
         let mut next = self.heads[head].queue.first;
@@ -301,7 +492,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         }
     }
 
-    /// Rules 1 and 3 for a new request with `ahead` waiting before it.
+    /// Returns whether a new request with `ahead` waiting before it is granted (rules 1 and 3).
     fn admits_behind(&self, rules: &Rules, head: u32, mode: Mode, ahead: ModeSet) -> bool {
         !rules.modes.conflicts(mode).intersects(self.heads[head].held)
             && !rules.modes.clashes(mode).intersects(ahead)
@@ -312,19 +503,18 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         let Request { mode, converts, .. } = self.requests[waiting as usize];
         let locker = if converts == NONE {
             self.hold(rules, waiting);
-            self.requests[waiting as usize].locker.clone()
+            Arc::clone(self.requests[waiting as usize].locker())
         } else {
             self.change_mode(rules, converts, mode);
             self.vacate(waiting)
         };
-        if let Some(locker) = locker {
-            locker.end_wait(Outcome::Granted, woken);
-        }
+        locker.end_wait(Outcome::Granted, woken);
     }
 
     /// Makes a request that is in no list a granted one.
     fn hold(&mut self, rules: &Rules, at: u32) {
         let request = &mut self.requests[at as usize];
+        debug_assert!(!request.is_granted && request.converts == NONE, "a request is granted once");
         request.is_granted = true;
         let (head, mode) = (request.head, request.mode);
         let list = &mut self.heads[head].granted;
@@ -334,18 +524,18 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     }
 
     fn change_mode(&mut self, rules: &Rules, granted: u32, mode: Mode) {
+        debug_assert!(self.requests[granted as usize].is_granted, "only what is held has a mode");
         let Request { head, mode: before, .. } = self.requests[granted as usize];
         self.requests[granted as usize].mode = mode;
         self.subtract(rules, head, Side::Granted, before);
         self.add(rules, head, Side::Granted, mode);
     }
 
-    /// Rule 4.
+    /// Puts a request into its queue (rule 4).
     fn enqueue(&mut self, rules: &Rules, at: u32) {
-        let Request { head, mode, ref locker, .. } = self.requests[at as usize];
-        if let Some(locker) = locker {
-            locker.begin_wait(Place { bucket: self.number, request: at });
-        }
+        let Request { head, mode, .. } = self.requests[at as usize];
+        let place = RequestIndex { bucket: self.number, request: at };
+        self.requests[at as usize].locker().begin_wait(place);
         let rank = self.requests[at as usize].rank(rules);
         let mut before = self.heads[head].queue.last;
         while before != NONE && self.requests[before as usize].rank(rules) < rank {
@@ -357,13 +547,14 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     }
 
     fn dequeue(&mut self, rules: &Rules, waiting: u32) {
+        debug_assert!(self.waiting > 0, "a queue holds what is taken out of it");
         let Request { head, mode, .. } = self.requests[waiting as usize];
         self.heads[head].queue.unlink(&mut self.requests, waiting);
         self.subtract(rules, head, Side::Queue, mode);
         self.waiting -= 1;
     }
 
-    /// The requests of a list in order, with their indices.
+    /// Returns the requests of a list in order, with their indices.
     fn listed(&self, list: List) -> impl Iterator<Item = (u32, &Request)> {
         let mut next = list.first;
         std::iter::from_fn(move || {
@@ -374,7 +565,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         })
     }
 
-    fn head_of(&mut self, rules: &Rules, ask: &Ask<'_, R>) -> u32 {
+    fn head_of(&mut self, rules: &Rules, ask: &NewRequest<'_, R>) -> u32 {
         if let Some(head) = self.heads.find(ask.hash, ask.resource) {
             return head;
         }
@@ -406,11 +597,11 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         at
     }
 
-    fn vacate(&mut self, at: u32) -> Option<Arc<LockerState>> {
+    fn vacate(&mut self, at: u32) -> Arc<LockerState> {
         let request = &mut self.requests[at as usize];
         request.next = self.vacant;
         self.vacant = at;
-        request.locker.take()
+        request.locker.take().expect(NO_LOCKER)
     }
 
     fn add(&mut self, rules: &Rules, head: u32, side: Side, mode: Mode) {
@@ -422,6 +613,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
 
     fn subtract(&mut self, rules: &Rules, head: u32, side: Side, mode: Mode) {
         let counter = counter(rules, head, side, mode);
+        debug_assert!(self.counters[counter] > 0, "what is counted was counted before");
         self.counters[counter] -= 1;
         if self.counters[counter] == 0 {
             let modes = self.heads[head].modes(side);
@@ -430,7 +622,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     }
 }
 
-/// Where the counter of a mode is: two rows for each head.
+/// Returns where the counter of a mode is: two rows for each head.
 fn counter(rules: &Rules, head: u32, side: Side, mode: Mode) -> usize {
     (head as usize * 2 + side as usize) * rules.modes.len() + mode.index()
 }
@@ -444,12 +636,20 @@ impl Head {
     }
 }
 
+/// What would be wrong if a request that is not vacant had no locker.
+const NO_LOCKER: &str = "a request that is in a list has a locker";
+
 impl Request {
-    /// Rule 4: higher goes first, and among equals who came first.
+    fn locker(&self) -> &Arc<LockerState> {
+        self.locker.as_ref().expect(NO_LOCKER)
+    }
+
+    /// Returns the rank in a queue (rule 4): higher goes first, and among equals the one that came
+    /// first.
     fn rank(&self, rules: &Rules) -> (bool, Priority) {
-        let priority = match (rules.priorities, &self.locker) {
-            (Priorities::PreemptOnWait, Some(locker)) => locker.priority,
-            _ => Priority::default(),
+        let priority = match rules.priorities {
+            Priorities::PreemptOnWait => self.locker().priority,
+            Priorities::Ignored => Priority::default(),
         };
         (self.converts != NONE, priority)
     }
@@ -498,4 +698,197 @@ impl List {
             _ => requests[after as usize].previous = before,
         }
     }
+}
+
+// What can be seen of the queues: who waits for whom, and what is in a queue.
+
+/// The requests for one resource, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockQueue<R> {
+    /// The resource that is locked.
+    pub resource: R,
+    /// Who holds it; first who was first granted, but for intention locks on what contains others.
+    pub granted: Vec<LockRequest>,
+    /// Who waits for it; first who goes first.
+    pub waiting: Vec<LockRequest>,
+}
+
+/// A request, for a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// The locker that asks.
+    pub locker: LockerId,
+    /// The mode held, or waited for.
+    pub mode: Mode,
+    /// For a conversion that waits: the mode held meanwhile.
+    pub converts: Option<Mode>,
+}
+
+/// One wait, copied for the search for deadlocks.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) locker: LockerId,
+    pub(super) place: RequestIndex,
+    pub(super) priority: Priority,
+    /// Locks that the locker holds.
+    pub(super) locks: usize,
+    /// Lockers it waits for that wait themselves. For some only a locker on the way to them: see
+    /// [`ModeTable::waits_only_behind`](crate::lock::ModeTable).
+    pub(super) edges: Vec<Edge>,
+}
+
+/// That a locker waits for another one, which waits as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub(super) to: LockerId,
+    pub(super) place: RequestIndex,
+    /// It holds what is waited for; else it is only ahead in the queue.
+    pub(super) is_hard: bool,
+}
+
+impl<R: Eq + Hash + Clone> Queues<R> {
+    /// Returns all waits.
+    pub(super) fn waits(&self, rules: &Rules) -> Vec<Waiting> {
+        if self.waiting == 0 {
+            return Vec::new();
+        }
+        let queues = self.heads.iter().map(|(_, _, head)| head.queue);
+        let requests = queues.flat_map(|queue| self.listed(queue));
+        requests.map(|(at, request)| self.wait(rules, at, request)).collect()
+    }
+
+    /// Returns the wait of `locker` at index `at`; `None` if it is not there, or not any more.
+    pub(super) fn wait_at(&self, rules: &Rules, at: u32, locker: LockerId) -> Option<Waiting> {
+        self.waiting(at, locker).map(|request| self.wait(rules, at, request))
+    }
+
+    pub(super) fn is_waiting(&self, at: u32, locker: LockerId) -> bool {
+        self.waiting(at, locker).is_some()
+    }
+
+    /// Returns whether the waiting request `at` waits for `locker`, by the rules of the queues.
+    pub(super) fn is_blocked_by(&self, rules: &Rules, at: u32, locker: LockerId) -> bool {
+        self.blockers(rules, at).any(|blocker| blocker.id == locker)
+    }
+
+    /// Lockers below `priority` that the waiting request `at` waits for.
+    pub(super) fn blockers_below(
+        &self,
+        rules: &Rules,
+        at: u32,
+        priority: Priority,
+    ) -> Vec<Arc<LockerState>> {
+        let lower = self.blockers(rules, at).filter(|blocker| blocker.priority < priority);
+        lower.map(Arc::clone).collect()
+    }
+
+    /// Returns a locker of higher priority that waits for the one with the granted request
+    /// `granted`.
+    pub(super) fn blocked_above(&self, rules: &Rules, granted: u32) -> Option<Arc<LockerState>> {
+        let request = &self.requests[granted as usize];
+        let low = request.locker();
+        self.listed(self.heads[request.head].queue).find_map(|(at, request)| {
+            let high = request.locker();
+            let is_above = high.priority > low.priority && self.is_blocked_by(rules, at, low.id);
+            is_above.then(|| Arc::clone(high))
+        })
+    }
+
+    /// Returns all queues.
+    pub(super) fn queues(&self) -> impl Iterator<Item = LockQueue<R>> {
+        self.heads.iter().map(|(_, resource, head)| self.queue(resource, head))
+    }
+
+    /// Returns the queue of one resource, which is empty if the resource is not locked.
+    pub(super) fn queue_of(&self, hash: u64, resource: &R) -> LockQueue<R> {
+        let head = self.heads.find(hash, resource).map(|head| self.heads[head]);
+        self.queue(resource, &head.unwrap_or_default())
+    }
+
+    fn queue(&self, resource: &R, head: &Head) -> LockQueue<R> {
+        let look = |(_, request): (u32, &Request)| {
+            let converts = self.requests.get(request.converts as usize);
+            let locker = request.locker().id;
+            LockRequest { locker, mode: request.mode, converts: converts.map(|r| r.mode) }
+        };
+        LockQueue {
+            resource: resource.clone(),
+            granted: self.listed(head.granted).map(look).collect(),
+            waiting: self.listed(head.queue).map(look).collect(),
+        }
+    }
+
+    fn waiting(&self, at: u32, locker: LockerId) -> Option<&Request> {
+        let request = self.requests.get(at as usize)?;
+        let is_here = request.locker.as_ref().is_some_and(|found| found.id == locker);
+        (is_here && !request.is_granted).then_some(request)
+    }
+
+    fn wait(&self, rules: &Rules, at: u32, request: &Request) -> Waiting {
+        let locker = request.locker();
+        Waiting {
+            locker: locker.id,
+            place: RequestIndex { bucket: self.number, request: at },
+            priority: locker.priority,
+            locks: locker.locks(),
+            edges: self.edges(rules, request),
+        }
+    }
+
+    /// Returns all lockers that the waiting request `at` waits for (rules 1 to 3).
+    fn blockers(&self, rules: &Rules, at: u32) -> impl Iterator<Item = &Arc<LockerState>> {
+        let waiting = &self.requests[at as usize];
+        let clashes = rules.modes.clashes(waiting.mode);
+        let ahead = self
+            .listed(self.heads[waiting.head].queue)
+            .take_while(move |(other, _)| waiting.converts == NONE && *other != at)
+            .filter(move |(_, request)| clashes.contains(request.mode))
+            .map(|(_, request)| request.locker());
+        self.holders_against(rules, waiting).chain(ahead)
+    }
+
+    /// Returns the holders of modes that `waiting` conflicts with (rule 1).
+    fn holders_against(
+        &self,
+        rules: &Rules,
+        waiting: &Request,
+    ) -> impl Iterator<Item = &Arc<LockerState>> {
+        let conflicts = rules.modes.conflicts(waiting.mode);
+        let own = waiting.locker().id;
+        self.listed(self.heads[waiting.head].granted)
+            .filter(move |(_, request)| conflicts.contains(request.mode))
+            .map(|(_, request)| request.locker())
+            .filter(move |holder| holder.id != own)
+    }
+
+    fn edges(&self, rules: &Rules, waiting: &Request) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        let mut before = if waiting.converts == NONE { waiting.previous } else { NONE };
+        while let Some(ahead) = self.requests.get(before as usize) {
+            if rules.modes.clashes(waiting.mode).contains(ahead.mode) {
+                edges.extend(edge(ahead.locker(), false));
+                // In a long queue each request waits for all before it; the nearest leads to all.
+                if ahead.converts == NONE && rules.modes.waits_only_behind(waiting.mode, ahead.mode)
+                {
+                    return edges;
+                }
+            }
+            before = ahead.previous;
+        }
+        edges.extend(self.holders_against(rules, waiting).filter_map(|to| edge(to, true)));
+        edges
+    }
+}
+
+/// Returns the edge to a locker, if it waits.
+fn edge(to: &Arc<LockerState>, is_hard: bool) -> Option<Edge> {
+    Some(Edge { to: to.id, place: to.place()?, is_hard })
+}
+
+/// How much a bucket holds, and has been asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) requests: u64,
+    pub(super) held: u64,
+    pub(super) waiting: u64,
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::node::{Fences, NodeMut};
 use super::space::{pages_per_map, set_used};
-use super::{Kind, PageId, TreeId, format, kind};
+use super::{Kind, PageId, TreeId, format, kind, short};
 
 /// A change of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(crate) enum Change<'a> {
     FormatMap,
     /// The page becomes an empty node.
     FormatNode { tree: TreeId, level: u8, fences: Fences<'a>, right: PageId },
-    /// The page is given back.
+    /// The page is freed.
     Free,
     /// An entry is put at a slot; its key comes without the node's prefix.
     Insert { slot: u16, tail: &'a [u8], value: &'a [u8] },
     /// The entry at a slot gets another value.
     Replace { slot: u16, value: &'a [u8] },
-    /// The entry at a slot is taken out.
+    /// The entry at a slot is removed.
     Remove { slot: u16 },
     /// Entries are put behind the last, see [`Entries`].
     Append { entries: &'a [u8] },
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A byte string of up to 65,535 bytes, with its length before it.
+    /// Returns a byte string of up to 65,535 bytes, with its length before it.
     pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], Short> {
         let len = self.u16()?;
         self.take(usize::from(len))
@@ -122,9 +122,8 @@ impl<'a> Reader<'a> {
 }
 
 pub(crate) fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Keys and values are shorter than a page.
-    let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-    out.extend_from_slice(&len.to_le_bytes());
+    // A key or a value is shorter than a page.
+    out.extend_from_slice(&short(bytes.len()).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
@@ -195,10 +194,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The change that `bytes`, all of them, hold.
-    ///
-    /// # Errors
-    /// They hold none.
+    /// Decodes a change, which takes all of `bytes`.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Change<'a>, ChangeError> {
         let mut reader = Reader::new(bytes);
         let change = match reader.u8()? {

@@ -74,7 +74,7 @@ impl PageSize {
     /// What a store has unless told otherwise.
     pub const DEFAULT: PageSize = PageSize(8192);
 
-    /// A size in bytes.
+    /// Returns a page size, in bytes.
     ///
     /// # Errors
     /// It is not a power of two from 4096 to 65536.
@@ -87,20 +87,20 @@ impl PageSize {
         }
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
 
-    /// The longest key, in bytes.
+    /// Returns the longest key, in bytes.
     #[must_use]
     pub fn key_max(self) -> usize {
         self.bytes() / 8
     }
 
-    /// The longest key and value together, in bytes: a page has room for two fences as long as a
-    /// key can be, and three such entries.
+    /// Returns the longest key and value together, in bytes: a page has room for two fences as long
+    /// as a key can be, and three such entries.
     #[must_use]
     pub fn entry_max(self) -> usize {
         self.bytes() / 4 - 64
@@ -111,9 +111,9 @@ impl PageSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Never written, or given back.
+    /// A page that was never written, or was freed.
     Free = 0,
-    /// Which pages are in use.
+    /// A map of the pages that are in use.
     SpaceMap = 2,
     /// A node of a tree.
     Node = 3,
@@ -125,9 +125,9 @@ pub enum PageFault {
     /// Bits have changed, or the page was written in part, or it is another store's.
     #[error("its checksum is {stored:08x} and should be {computed:08x}")]
     Checksum {
-        /// What the page says.
+        /// The checksum in the page.
         stored: u32,
-        /// What its bytes give.
+        /// The checksum that the page's bytes have.
         computed: u32,
     },
     /// It was written or read at the wrong place.
@@ -138,7 +138,7 @@ pub enum PageFault {
     Malformed(&'static str),
 }
 
-/// Little-endian numbers at a place of a page.
+/// Reads a little-endian number at a place of a page.
 pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {
     let mut number = [0; 2];
     number.copy_from_slice(&bytes[at..at + 2]);
@@ -169,7 +169,18 @@ pub(crate) fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
     bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
 }
 
-/// What kind a page is; a kind that is not known counts as free and fails [`verify`].
+/// Converts a slot, a length or a place within a page to the form in which pages and log records
+/// have it. The last byte of the largest page is not used, so each is below 65,536.
+pub(crate) fn short(number: usize) -> u16 {
+    u16::try_from(number).expect("a place in a page is below 65,536")
+}
+
+/// Converts the same to four bytes.
+fn long(number: usize) -> u32 {
+    u32::from(short(number))
+}
+
+/// Returns what kind a page is; a kind that is not known counts as free and fails [`verify`].
 pub(crate) fn kind(page: &[u8]) -> Kind {
     match page[KIND_AT] {
         2 => Kind::SpaceMap,
@@ -178,7 +189,7 @@ pub(crate) fn kind(page: &[u8]) -> Kind {
     }
 }
 
-/// The page's own number.
+/// Returns the page's own number.
 pub(crate) fn id(page: &[u8]) -> PageId {
     PageId(get_u64(page, ID_AT))
 }
@@ -195,7 +206,7 @@ pub(crate) fn level(page: &[u8]) -> u8 {
     page[LEVEL_AT]
 }
 
-/// Empties a page and writes what all pages begin with; the LSN stays.
+/// Empties a page and writes what all pages begin with. The LSN stays.
 pub(crate) fn format(page: &mut [u8], id: PageId, kind: Kind, level: u8) {
     let lsn = lsn(page);
     page.fill(0);
@@ -226,7 +237,7 @@ pub(crate) fn seal(page: &mut [u8], seed: Seed) {
     put_u32(page, CHECKSUM_AT, checksum);
 }
 
-/// Whether a page that came from disk is what `id` should be. A page of zeros is: it is free.
+/// Checks that a page that came from disk is what `id` should be. A page of zeros is: it is free.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -50,8 +50,8 @@
 use std::cmp::Ordering;
 
 use super::{
-    HEADER_BYTES, Kind, PageId, TreeId, format, get_u16, get_u32, get_u64, level, put_u16, put_u32,
-    put_u64,
+    HEADER_BYTES, Kind, PageId, TreeId, format, get_u16, get_u32, get_u64, level, long, put_u16,
+    put_u32, put_u64, short,
 };
 
 const TREE_AT: usize = 24;
@@ -90,16 +90,16 @@ pub(crate) struct Fences<'a> {
 }
 
 impl Fences<'_> {
-    /// How many bytes all keys in between share.
+    /// Returns how many bytes all keys in between share.
     pub(crate) fn prefix_len(&self) -> usize {
-        common(self.low, self.high.unwrap_or_default())
+        self.high.map_or(0, |high| common(self.low, high))
     }
 
     fn bytes(&self) -> usize {
         self.low.len() + self.high.map_or(0, <[u8]>::len)
     }
 
-    /// Bytes that a node with these fences has for slots and entries.
+    /// Returns bytes that a node with these fences has for slots and entries.
     pub(crate) fn room(&self, page_bytes: usize) -> usize {
         page_bytes.min(usize::from(u16::MAX)) - SLOTS_AT - self.bytes()
     }
@@ -123,19 +123,19 @@ struct Slot {
     value_len: usize,
 }
 
-/// Where the fences end. The last byte of the largest page is not used, so that every place in a
-/// page is below 65,536.
+/// Returns where the fences end. The last byte of the largest page is not used, so that every place
+/// in a page is below 65,536.
 fn end(page: &[u8]) -> usize {
     page.len().min(usize::from(u16::MAX))
 }
 
-/// How many bytes two strings begin with alike.
+/// Returns how many bytes two strings begin with alike.
 pub(crate) fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// The first four bytes of a key's rest, as a number that compares like them; zeros follow a
-/// shorter one.
+/// Returns the first four bytes of a key's rest, as a number that compares like them; zeros follow
+/// a shorter one.
 fn head(rest: &[u8]) -> u32 {
     if let Some(first) = rest.first_chunk::<HEAD_BYTES>() {
         return u32::from_be_bytes(*first);
@@ -167,19 +167,19 @@ impl<'a> Node<'a> {
         usize::from(get_u16(self.page, COUNT_AT))
     }
 
-    /// The leaf with the next higher keys, if there is one.
+    /// Returns the leaf with the next higher keys, if there is one.
     pub(crate) fn right(self) -> Option<PageId> {
         let right = PageId(get_u64(self.page, RIGHT_AT));
         (!right.is_none()).then_some(right)
     }
 
-    /// The slot of the last insert, if the node has changed otherwise only in values since.
+    /// Returns the slot of the last insert, if the node has changed otherwise only in values since.
     pub(crate) fn last_insert(self) -> Option<usize> {
         let slot = get_u16(self.page, LAST_AT);
         (slot != NO_SLOT).then_some(usize::from(slot))
     }
 
-    /// How many inserts before the last were next to each other: above 0 ascending, below 0
+    /// Returns how many inserts before the last were next to each other: above 0 ascending, below 0
     /// descending.
     pub(crate) fn run(self) -> i16 {
         get_u16(self.page, RUN_AT).cast_signed()
@@ -194,7 +194,7 @@ impl<'a> Node<'a> {
         Fences { low: &self.page[low_at..end], high }
     }
 
-    /// What all keys between the fences begin with.
+    /// Returns what all keys between the fences begin with.
     pub(crate) fn prefix(self) -> &'a [u8] {
         let low_at = end(self.page) - usize::from(get_u16(self.page, LOW_LEN_AT));
         &self.page[low_at..low_at + self.prefix_len()]
@@ -204,13 +204,14 @@ impl<'a> Node<'a> {
         usize::from(get_u16(self.page, PREFIX_AT))
     }
 
-    /// What all keys of the node have behind the prefix.
+    /// Returns what all keys of the node have behind the prefix.
     fn extension(self) -> &'a [u8] {
         let len = usize::from(get_u16(self.page, EXTENSION_LEN_AT));
         &self.page[EXTENSION_AT..EXTENSION_AT + len]
     }
 
-    /// How much of the extension an entry would leave; `tail` is its key without the prefix.
+    /// Returns how much of the extension an entry would leave; `tail` is its key without the
+    /// prefix.
     fn shared(self, tail: &[u8]) -> usize {
         if self.count() == 0 {
             return tail.len().min(EXTENSION_MAX);
@@ -218,7 +219,13 @@ impl<'a> Node<'a> {
         common(self.extension(), tail)
     }
 
-    /// What is to be had for entries, before any of them is put in.
+    /// Returns the bytes by which each entry grows when only `shared` bytes of the extension stay.
+    fn growth(self, shared: usize) -> usize {
+        // The first entry brings its own extension.
+        if self.count() == 0 { 0 } else { self.extension().len() - shared }
+    }
+
+    /// Returns the room that there is for entries.
     pub(crate) fn budget(self) -> Budget {
         let mut extension = [0; EXTENSION_MAX];
         let extension_len = self.extension().len();
@@ -226,22 +233,24 @@ impl<'a> Node<'a> {
         Budget { free: self.free(), count: self.count(), extension, extension_len }
     }
 
-    /// Bytes of each entry with its slot, as they would be with `key` among them, and of the one
-    /// that `key` and a value of that length would make.
+    /// Returns the bytes of each entry with its slot, as they would be with `key` among them, and
+    /// those of the entry that `key` and a value of that length would make.
     pub(crate) fn sizes_with(self, key: &[u8], value_len: usize) -> (Vec<usize>, usize) {
         let tail = self.tail(key);
         let shared = self.shared(tail);
-        let growth = self.extension().len().saturating_sub(shared);
+        let growth = self.growth(shared);
         let sizes = (0..self.count()).map(|slot| self.entry_bytes(slot) + growth).collect();
         (sizes, SLOT_BYTES + tail.len() - shared + value_len)
     }
 
-    /// A key between the fences without the prefix.
+    /// Returns a key between the fences without the prefix.
     pub(crate) fn tail(self, key: &[u8]) -> &[u8] {
+        // A key outside the fences may be shorter. It comes here only in a damaged tree, whose
+        // parts do not belong together; `Tree::check_covers` tells.
         key.get(self.prefix_len()..).unwrap_or_default()
     }
 
-    /// Whether `key` lies between the fences.
+    /// Returns whether `key` lies between the fences.
     pub(crate) fn covers(self, key: &[u8]) -> bool {
         let Fences { low, high } = self.fences();
         low <= key && high.is_none_or(|high| key < high)
@@ -256,7 +265,15 @@ impl<'a> Node<'a> {
         end(self.page) - low.len() - high.map_or(0, <[u8]>::len)
     }
 
-    /// Bytes free for slots and entries, in one piece or not.
+    /// Returns whether slots, free bytes, removed entries and entries lie one behind the other, for
+    /// assertions.
+    fn has_its_bounds(self) -> bool {
+        let (start, end) = (self.heap_start(), self.heap_end());
+        let garbage = get_u32(self.page, GARBAGE_AT) as usize;
+        SLOTS_AT + self.count() * SLOT_BYTES <= start && start + garbage <= end
+    }
+
+    /// Returns bytes free for slots and entries, in one piece or not.
     pub(crate) fn free(self) -> usize {
         self.contiguous() + get_u32(self.page, GARBAGE_AT) as usize
     }
@@ -265,12 +282,12 @@ impl<'a> Node<'a> {
         self.heap_start() - SLOTS_AT - self.count() * SLOT_BYTES
     }
 
-    /// Bytes of slots and entries.
+    /// Returns bytes of slots and entries.
     pub(crate) fn used(self) -> usize {
         self.fences().room(self.page.len()) - self.free()
     }
 
-    /// Share of the room for slots and entries that is used.
+    /// Returns share of the room for slots and entries that is used.
     pub(crate) fn fill(self) -> f64 {
         self.used() as f64 / self.fences().room(self.page.len()) as f64
     }
@@ -285,13 +302,15 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A key without the prefix and the extension.
+    /// Returns a key without the prefix and the extension.
     fn rest(self, slot: usize) -> &'a [u8] {
+        debug_assert!(slot < self.count(), "slot {slot} of {}", self.count());
         let Slot { offset, key_len, .. } = self.slot(slot);
         &self.page[offset..offset + key_len]
     }
 
     pub(crate) fn value(self, slot: usize) -> &'a [u8] {
+        debug_assert!(slot < self.count(), "slot {slot} of {}", self.count());
         let Slot { offset, key_len, value_len, .. } = self.slot(slot);
         &self.page[offset + key_len..offset + key_len + value_len]
     }
@@ -300,8 +319,9 @@ impl<'a> Node<'a> {
         self.page.len()
     }
 
-    /// Bytes of an entry with its slot.
+    /// Returns bytes of an entry with its slot.
     pub(crate) fn entry_bytes(self, slot: usize) -> usize {
+        debug_assert!(slot < self.count(), "slot {slot} of {}", self.count());
         let Slot { key_len, value_len, .. } = self.slot(slot);
         SLOT_BYTES + key_len + value_len
     }
@@ -314,17 +334,18 @@ impl<'a> Node<'a> {
         key.extend_from_slice(self.rest(slot));
     }
 
-    /// A whole key.
+    /// Returns a whole key.
     pub(crate) fn key(self, slot: usize) -> Vec<u8> {
         [self.prefix(), self.extension(), self.rest(slot)].concat()
     }
 
-    /// The child that an entry of an inner node points to.
+    /// Returns the child that an entry of an inner node points to.
     pub(crate) fn child(self, slot: usize) -> PageId {
+        debug_assert!(!self.is_leaf(), "leaves have no children");
         PageId(get_u64(self.value(slot), 0))
     }
 
-    /// The slot of `key`, or the one that it would have. The key lies between the fences.
+    /// Returns the slot of `key`, or the one that it would have. The key lies between the fences.
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
         let (tail, extension) = (self.tail(key), self.extension());
         let shared = common(extension, tail);
@@ -334,8 +355,8 @@ impl<'a> Node<'a> {
         if tail.get(shared) < extension.get(shared) { Err(0) } else { Err(self.count()) }
     }
 
-    /// First by heads alone, which are next to each other and mostly tell; what has the same head
-    /// as the key is told apart by the rest behind it.
+    /// Searches by heads alone first, which are next to each other and mostly suffice. Keys with
+    /// the same head are compared by the rest behind it.
     fn search_rest(self, rest: &[u8]) -> Result<usize, usize> {
         let wanted = head(rest);
         let (slots, _) = self.page[SLOTS_AT..].as_chunks::<SLOT_BYTES>();
@@ -359,7 +380,7 @@ impl<'a> Node<'a> {
         Err(low)
     }
 
-    /// How the rest of a slot's key compares with one that has the same head.
+    /// Returns how the rest of a slot's key compares with one that has the same head.
     fn compare_rest(self, slot: usize, rest: &[u8]) -> Ordering {
         let Slot { offset, key_len, .. } = self.slot(slot);
         if key_len <= HEAD_BYTES && rest.len() <= HEAD_BYTES {
@@ -369,37 +390,37 @@ impl<'a> Node<'a> {
         self.page[offset..offset + key_len].cmp(rest)
     }
 
-    /// The slot of an inner node's child for `key`.
+    /// Returns the slot of an inner node's child for `key`.
     pub(crate) fn child_slot(self, key: &[u8]) -> usize {
+        debug_assert!(!self.is_leaf() && self.count() > 0, "an inner node has a child");
         match self.search(key) {
             Ok(slot) => slot,
-            // The first key is the low fence, so nothing is below it.
+            // The first key is the low fence, so only a key outside the fences is below it.
             Err(slot) => slot.saturating_sub(1),
         }
     }
 
-    /// Whether an entry has room, with its slot.
+    /// Returns whether an entry has room, with its slot.
     pub(crate) fn has_room(self, key: &[u8], value_len: usize) -> bool {
         let tail = self.tail(key);
         self.cost(tail, self.shared(tail), value_len) <= self.free()
     }
 
-    /// Bytes that an entry takes with its slot, and with those by which the others grow because
-    /// only so much of the extension is left.
+    /// Returns bytes that an entry takes with its slot, and with those by which the others grow
+    /// because only so much of the extension is left.
     fn cost(self, tail: &[u8], shared: usize, value_len: usize) -> usize {
-        let growth = self.extension().len().saturating_sub(shared) * self.count();
-        SLOT_BYTES + tail.len() - shared + value_len + growth
+        SLOT_BYTES + tail.len() - shared + value_len + self.growth(shared) * self.count()
     }
 
-    /// Whether an entry has room whatever its key is, if that is so long.
+    /// Returns whether an entry has room whatever its key is, if that is so long.
     pub(crate) fn has_room_for_any(self, key_len: usize, value_len: usize) -> bool {
         let tail_len = key_len.saturating_sub(self.prefix_len());
         let growth = self.extension().len() * self.count();
         SLOT_BYTES + tail_len + value_len + growth <= self.free()
     }
 
-    /// Whether everything is where it may be: afterwards no other method goes out of bounds, and
-    /// keys are in order and between the fences.
+    /// Checks that everything is where it may be. Afterwards no other method goes out of bounds,
+    /// and keys are in order and between the fences.
     pub(crate) fn check(self) -> Result<(), &'static str> {
         self.check_bounds()?;
         let Fences { low, high } = self.fences();
@@ -475,12 +496,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// That of a node with so much room and no entries.
+    /// Returns the budget of a node with so much room and no entries.
     pub(crate) fn of_empty(room: usize) -> Budget {
         Budget { free: room, count: 0, extension: [0; EXTENSION_MAX], extension_len: 0 }
     }
 
-    /// Keeps so many bytes back.
+    /// Keeps so many bytes back, or what there is.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.free = self.free.saturating_sub(bytes);
     }
@@ -499,6 +520,7 @@ impl Budget {
         if cost > self.free {
             return false;
         }
+        debug_assert!(shared <= EXTENSION_MAX, "an extension only gets shorter");
         *self = Budget {
             free: self.free - cost,
             count: self.count + 1,
@@ -540,6 +562,7 @@ impl<'a> NodeMut<'a> {
     }
 
     fn write_fences(&mut self, fences: &Fences<'_>) {
+        debug_assert!(fences.high.is_none_or(|high| fences.low < high), "fences are in order");
         let end = end(self.page);
         let low_at = end - fences.low.len();
         self.page[low_at..end].copy_from_slice(fences.low);
@@ -562,19 +585,21 @@ impl<'a> NodeMut<'a> {
 
     /// Says where the last insert was and how long the run of neighbours before it is.
     pub(crate) fn set_last_insert(&mut self, slot: usize, run: i16) {
+        debug_assert!(slot < self.as_node().count(), "what was inserted is there");
         put_u16(self.page, LAST_AT, short(slot));
         put_u16(self.page, RUN_AT, run.cast_unsigned());
     }
 
-    /// Puts an entry at `slot`; `tail` is the key without the prefix.
+    /// Inserts an entry at `slot`. `tail` is the key without the prefix.
     pub(crate) fn insert(&mut self, slot: usize, tail: &[u8], value: &[u8]) -> Result<(), Full> {
         let node = self.as_node();
+        debug_assert!(slot <= node.count(), "slots have no gap");
         let shared = node.shared(tail);
         if node.cost(tail, shared, value.len()) > node.free() {
             return Err(Full);
         }
         self.extend(tail, shared);
-        let rest = tail.get(shared..).unwrap_or_default();
+        let rest = &tail[shared..];
         if SLOT_BYTES + rest.len() + value.len() > self.as_node().contiguous() {
             self.compact();
         }
@@ -584,6 +609,7 @@ impl<'a> NodeMut<'a> {
         put_u16(self.page, COUNT_AT, short(count + 1));
         let offset = self.place(&[], rest, value);
         self.write_slot(slot, offset, rest.len(), value.len());
+        debug_assert!(self.as_node().has_its_bounds(), "an insert keeps the node sound");
         Ok(())
     }
 
@@ -613,7 +639,7 @@ impl<'a> NodeMut<'a> {
         self.set_last_insert(slot, run);
     }
 
-    /// Gives the entry at `slot` another value.
+    /// Replaces the value of the entry at `slot`.
     pub(crate) fn replace(&mut self, slot: usize, value: &[u8]) -> Result<(), Full> {
         let old = self.as_node().slot(slot);
         if old.value_len == value.len() {
@@ -633,9 +659,10 @@ impl<'a> NodeMut<'a> {
         done
     }
 
-    /// Takes the entry at `slot` out.
+    /// Removes the entry at `slot`.
     pub(crate) fn remove(&mut self, slot: usize) {
         let node = self.as_node();
+        debug_assert!(slot < node.count(), "slot {slot} of {}", node.count());
         let (count, old) = (node.count(), node.slot(slot));
         let garbage = get_u32(self.page, GARBAGE_AT) as usize + old.key_len + old.value_len;
         let (at, end) = (SLOTS_AT + slot * SLOT_BYTES, SLOTS_AT + count * SLOT_BYTES);
@@ -646,6 +673,7 @@ impl<'a> NodeMut<'a> {
         if count == 1 {
             self.compact();
         }
+        debug_assert!(self.as_node().has_its_bounds(), "a removal keeps the node sound");
     }
 
     /// Makes the node one of `fences` that keeps only `slots` of its entries.
@@ -687,6 +715,7 @@ impl<'a> NodeMut<'a> {
         let old = self.page.to_vec();
         let old = Node::new(&old);
         let moved = &old.extension()[extension_len..];
+        debug_assert!(moved.len() * old.count() <= old.free(), "longer entries have room");
         put_u16(self.page, EXTENSION_LEN_AT, short(extension_len));
         self.page[EXTENSION_AT + extension_len..EXTENSION_AT + EXTENSION_MAX].fill(0);
         put_u32(self.page, HEAP_AT, long(old.heap_end()));
@@ -701,6 +730,7 @@ impl<'a> NodeMut<'a> {
     /// Writes an entry below the others, with the rest of its key in two pieces, and returns where.
     fn place(&mut self, front: &[u8], rest: &[u8], value: &[u8]) -> usize {
         let offset = self.as_node().heap_start() - front.len() - rest.len() - value.len();
+        debug_assert!(offset >= SLOTS_AT, "the entry has room");
         let mut at = offset;
         for piece in [front, rest, value] {
             self.page[at..at + piece.len()].copy_from_slice(piece);
@@ -718,15 +748,4 @@ impl<'a> NodeMut<'a> {
         put_u16(self.page, at + 6, short(rest_len));
         put_u16(self.page, at + 8, short(value_len));
     }
-}
-
-/// A length or place within a page.
-#[expect(clippy::cast_possible_truncation, reason = "a page has at most 65,536 bytes")]
-fn short(number: usize) -> u16 {
-    number as u16
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a page has at most 65,536 bytes")]
-fn long(number: usize) -> u32 {
-    number as u32
 }

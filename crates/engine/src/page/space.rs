@@ -8,19 +8,20 @@ use super::{HEADER_BYTES, PageId};
 
 const FIRST_MAP: PageId = PageId(1);
 
-/// How many pages a map page has bits for.
+/// Returns how many pages a map page has bits for.
 pub(crate) fn pages_per_map(page_bytes: usize) -> u64 {
     ((page_bytes - HEADER_BYTES) * 8) as u64
 }
 
-/// The map page that has the bit of `page`, and the place of the bit in it.
+/// Returns the map page that has the bit of `page`, and the place of the bit in it.
 pub(crate) fn map_page_of(page: PageId, page_bytes: usize) -> (PageId, usize) {
     let group = page.0 / pages_per_map(page_bytes);
     let bit = page.0 % pages_per_map(page_bytes);
-    (map_page(group, page_bytes), usize::try_from(bit).unwrap_or(usize::MAX))
+    debug_assert_eq!(group * pages_per_map(page_bytes) + bit, page.0, "each page has one bit");
+    (map_page(group, page_bytes), usize::try_from(bit).expect("a page has fewer than 2^20 bits"))
 }
 
-/// The map page of a group.
+/// Returns the map page of a group.
 pub(crate) fn map_page(group: u64, page_bytes: usize) -> PageId {
     if group == 0 { FIRST_MAP } else { PageId(group * pages_per_map(page_bytes)) }
 }
@@ -40,7 +41,7 @@ impl<'a> SpaceMap<'a> {
         self.bits[bit / 8] & (1 << (bit % 8)) != 0
     }
 
-    /// The first bit from `from` on that is 0.
+    /// Returns the first bit from `from` on that is 0.
     pub(crate) fn first_free(self, from: usize) -> Option<usize> {
         let mut at = from / 8;
         let mut byte = *self.bits.get(at)? | low_bits(from % 8);
@@ -51,7 +52,7 @@ impl<'a> SpaceMap<'a> {
         Some(at * 8 + byte.trailing_ones() as usize)
     }
 
-    /// How many bits are 1.
+    /// Returns how many bits are 1.
     pub(crate) fn used(self) -> u64 {
         self.bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
     }
@@ -63,6 +64,7 @@ fn low_bits(count: usize) -> u8 {
 
 /// Sets a bit of a map page.
 pub(crate) fn set_used(page: &mut [u8], bit: usize, is_used: bool) {
+    debug_assert!((bit as u64) < pages_per_map(page.len()), "the map has the bit");
     let byte = &mut page[HEADER_BYTES + bit / 8];
     if is_used {
         *byte |= 1 << (bit % 8);

@@ -16,16 +16,17 @@ impl<'p, 'c> MiniTransaction<'p, 'c> {
         MiniTransaction { pages: Vec::with_capacity(4) }
     }
 
-    /// A page and what is to be done to it, in this order.
+    /// Adds a page and its changes, in this order.
     pub(crate) fn change(&mut self, page: Exclusive<'p>, changes: Vec<Change<'c>>) {
+        debug_assert!(self.pages.iter().all(|(other, _)| other.id() != page.id()));
         self.pages.push((page, changes));
     }
 
-    /// Logs all of it as one record and does it; the record's LSN.
+    /// Logs the changes as one record and makes them. Returns the record's LSN.
     ///
     /// # Errors
-    /// The log is not to be had: nothing was done. Or a change does not fit its page, which is a
-    /// defect of ours: the pool then writes nothing any more.
+    /// The log is closed or cannot be written: nothing was done. Or a change does not fit its page,
+    /// which is a defect of ours: the pool then writes nothing any more.
     pub(crate) fn commit(mut self, log: &Log, cause: &Cause<'_>) -> Result<Lsn, BufferError> {
         for (page, _) in &mut self.pages {
             page.announce(log);
@@ -36,6 +37,7 @@ impl<'p, 'c> MiniTransaction<'p, 'c> {
                 encode_page(out, page.id(), changes);
             }
         })?;
+        debug_assert!(!self.pages.is_empty(), "a record changes something");
         for (page, changes) in &mut self.pages {
             page.apply(changes, lsn)?;
         }
@@ -43,10 +45,7 @@ impl<'p, 'c> MiniTransaction<'p, 'c> {
     }
 }
 
-/// Logs a change of one page and makes it; the record's LSN.
-///
-/// # Errors
-/// As [`MiniTransaction::commit`].
+/// Logs a change of one page and makes it. Returns the record's LSN.
 pub(crate) fn log_change(
     log: &Log,
     cause: &Cause<'_>,

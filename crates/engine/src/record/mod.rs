@@ -37,16 +37,16 @@ pub struct TxnId(pub u64);
 pub(crate) enum Undo<'a> {
     /// The key was inserted: take it out.
     Remove { tree: TreeId, key: &'a [u8] },
-    /// The key was taken out: insert it.
+    /// The key was removed: insert it.
     Insert { tree: TreeId, key: &'a [u8], value: &'a [u8] },
-    /// The key's value was another.
+    /// The key had another value: set it again.
     Replace { tree: TreeId, key: &'a [u8], value: &'a [u8] },
 }
 
 /// Why pages are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause<'a> {
-    /// A transaction does something.
+    /// A transaction changes something.
     Update { transaction: TxnId, previous: Lsn, undo: Undo<'a> },
     /// A transaction is rolled back; the next record to undo is `undo_next`.
     Compensation { transaction: TxnId, undo_next: Lsn },
@@ -80,13 +80,13 @@ pub(crate) struct CheckpointTables {
 /// A record, read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// Pages changed.
+    /// Changes of pages.
     Pages { cause: Cause<'a>, pages: Pages<'a> },
-    /// A transaction is done.
+    /// Removes a transaction that is done.
     Commit { transaction: TxnId },
     /// A transaction was rolled back and is done.
     End { transaction: TxnId },
-    /// What was under way.
+    /// The tables of a checkpoint.
     Checkpoint(CheckpointTables),
 }
 
@@ -147,7 +147,7 @@ impl<'a> Undo<'a> {
 }
 
 impl<'a> Cause<'a> {
-    /// The transaction that it is done for.
+    /// Returns the transaction that the change is made for.
     pub(crate) fn transaction(&self) -> Option<TxnId> {
         match *self {
             Cause::Update { transaction, .. } | Cause::Compensation { transaction, .. } => {
@@ -157,7 +157,7 @@ impl<'a> Cause<'a> {
         }
     }
 
-    /// Begins a record; the pages follow.
+    /// Begins a record. The pages follow.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Cause::Update { transaction, previous, undo } => {
@@ -205,12 +205,12 @@ pub(crate) struct Pages<'a> {
 /// Writes what was done to one page; any number of these follow one another.
 pub(super) fn encode_page(out: &mut Vec<u8>, page: PageId, changes: &[Change<'_>]) {
     put_u64(out, page.0);
-    out.push(u8::try_from(changes.len()).unwrap_or(u8::MAX));
+    out.push(u8::try_from(changes.len()).expect("a record makes few changes of a page"));
     for change in changes {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         change.encode(out);
-        let len = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
+        let len = u32::try_from(out.len() - at - 4).expect("a change is shorter than a segment");
         out[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 }
@@ -224,10 +224,7 @@ pub(crate) struct PageChanges<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Each page, in the order of the record; the changes are not looked at.
-    ///
-    /// # Errors
-    /// The bytes hold none.
+    /// Returns each page, in the order of the record, with its changes undecoded.
     pub(crate) fn split(self) -> impl Iterator<Item = Result<PageChanges<'a>, BadRecord>> {
         let mut bytes = self.bytes;
         std::iter::from_fn(move || {
@@ -244,7 +241,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The first page, and the bytes of those behind it; `None` when there is none.
+/// Returns the first page, and the bytes of those behind it; `None` when there is none.
 fn split_page(bytes: &[u8]) -> Result<Option<(PageChanges<'_>, &[u8])>, BadRecord> {
     if bytes.is_empty() {
         return Ok(None);
@@ -257,25 +254,22 @@ fn split_page(bytes: &[u8]) -> Result<Option<(PageChanges<'_>, &[u8])>, BadRecor
         reader.take(len)?;
     }
     let rest = reader.rest();
-    let bytes = changes.get(..changes.len() - rest.len()).unwrap_or_default();
+    let bytes = &changes[..changes.len() - rest.len()];
     Ok(Some((PageChanges { page, bytes }, rest)))
 }
 
 impl<'a> PageChanges<'a> {
-    /// What [`PageChanges::bytes`] gave, of a page.
+    /// Returns the changes of a page from what [`PageChanges::bytes`] gave.
     pub(crate) fn of(page: PageId, bytes: &'a [u8]) -> PageChanges<'a> {
         PageChanges { page, bytes }
     }
 
-    /// The changes as bytes, to be kept.
+    /// Returns the changes as bytes, to be kept.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The changes, in their order.
-    ///
-    /// # Errors
-    /// The bytes hold none.
+    /// Returns the changes, in their order.
     pub(crate) fn decode(&self) -> Result<Vec<Change<'a>>, BadRecord> {
         let mut reader = Reader::new(self.bytes);
         let count = reader.u8()?;
@@ -289,7 +283,7 @@ impl<'a> PageChanges<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A record without pages.
+    /// Appends the record to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Pages { cause, pages } => {
@@ -308,10 +302,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The record that `bytes` are.
-    ///
-    /// # Errors
-    /// They are none.
+    /// Decodes a record.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Record<'a>, BadRecord> {
         let mut reader = Reader::new(bytes);
         let record = match reader.u8()? {
@@ -336,10 +327,11 @@ impl CheckpointTables {
     const FIXED_BYTES: usize = 1 + 4 * size_of::<u64>();
     const ENTRY_BYTES: usize = 2 * size_of::<u64>();
 
-    /// The same in parts, each of which fits into a payload of so many bytes. Who logs them says
-    /// in each which was [`earlier`](CheckpointTables::earlier).
+    /// Returns the tables in parts, each of which fits into a payload of so many bytes. The thread
+    /// that logs them sets in each which part was [`earlier`](CheckpointTables::earlier).
     pub(crate) fn split(&self, payload_max: usize) -> Vec<CheckpointTables> {
-        let room = (payload_max.saturating_sub(Self::FIXED_BYTES) / Self::ENTRY_BYTES).max(1);
+        let room = (payload_max - Self::FIXED_BYTES) / Self::ENTRY_BYTES;
+        assert!(room > 0, "a segment has room for more than an entry");
         let empty = || CheckpointTables {
             begin: self.begin,
             next_transaction: self.next_transaction,

@@ -19,18 +19,17 @@
 
 use std::collections::HashMap;
 
+use crate::core::{Core, StoreError, Transactions, bad_record, decode_record};
 use crate::page::{self, PageId};
-use crate::record::{BadRecord, Cause, CheckpointTables, PageChanges, Pages, Record, TxnId};
+use crate::record::{CheckpointTables, PageChanges, Pages, Record, TxnId};
 use crate::wal::Lsn;
 
-use super::{Core, StoreError};
-
-/// What recovery found and did.
+/// What recovery found and did when a store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Pages put back whole after a torn write.
     pub repaired_pages: usize,
-    /// Records read.
+    /// Log records read for redo.
     pub records: u64,
     /// Pages that were changed since the last checkpoint, all of which are written again.
     pub pages: u64,
@@ -42,25 +41,57 @@ pub struct Recovery {
 
 /// What analysis finds.
 #[derive(Debug, Default)]
-pub(super) struct Analysis {
+struct Analysis {
     /// Pages that may lack changes, from which record on.
     dirty: HashMap<PageId, Lsn>,
     /// Transactions that were not done, and their last records.
     losers: HashMap<TxnId, Lsn>,
     /// A number that no transaction has had.
-    pub(super) next_transaction: u64,
+    next_transaction: u64,
 }
 
 impl Analysis {
-    /// Whether there is nothing to redo and nothing to undo.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns whether there is nothing to redo and nothing to undo.
+    fn is_empty(&self) -> bool {
         self.dirty.is_empty() && self.losers.is_empty()
     }
 }
 
 impl Core {
+    /// Loads a store that was closed.
+    ///
+    /// # Errors
+    /// [`StoreError::NotClosed`] if there is something to recover.
+    pub(super) fn load_closed(&mut self) -> Result<(), StoreError> {
+        let checkpoint = self.head.lock().checkpoint;
+        let analysis = self.analyse(checkpoint.record)?;
+        if !analysis.is_empty() {
+            return Err(StoreError::NotClosed);
+        }
+        self.transactions = Transactions::new(analysis.next_transaction);
+        self.allocator.check(&self.pool)?;
+        self.load_catalog()
+    }
+
+    /// Recovers a store of which `repaired_pages` torn pages were put back.
+    pub(super) fn recover(&mut self, repaired_pages: usize) -> Result<Recovery, StoreError> {
+        let mut recovery = Recovery { repaired_pages, ..Recovery::default() };
+        let checkpoint = self.head.lock().checkpoint;
+        let analysis = self.analyse(checkpoint.record)?;
+        self.transactions = Transactions::new(analysis.next_transaction);
+        self.redo(&analysis, &mut recovery)?;
+        self.allocator.check(&self.pool)?;
+        self.load_catalog()?;
+        recovery.rolled_back = self.undo(&analysis)?;
+        if recovery.pages > 0 || recovery.rolled_back > 0 {
+            self.pool.write_all()?;
+            self.checkpoint()?;
+        }
+        Ok(recovery)
+    }
+
     /// Reads the tables of the checkpoint and the log since.
-    pub(super) fn analyse(&self, checkpoint: Lsn) -> Result<Analysis, StoreError> {
+    fn analyse(&self, checkpoint: Lsn) -> Result<Analysis, StoreError> {
         let tables = self.checkpoint_tables(checkpoint)?;
         let mut analysis = Analysis {
             dirty: tables.dirty.into_iter().collect(),
@@ -69,19 +100,19 @@ impl Core {
         };
         let mut reader = self.log.reader(tables.begin);
         while let Some((lsn, payload)) = reader.read_next()? {
-            analysis.take(lsn, &decode(payload, lsn)?)?;
+            analysis.take(lsn, &decode_record(payload, lsn)?)?;
         }
         Ok(analysis)
     }
 
-    /// The tables of a checkpoint, put together from the record `last` and those before it.
+    /// Returns the tables of a checkpoint, put together from the record `last` and those before it.
     fn checkpoint_tables(&self, last: Lsn) -> Result<CheckpointTables, StoreError> {
         let mut all = CheckpointTables { earlier: last, ..CheckpointTables::default() };
         while all.earlier != Lsn::ZERO {
             let lsn = all.earlier;
             let bad = |what| StoreError::Record { lsn, what };
             let payload = self.log.read(lsn)?;
-            let Record::Checkpoint(tables) = decode(&payload, lsn)? else {
+            let Record::Checkpoint(tables) = decode_record(&payload, lsn)? else {
                 return Err(bad("the head calls it a checkpoint, and it is none"));
             };
             if tables.earlier >= lsn {
@@ -95,22 +126,18 @@ impl Core {
         Ok(all)
     }
 
-    /// Makes again what pages lack.
-    pub(super) fn redo(
-        &self,
-        analysis: &Analysis,
-        recovery: &mut Recovery,
-    ) -> Result<(), StoreError> {
+    /// Redoes the changes that pages lack.
+    fn redo(&self, analysis: &Analysis, recovery: &mut Recovery) -> Result<(), StoreError> {
         let Some(&from) = analysis.dirty.values().min() else {
             return Ok(());
         };
         let buffer = self.pool.frames() * self.pool.page_size().bytes();
         let limit = (buffer / 2).clamp(STRETCH_MIN, STRETCH_MAX);
-        let mut stretch = Stretch::default();
+        let mut stretch = LogStretch::default();
         let mut reader = self.log.reader(from);
         while let Some((lsn, payload)) = reader.read_next()? {
             recovery.records += 1;
-            if let Record::Pages { pages, .. } = decode(payload, lsn)? {
+            if let Record::Pages { pages, .. } = decode_record(payload, lsn)? {
                 stretch.take(lsn, pages)?;
             }
             if stretch.bytes.len() >= limit {
@@ -124,7 +151,7 @@ impl Core {
     /// empty then.
     fn redo_stretch(
         &self,
-        stretch: &mut Stretch,
+        stretch: &mut LogStretch,
         dirty: &HashMap<PageId, Lsn>,
         recovery: &mut Recovery,
     ) -> Result<(), StoreError> {
@@ -142,14 +169,13 @@ impl Core {
             recovery.pages += 1;
             for &Logged { lsn, at, len, .. } in changes.iter().filter(|change| change.lsn >= since)
             {
+                debug_assert!(lsn >= since, "what is older is on the disk");
                 page.write_since(lsn);
                 if page::lsn(&page) >= lsn {
                     continue;
                 }
-                let bytes = stretch.bytes.get(at..at + len).unwrap_or_default();
-                let changes = PageChanges::of(id, bytes).decode();
-                let bad = |bad: BadRecord| StoreError::Record { lsn, what: bad.0 };
-                page.apply(&changes.map_err(bad)?, lsn)?;
+                let changes = PageChanges::of(id, &stretch.bytes[at..at + len]).decode();
+                page.apply(&changes.map_err(|bad| bad_record(lsn, bad))?, lsn)?;
                 recovery.redone += 1;
             }
         }
@@ -158,8 +184,8 @@ impl Core {
         Ok(())
     }
 
-    /// Rolls back all transactions that were not done; how many.
-    pub(super) fn undo(&self, analysis: &Analysis) -> Result<usize, StoreError> {
+    /// Rolls back all transactions that were not done. Returns how many.
+    fn undo(&self, analysis: &Analysis) -> Result<usize, StoreError> {
         let states: Vec<_> = analysis
             .losers
             .iter()
@@ -171,6 +197,7 @@ impl Core {
             next.iter().enumerate().max_by_key(|(_, (lsn, _))| *lsn)
         {
             let before = self.undo_record(state, lsn)?;
+            debug_assert!(before < lsn, "undo goes backward");
             if before == Lsn::ZERO {
                 self.end(state)?;
                 next.swap_remove(at);
@@ -188,12 +215,12 @@ const STRETCH_MAX: usize = 256 << 20;
 
 /// Changes of pages from a stretch of the log.
 #[derive(Default)]
-struct Stretch {
+struct LogStretch {
     changes: Vec<Logged>,
     bytes: Vec<u8>,
 }
 
-/// The changes of a page by one record; they are in [`Stretch::bytes`].
+/// The changes of a page by one record; they are in [`LogStretch::bytes`].
 struct Logged {
     page: PageId,
     lsn: Lsn,
@@ -201,10 +228,10 @@ struct Logged {
     len: usize,
 }
 
-impl Stretch {
+impl LogStretch {
     fn take(&mut self, lsn: Lsn, pages: Pages<'_>) -> Result<(), StoreError> {
         for page in pages.split() {
-            let page = page.map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
+            let page = page.map_err(|bad| bad_record(lsn, bad))?;
             let (at, len) = (self.bytes.len(), page.bytes().len());
             self.bytes.extend_from_slice(page.bytes());
             self.changes.push(Logged { page: page.page, lsn, at, len });
@@ -213,21 +240,20 @@ impl Stretch {
     }
 }
 
-pub(super) fn decode(payload: &[u8], lsn: Lsn) -> Result<Record<'_>, StoreError> {
-    Record::decode(payload).map_err(|bad| StoreError::Record { lsn, what: bad.0 })
-}
-
 impl Analysis {
     fn take(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), StoreError> {
         match record {
             Record::Pages { cause, pages } => {
                 if let Some(transaction) = cause.transaction() {
                     self.losers.insert(transaction, lsn);
-                    self.next_transaction =
-                        self.next_transaction.max(transaction.0.saturating_add(1));
+                    let Some(next) = transaction.0.checked_add(1) else {
+                        let what = "its transaction has the highest number there is";
+                        return Err(StoreError::Record { lsn, what });
+                    };
+                    self.next_transaction = self.next_transaction.max(next);
                 }
                 for page in pages.split() {
-                    let page = page.map_err(|bad| StoreError::Record { lsn, what: bad.0 })?;
+                    let page = page.map_err(|bad| bad_record(lsn, bad))?;
                     self.dirty.entry(page.page).or_insert(lsn);
                 }
             }
@@ -237,14 +263,5 @@ impl Analysis {
             Record::Checkpoint(_) => {}
         }
         Ok(())
-    }
-}
-
-/// Where the undo of a transaction goes on after a record, and whether there is something to undo.
-pub(super) fn next_to_undo(cause: &Cause<'_>) -> Lsn {
-    match *cause {
-        Cause::Update { previous, .. } => previous,
-        Cause::Compensation { undo_next, .. } => undo_next,
-        Cause::Structure => Lsn::ZERO,
     }
 }

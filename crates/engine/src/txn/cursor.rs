@@ -15,19 +15,19 @@
 //! Read committed, a leaf of which all is committed needs no locks: its copy is what was committed
 //! at one moment.
 //!
-//! What is changed by the cursor's own transaction ahead of it is seen, as by anybody else.
+//! Changes that the cursor's own transaction makes ahead of it are seen.
 //!
 //! # Gaps
 //! Serializable, a key is locked with the gap below it. Upward, that leaves the gap between the
 //! last key handed out and the end of the range: the gap below the first key beyond is locked as
 //! well. Downward, it is the gap between the upper end and the first key handed out: that below the
 //! key above is locked first. The lower levels lock the same gaps for a moment, because a key that
-//! somebody has taken out and may put back leaves no other trace.
+//! another transaction has removed and may put back leaves no other trace.
 //!
 //! # Example
-//! A leaf has 10, 20, 30; somebody takes out 20 and has not committed: 30 is locked in RB. A cursor
-//! hands out 10, comes to 30 and waits for RS on the gap below it. The removal is rolled back; the
-//! leaf has another LSN, is copied anew from behind 10, and 20 is handed out.
+//! A leaf has 10, 20, 30; another transaction removes 20 and has not committed: 30 is locked in RB.
+//! A cursor hands out 10, comes to 30 and waits for RS on the gap below it. The removal is rolled
+//! back; the leaf has another LSN, is copied anew from behind 10, and 20 is handed out.
 //!
 //! # Limits
 //! A leaf is copied whole for one entry of it as well.
@@ -35,14 +35,14 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Isolation, Lockable, Transaction, TxnError, hash_key, next_key};
+use super::{Isolation, Lockable, Owner, Transaction, TxnError, hash_key, next_key};
 use crate::btree::{Tree, TreeEntry};
+use crate::core::TreeHandle;
 use crate::lock::multi_granularity::{IS, S, X};
 use crate::page::{self, Node, PageId};
-use crate::store::TreeHandle;
 use crate::wal::Lsn;
 
-/// Which way a cursor goes.
+/// The direction of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To higher keys.
@@ -51,9 +51,11 @@ pub enum Direction {
     Down,
 }
 
-/// A place in a range of a tree. It belongs to the transaction that made it.
+/// A place in a range of a tree. It belongs to the transaction that made it, which lets go of it
+/// between two calls of [`Cursor::next`]; [`Range`](super::Range) is the same as an iterator.
 pub struct Cursor {
     tree: TreeHandle,
+    owner: Owner,
     direction: Direction,
     /// Keys are locked in U, to the end.
     is_for_update: bool,
@@ -107,7 +109,7 @@ enum Next {
 }
 
 impl Transaction {
-    /// A cursor over the keys of a range.
+    /// Returns a cursor over the keys of a range.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -121,10 +123,10 @@ impl Transaction {
         if self.options.isolation != Isolation::ReadUncommitted {
             self.lock_parents(tree.entry().id, IS)?;
         }
-        Ok(Cursor::new(tree, range, direction, false))
+        Ok(Cursor::new(self.owner(), tree, range, direction, false))
     }
 
-    /// Whether reads of this transaction lock each key.
+    /// Returns whether reads of this transaction lock each key.
     fn locks_keys(&self, tree: &TreeEntry) -> bool {
         self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree.id, S)
     }
@@ -158,18 +160,20 @@ impl Transaction {
 
 impl Cursor {
     pub(super) fn new(
+        owner: Owner,
         tree: &TreeHandle,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         direction: Direction,
         is_for_update: bool,
     ) -> Self {
-        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        let copied = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         Cursor {
             tree: tree.clone(),
+            owner,
             direction,
             is_for_update,
-            low: owned(range.0),
-            high: owned(range.1),
+            low: copied(range.0),
+            high: copied(range.1),
             leaf: None,
             left: Vec::new(),
             key: Vec::new(),
@@ -180,7 +184,7 @@ impl Cursor {
         }
     }
 
-    /// Whether each key has to be locked.
+    /// Returns whether each key has to be locked.
     fn locks_keys(&self, transaction: &Transaction) -> bool {
         let tree = self.tree.entry();
         if self.is_for_update {
@@ -190,12 +194,19 @@ impl Cursor {
         }
     }
 
-    /// The next key and its value, or `None` at the end of the range.
+    /// Returns the key that was handed out last.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Returns the next key and its value, or `None` at the end of the range.
     ///
     /// # Errors
-    /// See [`TxnError`].
+    /// [`TxnError::OtherTransaction`] if `transaction` has not made the cursor; or another of
+    /// [`TxnError`].
     pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
         transaction.check(&self.tree)?;
+        transaction.check_owner(self.owner)?;
         loop {
             if self.is_done {
                 return Ok(None);
@@ -228,6 +239,7 @@ impl Cursor {
             Direction::Up => leaf.from = slot + 1,
             Direction::Down => leaf.to = slot,
         }
+        debug_assert!(leaf.from <= leaf.to, "an entry is handed out once");
         leaf.is_handed_out = true;
         leaf.is_way_settled = leaf.is_settled;
         let node = Node::new(&leaf.bytes);
@@ -248,7 +260,7 @@ impl Cursor {
         }
     }
 
-    /// From the key handed out last on, the rest is still to come.
+    /// Shortens the range to what comes after the key handed out last.
     fn leave(&mut self, leaf: &Copy) {
         if leaf.is_handed_out {
             match self.direction {
@@ -271,7 +283,7 @@ impl Cursor {
         }
         let Copy { bytes, version, is_way_settled, .. } = leaf;
         let entry = self.tree.entry();
-        let tree = transaction.core.on(entry);
+        let tree = transaction.core.tree(entry);
         let now = transaction.core.pool.read(version.id, &entry.counters)?;
         if page::lsn(&now) == version.lsn {
             let right = tree.leaf_behind(&now)?;
@@ -309,7 +321,7 @@ impl Cursor {
 
     /// Copies the leaf that the rest of the range begins in.
     fn copy_leaf(&self, transaction: &Transaction, spare: Vec<u8>) -> Result<Copy, TxnError> {
-        let tree = transaction.core.on(self.tree.entry());
+        let tree = transaction.core.tree(self.tree.entry());
         let leaf = match (self.direction, &self.low, &self.high) {
             (Direction::Up, Bound::Included(key) | Bound::Excluded(key), _)
             | (Direction::Down, _, Bound::Included(key)) => {
@@ -331,6 +343,7 @@ impl Cursor {
     /// Copies a leaf that is latched into `spare`.
     fn copy(&self, leaf: &[u8], transaction: &Transaction, spare: Vec<u8>) -> Copy {
         let (node, lsn) = (Node::new(leaf), page::lsn(leaf));
+        debug_assert!(node.is_leaf(), "a cursor walks over leaves");
         let core = &transaction.core;
         let mut bytes = spare;
         bytes.clear();
@@ -349,7 +362,8 @@ impl Cursor {
         }
     }
 
-    /// What comes next by the copy. Where the copy has no more, the range goes on behind its fence.
+    /// Returns what comes next by the copy. Where the copy has no more entries, the range goes on
+    /// behind its fence.
     fn look(&self) -> Next {
         let Some(leaf) = &self.leaf else {
             return Next::Leaf;
@@ -368,8 +382,8 @@ impl Cursor {
         if goes_on { Next::Leaf } else { Next::Done }
     }
 
-    /// Locks the entry at `slot` of the copy as the isolation asks; whether it is still there, and
-    /// nothing has come into the way to it.
+    /// Locks the entry at `slot` of the copy as the isolation asks. Returns whether it is still
+    /// there and nothing has come into the way to it.
     fn is_sure(&mut self, transaction: &mut Transaction, slot: usize) -> Result<bool, TxnError> {
         self.is_probed = false;
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
@@ -388,7 +402,7 @@ impl Cursor {
         self.are_same(transaction, leaf.version)
     }
 
-    /// Whether pages are still as they were: one, and those left behind.
+    /// Returns whether pages are still as they were: one, and those left behind.
     fn are_same(&self, transaction: &Transaction, version: Version) -> Result<bool, TxnError> {
         for &version in [version].iter().chain(&self.left) {
             if !self.is_same(transaction, version)? {
@@ -403,8 +417,8 @@ impl Cursor {
         Ok(page::lsn(&page) == version.lsn)
     }
 
-    /// At the end of the range: upward, the gap up to the next key is locked; whether nothing has
-    /// come into it meanwhile.
+    /// Locks, at the upper end of the range, the gap up to the next key. Returns whether nothing
+    /// has come into it meanwhile.
     fn close(&mut self, transaction: &mut Transaction) -> Result<bool, TxnError> {
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let is_settled = leaf.is_settled && leaf.is_way_settled;
@@ -414,7 +428,7 @@ impl Cursor {
         }
         let mut version = leaf.version;
         let above = {
-            let tree = transaction.core.on(entry);
+            let tree = transaction.core.tree(entry);
             let mut page = transaction.core.pool.read(version.id, &entry.counters)?;
             if page::lsn(&page) != version.lsn {
                 return Ok(false);
@@ -437,7 +451,7 @@ impl Cursor {
     fn lock_above(&self, transaction: &mut Transaction) -> Result<(), TxnError> {
         let entry = self.tree.entry();
         let core = Arc::clone(&transaction.core);
-        let tree = core.on(entry);
+        let tree = core.tree(entry);
         let mut locked = None;
         loop {
             let next = match &self.high {
@@ -467,7 +481,7 @@ fn replace_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     }
 }
 
-/// The first slot of a node with a key that is not below the range.
+/// Returns the first slot of a node with a key that is not below the range.
 fn first_slot(node: Node<'_>, low: &Bound<Vec<u8>>) -> usize {
     match low {
         Bound::Unbounded => 0,
@@ -479,7 +493,7 @@ fn first_slot(node: Node<'_>, low: &Bound<Vec<u8>>) -> usize {
     }
 }
 
-/// The slot behind the last with a key that is not above the range.
+/// Returns the slot behind the last with a key that is not above the range.
 fn end_slot(node: Node<'_>, high: &Bound<Vec<u8>>) -> usize {
     match high {
         Bound::Unbounded => node.count(),
@@ -491,7 +505,7 @@ fn end_slot(node: Node<'_>, high: &Bound<Vec<u8>>) -> usize {
     }
 }
 
-/// Where a key is in a node, which need not cover it.
+/// Returns where a key is in a node, which need not cover it.
 fn place(node: Node<'_>, key: &[u8]) -> Result<usize, usize> {
     let fences = node.fences();
     if key < fences.low {
@@ -503,7 +517,7 @@ fn place(node: Node<'_>, key: &[u8]) -> Result<usize, usize> {
     }
 }
 
-/// Whether keys from `fence` on may be in a range that ends so.
+/// Returns whether keys from `fence` on may be in a range that ends so.
 fn may_hold(fence: &[u8], high: &Bound<Vec<u8>>) -> bool {
     match high {
         Bound::Unbounded => true,
@@ -512,7 +526,7 @@ fn may_hold(fence: &[u8], high: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-/// Whether keys below `fence` may be in a range that begins so.
+/// Returns whether keys below `fence` may be in a range that begins so.
 fn is_above(fence: &[u8], low: &Bound<Vec<u8>>) -> bool {
     match low {
         Bound::Unbounded => true,

@@ -1,4 +1,4 @@
-//! Reads by whoever means to write: keys locked in U from the first look.
+//! Reads by a transaction that will write: keys are locked in U from the first read.
 //!
 //! # Mechanism
 //! Two that read a key in S and then write it wait for each other: each wants X, and the other's S
@@ -17,11 +17,12 @@
 use std::ops::Bound;
 
 use super::{Cursor, Direction, Isolation, Lockable, Transaction, TxnError};
+use crate::core::TreeHandle;
 use crate::lock::multi_granularity::{IX, U};
-use crate::store::TreeHandle;
 
 impl Transaction {
-    /// The value of a key that is to be changed or taken out; see the module's head.
+    /// Returns the value of a key that is to be changed or removed. The key is locked in U, so that
+    /// of two transactions that do so one waits.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -32,10 +33,11 @@ impl Transaction {
     ) -> Result<Option<Vec<u8>>, TxnError> {
         self.check_to_change(tree)?;
         self.lock_parents(tree.entry().id, IX)?;
-        self.get_locked(tree, key, U)
+        self.get_locked(tree, key, U, <[u8]>::to_vec)
     }
 
-    /// A cursor over the keys of a range that are to be changed or taken out.
+    /// Returns a cursor over the keys of a range that are to be changed or removed. Each key is
+    /// locked in the update mode U.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -47,7 +49,7 @@ impl Transaction {
     ) -> Result<Cursor, TxnError> {
         self.check_to_change(tree)?;
         self.lock_parents(tree.entry().id, IX)?;
-        Ok(Cursor::new(tree, range, direction, true))
+        Ok(Cursor::new(self.owner(), tree, range, direction, true))
     }
 
     /// Locks a key that a cursor for update has come to.

@@ -4,9 +4,9 @@
 //! An index is a tree of its own. For each row of the indexed tree a function says what it is to be
 //! found by, any number of *secondary keys*, and for each of these there is one entry whose key is
 //! the secondary key and behind it the row's key, so that rows with the same secondary key are told
-//! apart. Whoever changes a row changes its entries in the same transaction, with the same locks
-//! and log records as those of any tree. So an index needs nothing of its own in recovery, and a
-//! serializable scan of it sees no phantoms.
+//! apart. A transaction that changes a row changes its entries as well, with the same locks and log
+//! records as those of any tree. So an index needs nothing of its own in
+//! recovery, and a serializable scan of it sees no phantoms.
 //!
 //! # Example
 //! Rows 1 → "red", 2 → "blue", 3 → "red", found by their value, give the entries blue 2, red 1,
@@ -19,7 +19,8 @@
 //!
 //! # After opening
 //! The store remembers which tree is an index of which, but not the function. Until the program has
-//! given it again by [`Store::create_index`], rows can be read and not changed.
+//! given it again by [`Store::create_index`](crate::Store::create_index), rows can be read and not
+//! changed.
 //!
 //! # Where this leaves the literature
 //! * **Keys, not places.** An entry names its row by key, as the indexes of `InnoDB` do, and not by
@@ -29,124 +30,71 @@
 //!   is locked like a row of the index, and the row again when it is read: more locks, and one rule
 //!   for all trees.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
 use super::{Cursor, Direction, Lockable, Transaction, TxnError, TxnOptions};
 use crate::btree::TreeEntry;
+use crate::core::{
+    COMPLETE, Core, Index, IndexHandle, KeyExtractor, TreeHandle, above_entries, decode_entry,
+    encode_secondary,
+};
 use crate::lock::multi_granularity::X;
 use crate::page::TreeId;
-use crate::store::{Store, TreeHandle};
 
-/// What a row is to be found by: called with its key and its value, it hands each secondary key to
-/// the third argument. The same row must always give the same ones.
-pub type KeysOf = Box<dyn Fn(&[u8], &[u8], &mut dyn FnMut(&[u8])) + Send + Sync>;
-
-/// An index whose function is known.
-pub(crate) struct Index {
-    entry: Arc<TreeEntry>,
-    keys_of: KeysOf,
-}
-
-impl Index {
-    /// The keys of the entries for a row.
-    fn entries(&self, key: &[u8], value: &[u8]) -> BTreeSet<Vec<u8>> {
-        let mut entries = BTreeSet::new();
-        (self.keys_of)(key, value, &mut |secondary| {
-            let mut entry = encode(secondary);
-            entry.extend_from_slice(key);
-            entries.insert(entry);
-        });
-        entries
+/// See [`Store::create_index`](crate::Store::create_index).
+pub(crate) fn create_index(
+    core: &Arc<Core>,
+    tree: &TreeHandle,
+    name: &str,
+    extract: KeyExtractor,
+) -> Result<IndexHandle, TxnError> {
+    if !tree.is_of(core) {
+        return Err(TxnError::OtherStore);
     }
-}
-
-/// The indexes whose functions are known, by the tree that they are indexes of.
-#[derive(Default)]
-pub(crate) struct Indexes {
-    of: RwLock<HashMap<TreeId, Vec<Arc<Index>>>>,
-}
-
-/// In an index: that it has an entry for each row. No other entry has an empty key.
-const COMPLETE: &[u8] = b"";
-
-/// An index of a tree.
-#[derive(Clone)]
-pub struct IndexHandle {
-    tree: TreeHandle,
-}
-
-impl IndexHandle {
-    /// The tree that it is: for its name, its fills, its input and output.
-    #[must_use]
-    pub fn tree(&self) -> &TreeHandle {
-        &self.tree
+    if tree.entry().indexed.is_some() {
+        return Err(TxnError::IsIndex);
     }
+    let id = tree.entry().id;
+    // A transaction that changes a row meanwhile waits until the function is known.
+    let mut known = core.indexes.of.write();
+    let handle = core.create_tree(name, Some(id))?;
+    if handle.entry().indexed != Some(id) {
+        return Err(TxnError::NameTaken { name: name.to_owned() });
+    }
+    let entry = handle.shared_entry();
+    let of_tree = known.entry(id).or_default();
+    of_tree.retain(|index| index.entry.id != entry.id);
+    let index = Arc::new(Index { entry, extract });
+    of_tree.push(Arc::clone(&index));
+    drop(known);
+    make_entries(core, tree, &index)?;
+    Ok(IndexHandle::new(handle))
 }
 
-impl Store {
-    /// The index of that name of `tree`, with an entry for every row; made if there is none. After
-    /// the store was opened this has to be called, with the same function as ever, before rows can
-    /// be changed.
-    ///
-    /// Making it locks the tree and takes one transaction over all rows.
-    ///
-    /// # Errors
-    /// The name is not to be had, or is another tree's. Or there was a conflict, an entry is too
-    /// long, or the store failed: then there is an index without entries, and this has to be called
-    /// again.
-    pub fn create_index(
-        &self,
-        tree: &TreeHandle,
-        name: &str,
-        keys_of: KeysOf,
-    ) -> Result<IndexHandle, TxnError> {
-        if !tree.is_of(&self.core) {
-            return Err(TxnError::OtherStore);
-        }
-        if tree.entry().indexed.is_some() {
-            return Err(TxnError::IsIndex);
-        }
-        let id = tree.entry().id;
-        // Who changes a row meanwhile waits until the function is known.
-        let mut known = self.core.indexes.of.write();
-        let handle = self.create_index_tree(name, id)?;
-        let entry = handle.shared_entry();
-        let of_tree = known.entry(id).or_default();
-        of_tree.retain(|index| index.entry.id != entry.id);
-        let index = Arc::new(Index { entry, keys_of });
-        of_tree.push(Arc::clone(&index));
-        drop(known);
-        self.complete(tree, &index)?;
-        Ok(IndexHandle { tree: handle })
+/// Makes the entries of an index that does not have them yet.
+fn make_entries(core: &Arc<Core>, tree: &TreeHandle, index: &Index) -> Result<(), TxnError> {
+    let mut transaction = Transaction::begin(core, TxnOptions::default());
+    if transaction.peek(&index.entry, COMPLETE, |_| ())?.is_some() {
+        return Ok(());
     }
-
-    /// Makes the entries of an index that does not have them yet.
-    fn complete(&self, tree: &TreeHandle, index: &Index) -> Result<(), TxnError> {
-        let mut transaction = self.begin(TxnOptions::default());
-        if transaction.peek(&index.entry, COMPLETE)?.is_some() {
-            return Ok(());
+    transaction.lock_tree(tree, X)?;
+    transaction.lock(&Lockable::Tree(index.entry.id), X)?;
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut rows = transaction.cursor(tree, all, Direction::Up)?;
+    while let Some((key, value)) = rows.next(&mut transaction)? {
+        for entry in index.entries(key, value) {
+            transaction.check_lengths(&entry, &[])?;
+            transaction.put_entry(&index.entry, &entry, &[], |_| true)?;
         }
-        transaction.lock(&Lockable::Tree(tree.entry().id), X)?;
-        transaction.lock(&Lockable::Tree(index.entry.id), X)?;
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        let mut rows = transaction.cursor(tree, all, Direction::Up)?;
-        while let Some((key, value)) = rows.next(&mut transaction)? {
-            for entry in index.entries(key, value) {
-                transaction.check_lengths(&entry, &[])?;
-                transaction.put_entry(&index.entry, &entry, &[], |_| true)?;
-            }
-        }
-        transaction.put_entry(&index.entry, COMPLETE, &[], |_| true)?;
-        transaction.commit()
     }
+    transaction.put_entry(&index.entry, COMPLETE, &[], |_| true)?;
+    transaction.commit()
 }
 
 impl Transaction {
-    /// The indexes of a tree that has some.
+    /// Returns the indexes of a tree that has some.
     fn indexes_of(&self, tree: &TreeEntry) -> Result<Vec<Arc<Index>>, TxnError> {
         let known = self.core.indexes.of.read().get(&tree.id).cloned().unwrap_or_default();
         if known.len() == tree.indexes() {
@@ -159,8 +107,8 @@ impl Transaction {
         }
     }
 
-    /// Gives a row of a tree with indexes a value, or takes it out, if `may` says so of whether it
-    /// is there; whether that was done.
+    /// Changes or, without a value, removes a row of a tree with indexes, if `may` allows it for a
+    /// row that exists or not. Returns whether that was done.
     pub(super) fn change_row(
         &mut self,
         tree: &TreeEntry,
@@ -170,7 +118,7 @@ impl Transaction {
     ) -> Result<bool, TxnError> {
         let indexes = self.indexes_of(tree)?;
         self.lock_to_write(tree.id, key)?;
-        let old = self.peek(tree, key)?;
+        let old = self.peek(tree, key, <[u8]>::to_vec)?;
         if !may(old.is_some()) {
             return Ok(false);
         }
@@ -216,7 +164,25 @@ impl Transaction {
         Ok(())
     }
 
-    /// A cursor over the entries of an index whose secondary keys are in a range.
+    /// Returns the keys of the rows that have a secondary key, in order.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn find(
+        &mut self,
+        index: &IndexHandle,
+        secondary: &[u8],
+    ) -> Result<Vec<Vec<u8>>, TxnError> {
+        let bound = Bound::Included(secondary);
+        let mut cursor = self.index_cursor(index, (bound, bound), Direction::Up)?;
+        let mut keys = Vec::new();
+        while let Some((_, key)) = cursor.next(self)? {
+            keys.push(key.to_vec());
+        }
+        Ok(keys)
+    }
+
+    /// Returns a cursor over the entries of an index whose secondary keys are in a range.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -227,17 +193,17 @@ impl Transaction {
         direction: Direction,
     ) -> Result<IndexCursor, TxnError> {
         let low = match range.0 {
-            Bound::Included(key) => Bound::Included(encode(key)),
-            Bound::Excluded(key) => Bound::Included(behind(key)),
+            Bound::Included(key) => Bound::Included(encode_secondary(key)),
+            Bound::Excluded(key) => Bound::Included(above_entries(key)),
             Bound::Unbounded => Bound::Excluded(COMPLETE.to_vec()),
         };
         let high = match range.1 {
-            Bound::Included(key) => Bound::Excluded(behind(key)),
-            Bound::Excluded(key) => Bound::Excluded(encode(key)),
+            Bound::Included(key) => Bound::Excluded(above_entries(key)),
+            Bound::Excluded(key) => Bound::Excluded(encode_secondary(key)),
             Bound::Unbounded => Bound::Unbounded,
         };
         let range = (as_slice(&low), as_slice(&high));
-        let cursor = self.cursor(&index.tree, range, direction)?;
+        let cursor = self.cursor(index.tree(), range, direction)?;
         Ok(IndexCursor { cursor, secondary: Vec::new() })
     }
 }
@@ -259,7 +225,8 @@ pub struct IndexCursor {
 }
 
 impl IndexCursor {
-    /// The next secondary key and the key of a row that has it, or `None` at the end of the range.
+    /// Returns the next secondary key and the key of a row that has it, or `None` at the end of the
+    /// range.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -270,77 +237,11 @@ impl IndexCursor {
         let Some((entry, _)) = self.cursor.next(transaction)? else {
             return Ok(None);
         };
-        let key = decode(entry, &mut self.secondary);
+        let key = decode_entry(entry, &mut self.secondary);
         Ok(Some((&self.secondary, key)))
     }
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
-}
-
-/// A secondary key as entries begin with it.
-fn encode(secondary: &[u8]) -> Vec<u8> {
-    let mut entry = Vec::with_capacity(secondary.len() + 16);
-    for &byte in secondary {
-        entry.push(byte);
-        if byte == 0 {
-            entry.push(255);
-        }
-    }
-    entry.extend_from_slice(&[0, 0]);
-    entry
-}
-
-/// What is above all entries with a secondary key, and below those with a higher one.
-fn behind(secondary: &[u8]) -> Vec<u8> {
-    let mut entry = encode(secondary);
-    if let Some(last) = entry.last_mut() {
-        *last = 1;
-    }
-    entry
-}
-
-/// Writes an entry's secondary key into `secondary` and returns the row's key.
-fn decode<'e>(entry: &'e [u8], secondary: &mut Vec<u8>) -> &'e [u8] {
-    secondary.clear();
-    let mut rest = entry;
-    loop {
-        match rest {
-            [0, 255, after @ ..] => {
-                secondary.push(0);
-                rest = after;
-            }
-            [0, _, key @ ..] => return key,
-            [byte, after @ ..] => {
-                secondary.push(*byte);
-                rest = after;
-            }
-            [] => return rest,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_are_in_the_order_of_secondary_keys_and_say_what_went_in() {
-        let secondaries: [&[u8]; 8] =
-            [b"", b"\0", b"\0\0", b"\0\x01", b"a", b"a\0", b"a\0b", b"a\xff"];
-        let keys: [&[u8]; 4] = [b"", b"\0", b"k", b"\xff"];
-        let mut last = Vec::new();
-        for secondary in secondaries {
-            assert!(last < encode(secondary));
-            for key in keys {
-                let entry = [&encode(secondary), key].concat();
-                assert!(last < entry && entry < behind(secondary), "{secondary:?} {key:?}");
-                let mut decoded = Vec::new();
-                assert_eq!(decode(&entry, &mut decoded), key);
-                assert_eq!(decoded, secondary);
-                last = entry;
-            }
-        }
-    }
 }

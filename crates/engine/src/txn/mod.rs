@@ -1,10 +1,10 @@
 //! Transactions: changes that happen together, apart from those of others.
 //!
 //! # Mechanism
-//! Strict two-phase locking on keys and the gaps between them (`modes`). A lock is tried for while
-//! the leaf is latched; if it is not free, the latch is let go, the lock waited for, and the
-//! search begun anew, because the leaf may be another by then. So nobody waits for a lock while it
-//! holds a latch.
+//! Strict two-phase locking on keys and the gaps between them (`core/key_locks.rs`). A lock is
+//! tried while the leaf is latched. If the lock is not free, the transaction releases the latch,
+//! waits for the lock, and searches again, because the key may be in another leaf by then. So no
+//! transaction waits for a lock while it holds a latch.
 //!
 //! | isolation | reads lock | what may be seen |
 //! | --- | --- | --- |
@@ -13,26 +13,26 @@
 //! | repeatable read | to the end, not the gaps | new keys the second time |
 //! | serializable | to the end, and the gaps | nothing of others |
 //!
-//! Read committed, a page is looked at first: if nothing in it is younger than the oldest change
-//! that is not committed, all of it is, and no lock is needed.
+//! A read at read committed checks the leaf's LSN first. If the leaf has no change that is younger
+//! than the oldest uncommitted one, all of the leaf is committed, and no lock is needed.
 //!
 //! # When the store has failed
-//! After a failed write or sync, or a rollback that could not be done, the log is closed. Locks are
-//! given back then, also those of transactions that could not be rolled back, so that nobody waits
-//! for ever. What they guarded is never seen: a lock that was got after the failure is refused,
-//! and a lock got before it guards against all who failed later.
+//! After a failed write or sync, or a rollback that failed, the log is closed. Locks are released
+//! then, also those of transactions that could not be rolled back, so that no transaction waits for
+//! ever. What these locks guarded is never seen: a lock that is granted after the failure is an
+//! error, and a lock granted before it guards against all transactions that failed later.
 //!
 //! # After an error
 //! A transaction that is chosen as the victim of a deadlock, waits too long or is preempted has to
-//! be rolled back; everything else it asks for fails with the same error. What was wrong with a
-//! request itself, such as a key that is there already, changes nothing.
+//! be rolled back. All its further requests fail with the same error. A request that is wrong in
+//! itself, such as the insert of a key that exists, changes nothing.
 
 mod cursor;
 mod for_update;
 mod index;
 mod load;
-mod modes;
 mod put;
+mod range;
 
 use std::sync::Arc;
 
@@ -40,34 +40,21 @@ use thiserror::Error;
 
 use crate::btree::{Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
+use crate::core::{
+    Core, Durability, Lockable, RangeModes, StoreError, TreeHandle, TxnState, hash_key,
+};
 use crate::lock::multi_granularity::{IS, IX, S, X};
-use crate::lock::{LockError, LockManager, Locker, LockerWatch, Mode, Priority, Wait};
+use crate::lock::{LockError, Locker, LockerWatch, Mode, Priority, Wait};
 use crate::page::{self, Node, PageId, TreeId};
 use crate::record::{Cause, TxnId, Undo};
-use crate::store::{Core, Store, StoreError, TreeHandle, TxnState};
 use crate::wal::Lsn;
 
 pub use cursor::{Cursor, Direction, Entry};
-pub(crate) use index::Indexes;
-pub use index::{IndexCursor, IndexEntry, IndexHandle, KeysOf};
-pub(crate) use modes::{RangeModes, covering, mode_table};
+pub(crate) use index::create_index;
+pub use index::{IndexCursor, IndexEntry};
+pub(crate) use load::bulk_load;
 use put::AtEnd;
-
-/// What can be locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lockable {
-    /// All trees.
-    Store,
-    /// A tree.
-    Tree(TreeId),
-    /// A key of a tree, by a hash of it, and the gap below: two keys with one hash are locked
-    /// together.
-    Key(TreeId, u64),
-    /// The gap above the last key of a tree.
-    End(TreeId),
-    /// What a client of the engine makes of it: a space of its own, and a number in it.
-    Client(u32, u64),
-}
+pub use range::{KeyValue, Range};
 
 /// How far a transaction is apart from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,18 +70,9 @@ pub enum Isolation {
     Serializable,
 }
 
-/// When a commit returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When it is durable.
-    #[default]
-    Synced,
-    /// At once; it is durable within `LogSettings::lazy_sync`.
-    Lazy,
-}
-
-/// How a transaction runs.
-#[derive(Clone, Copy, Debug, Default)]
+/// Settings of a transaction.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct TxnOptions {
     /// How far it is apart from others.
     pub isolation: Isolation,
@@ -102,33 +80,60 @@ pub struct TxnOptions {
     pub durability: Durability,
     /// Its priority in the queues of locks.
     pub priority: Priority,
+    /// The most times that [`Store::transaction`](crate::Store::transaction) runs it again after a
+    /// conflict.
+    pub retries_max: u32,
 }
 
-/// Why a transaction cannot do what it was asked.
+impl Default for TxnOptions {
+    fn default() -> Self {
+        TxnOptions {
+            isolation: Isolation::default(),
+            durability: Durability::default(),
+            priority: Priority::default(),
+            retries_max: 100,
+        }
+    }
+}
+
+setters! {
+    TxnOptions {
+        isolation: Isolation,
+        durability: Durability,
+        priority: Priority,
+        retries_max: u32,
+    }
+}
+
+/// Errors of a transaction.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum TxnError {
     /// It has to be rolled back, and may be run again.
     #[error("{0}; roll the transaction back and run it again")]
     Conflict(#[from] LockError),
-    /// The store failed.
+    /// The store failed, or it is closed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The key is there already.
+    /// The key exists already.
     #[error("the key is there already")]
     KeyExists,
     /// The key or the entry is too long.
     #[error("{what} has {len} bytes, and {max} is the most in pages of this size")]
     TooLong {
-        /// Which of the two.
+        /// Which of the two: `the key` or `the entry`.
         what: &'static str,
-        /// Its length.
+        /// Its length in bytes.
         len: usize,
-        /// What is possible.
+        /// The longest length that is allowed, in bytes.
         max: usize,
     },
     /// The tree belongs to another store.
     #[error("the tree is one of another store")]
     OtherStore,
+    /// The cursor or the savepoint belongs to another transaction.
+    #[error("the cursor or savepoint is one of another transaction")]
+    OtherTransaction,
     /// An index changes with its tree only.
     #[error("the tree is an index, and changes with its tree only")]
     IsIndex,
@@ -138,16 +143,16 @@ pub enum TxnError {
         /// The index.
         name: String,
     },
-    /// The tree has indexes already.
+    /// The tree has indexes, which a bulk load cannot change.
     #[error("the tree has indexes; load it first and make them then")]
     Indexed,
     /// Keys that are to be loaded do not ascend, or are not above those of the tree.
     #[error("the keys to be loaded do not ascend; {loaded} entries are loaded")]
     NotAscending {
-        /// Entries loaded at least.
+        /// The least number of entries that are loaded.
         loaded: u64,
     },
-    /// The name is another tree's.
+    /// The name is that of another tree.
     #[error("a tree that is no index of this one is called {name}; choose another name")]
     NameTaken {
         /// The name.
@@ -162,23 +167,34 @@ impl From<BufferError> for TxnError {
 }
 
 impl TxnError {
-    /// Whether the same transaction, run again, may succeed.
+    /// Returns whether the same transaction, run again, may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, TxnError::Conflict(_))
     }
 }
 
-/// A place to roll back to.
+/// Which transaction of which open store made something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint(Lsn);
+struct Owner {
+    transaction: TxnId,
+    /// The address of the store's parts.
+    store: usize,
+}
+
+/// A place to roll back to. It belongs to the transaction that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    owner: Owner,
+    lsn: Lsn,
+}
 
 /// A transaction. One that is dropped is rolled back.
 pub struct Transaction {
     core: Arc<Core>,
     locker: Locker<Lockable>,
     id: TxnId,
-    /// From its first record on.
+    /// Its state, from its first log record on.
     state: Option<Arc<TxnState>>,
     options: TxnOptions,
     /// The conflict after which there is only rollback.
@@ -200,36 +216,13 @@ struct Parents {
     covers: [bool; 2],
 }
 
-/// A hash of a key that differs in all bits where a key differs in one.
-fn hash_key(key: &[u8]) -> u64 {
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = key.len() as u64;
-    let mut chunks = key.chunks_exact(8);
-    let mut mix = |word: u64| {
-        hash = (hash ^ word).wrapping_mul(MULTIPLIER);
-        hash ^= hash >> 29;
-    };
-    for chunk in &mut chunks {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        mix(u64::from_le_bytes(word));
-    }
-    let mut word = [0; 8];
-    word[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    mix(u64::from_le_bytes(word));
-    mix(0);
-    hash
-}
-
-impl Store {
-    /// Begins a transaction.
-    #[must_use]
-    pub fn begin(&self, options: TxnOptions) -> Transaction {
-        let core = Arc::clone(&self.core);
+impl Transaction {
+    /// See [`Store::begin`](crate::Store::begin).
+    pub(crate) fn begin(core: &Arc<Core>, options: TxnOptions) -> Transaction {
         Transaction {
             locker: core.locks.locker(options.priority),
             id: core.transactions.next_id(),
-            core,
+            core: Arc::clone(core),
             state: None,
             options,
             conflict: None,
@@ -239,45 +232,59 @@ impl Store {
         }
     }
 
-    /// The locks of all transactions.
-    #[must_use]
-    pub fn locks(&self) -> &Arc<LockManager<Lockable>> {
-        &self.core.locks
-    }
-}
-
-impl Transaction {
-    /// Its number.
+    /// Returns the number of the transaction.
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.id
     }
 
-    /// How many locks it holds.
+    /// Returns the number of locks that the transaction holds.
     #[must_use]
     pub fn lock_count(&self) -> usize {
         self.locker.count()
     }
 
-    /// How it stands with its locks, for another thread to see.
+    /// Returns a view of the transaction's locks and waits for other threads.
     #[must_use]
     pub fn watch(&self) -> LockerWatch {
         self.locker.watch()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// See [`TxnError`].
     pub fn get(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
+        self.get_with(tree, key, <[u8]>::to_vec)
+    }
+
+    /// Returns whether a key exists.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn contains_key(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
+        Ok(self.get_with(tree, key, |_| ())?.is_some())
+    }
+
+    /// Returns what `read` makes of the value of a key, without a copy of it. `read` is called
+    /// while the value's page is latched, so it should be short, and must not use the store.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn get_with<R>(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
         self.check(tree)?;
         let entry = tree.entry();
         match self.options.isolation {
-            Isolation::ReadUncommitted => return self.peek(entry, key),
+            Isolation::ReadUncommitted => return self.peek(entry, key, read),
             Isolation::ReadCommitted => {
-                let leaf = self.core.on(entry).leaf(key)?;
+                let leaf = self.core.tree(entry).leaf(key)?;
                 if self.core.transactions.is_settled(page::lsn(&leaf), &self.core.log) {
-                    return Ok(value_in(&leaf, key));
+                    return Ok(value_in(&leaf, key).map(read));
                 }
                 drop(leaf);
                 let resource = Lockable::Key(entry.id, hash_key(key));
@@ -286,7 +293,7 @@ impl Transaction {
                 if !self.covers_keys(entry.id, S) {
                     self.lock_key(&resource, S)?;
                 }
-                let value = self.peek(entry, key);
+                let value = self.peek(entry, key, read);
                 if !was_held {
                     self.locker.unlock(&resource);
                 }
@@ -296,19 +303,20 @@ impl Transaction {
         }
         self.lock_parents(entry.id, IS)?;
         if self.covers_keys(entry.id, S) {
-            return self.peek(entry, key);
+            return self.peek(entry, key, read);
         }
-        self.get_locked(tree, key, S)
+        self.get_locked(tree, key, S, read)
     }
 
-    /// The value of a key, which is locked under the latch of its leaf; a key that is not there is
-    /// kept from being put there.
-    fn get_locked(
+    /// Reads the value of a key that is locked under the latch of its leaf. A key that does not
+    /// exist is kept from being inserted.
+    fn get_locked<R>(
         &mut self,
         tree: &TreeHandle,
         key: &[u8],
         mode: Mode,
-    ) -> Result<Option<Vec<u8>>, TxnError> {
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
         let on = tree.tree();
         let own = Lockable::Key(on.entry.id, hash_key(key));
         let gap_s = self.core.range_modes.gap_s;
@@ -319,17 +327,17 @@ impl Transaction {
                 // It comes while the lock is looked for.
                 prefetch(Node::new(&leaf).value(slot));
             }
-            if !self.try_lock(&own, mode)? {
+            if !self.try_key(&own, mode)? {
                 drop(leaf);
                 self.lock_key(&own, mode)?;
                 continue;
             }
             let next = match place {
-                Ok(slot) => return Ok(Some(Node::new(&leaf).value(slot).to_vec())),
+                Ok(slot) => return Ok(Some(read(Node::new(&leaf).value(slot)))),
                 Err(_) if self.options.isolation != Isolation::Serializable => return Ok(None),
                 Err(slot) => next_key(on, &leaf, slot)?,
             };
-            if self.try_lock(&next, gap_s)? {
+            if self.try_key(&next, gap_s)? {
                 return Ok(None);
             }
             drop(leaf);
@@ -337,13 +345,18 @@ impl Transaction {
         }
     }
 
-    /// The present value of a key, also one that another transaction wrote.
-    fn peek(&self, entry: &TreeEntry, key: &[u8]) -> Result<Option<Vec<u8>>, TxnError> {
-        let leaf = self.core.on(entry).leaf(key)?;
-        Ok(value_in(&leaf, key))
+    /// Reads the present value of a key, which another transaction may have written.
+    fn peek<R>(
+        &self,
+        entry: &TreeEntry,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
+        let leaf = self.core.tree(entry).leaf(key)?;
+        Ok(value_in(&leaf, key).map(read))
     }
 
-    /// Adds a key that is not there.
+    /// Inserts a key that does not exist.
     ///
     /// # Errors
     /// [`TxnError::KeyExists`], or another of [`TxnError`].
@@ -355,7 +368,7 @@ impl Transaction {
         }
     }
 
-    /// Gives a key a value, whether it is there or not.
+    /// Sets the value of a key, whether it exists or not.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -363,7 +376,7 @@ impl Transaction {
         self.put_if(tree, key, value, |_| true).map(|_| ())
     }
 
-    /// Gives a key that is there another value; whether it was there.
+    /// Changes the value of a key that exists. Returns whether it existed.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -391,7 +404,7 @@ impl Transaction {
         self.put_entry(tree.entry(), key, value, may)
     }
 
-    /// Takes a key out; whether it was there.
+    /// Removes a key. Returns whether it existed.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -403,11 +416,11 @@ impl Transaction {
         self.remove_entry(tree.entry(), key)
     }
 
-    /// Takes a key of a tree out, whatever indexes there are.
+    /// Removes a key of a tree, and leaves its indexes alone.
     fn remove_entry(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<bool, TxnError> {
         self.lock_to_write(entry.id, key)?;
         let core = Arc::clone(&self.core);
-        let tree = core.on(entry);
+        let tree = core.tree(entry);
         loop {
             let mut leaf = tree.leaf_to_change(key)?;
             let Ok(slot) = Node::new(&leaf).search(key) else {
@@ -421,17 +434,17 @@ impl Transaction {
             let old = Node::new(&leaf).value(slot).to_vec();
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
             self.log(undo, |cause| tree.remove(&mut leaf, slot, cause))?;
-            let is_spare = tree.is_spare(Node::new(&leaf));
+            let is_underfull = tree.is_underfull(Node::new(&leaf));
             drop(leaf);
-            if is_spare {
-                tree.tidy(key)?;
+            if is_underfull {
+                tree.merge_underfull(key)?;
             }
             return Ok(true);
         }
     }
 
-    /// Locks what the removal of `key` at `slot` of a leaf needs beside the key: the gap that it
-    /// leaves; what it would have to wait for.
+    /// Locks the gap that the removal of `key` at `slot` of a leaf leaves. Returns what it would
+    /// have to wait for.
     fn close_gap(
         &mut self,
         tree: Tree<'_>,
@@ -446,21 +459,56 @@ impl Transaction {
         let own = Lockable::Key(tree.entry.id, hash_key(key));
         let both = self.core.range_modes.gap_si;
         for (resource, mode) in [(own, both), (next, both)] {
-            if !self.try_lock(&resource, mode)? {
+            if !self.try_key(&resource, mode)? {
                 return Ok(Some((resource, mode)));
             }
         }
         Ok(None)
     }
 
-    /// Locks something until the end.
+    /// Locks a tree until the end of the transaction, in a mode of
+    /// [`multi_granularity`](crate::lock::multi_granularity). In S all its keys can be read and in
+    /// X written without further locks.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn lock_tree(&mut self, tree: &TreeHandle, mode: Mode) -> Result<(), TxnError> {
+        self.check(tree)?;
+        self.lock(&Lockable::Store, if [IS, S].contains(&mode) { IS } else { IX })?;
+        self.lock(&Lockable::Tree(tree.entry().id), mode)
+    }
+
+    /// Locks a resource until the end of the transaction.
     ///
     /// # Errors
     /// [`TxnError::Conflict`].
+    ///
+    /// # Panics
+    /// If `mode` is not one of the store's lock table.
     pub fn lock(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
         self.check_conflict()?;
         self.parents = None;
         self.lock_key(resource, mode)
+    }
+
+    /// Locks a resource until the end of the transaction, unless it would have to wait. Returns
+    /// whether the resource is locked.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`], after an earlier one.
+    ///
+    /// # Panics
+    /// As [`Transaction::lock`].
+    pub fn try_lock(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
+        self.check_conflict()?;
+        self.parents = None;
+        self.try_key(resource, mode)
+    }
+
+    /// Returns the mode in which the transaction holds a resource.
+    #[must_use]
+    pub fn held(&self, resource: &Lockable) -> Option<Mode> {
+        self.locker.held(resource)
     }
 
     /// Locks a key, or a gap.
@@ -472,7 +520,7 @@ impl Transaction {
         self.note(locked)
     }
 
-    fn try_lock(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
+    fn try_key(&mut self, resource: &Lockable, mode: Mode) -> Result<bool, TxnError> {
         self.leave_end();
         self.try_more(resource, mode)
     }
@@ -485,7 +533,8 @@ impl Transaction {
         self.note(tried)
     }
 
-    /// Fewer locks than before: they became one on the tree.
+    /// Forgets what is known of the tree's locks if there are fewer locks than `before`: they
+    /// became one on the tree.
     fn forget_parents_if_fewer(&mut self, before: usize) {
         if self.locker.count() < before {
             self.parents = None;
@@ -499,7 +548,7 @@ impl Transaction {
     }
 
     /// Remembers a conflict. A lock that was got when the store had failed may be one that a
-    /// transaction gave back whose changes are still there: it is worth nothing.
+    /// transaction released whose changes are still there: it is worth nothing.
     fn note<T>(&mut self, result: Result<T, LockError>) -> Result<T, TxnError> {
         let locked = result.map_err(|conflict| {
             self.conflict = Some(conflict);
@@ -523,6 +572,7 @@ impl Transaction {
     }
 
     fn lock_parents(&mut self, tree: TreeId, mode: Mode) -> Result<(), TxnError> {
+        debug_assert!([IS, IX].contains(&mode), "parents are locked in an intention");
         let is_there = |parents: &Parents| {
             parents.tree == tree && (parents.intention == mode || parents.intention == IX)
         };
@@ -536,7 +586,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether a lock on the tree or the store makes locks on keys in S or X needless.
+    /// Returns whether a lock on the tree or the store makes locks on keys in S or X needless.
     fn covers_keys(&self, tree: TreeId, mode: Mode) -> bool {
         if let Some(parents) = self.parents.as_ref().filter(|parents| parents.tree == tree) {
             return parents.covers[usize::from(mode == X)];
@@ -569,6 +619,11 @@ impl Transaction {
         self.conflict.map_or(Ok(()), |conflict| Err(TxnError::Conflict(conflict)))
     }
 
+    /// Returns whether there was a conflict, after which the transaction can only be rolled back.
+    pub(crate) fn has_conflict(&self) -> bool {
+        self.conflict.is_some()
+    }
+
     fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
         let size = self.core.pool.page_size();
         let too_long = |what, len, max| Err(TxnError::TooLong { what, len, max });
@@ -590,26 +645,37 @@ impl Transaction {
     ) -> Result<(), TxnError> {
         let core = &self.core;
         let state = self.state.get_or_insert_with(|| core.transactions.enter(self.id, &core.log));
+        debug_assert_eq!(state.id, self.id, "a transaction logs for itself");
         let cause = Cause::Update { transaction: self.id, previous: state.last(), undo };
         state.log(|| make(&cause))?;
         Ok(())
     }
 
-    /// A place to roll back to.
-    #[must_use]
-    pub fn savepoint(&self) -> Savepoint {
-        Savepoint(self.state.as_ref().map_or(Lsn::ZERO, |state| state.last()))
+    fn owner(&self) -> Owner {
+        Owner { transaction: self.id, store: Arc::as_ptr(&self.core).addr() }
     }
 
-    /// Takes back what was done since. Locks are kept.
+    fn check_owner(&self, owner: Owner) -> Result<(), TxnError> {
+        if owner == self.owner() { Ok(()) } else { Err(TxnError::OtherTransaction) }
+    }
+
+    /// Returns the present place, to roll back to.
+    #[must_use]
+    pub fn savepoint(&self) -> Savepoint {
+        let lsn = self.state.as_ref().map_or(Lsn::ZERO, |state| state.last());
+        Savepoint { owner: self.owner(), lsn }
+    }
+
+    /// Rolls back to a savepoint. Locks are kept.
     ///
     /// # Errors
-    /// The store failed; or there was a conflict, since a gap that was read may have to be locked
-    /// by another name.
+    /// [`TxnError::OtherTransaction`]; the store failed; or there was a conflict, since a gap that
+    /// was read may have to be locked by another name.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
+        self.check_owner(savepoint.owner)?;
         let Some(state) = self.state.clone() else { return Ok(()) };
         let mut lsn = state.last();
-        while lsn > savepoint.0 {
+        while lsn > savepoint.lsn {
             if let Some((tree, key)) = self.core.inserted_by(lsn)? {
                 self.check_conflict()?;
                 self.keep_read(tree, &key)?;
@@ -621,8 +687,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// A key of this transaction's own will vanish: if it has read the gap below it, which will be
-    /// part of the next key's gap, that one is locked.
+    /// Locks the gap below the next key, if this transaction has read the gap below `key`, a key of
+    /// its own that will vanish: the two gaps will be one.
     fn keep_read(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
         let gap_s = self.core.range_modes.gap_s;
         let held = self.locker.held(&Lockable::Key(tree, hash_key(key)));
@@ -631,12 +697,12 @@ impl Transaction {
         }
         let Some(entry) = self.core.catalog.numbered(tree) else { return Ok(()) };
         let core = Arc::clone(&self.core);
-        let tree = core.on(&entry);
+        let tree = core.tree(&entry);
         loop {
             let leaf = tree.leaf(key)?;
             let slot = Node::new(&leaf).search(key).map_or_else(|slot| slot, |slot| slot + 1);
             let next = next_key(tree, &leaf, slot)?;
-            if self.try_lock(&next, gap_s)? {
+            if self.try_key(&next, gap_s)? {
                 return Ok(());
             }
             drop(leaf);
@@ -644,7 +710,7 @@ impl Transaction {
         }
     }
 
-    /// Makes what was done last, and lets others see it.
+    /// Commits the transaction: what it did lasts, and others see it.
     ///
     /// # Errors
     /// There was a conflict: the transaction is rolled back. Or the store has failed: whether a
@@ -657,7 +723,7 @@ impl Transaction {
         }
     }
 
-    /// Takes everything back.
+    /// Rolls the transaction back.
     ///
     /// # Errors
     /// The store failed. The next opening takes it back.
@@ -669,7 +735,7 @@ impl Transaction {
         let Some(state) = self.state.take() else { return Ok(()) };
         let rolled_back =
             self.core.roll_back(&state, Lsn::ZERO).and_then(|()| self.core.end(&state));
-        // The changes are still there, and the locks that guard them will be given back.
+        // The changes are still there, and the locks that guard them will be released.
         Ok(rolled_back.inspect_err(|error| self.core.log.stop(&error.to_string()))?)
     }
 }
@@ -682,12 +748,12 @@ impl Drop for Transaction {
     }
 }
 
-fn value_in(leaf: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+fn value_in<'l>(leaf: &'l [u8], key: &[u8]) -> Option<&'l [u8]> {
     let node = Node::new(leaf);
-    node.search(key).ok().map(|slot| node.value(slot).to_vec())
+    node.search(key).ok().map(|slot| node.value(slot))
 }
 
-/// The key at a slot of a leaf or, behind its last, the first of the leaves after it.
+/// Returns the key at a slot of a leaf or, behind its last, the first key of the leaves after it.
 fn next_key(tree: Tree<'_>, leaf: &[u8], slot: usize) -> Result<Lockable, BufferError> {
     let id = tree.entry.id;
     let node = Node::new(leaf);

@@ -6,13 +6,13 @@
 //! # Sequences
 //! An insert that follows its predecessor in a leaf is likely to be followed by the next: the leaf
 //! is remembered, and looked at first. Its fences tell whether it is the right one. Who appends to
-//! a tree keeps the lock on its last gap from the second key on ([`modes`](super::modes)), so that
+//! a tree keeps the lock on its last gap from the second key on (`core/key_locks.rs`), so that
 //! each further key costs one lock.
 
 use std::sync::Arc;
 
 use super::{Lockable, RangeModes, Transaction, TxnError, hash_key, next_key};
-use crate::btree::{Need, Tree, TreeEntry};
+use crate::btree::{NewEntry, Tree, TreeEntry};
 use crate::buffer::Exclusive;
 use crate::lock::Mode;
 use crate::lock::multi_granularity::{IX, X};
@@ -23,7 +23,7 @@ use crate::record::Undo;
 #[derive(Clone, Copy)]
 pub(super) struct AtEnd {
     tree: TreeId,
-    /// RI is kept on it.
+    /// Whether RI is kept on it.
     is_kept: bool,
     /// What was held of it before.
     before: Option<Mode>,
@@ -31,16 +31,16 @@ pub(super) struct AtEnd {
 
 /// What a change of a key finds of the key and, if it puts it in, of the gap that it goes into.
 enum Entered {
-    /// It may be made.
+    /// The change may be made.
     Free,
-    /// It may be made, and what was locked of the gap for it given back then.
+    /// It may be made, and what was locked of the gap for it released then.
     Through(Lockable, Option<Mode>),
     /// It would have to wait for this.
     Busy(Lockable, Mode),
 }
 
 impl Transaction {
-    /// Gives a key of a tree a value, whatever indexes there are.
+    /// Sets the value of a key of a tree, and leaves its indexes alone.
     pub(super) fn put_entry(
         &mut self,
         entry: &TreeEntry,
@@ -50,9 +50,9 @@ impl Transaction {
     ) -> Result<bool, TxnError> {
         self.lock_parents(entry.id, IX)?;
         let core = Arc::clone(&self.core);
-        let tree = core.on(entry);
+        let tree = core.tree(entry);
         let own = Lockable::Key(entry.id, hash_key(key));
-        let need = Need { key, value_len: value.len() };
+        let need = NewEntry { key, value_len: value.len() };
         loop {
             let mut leaf = self.leaf_to_change(tree, key)?;
             let node = Node::new(&leaf);
@@ -86,7 +86,8 @@ impl Transaction {
         }
     }
 
-    /// The leaf for a key, to be changed: first where the last insert of a sequence went.
+    /// Latches the leaf for a key exclusively. Looks first where the last insert of a sequence
+    /// went.
     fn leaf_to_change<'s>(
         &mut self,
         tree: Tree<'s>,
@@ -109,6 +110,7 @@ impl Transaction {
         place: Result<usize, usize>,
     ) -> Result<(), TxnError> {
         let id = tree.entry.id;
+        debug_assert_eq!(place, Node::new(leaf).search(key), "the leaf was latched all the time");
         match place {
             Ok(slot) => {
                 let old = Node::new(leaf).value(slot).to_vec();
@@ -127,7 +129,7 @@ impl Transaction {
 
     /// Locks a key that is not put in: it is there, or stays away.
     fn enter_key(&mut self, tree: TreeId, own: Lockable) -> Result<Entered, TxnError> {
-        let is_free = self.covers_keys(tree, X) || self.try_lock(&own, X)?;
+        let is_free = self.covers_keys(tree, X) || self.try_key(&own, X)?;
         Ok(if is_free { Entered::Free } else { Entered::Busy(own, X) })
     }
 
@@ -156,7 +158,7 @@ impl Transaction {
         };
         let was_read = before.is_some_and(|held| self.core.locks.modes().covers(held, gap_s));
         if !self.try_more(&own, if was_read { strongest } else { insert })? {
-            // The key, or only the gap, for which nobody need wait longer than it takes.
+            // Waits for the key, or only for the gap where the key is held already.
             let is_key_held = self.locker.held(&own).is_some_and(|held| self.is_x(held));
             let mode = if was_read { gap_si } else { gap_i };
             return Ok(Entered::Busy(own, if is_key_held { mode } else { X }));
@@ -176,7 +178,7 @@ impl Transaction {
         self.core.locks.modes().covers(held, X)
     }
 
-    /// Gives back what is kept of the end of a tree.
+    /// Releases what is kept of the end of a tree.
     pub(super) fn leave_end(&mut self) {
         if let Some(AtEnd { tree, is_kept: true, before }) = self.end.take() {
             self.locker.restore(&Lockable::End(tree), before);

@@ -4,21 +4,21 @@
 //! finds no leader, becomes it: it takes the whole batch, gives the mutex back, writes and syncs,
 //! and wakes those for whom that was enough. While a leader syncs, the next batch fills, and its
 //! threads wait. When the leader comes back it first wakes one of these, and only then those who
-//! are done. The one woken leads the next sync, unless [`Gather`](super::gather::Gather) has it
-//! wait for more; then the one that completes the group leads.
+//! are done. The one woken leads the next sync, unless [`GroupWait`](super::append::GroupWait) has
+//! it wait for more; then the one that completes the group leads.
 
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
-use super::batch::Batch;
+use super::append::{Batch, LogState, Signal, WaitGoal};
 use super::record::{Checksum, Content, Parsed, parse, stored_length};
-use super::segment::Segments;
-use super::state::State;
-use super::waiters::{Goal, Signal};
-use super::writer::Writer;
+use super::segment::{SegmentWriter, Segments};
 use super::{Access, LogError, LogSettings, LogStatistics, Lsn};
 
 /// What is read without the mutex, away from what it guards.
@@ -29,32 +29,33 @@ struct Published {
 }
 
 /// The log, without its thread.
-pub(super) struct Core {
+pub(super) struct LogInner {
     published: Published,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// Used by the leader only, so never waited for.
-    writer: Mutex<Writer>,
+    writer: Mutex<SegmentWriter>,
     segments: Segments,
     checksum: Checksum,
     access: Access,
 }
 
-impl Core {
-    /// A log whose files hold durable records up to `end`; `is_marked` when the log says so.
+impl LogInner {
+    /// Returns a log whose files hold durable records up to `end`. `is_marked` says whether a mark
+    /// in the log says so.
     pub(super) fn new(
         segments: Segments,
         settings: &LogSettings,
         end: Lsn,
         is_marked: bool,
         access: Access,
-    ) -> Core {
+    ) -> LogInner {
         let (layout, checksum) = (segments.layout(), Checksum::of_log(settings.id));
-        let state = State::new(layout, checksum, settings.buffer_bytes, end, is_marked);
+        let state = LogState::new(layout, checksum, settings.buffer_bytes, end, is_marked);
         let (durable, failed) = (AtomicU64::new(end.0), AtomicBool::new(false));
-        Core {
+        LogInner {
             published: Published { durable, failed },
             state: Mutex::new(state),
-            writer: Mutex::new(Writer::default()),
+            writer: Mutex::new(SegmentWriter::default()),
             segments,
             checksum,
             access,
@@ -122,14 +123,14 @@ impl Core {
         Ok(state.append(payload, length, checksum))
     }
 
-    /// Writes the batch that is full, or waits until somebody else takes it.
+    /// Writes the batch that is full, or waits until another thread takes it.
     #[cold]
     fn make_room<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
-    ) -> Result<MutexGuard<'a, State>, LogError> {
+        state: MutexGuard<'a, LogState>,
+    ) -> Result<MutexGuard<'a, LogState>, LogError> {
         if state.has_leader() {
-            Core::wait(state, Goal::Room);
+            LogInner::wait(state, WaitGoal::Room);
         } else {
             self.lead(state, false)?;
         }
@@ -138,20 +139,20 @@ impl Core {
         Ok(state)
     }
 
-    /// Returns when nobody writes. After [`Core::stop`] nobody will.
+    /// Waits until no thread writes. After [`LogInner::stop`] no thread begins to.
     pub(super) fn wait_for_leader(&self) {
         while self.state.lock().has_leader() {
             std::thread::yield_now();
         }
     }
 
-    /// Everything that begins before or at `up_to`, to the disk.
+    /// Makes durable every record that begins at `up_to` or before.
     pub(super) fn force(&self, up_to: Lsn) -> Result<(), LogError> {
         if self.durable() > up_to {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let goal = Goal::Durable(state.after(up_to));
+        let goal = WaitGoal::Durable(state.after(up_to));
         if state.is_reached(goal) {
             return Ok(());
         }
@@ -159,7 +160,7 @@ impl Core {
         loop {
             state.check()?;
             let signal = if state.has_leader() {
-                Core::wait(state, goal)
+                LogInner::wait(state, goal)
             } else if let Some(timeout) = state.gathering() {
                 self.watch(state, goal, timeout)
             } else {
@@ -175,16 +176,16 @@ impl Core {
         }
     }
 
-    /// Everything that begins before or at `up_to`, to the system.
+    /// Writes every record that begins at `up_to` or before to its file.
     pub(super) fn write_out(&self, up_to: Lsn) -> Result<(), LogError> {
         let mut state = self.state.lock();
-        let goal = Goal::Written(state.after(up_to));
+        let goal = WaitGoal::Written(state.after(up_to));
         while !state.is_reached(goal) {
             state.check()?;
             if !state.has_leader() {
                 return self.lead(state, false);
             }
-            if Core::wait(state, goal) == Signal::Reached {
+            if LogInner::wait(state, goal) == Signal::Reached {
                 return Ok(());
             }
             state = self.state.lock();
@@ -192,30 +193,36 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until the goal is reached or somebody has to lead.
-    fn wait(mut state: MutexGuard<'_, State>, goal: Goal) -> Signal {
-        let seat = state.waiters.add(goal);
+    /// Waits until the goal is reached or a thread has to lead.
+    fn wait(mut state: MutexGuard<'_, LogState>, goal: WaitGoal) -> Signal {
+        let slot = state.waiters.add(goal);
         drop(state);
-        seat.wait()
+        slot.wait()
     }
 
-    /// Waits while a group gathers, and watches the time if nobody else does.
-    fn watch(&self, mut state: MutexGuard<'_, State>, goal: Goal, timeout: Duration) -> Signal {
+    /// Waits while a group gathers, and watches the time if no other thread does.
+    fn watch(
+        &self,
+        mut state: MutexGuard<'_, LogState>,
+        goal: WaitGoal,
+        timeout: Duration,
+    ) -> Signal {
         if state.has_watch {
-            return Core::wait(state, goal);
+            return LogInner::wait(state, goal);
         }
         state.has_watch = true;
-        let seat = state.waiters.add(goal);
+        let slot = state.waiters.add(goal);
         drop(state);
-        match seat.wait_for(timeout) {
+        match slot.wait_for(timeout) {
             Some(signal) => signal,
-            None if self.state.lock().waiters.remove(&seat) => Signal::Look,
-            None => seat.wait(),
+            None if self.state.lock().waiters.remove(&slot) => Signal::Look,
+            None => slot.wait(),
         }
     }
 
     /// Writes everything that was appended so far.
-    fn lead(&self, mut state: MutexGuard<'_, State>, syncs: bool) -> Result<(), LogError> {
+    fn lead(&self, mut state: MutexGuard<'_, LogState>, syncs: bool) -> Result<(), LogError> {
+        debug_assert!(!state.has_leader(), "one thread writes at a time");
         let batch = state.take(syncs);
         let wakeups = state.wakeups();
         drop(state);
@@ -262,9 +269,9 @@ impl Core {
             drop(state);
             return self.segments.read(lsn, self.checksum);
         }
-        let bytes = state.buffered(lsn).unwrap_or_default();
-        match parse(bytes, lsn, bytes.len(), self.checksum) {
-            Parsed::Whole { content: Content::Record(payload), .. } => Ok(payload.to_vec()),
+        let buffered = state.buffered(lsn);
+        match buffered.map(|bytes| parse(bytes, lsn, bytes.len(), self.checksum)) {
+            Some(Parsed::Whole { content: Content::Record(payload), .. }) => Ok(payload.to_vec()),
             _ => state.check().and(Err(LogError::NoRecord { lsn })),
         }
     }
@@ -274,9 +281,97 @@ impl Core {
         let Some(spares) = self.segments.give_up_before(lsn.min(self.durable()))? else {
             return Ok(());
         };
-        // After a failed sync nobody knows which names are durable.
+        // After a failed sync it is unknown which names are durable.
         self.segments.sync_directory().inspect_err(|error| self.stop(&error.to_string()))?;
         self.segments.keep_spares(spares);
         Ok(())
+    }
+}
+
+/// Forces the log within a time after it was asked to; started when it is first asked.
+pub(super) struct Flusher {
+    request: Arc<Request>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Time from the request to the sync.
+    delay: Duration,
+}
+
+#[derive(Default)]
+struct Request {
+    is_asked: AtomicBool,
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Flusher {
+    /// Returns a flusher that is not running yet. `bound` is the time within which a sync has begun
+    /// and, as a rule, ended.
+    pub(super) fn new(bound: Duration) -> Flusher {
+        let request = Arc::default();
+        Flusher { request, thread: Mutex::new(None), delay: bound / 2 }
+    }
+
+    /// Asks for a sync of everything that was appended before.
+    pub(super) fn ask(&self, log: &Arc<LogInner>) -> io::Result<()> {
+        if self.request.is_asked.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut running = self.thread.lock();
+        if running.is_none() {
+            let (log, request, delay) = (Arc::clone(log), Arc::clone(&self.request), self.delay);
+            let flusher = thread::Builder::new().name("log-flusher".into());
+            let started = flusher.spawn(move || request.serve(&log, delay));
+            *running = Some(started.inspect_err(|_| {
+                self.request.is_asked.store(false, Ordering::Release);
+            })?);
+        }
+        drop(running);
+        // Taken so that the thread is either before its look at the request or asleep.
+        drop(self.request.is_stopped.lock());
+        self.request.changed.notify_one();
+        Ok(())
+    }
+}
+
+impl Request {
+    fn serve(&self, log: &LogInner, delay: Duration) {
+        let mut is_stopped = self.is_stopped.lock();
+        loop {
+            while !*is_stopped && !self.is_asked.load(Ordering::Acquire) {
+                self.changed.wait(&mut is_stopped);
+            }
+            let due = Instant::now() + delay;
+            while !*is_stopped && !self.changed.wait_until(&mut is_stopped, due).timed_out() {}
+            let is_asked = self.is_asked.swap(false, Ordering::AcqRel);
+            let is_last = *is_stopped;
+            if is_asked {
+                // An error closes the log, and the next that uses it is told.
+                let forced = MutexGuard::unlocked(&mut is_stopped, || log.force(log.end()));
+                if forced.is_err() {
+                    return;
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+impl Flusher {
+    /// Ends the thread, which first does what it was asked to.
+    pub(super) fn finish(&self) {
+        *self.request.is_stopped.lock() = true;
+        self.request.changed.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -67,7 +67,7 @@
 //!
 //! So what cannot be told is damage in the **last write** before a crash, which nothing later
 //! vouches for, and zeros in place of the last segment's rest. That the file of the last segment is
-//! cut or missing is noticed (`segment`). Two things narrow the rest down.
+//! cut or missing is noticed (`segment.rs`). Two things narrow the rest down.
 //! [`Log::seal`], at a clean shutdown, leaves a mark that vouches for all, and [`Tail::is_sealed`]
 //! says that it was found. And the caller may know more: a page on the disk whose LSN is not before
 //! [`Tail::end`] proves that the log was longer, because it was forced before the page was written.
@@ -89,8 +89,8 @@
 //! crash each segment's name has that segment's header, and a bad header is damage.
 //!
 //! # Failures
-//! After an error of a write or a sync the log is closed: nobody knows what reached the disk, and a
-//! second sync would report success for pages that the first has dropped ("fsyncgate", 2018). The
+//! After an error of a write or a sync the log is closed: it is unknown what reached the disk, and
+//! a second sync would report success for pages that the first has dropped ("fsyncgate", 2018). The
 //! caller that led gets the error, all others [`LogError::Failed`], until the store is opened
 //! again. A full disk is such an error: what was appended and not forced is lost, and nothing else.
 //!
@@ -118,38 +118,28 @@
 //! * The checksum has 32 bits: damage to a record goes unnoticed once in four thousand million
 //!   times.
 
-mod batch;
+mod append;
 mod commit;
-mod error;
-mod flusher;
-mod gather;
-mod layout;
-mod open;
-mod reader;
 mod record;
 mod scan;
 mod segment;
-mod state;
-mod waiters;
-mod writer;
 
 use std::cell::Cell;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
+
+use thiserror::Error;
 
 use crate::disk::Disk;
 
-use commit::Core;
-use flusher::Flusher;
-use layout::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use commit::{Flusher, LogInner};
 use record::Checksum;
-use segment::Segments;
+use segment::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Segments};
 
-pub use error::LogError;
-pub use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER};
-pub use reader::LogReader;
 pub use record::{KIND_MARK, KIND_RECORD, KIND_SHIFT, KIND_TURN, RECORD_ALIGNMENT, RECORD_HEADER};
+pub use scan::LogReader;
+pub use segment::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER};
 
 /// A position in the log: the number of bytes before it since the log's beginning.
 ///
@@ -165,14 +155,14 @@ impl Lsn {
         Lsn(self.0 + bytes as u64)
     }
 
-    /// Bytes from `earlier` to here.
+    /// Returns bytes from `earlier` to here.
     fn since(self, earlier: Lsn) -> Option<usize> {
         usize::try_from(self.0.checked_sub(earlier.0)?).ok()
     }
 }
 
 impl fmt::Display for Lsn {
-    /// Hexadecimal, as in the names of the files.
+    /// Writes the position in hexadecimal, as in the names of the files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
     }
@@ -192,7 +182,7 @@ impl fmt::Display for LogId {
 /// The longest time that [`LogSettings::lazy_sync`] can be.
 const LAZY_SYNC_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Which log it is. Another log's files are refused.
@@ -274,14 +264,14 @@ pub struct LogStatistics {
     pub record_bytes: u64,
     /// Times that a thread asked for something to be durable that was not yet.
     pub forces: u64,
-    /// Syncs done for them.
+    /// Syncs done for these forces.
     pub syncs: u64,
     /// Bytes written: records, marks, turns, and zeros ahead of them.
     pub written_bytes: u64,
 }
 
 impl LogStatistics {
-    /// How many forces one sync served in the mean; 0 before the first.
+    /// Returns how many forces one sync served in the mean; 0 before the first.
     #[must_use]
     pub fn mean_group(&self) -> f64 {
         if self.syncs == 0 { 0.0 } else { self.forces as f64 / self.syncs as f64 }
@@ -294,11 +284,11 @@ impl LogStatistics {
 /// * What is durable is always a prefix: if a record is, all before it are.
 /// * After an error of a write or a sync nothing is appended or forced any more.
 ///
-/// When it is dropped, records that nobody forced or asked to be forced soon are lost.
+/// When it is dropped, records that no thread forced or asked to be forced soon are lost.
 pub struct Log {
-    // Dropped first: its thread uses the core.
+    // Dropped first: its thread uses what follows.
     flusher: Flusher,
-    core: Arc<Core>,
+    inner: Arc<LogInner>,
 }
 
 thread_local! {
@@ -340,7 +330,7 @@ impl Log {
     ) -> Result<(Log, Tail), LogError> {
         settings.check()?;
         let segments = Segments::open(disk, settings.id)?;
-        let tail = open::find_end(&segments, Checksum::of_log(settings.id), from)?;
+        let tail = scan::find_end(&segments, Checksum::of_log(settings.id), from)?;
         segments.make_durable(&tail)?;
         Ok((Log::new(segments, &settings, tail.end, tail.is_sealed, Access::Full), tail))
     }
@@ -357,7 +347,7 @@ impl Log {
     ) -> Result<(Log, Tail), LogError> {
         settings.check()?;
         let segments = Segments::open(disk, settings.id)?;
-        let tail = open::find_end(&segments, Checksum::of_log(settings.id), from)?;
+        let tail = scan::find_end(&segments, Checksum::of_log(settings.id), from)?;
         Ok((Log::new(segments, &settings, tail.end, tail.is_sealed, Access::ReadOnly), tail))
     }
 
@@ -368,29 +358,29 @@ impl Log {
         is_sealed: bool,
         access: Access,
     ) -> Log {
-        let core = Arc::new(Core::new(segments, settings, end, is_sealed, access));
-        Log { flusher: Flusher::new(settings.lazy_sync), core }
+        let inner = Arc::new(LogInner::new(segments, settings, end, is_sealed, access));
+        Log { flusher: Flusher::new(settings.lazy_sync), inner }
     }
 
-    /// The longest payload that a record can have.
+    /// Returns the longest payload that a record can have.
     #[must_use]
     pub fn payload_max(&self) -> usize {
-        self.core.segments().layout().payload_max()
+        self.inner.segments().layout().payload_max()
     }
 
     /// Closes the log for good, as a failed sync does: what uses the log fails with
     /// [`LogError::Failed`] and this reason. For a failure elsewhere in the store after which
     /// nothing may become durable.
     pub fn stop(&self, reason: &str) {
-        self.core.stop(reason);
+        self.inner.stop(reason);
     }
 
     /// Ends all use of the log: makes durable what was asked to be soon, and returns when nothing
     /// is written any more. What uses the log then fails with [`LogError::Failed`].
     pub fn close(&self, reason: &str) {
         self.flusher.finish();
-        self.core.stop(reason);
-        self.core.wait_for_leader();
+        self.inner.stop(reason);
+        self.inner.wait_for_leader();
     }
 
     /// Returns an error when nothing can be appended: the log is closed, or open to be read only.
@@ -398,7 +388,7 @@ impl Log {
     /// # Errors
     /// [`LogError::Failed`], [`LogError::ReadOnly`].
     pub fn check_writable(&self) -> Result<(), LogError> {
-        self.core.check_access()?;
+        self.inner.check_access()?;
         self.check()
     }
 
@@ -407,7 +397,7 @@ impl Log {
     /// # Errors
     /// [`LogError::Failed`].
     pub fn check(&self) -> Result<(), LogError> {
-        if self.core.has_failed() { self.core.check() } else { Ok(()) }
+        if self.inner.has_failed() { self.inner.check() } else { Ok(()) }
     }
 
     /// Adds a record at the end, in memory; returns its LSN. Waits for a write when the buffer is
@@ -417,7 +407,7 @@ impl Log {
     /// [`LogError::TooLong`] for a record that does not fit in a segment, [`LogError::Failed`], or
     /// an error of the disk when the buffer had to be written.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
-        self.core.append(payload)
+        self.inner.append(payload)
     }
 
     /// Adds a record whose payload `write` appends to an empty vector. The vector belongs to the
@@ -438,30 +428,30 @@ impl Log {
         payload.clear();
         payload.reserve(length_hint);
         write(&mut payload);
-        let appended = self.core.append(&payload);
+        let appended = self.inner.append(&payload);
         if payload.capacity() <= SCRATCH_MAX {
             SCRATCH.set(payload);
         }
         appended
     }
 
-    /// Where the log ends. The next record begins here or, when a mark or a turn comes between,
-    /// later.
+    /// Returns the end of the log. The next record begins here or, when a mark or a turn comes
+    /// between, later.
     #[must_use]
     pub fn end(&self) -> Lsn {
-        self.core.end()
+        self.inner.end()
     }
 
-    /// Where the oldest record begins that has not been given up.
+    /// Returns the position of the oldest record that has not been given up.
     #[must_use]
     pub fn begin(&self) -> Lsn {
-        self.core.segments().first_record()
+        self.inner.segments().first_record()
     }
 
-    /// Everything that begins before this is durable.
+    /// Returns the position before which every record is durable.
     #[must_use]
     pub fn durable(&self) -> Lsn {
-        self.core.durable()
+        self.inner.durable()
     }
 
     /// Returns when every record that begins before or at `up_to` is durable.
@@ -470,7 +460,7 @@ impl Log {
     /// An error of the disk, which closes the log, or [`LogError::Failed`] when it is closed. What
     /// is durable already is no error even then.
     pub fn force(&self, up_to: Lsn) -> Result<(), LogError> {
-        self.core.force(up_to)
+        self.inner.force(up_to)
     }
 
     /// Returns when every record that begins before or at `up_to` is in its file, from where it
@@ -479,7 +469,7 @@ impl Log {
     /// # Errors
     /// As [`Log::force`].
     pub fn write_out(&self, up_to: Lsn) -> Result<(), LogError> {
-        self.core.write_out(up_to)
+        self.inner.write_out(up_to)
     }
 
     /// Makes everything that was appended durable within [`LogSettings::lazy_sync`], and returns at
@@ -490,7 +480,7 @@ impl Log {
     /// [`LogError::Failed`]. A later failure is told to whom uses the log then.
     pub fn force_soon(&self) -> Result<(), LogError> {
         self.check()?;
-        match self.flusher.ask(&self.core) {
+        match self.flusher.ask(&self.inner) {
             Ok(()) => Ok(()),
             // The system gave no thread, so it is done here.
             Err(_) => self.force(self.end()),
@@ -498,45 +488,173 @@ impl Log {
     }
 
     /// Forces everything and adds a mark that says so, for the next open to be sure that nothing is
-    /// missing. Meant for a shutdown, when nobody appends.
+    /// missing. Meant for a shutdown, when no thread appends.
     ///
     /// # Errors
     /// As [`Log::force`].
     pub fn seal(&self) -> Result<(), LogError> {
-        self.core.seal()
+        self.inner.seal()
     }
 
-    /// The payload of one record, from the buffer or from its file.
+    /// Returns the payload of one record, from the buffer or from its file.
     ///
     /// # Errors
     /// [`LogError::NoRecord`] when no record begins at `lsn`, [`LogError::Truncated`] when it has
     /// been given up, [`LogError::Damaged`] when it is not as it was written, or an error of the
     /// disk.
     pub fn read(&self, lsn: Lsn) -> Result<Vec<u8>, LogError> {
-        self.core.read(lsn)
+        self.inner.read(lsn)
     }
 
-    /// The records from `from` on, in order, up to those appended before this call;
+    /// Returns the records from `from` on, in order, up to those appended before this call;
     /// [`Lsn::ZERO`] is the oldest there is. Records that are still in memory are written out
     /// first.
     #[must_use]
     pub fn reader(&self, from: Lsn) -> LogReader<'_> {
-        LogReader::new(&self.core, from)
+        LogReader::new(&self.inner, from)
     }
 
-    /// Gives up what is before `lsn`, as far as whole segments go. The caller sees to it that
-    /// nobody needs it: neither a reader nor the next [`Log::open`].
+    /// Gives up what is before `lsn`, as far as whole segments go. The caller sees to it that no
+    /// thread needs it: neither a reader nor the next [`Log::open`].
     ///
     /// # Errors
     /// An error of the disk. Some segments then stay until the log was opened again, and is
     /// truncated again. The log is closed only if a sync failed.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
-        self.core.truncate_before(lsn)
+        self.inner.truncate_before(lsn)
     }
 
-    /// What the log has done so far.
+    /// Returns what the log has done since it was opened.
     #[must_use]
     pub fn statistics(&self) -> LogStatistics {
-        self.core.statistics()
+        self.inner.statistics()
+    }
+}
+
+/// Errors of a log.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// A setting is out of its range.
+    #[error("log setting {setting} is {value}: it must be {rule}")]
+    Setting {
+        /// The name of the setting in [`LogSettings`].
+        setting: &'static str,
+        /// The value that was given.
+        value: u64,
+        /// The values that are allowed.
+        rule: &'static str,
+    },
+    /// A log was to be created where there is one.
+    #[error("{file} is there already: create a log in a directory that has none")]
+    Exists {
+        /// A file of the log that is there.
+        file: String,
+    },
+    /// A segment is not there, and a later one, or the caller's position, says that it was.
+    #[error("log file {file} is missing: put it back, or restore the store from a backup")]
+    Missing {
+        /// The file that should be there.
+        file: String,
+    },
+    /// A file was written by a newer program.
+    #[error(
+        "log file {file} has format version {version}, and this program knows up to {known}: \
+         open it with the program that wrote it, or a newer one"
+    )]
+    NewerVersion {
+        /// The name of the file, or `directory`.
+        file: String,
+        /// The format version of the file.
+        version: u32,
+        /// The newest format version that this program knows.
+        known: u32,
+    },
+    /// A file belongs to another log.
+    #[error(
+        "log file {file} belongs to log {found}, this is log {wanted}: the files of two stores \
+         are mixed up, put back the right ones"
+    )]
+    OtherLog {
+        /// The name of the file, or `directory`.
+        file: String,
+        /// The log it says it belongs to.
+        found: LogId,
+        /// The log that was opened.
+        wanted: LogId,
+    },
+    /// What was surely written and durable is not there any more.
+    #[error("log file {file} is damaged at byte {offset}: {reason}; restore it from a backup")]
+    Damaged {
+        /// The name of the file, or `directory`.
+        file: String,
+        /// The offset in the file, in bytes.
+        offset: u64,
+        /// What is wrong, and how it is known that it was right once.
+        reason: String,
+    },
+    /// A record that no segment can hold.
+    #[error("a record of {length} bytes is longer than {limit}, the longest this log can hold")]
+    TooLong {
+        /// The length of the payload, in bytes.
+        length: usize,
+        /// Bytes of payload that fit in a segment.
+        limit: usize,
+    },
+    /// No record begins at this position: it is not one that was returned by `append`, or the
+    /// record was lost, or was damaged where it says its own position.
+    #[error("no record begins at {lsn}")]
+    NoRecord {
+        /// The position that was asked for.
+        lsn: Lsn,
+    },
+    /// The position has been given up by `truncate_before`.
+    #[error("{lsn} is no longer kept: the log begins at {begin}")]
+    Truncated {
+        /// The position that was asked for.
+        lsn: Lsn,
+        /// The first position that is kept.
+        begin: Lsn,
+    },
+    /// There is no space left. The log is closed: what was not forced is lost, nothing else.
+    #[error("the disk is full while {doing} {file}: make space and open the store again")]
+    Full {
+        /// The file that was to grow.
+        file: String,
+        /// What was being done to the file.
+        doing: &'static str,
+    },
+    /// The system reported another error.
+    #[error("{doing} {file}: {source}")]
+    Io {
+        /// The name of the file, or `directory`.
+        file: String,
+        /// What was being done to the file.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The log was opened to be read only.
+    #[error("the store was opened to be read only: open it for writing to change it")]
+    ReadOnly,
+    /// The log was closed, with the store or by an earlier error. After an error it is unknown
+    /// whether what was not yet durable reached the disk, and trying again would not tell.
+    #[error("the log is closed: {reason}; open the store again to go on")]
+    Failed {
+        /// The reason why the log was closed.
+        reason: Arc<str>,
+    },
+}
+
+impl LogError {
+    /// Returns the error for what the system said about `file`.
+    fn io(file: &str, doing: &'static str, source: io::Error) -> LogError {
+        let file = file.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                LogError::Full { file, doing }
+            }
+            io::ErrorKind::NotFound => LogError::Missing { file },
+            _ => LogError::Io { file, doing, source },
+        }
     }
 }

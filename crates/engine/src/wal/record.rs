@@ -46,7 +46,7 @@ pub(super) enum Content<'a> {
     Turn,
 }
 
-/// Bytes that a record with `payload` bytes takes in the log.
+/// Returns bytes that a record with `payload` bytes takes in the log.
 pub(super) const fn stored_length(payload: usize) -> usize {
     (RECORD_HEADER + payload).next_multiple_of(RECORD_ALIGNMENT)
 }
@@ -69,6 +69,8 @@ impl Checksum {
 /// the payload in it, and the length is below 2^30.
 pub(super) fn encode(out: &mut Vec<u8>, kind: u32, lsn: Lsn, payload: &[u8], checksum: Checksum) {
     let length = RECORD_HEADER + payload.len();
+    debug_assert!(length <= LENGTH_MASK as usize && kind < 1 << (u32::BITS - KIND_SHIFT));
+    debug_assert!(lsn.0.is_multiple_of(RECORD_ALIGNMENT as u64));
     #[expect(clippy::cast_possible_truncation, reason = "a segment is shorter than 2^30")]
     let word = (kind << KIND_SHIFT) | (length as u32 & LENGTH_MASK);
     let mut header = [0; RECORD_HEADER];
@@ -100,7 +102,7 @@ pub(super) enum Parsed<'a> {
 /// Why the bytes at a position are no record of this log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// Zeros.
+    /// There are only zeros.
     Blank,
     /// The file, or the log, ends before the record does.
     Ends,
@@ -165,12 +167,12 @@ fn content(kind: u32, payload: &[u8]) -> Option<Content<'_>> {
     }
 }
 
-/// The four bytes at `at`, little endian.
+/// Returns the four bytes at `at`, little endian.
 pub(super) fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// The eight bytes at `at`, little endian.
+/// Returns the eight bytes at `at`, little endian.
 pub(super) fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }

@@ -82,7 +82,7 @@ impl Stage {
     }
 
     pub(crate) fn begin(&self, isolation: Isolation, durability: Durability) -> Transaction {
-        self.store.begin(TxnOptions { isolation, durability, ..TxnOptions::default() })
+        self.store.begin(TxnOptions::default().isolation(isolation).durability(durability))
     }
 }
 

@@ -96,6 +96,8 @@ mod checker_tests;
 mod client;
 mod graph;
 mod history;
+#[path = "../../fuzz/src/random.rs"]
+mod random;
 mod reduce;
 mod run;
 mod schedules;
@@ -103,8 +105,9 @@ mod scripts;
 mod turns;
 mod versions;
 
-use tidegate_control::SplitMix64;
 use tidegate_engine::Isolation;
+
+use random::Random;
 
 const LEVELS: [Isolation; 4] = [
     Isolation::ReadUncommitted,
@@ -112,24 +115,3 @@ const LEVELS: [Isolation; 4] = [
     Isolation::RepeatableRead,
     Isolation::Serializable,
 ];
-
-/// The generator `SplitMix64`.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0.next_bits()
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn index(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound as u64)).unwrap()
-    }
-}

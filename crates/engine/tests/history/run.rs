@@ -68,25 +68,23 @@ pub(crate) const KEY_END: Key = 40;
 
 fn store(check_on_block: bool) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(0, Faults::default()));
-    let options = StoreOptions {
-        page_size: PageSize::new(4096).unwrap(),
-        buffer_bytes: 64 * 4096,
-        buffer_bytes_max: 64 * 4096,
-        log: LogSettings {
+    let options = StoreOptions::default()
+        .page_size(PageSize::new(4096).unwrap())
+        .buffer_bytes(64 * 4096)
+        .buffer_bytes_max(64 * 4096)
+        .log(LogSettings {
             segment_bytes: 256 << 10,
             lazy_sync: Duration::from_millis(2),
             ..LogSettings::default()
-        },
-        locks: LockSettings {
+        })
+        .locks(LockSettings {
             check_on_block,
             // Nobody waits so long, unless a deadlock is overlooked.
             timeout: Some(Duration::from_secs(20)),
             buckets: 16,
             ..LockSettings::default()
-        },
-        background: false,
-        ..StoreOptions::default()
-    };
+        })
+        .background(false);
     Store::create(&disk, LogId(0), &options).unwrap()
 }
 

@@ -33,19 +33,17 @@ pub(crate) const HALT_AFTER: &str = "TIDEGATE_TEST_KILLED_HALT_AFTER";
 
 /// How the store is kept: a buffer far smaller than the data, and checkpoints all the time.
 pub(crate) fn options() -> StoreOptions {
-    StoreOptions {
-        page_size: PageSize::new(4096).unwrap(),
-        buffer_bytes: 64 * 4096,
-        buffer_bytes_max: 64 * 4096,
-        log: LogSettings {
+    StoreOptions::default()
+        .page_size(PageSize::new(4096).unwrap())
+        .buffer_bytes(64 * 4096)
+        .buffer_bytes_max(64 * 4096)
+        .log(LogSettings {
             segment_bytes: 128 << 10,
             buffer_bytes: 64 << 10,
             lazy_sync: Duration::from_millis(20),
             ..LogSettings::default()
-        },
-        checkpoint_bytes: 100 << 10,
-        ..StoreOptions::default()
-    }
+        })
+        .checkpoint_bytes(100 << 10)
 }
 
 /// What a process that is a child does instead of a test.
@@ -88,7 +86,7 @@ fn run(directory: &Path) -> Result<(), TxnError> {
     let halt_after = env::var(HALT_AFTER).ok().and_then(|number| number.parse().ok());
     let disk = Arc::new(HaltingDisk::new(disk, halt_after, || say("halted")));
     // Whoever halts must be who opens, or it is not known where.
-    let options = StoreOptions { background: halt_after.is_none(), ..options() };
+    let options = options().background(halt_after.is_none());
     let store = Store::open(&(Arc::clone(&disk) as Arc<dyn Disk>), &options)?;
     disk.never_halt();
     say("opened");
@@ -124,7 +122,7 @@ fn work(store: &Store, trees: &Trees, worker: u8, mut draw: Random) -> Result<()
         let is_lazy = number.is_multiple_of(3);
         let durability = if is_lazy { Durability::Lazy } else { Durability::Synced };
         loop {
-            let mut transaction = store.begin(TxnOptions { durability, ..TxnOptions::default() });
+            let mut transaction = store.begin(TxnOptions::default().durability(durability));
             let applied = apply(&mut transaction, trees, worker, number, &mut draw);
             match applied.and_then(|()| transaction.commit()) {
                 Ok(()) => break,
@@ -140,6 +138,6 @@ fn work(store: &Store, trees: &Trees, worker: u8, mut draw: Random) -> Result<()
 fn next_number(store: &Store, trees: &Trees, worker: u8) -> Result<u64, TxnError> {
     // Nobody else writes this worker's keys, so there is nothing to wait for.
     let isolation = Isolation::ReadUncommitted;
-    let mut transaction = store.begin(TxnOptions { isolation, ..TxnOptions::default() });
+    let mut transaction = store.begin(TxnOptions::default().isolation(isolation));
     Ok(last_number(&mut transaction, trees, worker)? + 1)
 }

@@ -27,6 +27,8 @@
 mod child;
 mod halting;
 mod load;
+#[path = "../../fuzz/src/random.rs"]
+mod random;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -39,29 +41,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Direction, Store, StoreOptions, Transaction, TreeHandle, TxnOptions};
+use tidegate_engine::{Direction, Store, Transaction, TreeHandle, TxnOptions};
+
+use random::Random;
 
 use load::{JOURNALED, Slots, Trees, WORKERS, balance, journal_key, last_number};
-
-/// The generator `SplitMix64`.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.0.next_bits()
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.draw() % bound
-    }
-}
 
 /// A child that says nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -226,7 +212,7 @@ impl Subject<'_> {
     fn verify(&mut self, acknowledged: &Acknowledged) {
         let disk = FileDisk::open(self.directory, IoMode::Buffered).unwrap();
         let disk = Arc::new(disk) as Arc<dyn Disk>;
-        let options = StoreOptions { background: false, ..child::options() };
+        let options = child::options().background(false);
         let store = Store::open(&disk, &options).unwrap();
         let recovery = store.recovery();
         println!("{} acknowledged, {recovery:?}", acknowledged.count);

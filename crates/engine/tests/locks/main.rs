@@ -2,6 +2,8 @@
 //! against a naive model, and threads that try to catch it out.
 
 mod model;
+#[path = "../../fuzz/src/random.rs"]
+mod random;
 mod scenarios;
 mod stage;
 mod tables;

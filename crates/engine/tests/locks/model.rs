@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use tidegate_control::SplitMix64;
 use tidegate_engine::lock::{
     Hierarchy, LockManager, LockSettings, Mode, ModeTable, Priorities, Priority, Victim,
 };
 
+use crate::random::Random;
 use crate::stage::{Answer, Command, Name, Stage};
 
 const RESOURCES: [&str; 3] = ["a", "b", "c"];
@@ -233,23 +233,6 @@ fn set(queue: &mut Queue, name: Name, mode: Option<Mode>) {
     }
 }
 
-/// A small random source (Steele, Lea, Flood: `SplitMix64`).
-pub(crate) struct Random(SplitMix64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0.next_bits()
-    }
-
-    pub(crate) fn below(&mut self, count: usize) -> usize {
-        usize::try_from(self.next() % count as u64).expect("smaller than a usize")
-    }
-}
-
 struct Run {
     stage: Stage,
     model: Model,
@@ -261,19 +244,19 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Random::new(seed);
-        let by_priority = random.below(3) == 0;
-        let checks = random.below(2) == 0;
+        let by_priority = random.index(3) == 0;
+        let checks = random.index(2) == 0;
         let victims = [Victim::FewestLocks, Victim::Youngest, Victim::LowestPriority];
         let settings = LockSettings {
             timeout: None,
-            victim: victims[random.below(3)],
+            victim: victims[random.index(3)],
             check_on_block: checks,
             priorities: if by_priority { Priorities::PreemptOnWait } else { Priorities::Ignored },
-            buckets: [2, 4, 256][random.below(3)],
+            buckets: [2, 4, 256][random.index(3)],
         };
         let table = ModeTable::multi_granularity();
         // Where a and b are wholes, intention locks on them are kept elsewhere.
-        let manager = if random.below(2) == 0 {
+        let manager = if random.index(2) == 0 {
             let hierarchy =
                 Hierarchy { is_whole: |resource: &String| resource != "c", escalation: None };
             LockManager::with_hierarchy(table, settings, hierarchy)
@@ -281,7 +264,7 @@ impl Run {
             LockManager::new(table, settings)
         };
         let mut stage = Stage::new(manager);
-        let priorities: Vec<u8> = (0..ACTORS).map(|_| [0, 0, 1, 2][random.below(4)]).collect();
+        let priorities: Vec<u8> = (0..ACTORS).map(|_| [0, 0, 1, 2][random.index(4)]).collect();
         for priority in &priorities {
             stage.enter(Priority(*priority));
         }
@@ -290,11 +273,11 @@ impl Run {
     }
 
     fn command(&mut self, name: Name) -> Command {
-        let resource = RESOURCES[self.random.below(RESOURCES.len())].to_owned();
+        let resource = RESOURCES[self.random.index(RESOURCES.len())].to_owned();
         let modes: Vec<Mode> = self.model.modes.modes().collect();
-        let mode = modes[self.random.below(modes.len())];
-        let must_release = self.model.preempted.contains(&name) && self.random.below(3) > 0;
-        match self.random.below(100) {
+        let mode = modes[self.random.index(modes.len())];
+        let must_release = self.model.preempted.contains(&name) && self.random.index(3) > 0;
+        match self.random.index(100) {
             _ if must_release => Command::Release,
             0..60 => Command::Lock(resource, mode),
             60..68 => Command::Try(resource, mode),
@@ -307,10 +290,10 @@ impl Run {
 
     fn step(&mut self) {
         let idle: Vec<Name> = (0..ACTORS).filter(|name| !self.model.is_waiting(*name)).collect();
-        if idle.is_empty() || self.random.below(12) == 0 {
+        if idle.is_empty() || self.random.index(12) == 0 {
             return self.detect();
         }
-        let name = idle[self.random.below(idle.len())];
+        let name = idle[self.random.index(idle.len())];
         let command = self.command(name);
         writeln!(self.said, "{name} {command:?}").expect("a string takes everything");
         let is_brief = matches!(command, Command::LockBriefly(..));

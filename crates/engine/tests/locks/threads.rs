@@ -16,7 +16,7 @@ use tidegate_engine::lock::{
     Priority, Victim, Wait,
 };
 
-use crate::model::Random;
+use crate::random::Random;
 
 const KEYS: u32 = 6;
 const THREADS: u64 = 6;
@@ -91,8 +91,8 @@ impl Arena {
         locker: &mut Locker<Resource>,
         random: &mut Random,
     ) -> Result<Option<Resource>, LockError> {
-        let key = 1 + Resource::try_from(random.below(KEYS as usize)).expect("a key");
-        match random.below(8) {
+        let key = 1 + Resource::try_from(random.index(KEYS as usize)).expect("a key");
+        match random.index(8) {
             0 => self.lock(locker, 0, S)?,
             1 => {
                 self.lock(locker, 0, SIX)?;
@@ -136,7 +136,7 @@ impl Arena {
         let mut random = Random::new(seed);
         let (mut written, mut retries) = (0, 0);
         for _ in 0..COMMITS {
-            let priority = Priority([0, 0, 1, 3][random.below(4)]);
+            let priority = Priority([0, 0, 1, 3][random.index(4)]);
             let mut locker = self.manager.locker(priority);
             loop {
                 let done = self.transaction(&mut locker, &mut random);

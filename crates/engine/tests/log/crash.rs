@@ -36,16 +36,16 @@ impl Story {
     }
 
     fn step(&mut self, log: &Log) -> Result<(), LogError> {
-        match self.random.below(16) {
+        match self.random.index(16) {
             0..9 => {
                 self.numbers += 1;
-                let payload = self.random.payload(self.numbers);
+                let payload = crate::payload(&mut self.random, self.numbers);
                 // An error is an error of making room: the record is not in the log.
                 let lsn = log.append(&payload)?;
                 self.appended.push((lsn, payload));
             }
             9..12 => {
-                if let Some((lsn, _)) = self.random.one_of(&self.appended) {
+                if let Some((lsn, _)) = self.random.pick_any(&self.appended) {
                     log.force(*lsn)?;
                     self.note_durable(log);
                 }
@@ -54,7 +54,7 @@ impl Story {
             13 => log.seal()?,
             14 => {
                 // A checkpoint is taken, and made known, only after it is durable.
-                if let Some((lsn, _)) = self.random.one_of(&self.appended[..self.forced]) {
+                if let Some((lsn, _)) = self.random.pick_any(&self.appended[..self.forced]) {
                     self.checkpoint = self.checkpoint.max(*lsn);
                 }
             }
@@ -70,7 +70,7 @@ impl Story {
 
     /// Works until the machine stops.
     fn live(&mut self, log: &Log) {
-        let operations = self.random.below(60) as u64;
+        let operations = self.random.index(60) as u64;
         self.disk.set_faults(Faults { crash_after: Some(operations), ..Faults::default() });
         for _ in 0..200 {
             if let Err(error) = self.step(log) {
@@ -86,9 +86,9 @@ impl Story {
     /// The machine starts again.
     fn recover(&mut self) -> Log {
         let crashes = [Crash::Random, Crash::Random, Crash::Weak, Crash::Lost, Crash::Kept];
-        let crash = crashes[self.random.below(crashes.len())];
+        let crash = crashes[self.random.index(crashes.len())];
         self.disk = Arc::new(self.disk.crash(crash));
-        let from = if self.random.below(4) == 0 { Lsn::ZERO } else { self.checkpoint };
+        let from = if self.random.index(4) == 0 { Lsn::ZERO } else { self.checkpoint };
         // A truncation that a crash undid in part may leave older segments and a hole.
         let from = from.max(self.checkpoint);
         let (log, tail) = open(&self.disk, from);

@@ -103,11 +103,11 @@ fn segments_given_up_are_used_again_and_keep_nothing() {
         let mut log = create(&disk);
         let mut kept: Vec<(Lsn, Vec<u8>)> = Vec::new();
         for number in 0..400 {
-            let payload = random.payload(number);
+            let payload = crate::payload(&mut random, number);
             kept.push((log.append(&payload).expect("room"), payload));
             if number % 20 == 19 {
                 log.force(log.end()).expect("a disk without faults");
-                let (checkpoint, _) = kept[kept.len() - 1 - random.below(15)];
+                let (checkpoint, _) = kept[kept.len() - 1 - random.index(15)];
                 log.truncate_before(checkpoint).expect("a disk without faults");
                 let begin = log.begin();
                 kept.retain(|(lsn, _)| *lsn >= begin);
@@ -233,10 +233,10 @@ fn a_full_disk_loses_only_what_was_not_forced() {
         let mut random = Random::new(seed);
         let mut appended = Vec::new();
         let error = loop {
-            let payload = random.payload(appended.len() as u64);
+            let payload = crate::payload(&mut random, appended.len() as u64);
             let step = log.append(&payload).inspect(|lsn| appended.push((*lsn, payload)));
             let forced = match step {
-                Ok(lsn) if random.below(3) == 0 => log.force(lsn),
+                Ok(lsn) if random.index(3) == 0 => log.force(lsn),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };

@@ -6,14 +6,17 @@ mod crash;
 mod damage;
 mod files;
 mod model;
+#[path = "../../fuzz/src/random.rs"]
+mod random;
 mod threads;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_control::SplitMix64;
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogError, LogId, LogSettings, Lsn, Tail};
+
+use random::Random;
 
 /// Small segments and buffers, so that little data goes over many ends.
 const SETTINGS: LogSettings = LogSettings {
@@ -58,35 +61,13 @@ fn files(disk: &SimulatedDisk, prefix: &str) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// Draws from a seed (`SplitMix64`).
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(SplitMix64::new(seed))
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.0.next_bits()
-    }
-
-    /// From 0 to `below` - 1.
-    fn below(&mut self, below: usize) -> usize {
-        usize::try_from(self.draw() % below as u64).expect("small")
-    }
-
-    fn one_of<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        if of.is_empty() { None } else { of.get(self.below(of.len())) }
-    }
-
-    /// A payload that begins with `number`, and else looks like many others.
-    fn payload(&mut self, number: u64) -> Vec<u8> {
-        const LENGTHS: [usize; 10] = [0, 8, 9, 40, 40, 40, 200, 500, 1_000, SEGMENT_ROOM - 16];
-        let length = LENGTHS[self.below(LENGTHS.len())];
-        let mut payload = number.to_le_bytes().to_vec();
-        payload.resize(length, 0x55);
-        payload
-    }
+/// Returns a payload that begins with `number`, and else looks like many others.
+fn payload(random: &mut Random, number: u64) -> Vec<u8> {
+    const LENGTHS: [usize; 10] = [0, 8, 9, 40, 40, 40, 200, 500, 1_000, SEGMENT_ROOM - 16];
+    let length = *random.pick(&LENGTHS);
+    let mut payload = number.to_le_bytes().to_vec();
+    payload.resize(length, 0x55);
+    payload
 }
 
 /// Runs `test` for each seed, and prints it, which is shown when the test fails.

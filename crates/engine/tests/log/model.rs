@@ -32,14 +32,14 @@ impl Model {
 
     fn some_lsn(&mut self) -> Lsn {
         let known: Vec<Lsn> = self.records.keys().copied().collect();
-        self.random.one_of(&known).copied().unwrap_or_default()
+        self.random.pick_any(&known).copied().unwrap_or_default()
     }
 
     fn append(&mut self) {
         self.numbers += 1;
-        let payload = self.random.payload(self.numbers);
+        let payload = crate::payload(&mut self.random, self.numbers);
         let end = self.log().end();
-        let appended = if self.random.below(2) == 0 {
+        let appended = if self.random.index(2) == 0 {
             self.log().append(&payload)
         } else {
             self.log().append_with(payload.len(), |bytes| bytes.extend_from_slice(&payload))
@@ -62,7 +62,7 @@ impl Model {
             assert_eq!(self.log().read(lsn).expect("a record"), *payload);
         }
         // Positions between records, and after them.
-        let near = Lsn(lsn.0 + self.random.below(5_000) as u64);
+        let near = Lsn(lsn.0 + self.random.index(5_000) as u64);
         if !self.records.contains_key(&near) {
             let read = self.log().read(near);
             let refused =
@@ -91,7 +91,7 @@ impl Model {
 
     /// Ends the process, after writing everything or not.
     fn reopen(&mut self) {
-        let kept = match self.random.below(3) {
+        let kept = match self.random.index(3) {
             0 => self.log().write_out(Lsn(u64::MAX)).map(|()| Lsn(u64::MAX)),
             1 => self.log().seal().map(|()| Lsn(u64::MAX)),
             _ => Ok(self.log().durable()),
@@ -100,7 +100,7 @@ impl Model {
         // The first not kept may be in the file already; then it must be whole.
         drop(self.log.take());
         let known: Vec<Lsn> = self.records.keys().copied().filter(|lsn| *lsn < kept).collect();
-        let from = self.random.one_of(&known).copied().unwrap_or_default();
+        let from = self.random.pick_any(&known).copied().unwrap_or_default();
         let (log, tail) = open(&self.disk, from);
         assert_eq!(log.durable(), tail.end);
         assert!(!tail.is_torn);
@@ -112,7 +112,7 @@ impl Model {
     }
 
     fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.index(20) {
             0..10 => self.append(),
             10..12 => self.force(),
             12 => self.log().write_out(self.log().end()).expect("a disk without faults"),

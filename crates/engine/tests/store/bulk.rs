@@ -7,15 +7,13 @@ use std::time::Duration;
 use tidegate_engine::disk::{Crash, Faults};
 use tidegate_engine::lock::{LockSettings, ModeTable};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{
-    Direction, Isolation, Lockable, Store, StoreOptions, TreeHandle, TxnError, TxnOptions,
-};
+use tidegate_engine::{Direction, Isolation, Lockable, Store, TreeHandle, TxnError, TxnOptions};
 
 use super::{Random, disk, options, shared};
 
 fn rows(count: u32) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let mut random = Random::new(7);
-    (0..count).map(move |key| (key.to_be_bytes().to_vec(), random.bytes(80)))
+    (0..count).map(move |key| (key.to_be_bytes().to_vec(), random.bytes_up_to(80)))
 }
 
 fn scan(store: &Store, tree: &TreeHandle) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -85,7 +83,7 @@ fn a_load_that_is_cut_off_leaves_its_first_part() {
 #[test]
 fn many_locks_on_keys_become_one_on_the_tree_unless_others_are_there() {
     let disk = disk(1);
-    let options = StoreOptions { escalate_at: Some(100), ..options() };
+    let options = options().escalate_at(Some(100));
     let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
     let tree = store.create_tree("tree").unwrap();
     let mut alone = store.begin(TxnOptions::default());
@@ -120,7 +118,7 @@ fn the_detector_breaks_deadlocks_where_nobody_else_does() {
     let disk = disk(1);
     let locks = LockSettings { check_on_block: false, timeout: None, ..LockSettings::default() };
     let detect_every = Some(Duration::from_millis(5));
-    let options = StoreOptions { locks, detect_every, ..options() };
+    let options = options().locks(locks).detect_every(detect_every);
     let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
     let tree = store.create_tree("tree").unwrap();
     let barrier = std::sync::Barrier::new(2);
@@ -144,11 +142,10 @@ fn the_detector_breaks_deadlocks_where_nobody_else_does() {
 fn what_is_committed_is_read_without_locks() {
     let disk = disk(1);
     let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
-    let store =
-        Store::create(&shared(&disk), LogId(1), &StoreOptions { locks, ..options() }).unwrap();
+    let store = Store::create(&shared(&disk), LogId(1), &options().locks(locks)).unwrap();
     let tree = store.create_tree("tree").unwrap();
     store.bulk_load(&tree, 100, rows(2_000)).unwrap();
-    let committed = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    let committed = TxnOptions::default().isolation(Isolation::ReadCommitted);
     let mut reader = store.begin(committed);
     let key = |key: u32| key.to_be_bytes();
     assert_eq!(reader.get(&tree, &key(700)).unwrap(), rows(701).last().map(|(_, value)| value));
@@ -192,7 +189,7 @@ fn a_client_locks_its_own_resources_in_its_own_modes() {
     let modes = ModeTable::parse(compatibility, conversion).unwrap();
     let disk = disk(1);
     let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
-    let options = StoreOptions { locks, client_modes: Some(modes), ..options() };
+    let options = options().locks(locks).client_modes(Some(modes));
     let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
     let mode = |name| store.client_mode(name).unwrap();
     assert_eq!(store.client_mode("IX"), None);

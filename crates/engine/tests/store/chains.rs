@@ -62,10 +62,7 @@ impl Chain {
         let mut random = Random::new(seed);
         let disk = disk(seed);
         let segment_bytes = [32 << 10, 64 << 10, 256 << 10][random.index(3)];
-        let options = StoreOptions {
-            log: LogSettings { segment_bytes, ..LogSettings::default() },
-            ..options()
-        };
+        let options = options().log(LogSettings { segment_bytes, ..LogSettings::default() });
         let keys = [40, 400, 1_500][random.index(3)];
         drop(Store::create(&shared(&disk), LogId(seed), &options).unwrap());
         let story = format!("seed {seed}");
@@ -179,7 +176,7 @@ impl Chain {
                 changed.remove(&key);
                 transaction.remove(tree, &key).map(drop)
             } else {
-                let value = self.random.bytes(300);
+                let value = self.random.bytes_up_to(300);
                 changed.insert(key.clone(), value.clone());
                 transaction.put(tree, &key, &value)
             };

@@ -27,7 +27,7 @@ fn run_until_off(disk: &Arc<SimulatedDisk>, random: &mut Random) -> (Model, Mode
                 maybe.remove(&key);
                 transaction.remove(&tree, &key).map(|_| ())
             } else {
-                let value = random.bytes(300);
+                let value = random.bytes_up_to(300);
                 maybe.insert(key.clone(), value.clone());
                 transaction.put(&tree, &key, &value)
             };

@@ -21,7 +21,7 @@ fn walk(
     direction: Direction,
     isolation: Isolation,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut transaction = store.begin(TxnOptions { isolation, ..TxnOptions::default() });
+    let mut transaction = store.begin(TxnOptions::default().isolation(isolation));
     let mut cursor = transaction.cursor(tree, range, direction).unwrap();
     let mut entries = Vec::new();
     while let Some((key, value)) = cursor.next(&mut transaction).unwrap() {
@@ -54,13 +54,13 @@ fn a_range_is_what_the_map_says_in_both_directions() {
         let mut model = Model::new();
         let mut transaction = store.begin(TxnOptions::default());
         for _ in 0..[0, 3, 500, 3_000][usize::try_from(seed).unwrap()] {
-            let (key, value) = (random.bytes(5), random.bytes(100));
+            let (key, value) = (random.bytes_up_to(5), random.bytes_up_to(100));
             transaction.put(&tree, &key, &value).unwrap();
             model.insert(key, value);
         }
         transaction.commit().unwrap();
         for round in 0..200_usize {
-            let (one, other) = (random.bytes(2), random.bytes(2));
+            let (one, other) = (random.bytes_up_to(2), random.bytes_up_to(2));
             let (low, high) = if one < other { (one, other) } else { (other, one) };
             let (low, high) = (bound(&mut random, &low), bound(&mut random, &high));
             let range = (as_slice(&low), as_slice(&high));

@@ -28,7 +28,7 @@ const LEVELS: [Isolation; 4] = [
 ];
 
 fn at(isolation: Isolation) -> TxnOptions {
-    TxnOptions { isolation, ..TxnOptions::default() }
+    TxnOptions::default().isolation(isolation)
 }
 
 fn is_failed<T>(result: &Result<T, TxnError>) -> bool {
@@ -186,7 +186,7 @@ fn a_commit_is_not_seen_before_it_is_durable() {
         let waiting = HeldDisk { disk: shared(&plain), hold: Arc::clone(&hold) };
         let timeout = Some(Duration::from_millis(20));
         let locks = LockSettings { timeout, ..options().locks };
-        let options = StoreOptions { locks, ..options() };
+        let options = options().locks(locks);
         let waiting: Arc<dyn Disk> = Arc::new(waiting);
         let store = Store::create(&waiting, LogId(3), &options).unwrap();
         let tree = store.create_tree("tree").unwrap();
@@ -377,7 +377,7 @@ fn a_checkpoint_of_any_size_fits_the_shortest_segments() {
     let base = options();
     let small = LogSettings { segment_bytes: 9_728, ..base.log };
     let buffer_bytes = 4_000 * 4096;
-    let options = StoreOptions { log: small, buffer_bytes, buffer_bytes_max: buffer_bytes, ..base };
+    let options = base.log(small).buffer_bytes(buffer_bytes).buffer_bytes_max(buffer_bytes);
     let disk = disk(5);
     let store = Store::create(&shared(&disk), LogId(5), &options).unwrap();
     let tree = store.create_tree("tree").unwrap();
@@ -406,7 +406,7 @@ fn a_checkpoint_of_any_size_fits_the_shortest_segments() {
 fn segments_that_are_too_short_for_a_record_are_refused_at_once() {
     let log = LogSettings { segment_bytes: 64 << 10, ..LogSettings::default() };
     let page_size = PageSize::new(64 << 10).unwrap();
-    let options = StoreOptions { log, page_size, ..StoreOptions::default() };
+    let options = StoreOptions::default().log(log).page_size(page_size);
     let error = Store::create(&shared(&disk(6)), LogId(6), &options).err().unwrap();
     let StoreError::SegmentTooShort { least, .. } = error else { panic!("{error}") };
     assert!(error.to_string().contains(&format!("set `segment_bytes` to {least}")), "{error}");

@@ -43,7 +43,7 @@ fn readers_for_update_take_turns_at_every_level() {
     for isolation in LEVELS {
         let store = Arc::new(Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap());
         let tree = store.create_tree("tree").unwrap();
-        let options = TxnOptions { isolation, ..TxnOptions::default() };
+        let options = TxnOptions::default().isolation(isolation);
         let mut first = store.begin(options);
         for key in 0..=KEYS {
             first.insert(&tree, &[key], &[0]).unwrap();
@@ -77,7 +77,7 @@ fn a_gap_read_for_update_stays_empty_where_the_level_says_so() {
     {
         let store = Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap();
         let tree = store.create_tree("tree").unwrap();
-        let options = TxnOptions { isolation, ..TxnOptions::default() };
+        let options = TxnOptions::default().isolation(isolation);
         for absent in [true, false] {
             let mut reader = store.begin(options);
             if absent {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tidegate_engine::disk::{Crash, Faults};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{
-    Direction, IndexHandle, KeysOf, Store, Transaction, TreeHandle, TxnError, TxnOptions,
+    Direction, IndexHandle, KeyExtractor, Store, Transaction, TreeHandle, TxnError, TxnOptions,
 };
 
 use super::{Model, Random, disk, options, shared};
 
 /// A row is found by each of the words of its value.
-fn words() -> KeysOf {
+fn words() -> KeyExtractor {
     Box::new(|_, value, found_by| {
         value.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).for_each(found_by);
     })

@@ -19,7 +19,7 @@ fn store() -> (Arc<Store>, TreeHandle) {
 }
 
 fn with(isolation: Isolation) -> TxnOptions {
-    TxnOptions { isolation, ..TxnOptions::default() }
+    TxnOptions::default().isolation(isolation)
 }
 
 fn number(value: Option<Vec<u8>>) -> i64 {

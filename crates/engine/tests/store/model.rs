@@ -1,7 +1,7 @@
 //! The store against a map.
 
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Deletion, SplitPolicy, Store, Transaction, TreeHandle, TxnOptions};
+use tidegate_engine::{MergePolicy, SplitPolicy, Store, Transaction, TreeHandle, TxnOptions};
 
 use super::{Model, Random, disk, options, shared};
 
@@ -19,7 +19,7 @@ fn change(
         let was_there = transaction.remove(tree, &key).unwrap();
         assert_eq!(was_there, model.remove(&key).is_some());
     } else {
-        let value = random.bytes(300);
+        let value = random.bytes_up_to(300);
         transaction.put(tree, &key, &value).unwrap();
         model.insert(key, value);
     }
@@ -44,7 +44,7 @@ fn a_tree_is_the_map_that_was_put_into_it() {
         let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
         let tree = store.create_tree("tree").unwrap();
         if seed % 2 == 1 {
-            tree.set_deletion(Deletion::MergeAtHalf).unwrap();
+            tree.set_merge_policy(MergePolicy::MergeAtHalf).unwrap();
             tree.set_split_policy(SplitPolicy::Half).unwrap();
         }
         let mut model = Model::new();

@@ -1,7 +1,7 @@
 //! What trees look like after inserts in different orders, under each split policy.
 
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Deletion, SplitPolicy, Store, TreeHandle, TxnOptions};
+use tidegate_engine::{MergePolicy, SplitPolicy, Store, TreeHandle, TxnOptions};
 
 use super::{Random, disk, options, shared};
 
@@ -118,7 +118,7 @@ fn a_leaf_that_is_full_to_the_last_byte_is_split_without_loss() {
 fn random_inserts_leave_leaves_two_thirds_full() {
     for policy in POLICIES {
         let mut random = Random::new(5);
-        let keys = (0..20_000).map(|_| random.next().to_be_bytes().to_vec());
+        let keys = (0..20_000).map(|_| random.draw().to_be_bytes().to_vec());
         let fill = fill(policy, keys);
         assert!(fill > 0.66, "{policy:?}: {fill}");
     }
@@ -151,10 +151,10 @@ fn keys_between_a_full_leaf_and_its_neighbour_share_a_leaf() {
 
 #[test]
 fn what_is_removed_gives_its_pages_back() {
-    for deletion in [Deletion::FreeAtEmpty, Deletion::MergeAtHalf] {
+    for merging in [MergePolicy::FreeAtEmpty, MergePolicy::MergeAtHalf] {
         let keys = || (0..10_000_u32).map(|key| key.to_be_bytes().to_vec());
         with_tree(SplitPolicy::default(), keys(), |store, tree| {
-            tree.set_deletion(deletion).unwrap();
+            tree.set_merge_policy(merging).unwrap();
             let before = store.check().unwrap()[0].1;
             assert!(before.leaves > 100 && before.height > 1);
             let mut transaction = store.begin(TxnOptions::default());

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
+use tidegate_subject::database::Database;
 
 use super::{BenchOptions, LOG, Scenario, Work};
 use crate::load::{self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress};
-use crate::rig::{self, Database, FrontOptions, Interval, RigError, Times};
+use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 
 /// When the time is up a transaction has been under way for up to clients over throughput, if it is
 /// not overtaken (Little's law). One that took this many times as long is reported, if that is at
@@ -128,7 +129,7 @@ impl Plan {
     pub(super) fn run(
         &self,
         options: &BenchOptions,
-        database: &Database,
+        database: &dyn Database,
         began: Instant,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
@@ -156,12 +157,12 @@ impl Plan {
     fn measure(
         &self,
         options: &BenchOptions,
-        database: &Database,
+        database: &dyn Database,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
     ) -> Result<(LoadReport, Vec<Interval>), Failure> {
         let journal = self.journal(&options.out);
-        let front = database.front(FrontOptions {
+        let front_options = FrontOptions {
             tidegate: &options.tidegate,
             log: options.out.join(LOG),
             log_level: "warn",
@@ -170,7 +171,8 @@ impl Plan {
             start: self.start(options),
             has_priority: false,
             seed: options.seed,
-        })?;
+        };
+        let front = Front::limited(database, front_options)?;
         let times = self.times(options);
         let load_options = LoadOptions {
             target: front.target(),

@@ -5,10 +5,11 @@ use std::{fs, io};
 
 use serde::Serialize;
 use tidegate_control::Mpl;
+use tidegate_subject::database::Gate;
 
 use super::sweep::Sweep;
 use super::{BenchOptions, Cell, LOG, ScenarioScore, Work, figure, score, table};
-use crate::rig::{DatabaseDescription, DatabaseKind, Machine, RigError};
+use crate::rig::{DatabaseDescription, Machine, RigError};
 
 /// Everything the benchmark saw, and on what.
 #[derive(Clone, Debug, Serialize)]
@@ -55,12 +56,11 @@ impl BenchReport {
         cells: Vec<Cell>,
         inconsistent: Vec<&'static str>,
     ) -> Result<Self, RigError> {
-        let warnings = match options.database.kind {
-            DatabaseKind::Embedded => String::new(),
-            DatabaseKind::Postgres => {
-                let log = options.out.join(LOG);
-                fs::read_to_string(&log).map_err(RigError::file(&log))?
-            }
+        let warnings = if options.database.dbms.gate == Gate::Proxy {
+            let log = options.out.join(LOG);
+            fs::read_to_string(&log).map_err(RigError::file(&log))?
+        } else {
+            String::new()
         };
         let names: Vec<String> = options.controllers.iter().map(ToString::to_string).collect();
         let asked_for = |name: &str| names.iter().position(|known| known == name);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use thiserror::Error;
+use tidegate_subject::database::{Dbms, Gate};
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::thrash::{Impossible, Options, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 use super::BenchOptions;
-use crate::rig::DatabaseKind;
 
 const TEN: Scale = Scale::new(10).expect("10 is within the range of scales");
 const FIFTY: Scale = Scale::new(50).expect("50 is within the range of scales");
@@ -94,7 +94,7 @@ impl Work {
     pub(super) fn workload(self, options: &BenchOptions) -> Arc<dyn Workload> {
         match self {
             Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
-                let reads_first = options.database.kind == DatabaseKind::Embedded;
+                let reads_first = options.database.dbms.gate == Gate::Own;
                 Arc::new(Tpcb { scale: self.scale(), reads_first })
             }
             Work::ThrashRead => options.thrash.read.clone(),
@@ -168,11 +168,8 @@ impl Scenario {
     /// databases thrash for different reasons: PostgreSQL by its processes, and most where they all
     /// want one row; the engine by deadlocks, which takes several.
     #[must_use]
-    pub fn usual(database: DatabaseKind) -> Vec<Scenario> {
-        let tpcb = match database {
-            DatabaseKind::Postgres => Scenario::Tpcb50,
-            DatabaseKind::Embedded => Scenario::Tpcb10,
-        };
+    pub fn usual(dbms: &Dbms) -> Vec<Scenario> {
+        let tpcb = if dbms.gate == Gate::Own { Scenario::Tpcb10 } else { Scenario::Tpcb50 };
         vec![Scenario::Tpcb1, tpcb, Scenario::ThrashRead, Scenario::ThrashUpdate, Scenario::Switch]
     }
 

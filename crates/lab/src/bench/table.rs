@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use tidegate_control::Mpl;
+use tidegate_subject::database::Gate;
 
 use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore, Work};
 use crate::grid::Grid;
-use crate::rig::{DatabaseKind, Machine};
+use crate::rig::Machine;
 use crate::simulate::{Measure, Reached};
 
 /// The measures from the journal that have a column, with heading and meaning. They are the
@@ -77,7 +78,7 @@ pub(super) fn text(report: &BenchReport) -> String {
 
 /// The result as a document.
 pub(super) fn markdown(report: &BenchReport) -> String {
-    let mut text = format!("# Controllers on {}\n\n", report.database.database.title());
+    let mut text = format!("# Controllers on {}\n\n", report.database.dbms.title);
     let _ = writeln!(text, "```text\n{}\n```\n\n{}\n", report.command, conditions(report));
     text += "![Throughput against the limit, and where each controller settled]\
              (bench-control.svg)\n\n";
@@ -131,14 +132,15 @@ fn place(report: &BenchReport) -> String {
     let Machine { cpu, cores, memory_mib, kernel } = machine;
     let settings: Vec<String> =
         database.database_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let parts = match database.database {
-        DatabaseKind::Postgres => "clients, proxy in transaction mode, and server",
-        DatabaseKind::Embedded => "clients and engine, one process,",
+    let parts = if database.dbms.gate == Gate::Proxy {
+        "clients, proxy in transaction mode, and server"
+    } else {
+        "clients and engine, one process,"
     };
     format!(
         "Tidegate {tidegate_version}, {name} {version} with {settings}; {parts} on {cpu}, {cores} \
          processors, {memory_mib} MiB, Linux {kernel}.",
-        name = database.database.title(),
+        name = database.dbms.title,
         version = database.database_version,
         settings = settings.join(", "),
     )

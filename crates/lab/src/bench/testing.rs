@@ -6,11 +6,11 @@ use tidegate_control::{Algorithm, Mpl};
 
 use super::{BenchOptions, Cell, Purpose, Ranges, Scenario, Work};
 use crate::load::{Latency, LoadReport, PhaseReport};
-use crate::rig::{DatabaseChoice, DatabaseKind};
+use crate::rig::DatabaseChoice;
 
 /// The whole benchmark on PostgreSQL.
 pub(super) fn options() -> BenchOptions {
-    let database = DatabaseChoice::new(Some(DatabaseKind::Postgres));
+    let database = DatabaseChoice::named("postgres").unwrap();
     BenchOptions::new(
         database,
         Ranges::new(30_000).unwrap(),

@@ -1,6 +1,7 @@
 //! Why there is no demonstration.
 
 use thiserror::Error;
+use tidegate_subject::database::DatabaseError;
 
 use super::Side;
 use crate::load::LoadError;
@@ -28,4 +29,10 @@ pub enum DemoError {
     /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl From<DatabaseError> for DemoError {
+    fn from(error: DatabaseError) -> Self {
+        RigError::from(error).into()
+    }
 }

@@ -45,8 +45,7 @@ fn draw_throughput(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
     let top = steps.iter().map(|step| step.direct.tps.max(step.proxied.tps));
     let title = format!(
         "Throughput against clients (TPC-B-like, scale {}, on {})",
-        summary.scale,
-        summary.database.database.title()
+        summary.scale, summary.database.dbms.title
     );
     let mut chart = ChartBuilder::on(area)
         .caption(title, (FONT, 20))

@@ -114,7 +114,7 @@ impl DemoSummary {
                 "\nOn {}: TPC-B-like, scale {}; direct: {:.0} s after {:.0} s not counted; through \
                  Tidegate: {:.0} s after {:.0} s not counted,\nin which it finds the new limit. \
                  Limit: where it stood at the end of the step.\n",
-                self.database.database.title(),
+                self.database.dbms.title,
                 self.scale,
                 step.direct.seconds,
                 step.direct.warmup_s,

@@ -19,12 +19,13 @@
 //! ctl = "120s"
 //! ```
 //!
-//! A preset replaces the keys it names, `workload` and `factors` as a whole. Unknown keys are
-//! refused wherever they stand. Which keys `[factors]` has is the scenario's own business
-//! ([`scenarios`](super::scenarios)); `docs/experiments.md` lists all of them.
+//! A preset replaces the keys it names, `workload` and `factors` as a whole, and of `subject` the
+//! tables that it names. Unknown keys are refused wherever they stand. Which keys `[factors]` has
+//! is the scenario's own business ([`scenarios`](super::scenarios)); `docs/experiments.md` lists
+//! all of them.
 //!
-//! The file is read twice: once for the scenario's name, then with that scenario's keys, so that
-//! an error names its line.
+//! The file is parsed once. A preset's keys are put into its table before that is read, and each
+//! keeps its place in the text, so that an error names its line.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -32,17 +33,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tidegate_subject::settings::Settings;
+use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::workload::Depth;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
+use super::complaint::Complaint;
 use super::fit::{refuse_processors, refuse_unfit};
-use super::line::with_line;
 use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
 use super::values::{Bytes, Check, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
-use super::{Experiment, Order, SubjectChoice, SubjectKind, SubjectSpec};
-use crate::rig::{Place, PlaceError};
+use super::{Experiment, Order, Subject, SubjectKind};
 
 /// The shortest interval: a shorter one would be over before anybody is served.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -104,24 +109,30 @@ struct Head {
 #[serde(try_from = "String")]
 struct ScenarioName(Reader);
 
-impl TryFrom<String> for ScenarioName {
-    type Error = String;
+/// A name that no scenario has.
+#[derive(Debug, Error)]
+#[error("no scenario is called `{name}`: use {}", READERS.map(|(name, _)| name).join(", "))]
+struct UnknownScenario {
+    name: String,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for ScenarioName {
+    type Error = UnknownScenario;
+
+    fn try_from(text: String) -> Result<Self, UnknownScenario> {
         let known = READERS.iter().find(|(name, _)| *name == text);
-        known.map(|(_, reader)| ScenarioName(*reader)).ok_or_else(|| {
-            let names = READERS.map(|(name, _)| name).join(", ");
-            format!("no scenario is called `{text}`: use {names}")
-        })
+        known.map(|(_, reader)| ScenarioName(*reader)).ok_or(UnknownScenario { name: text })
     }
 }
 
-/// What a file says, with a scenario's own factors; what a preset says has the same keys.
+/// What a file says, with a scenario's own factors; one without presets, or with the keys of one in
+/// their place.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default, bound = "F: Factors")]
+#[serde(deny_unknown_fields, bound = "F: Factors")]
 struct Keys<F> {
     name: Option<String>,
-    scenario: Option<String>,
+    #[serde(rename = "scenario")]
+    _scenario: Option<String>,
     seed: Option<u64>,
     subjects: Option<Vec<SubjectKind>>,
     processors: Option<Vec<NonZeroU32>>,
@@ -140,37 +151,8 @@ struct Keys<F> {
     check: Option<Check>,
     workload: Option<WorkloadSpec>,
     factors: Option<F>,
+    #[serde(default)]
     subject: BTreeMap<SubjectKind, SubjectKeys>,
-    preset: BTreeMap<String, Keys<F>>,
-}
-
-impl<F> Default for Keys<F> {
-    fn default() -> Self {
-        Keys {
-            name: None,
-            scenario: None,
-            seed: None,
-            subjects: None,
-            processors: None,
-            mpl: None,
-            clients: None,
-            buffer: None,
-            ctl: None,
-            warmup: None,
-            pause: None,
-            connect: None,
-            connect_at_once: None,
-            interval: None,
-            repetitions: None,
-            order: None,
-            transactions: None,
-            check: None,
-            workload: None,
-            factors: None,
-            subject: BTreeMap::new(),
-            preset: BTreeMap::new(),
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -184,12 +166,12 @@ struct SubjectKeys {
 /// A place in words.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct Location(Place);
+struct Location(Url);
 
 impl TryFrom<String> for Location {
-    type Error = PlaceError;
+    type Error = UrlError;
 
-    fn try_from(text: String) -> Result<Self, PlaceError> {
+    fn try_from(text: String) -> Result<Self, UrlError> {
         text.parse().map(Location)
     }
 }
@@ -197,42 +179,12 @@ impl TryFrom<String> for Location {
 impl<F: Factors> Keys<F> {
     /// These keys, with other subjects; one that is named with a place is there, whatever the file
     /// says.
-    fn choose(&mut self, subjects: &[SubjectChoice]) {
+    fn choose(&mut self, subjects: &[Subject]) {
         self.subjects = Some(subjects.iter().map(|subject| subject.kind).collect());
-        for SubjectChoice { kind, place } in subjects {
+        for Subject { kind, place, .. } in subjects {
             if let Some(place) = place {
                 self.subject.entry(*kind).or_default().url = Some(Location(place.clone()));
             }
-        }
-    }
-
-    /// These keys, but for those that the preset names.
-    fn overridden_by(self, preset: Keys<F>) -> Keys<F> {
-        let mut subject = self.subject;
-        subject.extend(preset.subject);
-        Keys {
-            name: preset.name.or(self.name),
-            scenario: self.scenario,
-            seed: preset.seed.or(self.seed),
-            subjects: preset.subjects.or(self.subjects),
-            processors: preset.processors.or(self.processors),
-            mpl: preset.mpl.or(self.mpl),
-            clients: preset.clients.or(self.clients),
-            buffer: preset.buffer.or(self.buffer),
-            ctl: preset.ctl.or(self.ctl),
-            warmup: preset.warmup.or(self.warmup),
-            pause: preset.pause.or(self.pause),
-            connect: preset.connect.or(self.connect),
-            connect_at_once: preset.connect_at_once.or(self.connect_at_once),
-            interval: preset.interval.or(self.interval),
-            repetitions: preset.repetitions.or(self.repetitions),
-            order: preset.order.or(self.order),
-            transactions: preset.transactions.or(self.transactions),
-            check: preset.check.or(self.check),
-            workload: preset.workload.or(self.workload),
-            factors: preset.factors.or(self.factors),
-            subject,
-            preset: BTreeMap::new(),
         }
     }
 }
@@ -243,7 +195,7 @@ pub struct Choice {
     /// One of its presets.
     pub preset: Option<String>,
     /// Other subjects than the file names.
-    pub subjects: Option<Vec<SubjectChoice>>,
+    pub subjects: Option<Vec<Subject>>,
 }
 
 /// Reads an experiment file.
@@ -264,13 +216,13 @@ pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, Fil
     let experiment = parse_begun(path, text, choice)?;
     refuse_unfit(&experiment).map_err(|complaint| FileError::Values {
         path: path.to_owned(),
-        reason: with_line(text, choice.preset.as_deref(), &complaint),
+        reason: complaint.with_line(text, choice.preset.as_deref()),
     })?;
     Ok(experiment)
 }
 
 /// The same of an experiment that was begun: what of it can be had is measured, or was.
-pub(super) fn parse_begun(
+pub(crate) fn parse_begun(
     path: &Path,
     text: &str,
     choice: &Choice,
@@ -297,8 +249,8 @@ pub fn look_for_subjects(
 ) -> Result<(), FileError> {
     let chosen = choice.subjects.as_deref().unwrap_or_default();
     let values = |reason| FileError::Values { path: path.to_owned(), reason };
-    let of_file = |complaint: String| {
-        values(with_line(&experiment.text, experiment.preset.as_deref(), &complaint))
+    let of_file = |complaint: Complaint| {
+        values(complaint.with_line(&experiment.text, experiment.preset.as_deref()))
     };
     refuse_processors(experiment).map_err(of_file)?;
     for subject in &experiment.subjects {
@@ -308,63 +260,129 @@ pub fn look_for_subjects(
         };
         let kind = subject.kind;
         let is_chosen =
-            |one: &SubjectChoice, has_place| one.kind == kind && one.place.is_some() == has_place;
+            |one: &Subject, has_place| one.kind == kind && one.place.is_some() == has_place;
         let has_place = subject.place.is_some();
         if chosen.iter().any(|one| is_chosen(one, has_place)) {
             return Err(values(format!("--subject {kind}: {reason}")));
         }
-        let key = if has_place { format!("subject.{kind}.url") } else { "subjects".to_owned() };
-        return Err(of_file(format!("`{key}`: {kind}: {reason}")));
+        let text = format!(": {kind}: {reason}");
+        return Err(of_file(if has_place {
+            Complaint::about_subject(kind, "url", &text)
+        } else {
+            Complaint::about("subjects", text)
+        }));
     }
     Ok(())
 }
 
-fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
-    let Head { scenario } = toml::from_str(text).map_err(|error| form(&error))?;
-    let missing = || Problem::Values("the key `scenario` is missing".to_owned());
-    let ScenarioName(reader) = scenario.ok_or_else(missing)?;
-    reader(text, choice)
+/// A file that was parsed: its keys and its presets, each with its place in the text.
+pub(super) struct Document<'t> {
+    text: &'t str,
+    keys: DeTable<'t>,
+    presets: DeTable<'t>,
 }
 
-fn form(error: &toml::de::Error) -> Problem {
+impl<'t> Document<'t> {
+    pub(super) fn parse(text: &'t str) -> Result<Self, Problem> {
+        let mut keys = DeTable::parse(text).map_err(|error| form(error, text))?.into_inner();
+        let presets = match keys.remove("preset").map(Spanned::into_inner) {
+            None => DeTable::new(),
+            Some(DeValue::Table(presets)) => presets,
+            Some(_) => return Err(Problem::Values("`preset` is no table of presets".to_owned())),
+        };
+        Ok(Document { text, keys, presets })
+    }
+
+    /// Returns the keys of the file, with those of a preset in their place.
+    pub(super) fn with(&self, preset: Option<&str>) -> Result<DeTable<'t>, Problem> {
+        let mut keys = self.keys.clone();
+        let Some(name) = preset else { return Ok(keys) };
+        let Some(preset) = self.presets.get(name).and_then(|preset| preset.get_ref().as_table())
+        else {
+            let known: Vec<&str> = self.presets.keys().map(|key| &**key.get_ref()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Problem::Preset { name: name.to_owned(), known });
+        };
+        if preset.contains_key("scenario") {
+            return Err(Problem::Values("a preset has the scenario of its file".to_owned()));
+        }
+        for (key, value) in preset {
+            let there = keys.get_mut(&**key.get_ref()).map(Spanned::get_mut);
+            match (there, value.get_ref()) {
+                (Some(DeValue::Table(there)), DeValue::Table(table))
+                    if key.get_ref() == "subject" =>
+                {
+                    table.iter().for_each(|(key, value)| replace(there, key, value));
+                }
+                _ => replace(&mut keys, key, value),
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Reads what keys say.
+    fn read<T: DeserializeOwned>(&self, keys: DeTable<'t>) -> Result<T, Problem> {
+        let deserializer = Deserializer::from(Spanned::new(0..self.text.len(), keys));
+        T::deserialize(deserializer).map_err(|error| form(error, self.text))
+    }
+}
+
+/// Puts a key with its value, and the place of both, into a table.
+fn replace<'t>(
+    table: &mut DeTable<'t>,
+    key: &Spanned<std::borrow::Cow<'t, str>>,
+    value: &Spanned<DeValue<'t>>,
+) {
+    table.remove(&**key.get_ref());
+    table.insert(key.clone(), value.clone());
+}
+
+fn read_text(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
+    let document = Document::parse(text)?;
+    let Head { scenario } = document.read(document.keys.clone())?;
+    let missing = || Problem::Values("the key `scenario` is missing".to_owned());
+    let ScenarioName(reader) = scenario.ok_or_else(missing)?;
+    reader(&document, choice)
+}
+
+fn form(mut error: toml::de::Error, text: &str) -> Problem {
+    error.set_input(Some(text));
     // It repeats the line, which may have a password.
     Problem::Form(shown(error.to_string().trim_end()))
 }
 
-/// Reads a file of the scenario that these factors belong to.
-pub(super) fn read_as<F: Factors>(text: &str, choice: &Choice) -> Result<Experiment, Problem> {
-    let mut keys: Keys<F> = toml::from_str(text).map_err(|error| form(&error))?;
-    let presets = std::mem::take(&mut keys.preset);
-    if presets.values().any(|preset| preset.scenario.is_some()) {
-        return Err(Problem::Values("a preset has the scenario of its file".to_owned()));
+/// Reads a file of the scenario that these factors belong to. Every preset is read, so that one
+/// which is wrong is refused also when it is not chosen.
+pub(super) fn read_as<F: Factors>(
+    document: &Document<'_>,
+    choice: &Choice,
+) -> Result<Experiment, Problem> {
+    let preset = choice.preset.as_deref();
+    let _: Keys<F> = document.read(document.with(None)?)?;
+    for name in document.presets.keys() {
+        let _: Keys<F> = document.read(document.with(Some(name.get_ref()))?)?;
     }
-    if let Some(name) = &choice.preset {
-        let Some(chosen) = presets.get(name) else {
-            let known: Vec<&str> = presets.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Problem::Preset { name: name.clone(), known });
-        };
-        keys = keys.overridden_by(chosen.clone());
-    }
+    let mut keys: Keys<F> = document.read(document.with(preset)?)?;
     if let Some(subjects) = &choice.subjects {
         keys.choose(subjects);
     }
-    let values =
-        |complaint: String| Problem::Values(with_line(text, choice.preset.as_deref(), &complaint));
-    let mut experiment = build(keys).map_err(values)?;
-    experiment.text = kept(text);
+    let values = |complaint: Complaint| complaint.with_line(document.text, preset);
+    let mut experiment = build(keys).map_err(|complaint| Problem::Values(values(complaint)))?;
+    experiment.text = kept(document.text);
     experiment.preset.clone_from(&choice.preset);
     Ok(experiment)
 }
 
-fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
-    let missing = |key: &str| format!("the key `{key}` is missing");
+fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, Complaint> {
+    let missing = |key: &str| Complaint::missing(format!("the key `{key}` is missing"));
     let mpls = keys.mpl.as_ref().ok_or_else(|| missing("mpl"))?.numbers();
     if mpls.is_empty() {
-        return Err("`mpl` names no level: `from` is above `to`, or the list is empty".to_owned());
+        let text = " names no level: `from` is above `to`, or the list is empty";
+        return Err(Complaint::about("mpl", text));
     }
     if mpls.len() > LEVELS_MAX {
-        return Err(format!("`mpl` names more than {LEVELS_MAX} levels"));
+        let text = format!(" names more than {LEVELS_MAX} levels");
+        return Err(Complaint::about("mpl", text));
     }
     let ctl = keys.ctl.ok_or_else(|| missing("ctl"))?.0;
     let or = |period: Option<Period>, otherwise: u64| {
@@ -372,20 +390,21 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     };
     let interval = or(keys.interval, 1);
     if ctl.is_zero() {
-        return Err("`ctl` must be longer than nothing".to_owned());
+        return Err(Complaint::about("ctl", " must be longer than nothing"));
     }
     if interval < INTERVAL_MIN {
-        return Err(format!("`interval` must be {INTERVAL_MIN:?} or longer"));
+        let text = format!(" must be {INTERVAL_MIN:?} or longer");
+        return Err(Complaint::about("interval", text));
     }
     let kinds = keys.subjects.clone().ok_or_else(|| missing("subjects"))?;
     if kinds.is_empty() {
-        return Err("`subjects` is empty; name at least one".to_owned());
+        return Err(Complaint::about("subjects", " is empty; name at least one"));
     }
-    let subjects: Vec<SubjectSpec> =
+    let subjects: Vec<Subject> =
         kinds.into_iter().map(|kind| subject(kind, &keys.subject)).collect();
-    subjects.iter().try_for_each(SubjectSpec::validate)?;
+    subjects.iter().try_for_each(Subject::validate)?;
     if keys.processors.is_some() {
-        subjects.iter().try_for_each(SubjectSpec::refuse_processors)?;
+        subjects.iter().try_for_each(Subject::refuse_processors)?;
     }
     let common = Common {
         workload: keys.workload,
@@ -415,10 +434,11 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, String> {
     })
 }
 
-fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> SubjectSpec {
+fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> Subject {
     let keys = tables.get(&kind).cloned().unwrap_or_default();
     let place = keys.url.map(|Location(place)| place);
-    SubjectSpec { kind, settings: keys.settings, isolation: keys.isolation, place }
+    let settings = Settings { named: keys.settings, isolation: keys.isolation };
+    Subject { kind, settings, place }
 }
 
 #[cfg(test)]
@@ -592,7 +612,7 @@ mpl = { from = 100, to = 1000, step = 100 }
             "[subject.postgres]\nurl = \"postgres://ann:secret@h/d\"\n[workload]",
         );
         let experiment = of(&server, None).unwrap();
-        let named = experiment.subjects[0].choice().to_string();
+        let named = experiment.subjects[0].to_string();
         assert_eq!(named, "postgres=postgres://ann@h:5432/d");
         assert!(!format!("{experiment:?}").contains("secret"));
         for (from, to, expected) in [
@@ -616,15 +636,14 @@ mpl = { from = 100, to = 1000, step = 100 }
             ["sqlite", "postgres=postgres://ann:secret@h/d"].map(|one| one.parse().unwrap());
         let choice = Choice { preset: None, subjects: Some(subjects.into()) };
         let experiment = parse(Path::new("e.toml"), QUICK, &choice).unwrap();
-        let named: Vec<String> =
-            experiment.subjects.iter().map(|subject| subject.choice().to_string()).collect();
+        let named: Vec<String> = experiment.subjects.iter().map(Subject::to_string).collect();
         assert_eq!(named, ["sqlite", "postgres=postgres://ann@h:5432/d"]);
         for (text, expected) in [
             ("oracle", "no subject is called `oracle`"),
             ("postgres=ftp://ann:secret@h", "begins with none of"),
             ("oracle=mysql://ann:secret@h", "no subject is called `oracle`"),
         ] {
-            let error = text.parse::<SubjectChoice>().unwrap_err().to_string();
+            let error = text.parse::<Subject>().unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
     }

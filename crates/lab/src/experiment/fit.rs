@@ -11,27 +11,29 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_subject::database::Gate;
 use tidegate_subject::processors::Processors;
 use tidegate_subject::settings::plain_name;
 
+use super::complaint::Complaint;
 use super::scenarios::Recipe;
 use super::treatment::{Admission, Exchange, Treatment};
-use super::{Experiment, SubjectKind, SubjectSpec};
+use super::{Experiment, Subject, SubjectKind};
 use crate::load::CLIENTS_MAX;
-use crate::rig::{LIMIT_MAX, MAX_CLIENTS};
+use crate::rig::{LIMIT_MAX, MAX_CLIENTS, gated_names};
 
 /// The most executions of an experiment; the largest published has 70,000.
 const EXECUTIONS_MAX: u64 = 1_000_000;
 
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
-pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
+pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), Complaint> {
     refuse_twice(experiment)?;
     let keys = experiment.scenario.primary_keys();
     let recipes: Vec<_> =
         keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
     refuse_number(experiment, recipes.len())?;
     if experiment.connect.is_zero() {
-        return Err("`connect` must be longer than nothing".to_owned());
+        return Err(Complaint::about("connect", " must be longer than nothing"));
     }
     for subject in &experiment.subjects {
         for recipe in &recipes {
@@ -46,10 +48,11 @@ pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), String> {
 
 /// Refuses an experiment that plans nothing, or more than can be written down. `batchsets` are
 /// those of a subject with so many processors, of all its runs.
-fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), String> {
+fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), Complaint> {
     let processors = experiment.processors.as_ref().map_or(1, Vec::len);
     if processors == 0 {
-        return Err("`processors` is empty; leave it out for all that there are".to_owned());
+        let text = " is empty; leave it out for all that there are";
+        return Err(Complaint::about("processors", text));
     }
     let parts = [experiment.subjects.len(), processors, batchsets, experiment.mpls.len()];
     let batches = parts.into_iter().fold(1_u64, |product, part| {
@@ -57,124 +60,129 @@ fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), String
     });
     let executions = batches.saturating_mul(experiment.repetitions.into());
     if executions > EXECUTIONS_MAX {
-        return Err(format!(
+        let text = format!(
             "`repetitions` times the levels of `mpl`: {executions} executions are more than the \
              {EXECUTIONS_MAX} that an experiment may have"
-        ));
+        );
+        return Err(Complaint::about_one_of(&["repetitions", "mpl"], text));
     }
     Ok(())
 }
 
 /// Refuses a database that is named twice, because there is one table of settings and one place
 /// for each. The simulated one has neither.
-fn refuse_twice(experiment: &Experiment) -> Result<(), String> {
+fn refuse_twice(experiment: &Experiment) -> Result<(), Complaint> {
     let kinds = experiment.subjects.iter().map(|subject| subject.kind);
     let mut seen = BTreeSet::new();
     let mut real = kinds.filter(|&kind| kind != SubjectKind::Simulated);
     match real.find(|&kind| !seen.insert(kind)) {
         None => Ok(()),
-        Some(kind) => Err(format!(
-            "`subjects` names {kind} twice; an experiment has one of a kind, so make it two"
-        )),
+        Some(kind) => {
+            let text =
+                format!(" names {kind} twice; an experiment has one of a kind, so make it two");
+            Err(Complaint::about("subjects", text))
+        }
     }
 }
 
-fn refuse_treatment(subject: &SubjectSpec, treatment: &Treatment) -> Result<(), String> {
+fn refuse_treatment(subject: &Subject, treatment: &Treatment) -> Result<(), Complaint> {
     let kind = subject.kind;
     let is_limited = treatment.admission != Admission::Clients;
     if is_limited && !has_gate(kind) {
-        return Err(format!(
-            "`clients`: nothing can hold a limit before {kind}; leave `clients` and controllers \
-             out, or take postgres or embedded"
-        ));
+        let text = format!(
+            ": nothing can hold a limit before {kind}; leave `clients` and controllers out, or \
+             take {}",
+            gated_names()
+        );
+        return Err(Complaint::about("clients", text));
     }
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Buffer(_)));
     let split = treatment.aging.and_then(|aging| aging.split);
     let is_probed = treatment.buffer.is_some() || is_exchanged || split.is_some();
-    if is_probed && !matches!(kind, SubjectKind::Embedded | SubjectKind::Simulated) {
-        return Err(format!(
+    if is_probed && !kind.dbms().is_none_or(|dbms| dbms.gate == Gate::Own) {
+        let text = format!(
             "`buffer`, `factors.buffers`, `factors.then_buffer`, `factors.split` are for the \
              embedded engine; give {kind} its memory by `subject.{kind}.settings`"
-        ));
+        );
+        let keys = ["buffer", "factors.buffers", "factors.then_buffer", "factors.split"];
+        return Err(Complaint::about_one_of(&keys, text));
     }
     Ok(())
 }
 
-fn refuse_workloads(subject: &SubjectSpec, recipe: &Recipe) -> Result<(), String> {
-    let Some(dialect) = subject.kind.dialect() else { return Ok(()) };
+fn refuse_workloads(subject: &Subject, recipe: &Recipe) -> Result<(), Complaint> {
+    let Some(dbms) = subject.kind.dbms() else { return Ok(()) };
     for spec in recipe.treatment.workloads(&recipe.workload) {
-        let workload = spec.build().map_err(|error| error.to_string())?;
-        workload.validate(dialect).map_err(|unfit| format!("{}: {unfit}", subject.kind))?;
+        let unfit = |unfit| Complaint::about_content(format!("{}: {unfit}", subject.kind));
+        spec.build()?.validate(dbms.dialect).map_err(unfit)?;
     }
     Ok(())
 }
 
 /// Whether something holds limits before a database: a proxy, or the engine's own gate.
 fn has_gate(kind: SubjectKind) -> bool {
-    match kind {
-        SubjectKind::Postgres
-        | SubjectKind::PostgresThroughTidegate
-        | SubjectKind::Embedded
-        | SubjectKind::Simulated => true,
-        SubjectKind::Mariadb | SubjectKind::Sqlite | SubjectKind::Firebird => false,
-    }
+    kind.dbms().is_none_or(|dbms| dbms.gate != Gate::None)
 }
 
-fn refuse_level(subject: &SubjectSpec, treatment: &Treatment, mpl: u32) -> Result<(), String> {
+fn refuse_level(subject: &Subject, treatment: &Treatment, mpl: u32) -> Result<(), Complaint> {
     let clients = treatment.clients(mpl);
     if clients > CLIENTS_MAX {
         let key = if treatment.admission == Admission::Clients { "mpl" } else { "clients" };
-        return Err(format!(
-            "`{key}`: {clients} clients are more than the {CLIENTS_MAX} that a load may have"
-        ));
+        let text =
+            format!(": {clients} clients are more than the {CLIENTS_MAX} that a load may have");
+        return Err(Complaint::about(key, text));
     }
     if treatment.admission != Admission::Clients && mpl > LIMIT_MAX {
-        return Err(format!("`mpl`: {mpl} is above the highest limit, {LIMIT_MAX}"));
+        let text = format!(": {mpl} is above the highest limit, {LIMIT_MAX}");
+        return Err(Complaint::about("mpl", text));
     }
     refuse_connections(subject, mpl)
 }
 
 /// Refuses a level above the connections that a private server takes: as many as the file lets it,
 /// or as the laboratory does.
-fn refuse_connections(subject: &SubjectSpec, mpl: u32) -> Result<(), String> {
-    let kind = subject.kind;
-    if subject.place.is_some() || !matches!(kind, SubjectKind::Postgres | SubjectKind::Mariadb) {
+fn refuse_connections(subject: &Subject, mpl: u32) -> Result<(), Complaint> {
+    let SubjectKind::Plain(dbms) = subject.kind else { return Ok(()) };
+    let (kind, Some(limit), None) = (subject.kind, dbms.connections, &subject.place) else {
         return Ok(());
-    }
-    let mut settings = subject.settings.iter();
-    let given = settings.rfind(|(name, _)| plain_name(name) == "max_connections");
+    };
+    let mut settings = subject.settings.named.iter();
+    let given = settings.rfind(|(name, _)| plain_name(name) == limit);
     let Some((_, value)) = given else {
         let room = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
-        return if mpl <= room {
-            Ok(())
-        } else {
-            Err(format!(
-                "`mpl`: {mpl} clients are more than the {room} that {kind} is started for; give \
-                 it `max_connections` in `subject.{kind}.settings`"
-            ))
-        };
+        if mpl <= room {
+            return Ok(());
+        }
+        let text = format!(
+            ": {mpl} clients are more than the {room} that {kind} is started for; give it \
+             `{limit}` in `subject.{kind}.settings`"
+        );
+        return Err(Complaint::about("mpl", text));
     };
     // A value that is no number is for the server to refuse.
     match value.trim().parse::<u32>() {
-        Ok(room) if mpl > room => Err(format!(
-            "`mpl`: {mpl} is above the `max_connections` of {room} in `subject.{kind}.settings`"
-        )),
+        Ok(room) if mpl > room => {
+            let text =
+                format!(": {mpl} is above the `{limit}` of {room} in `subject.{kind}.settings`");
+            Err(Complaint::about("mpl", text))
+        }
         _ => Ok(()),
     }
 }
 
 /// Refuses an experiment that wants more processors than there are here.
-pub(super) fn refuse_processors(experiment: &Experiment) -> Result<(), String> {
-    let is_real = |subject: &SubjectSpec| subject.kind != SubjectKind::Simulated;
+pub(super) fn refuse_processors(experiment: &Experiment) -> Result<(), Complaint> {
+    let is_real = |subject: &Subject| subject.kind != SubjectKind::Simulated;
     let Some(counts) = experiment.processors.as_ref() else { return Ok(()) };
     if !experiment.subjects.iter().any(is_real) {
         return Ok(());
     }
     let available = Processors::available();
-    let available = available.map_err(|error| format!("`processors`: {error}"))?.count();
+    let wrong = |text: String| Complaint::about("processors", text);
+    let available = available.map_err(|error| wrong(format!(": {error}")))?.count();
     match counts.iter().find(|&&count| usize::try_from(count).is_ok_and(|count| count > available))
     {
         None => Ok(()),
-        Some(count) => Err(format!("`processors`: {count} are wanted, but {available} are here")),
+        Some(count) => Err(wrong(format!(": {count} are wanted, but {available} are here"))),
     }
 }

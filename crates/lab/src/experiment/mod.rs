@@ -14,8 +14,9 @@
 //! | interval | a part of it | CTL / `interval` |
 //!
 //! [`Plan::new`] writes all of this out, the same from the same file and seed. The runner
-//! ([`run`](mod@run)) takes one execution after the other that the store does not have yet, so
-//! that to resume is to run: what is done stays done, and what was cut off becomes a new attempt.
+//! ([`run`](mod@crate::laboratory::run)) takes one execution after the other that the store does
+//! not have yet, so that to resume is to run: what is done stays done, and what was cut off becomes
+//! a new attempt.
 //!
 //! # Example
 //! The study's confirmatory experiment: per run 28 batchsets (3 read SF + 4 update SF, times 4
@@ -25,52 +26,34 @@
 //! Subjects are started one after the other on this machine. Those that somebody else runs are used
 //! where they are; what they do beside is not seen.
 
-mod conduct;
-mod executor;
-mod figure;
-mod file;
+mod complaint;
+pub(crate) mod file;
 mod fit;
-mod laboratory;
-mod line;
-#[cfg(feature = "machines")]
-pub mod machines;
-mod plan;
+pub(crate) mod plan;
 mod redact;
-pub mod run;
 pub mod scenarios;
-pub mod show;
-mod simulated;
 mod subject;
-pub mod timeline;
 pub mod treatment;
-mod values;
-mod watch;
-mod witness;
+pub(crate) mod values;
 pub mod workload;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use thiserror::Error;
-use tidegate_workload::Dialect;
+use tidegate_subject::database::{Dbms, Gate};
+use tidegate_subject::settings::Settings;
+use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::workload::Depth;
 
-use crate::rig::{Place, PlaceError};
-
-pub use executor::{Assignment, ExecutionError, Executor, Measured, Started};
 pub use file::{Choice, FileError, look_for_subjects, parse, read};
-pub use laboratory::{LabError, Laboratory, plan_text};
 pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
 pub use scenarios::Scenario;
-pub use simulated::Simulated;
-pub use subject::RealSubject;
 pub use values::Bytes;
-pub use watch::Look;
 
 /// What an experiment file says.
 #[derive(Clone, Debug)]
@@ -82,7 +65,7 @@ pub struct Experiment {
     /// Where all draws begin, also that of the order.
     pub seed: u64,
     /// The databases.
-    pub subjects: Vec<SubjectSpec>,
+    pub subjects: Vec<Subject>,
     /// The numbers of processors given to the DBMS; all there are when nothing is said.
     pub processors: Option<Vec<u32>>,
     /// The levels, rising.
@@ -123,38 +106,28 @@ pub enum Order {
     Ascending,
 }
 
-/// A database of an experiment.
+/// A subject of an experiment: a database, or what stands for one.
+///
+/// On command lines and in the store it is named without its settings, and without a password:
+/// `postgres`, or `postgres=postgres://user@host/database` where it is an existing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubjectSpec {
-    /// Which.
+pub struct Subject {
+    /// Its kind.
     pub kind: SubjectKind,
-    /// Its own settings, by its own names.
-    pub settings: BTreeMap<String, String>,
-    /// How far transactions are apart; the database's default when nothing is said.
-    pub isolation: Option<String>,
-    /// Where an existing server is, instead of a private one.
-    pub place: Option<Place>,
+    /// What it is started with.
+    pub settings: Settings,
+    /// Where an existing server or the file is, instead of a private one.
+    pub place: Option<Url>,
 }
 
-/// A database as it is named on command lines and in the store: `postgres`, or
-/// `postgres=postgres://user@host/database` where it is an existing one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubjectChoice {
-    /// Which.
-    pub kind: SubjectKind,
-    /// Where.
-    pub place: Option<Place>,
-}
-
-impl From<SubjectKind> for SubjectChoice {
+impl From<SubjectKind> for Subject {
     /// A private one.
     fn from(kind: SubjectKind) -> Self {
-        SubjectChoice { kind, place: None }
+        Subject { kind, settings: Settings::default(), place: None }
     }
 }
 
-impl fmt::Display for SubjectChoice {
-    /// Without the password.
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             None => self.kind.fmt(f),
@@ -163,78 +136,49 @@ impl fmt::Display for SubjectChoice {
     }
 }
 
-impl SubjectSpec {
-    /// How the database is named in the store.
-    #[must_use]
-    pub fn choice(&self) -> SubjectChoice {
-        SubjectChoice { kind: self.kind, place: self.place.clone() }
-    }
-}
-
-/// A kind of database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// A kind of subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum SubjectKind {
-    /// PostgreSQL.
-    Postgres,
-    /// PostgreSQL behind a Tidegate proxy with its default controller.
-    PostgresThroughTidegate,
-    /// MariaDB.
-    Mariadb,
-    /// SQLite, within our own process.
-    Sqlite,
-    /// Firebird.
-    Firebird,
-    /// The engine that Tidegate carries with it.
-    Embedded,
+    /// A database of a DBMS.
+    Plain(&'static Dbms),
+    /// The same behind a Tidegate proxy with its default controller.
+    ThroughTidegate(&'static Dbms),
     /// No database: a plant of the simulator, to try an experiment or the laboratory itself.
     Simulated,
 }
 
-impl SubjectKind {
-    /// Every kind.
-    pub const ALL: [SubjectKind; 7] = [
-        SubjectKind::Postgres,
-        SubjectKind::PostgresThroughTidegate,
-        SubjectKind::Mariadb,
-        SubjectKind::Sqlite,
-        SubjectKind::Firebird,
-        SubjectKind::Embedded,
-        SubjectKind::Simulated,
-    ];
+/// What stands behind the name of a DBMS that is reached through a proxy.
+const THROUGH: &str = "-through-tidegate";
 
-    /// The name in files and on command lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            SubjectKind::Postgres => "postgres",
-            SubjectKind::PostgresThroughTidegate => "postgres-through-tidegate",
-            SubjectKind::Mariadb => "mariadb",
-            SubjectKind::Sqlite => "sqlite",
-            SubjectKind::Firebird => "firebird",
-            SubjectKind::Embedded => "embedded",
-            SubjectKind::Simulated => "simulated",
-        }
+impl SubjectKind {
+    /// Returns every kind, in the order in which messages name them.
+    fn all() -> impl Iterator<Item = SubjectKind> {
+        let of = |dbms: &'static Dbms| {
+            let through = (dbms.gate == Gate::Proxy).then_some(SubjectKind::ThroughTidegate(dbms));
+            std::iter::once(SubjectKind::Plain(dbms)).chain(through)
+        };
+        Dbms::ALL.into_iter().flat_map(of).chain([SubjectKind::Simulated])
     }
-}
 
-impl SubjectKind {
-    /// What its statements are written in; nothing where there are none.
-    fn dialect(self) -> Option<Dialect> {
+    /// Returns the DBMS; `None` where there is no database.
+    #[must_use]
+    pub fn dbms(self) -> Option<&'static Dbms> {
         match self {
-            SubjectKind::Postgres | SubjectKind::PostgresThroughTidegate => Some(Dialect::Postgres),
-            SubjectKind::Mariadb => Some(Dialect::MariaDb),
-            SubjectKind::Sqlite => Some(Dialect::Sqlite),
-            SubjectKind::Firebird => Some(Dialect::Firebird),
-            SubjectKind::Embedded => Some(Dialect::Embedded),
+            SubjectKind::Plain(dbms) | SubjectKind::ThroughTidegate(dbms) => Some(dbms),
             SubjectKind::Simulated => None,
         }
     }
 }
 
 impl fmt::Display for SubjectKind {
+    /// The name in files, on command lines and in the store.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            SubjectKind::Plain(dbms) => f.write_str(dbms.name),
+            SubjectKind::ThroughTidegate(dbms) => write!(f, "{}{THROUGH}", dbms.name),
+            SubjectKind::Simulated => f.write_str("simulated"),
+        }
     }
 }
 
@@ -242,7 +186,7 @@ impl fmt::Display for SubjectKind {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "no subject is called `{name}`: use {}",
-    SubjectKind::ALL.map(SubjectKind::name).join(", ")
+    SubjectKind::all().map(|kind| kind.to_string()).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownSubject {
     /// What was asked for.
@@ -261,11 +205,11 @@ pub enum ChoiceError {
         /// The subject.
         kind: SubjectKind,
         /// Why it is none.
-        source: PlaceError,
+        source: UrlError,
     },
 }
 
-impl FromStr for SubjectChoice {
+impl FromStr for Subject {
     type Err = ChoiceError;
 
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
@@ -275,10 +219,8 @@ impl FromStr for SubjectChoice {
         };
         let kind: SubjectKind = kind.parse()?;
         let place = place.map(str::parse).transpose();
-        Ok(SubjectChoice {
-            kind,
-            place: place.map_err(|source| ChoiceError::Place { kind, source })?,
-        })
+        let place = place.map_err(|source| ChoiceError::Place { kind, source })?;
+        Ok(Subject { place, ..kind.into() })
     }
 }
 
@@ -286,7 +228,15 @@ impl FromStr for SubjectKind {
     type Err = UnknownSubject;
 
     fn from_str(text: &str) -> Result<Self, UnknownSubject> {
-        let known = SubjectKind::ALL.into_iter().find(|kind| kind.name() == text);
+        let known = SubjectKind::all().find(|kind| kind.to_string() == text);
         known.ok_or_else(|| UnknownSubject { name: text.to_owned() })
+    }
+}
+
+impl TryFrom<String> for SubjectKind {
+    type Error = UnknownSubject;
+
+    fn try_from(text: String) -> Result<Self, UnknownSubject> {
+        text.parse()
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_workload::Draw;
+use tidegate_workload::Random;
 
 use super::scenarios::Recipe;
 use super::treatment::Treatment;
 use super::workload::WorkloadSpec;
-use super::{Experiment, Order, SubjectSpec};
+use super::{Experiment, Order, Subject};
 
 /// All runs of an experiment.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct RunPlan {
     /// Counted from 1.
     pub number: u32,
     /// The database.
-    pub subject: SubjectSpec,
+    pub subject: Subject,
     /// The processors given to it; `None` is all there are.
     pub processors: Option<u32>,
     /// Whether its tables have primary keys.
@@ -74,7 +74,7 @@ impl Execution {
     pub fn seed(self, experiment: u64) -> u64 {
         let place = [self.run, self.batchset, self.mpl, self.repetition];
         let mix = |seed: u64, part: u32| {
-            let drawn = Draw::new(seed, u64::from(part)).between(0, i32::MAX);
+            let drawn = Random::new(seed, u64::from(part)).between(0, i32::MAX);
             (seed << 20) ^ (seed >> 44) ^ u64::from(drawn.cast_unsigned())
         };
         place.into_iter().fold(experiment, mix)
@@ -133,7 +133,7 @@ impl Plan {
         if self.order == Order::Ascending {
             return;
         }
-        let mut draw = Draw::new(self.seed, (u64::from(run) << 32) | u64::from(batchset));
+        let mut draw = Random::new(self.seed, (u64::from(run) << 32) | u64::from(batchset));
         for last in (1..items.len()).rev() {
             let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
             items.swap(last, usize::try_from(drawn).unwrap_or(0));
@@ -156,10 +156,10 @@ impl Plan {
 }
 
 /// Seconds to start and stop a database, roughly.
-pub(super) const START_S: f64 = 4.0;
+pub(crate) const START_S: f64 = 4.0;
 
 /// Seconds that an execution takes, with a guess for connecting and putting things in order.
-pub(super) fn execution_s(experiment: &Experiment, mpl: u32) -> f64 {
+pub(crate) fn execution_s(experiment: &Experiment, mpl: u32) -> f64 {
     let planned = experiment.warmup + experiment.ctl + experiment.pause;
     planned.as_secs_f64() + 0.3 + f64::from(mpl) / 300.0
 }
@@ -192,7 +192,7 @@ impl Batchset {
     }
 
     /// Seconds that it takes to make its tables so many times, roughly.
-    pub(super) fn load_s(&self, times: usize) -> f64 {
+    pub(crate) fn load_s(&self, times: usize) -> f64 {
         let workloads = self.treatment.workloads(&self.workload);
         let rows: u64 = workloads.iter().map(WorkloadSpec::rows).sum();
         times as f64 * (0.3 + rows as f64 / 150_000.0)

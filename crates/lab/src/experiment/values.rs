@@ -5,8 +5,26 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_control::Algorithm;
+use thiserror::Error;
+use tidegate_control::{Algorithm, AlgorithmError};
 use tidegate_workload::workload::Depth;
+
+/// What is no value of a key.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ValueError {
+    /// A length of time that is too long.
+    #[error("`{0}` is more than a year")]
+    LongPeriod(String),
+    /// No length of time.
+    #[error("`{0}` is no length of time; write 120s, 500ms or 2min")]
+    Period(String),
+    /// No share.
+    #[error("{0} is no share in per cent: above 0 and at most 100")]
+    Percent(f64),
+    /// No amount of memory.
+    #[error("`{0}` is no size; write 512KB, 16MB or 1GB")]
+    Bytes(String),
+}
 
 /// A number of levels, one by one or as a series.
 #[derive(Clone, Debug, Deserialize)]
@@ -87,13 +105,13 @@ const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 pub(super) struct Period(pub(super) Duration);
 
 impl TryFrom<String> for Period {
-    type Error = String;
+    type Error = ValueError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, ValueError> {
         match humantime::parse_duration(&text) {
             Ok(period) if period <= PERIOD_MAX => Ok(Period(period)),
-            Ok(_) => Err(format!("`{text}` is more than a year")),
-            Err(_) => Err(format!("`{text}` is no length of time; write 120s, 500ms or 2min")),
+            Ok(_) => Err(ValueError::LongPeriod(text)),
+            Err(_) => Err(ValueError::Period(text)),
         }
     }
 }
@@ -104,13 +122,11 @@ impl TryFrom<String> for Period {
 pub(super) struct Percent(pub(super) f64);
 
 impl TryFrom<f64> for Percent {
-    type Error = String;
+    type Error = ValueError;
 
-    fn try_from(percent: f64) -> Result<Self, String> {
+    fn try_from(percent: f64) -> Result<Self, ValueError> {
         let is_share = percent > 0.0 && percent <= 100.0;
-        is_share
-            .then_some(Percent(percent))
-            .ok_or_else(|| format!("{percent} is no share in per cent: above 0 and at most 100"))
+        is_share.then_some(Percent(percent)).ok_or(ValueError::Percent(percent))
     }
 }
 
@@ -120,10 +136,10 @@ impl TryFrom<f64> for Percent {
 pub(super) struct AlgorithmName(pub(super) Algorithm);
 
 impl TryFrom<String> for AlgorithmName {
-    type Error = String;
+    type Error = AlgorithmError;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(AlgorithmName).map_err(|error| format!("{error}"))
+    fn try_from(text: String) -> Result<Self, AlgorithmError> {
+        text.parse().map(AlgorithmName)
     }
 }
 
@@ -143,14 +159,14 @@ impl Bytes {
 }
 
 impl TryFrom<String> for Bytes {
-    type Error = String;
+    type Error = ValueError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, ValueError> {
         let parsed = UNITS.into_iter().find_map(|(unit, bytes)| {
             let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
             number.checked_mul(bytes).filter(|&bytes| bytes > 0)
         });
-        parsed.map(Bytes).ok_or_else(|| format!("`{text}` is no size; write 512KB, 16MB or 1GB"))
+        parsed.map(Bytes).ok_or(ValueError::Bytes(text))
     }
 }
 
@@ -199,7 +215,7 @@ mod tests {
             assert_eq!((size.get(), size.to_string().as_str()), (bytes, text));
         }
         for text in ["", "16", "16 mb", "0MB", "-1MB", "1.5GB", "99999999999999GB"] {
-            assert!(Bytes::try_from(text.to_owned()).unwrap_err().contains(text));
+            assert!(Bytes::try_from(text.to_owned()).unwrap_err().to_string().contains(text));
         }
     }
 }

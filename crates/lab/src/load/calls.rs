@@ -12,8 +12,8 @@ use tidegate_gate::Class;
 use tidegate_subject::embedded::{CallError, Done, LockStatistics, RequestError, Service};
 use tidegate_workload::Conflict;
 
-use super::course::{Crowd, Losses, cpu};
-use super::desk::{Desk, Task};
+use super::dispatcher::{Dispatcher, Task};
+use super::load_run::{Crowd, Losses, cpu};
 use super::{LoadError, LoadOptions, Stage};
 
 /// Answers taken from the channel before others have their turn.
@@ -21,7 +21,7 @@ const ANSWERS: usize = 256;
 
 pub(super) struct Calls<'a> {
     service: &'a Service<'a>,
-    desk: Desk,
+    dispatcher: Dispatcher,
     has_priority: bool,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
@@ -40,7 +40,7 @@ impl<'a> Calls<'a> {
         let (answered, answers) = mpsc::channel();
         Calls {
             service,
-            desk: Desk::new(options),
+            dispatcher: Dispatcher::new(options),
             has_priority: options.priority.is_some_and(|priority| priority.is_given),
             tasks: vec![None; options.clients],
             answered,
@@ -53,9 +53,9 @@ impl<'a> Calls<'a> {
 
     /// Lets a client that has nothing to do begin its next transaction, or leave.
     fn next(&mut self, client: usize) {
-        if self.desk.is_closing() {
+        if self.dispatcher.is_closing() {
             self.alive -= 1;
-        } else if let Some(task) = self.desk.next(client, Instant::now()) {
+        } else if let Some(task) = self.dispatcher.next(client, Instant::now()) {
             self.call(client, task);
         }
     }
@@ -74,19 +74,19 @@ impl<'a> Calls<'a> {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
             Ok(Done { ending, phases }) => {
-                self.desk.ended(&task, ending, &phases, Instant::now());
+                self.dispatcher.ended(&task, ending, &phases, Instant::now());
             }
-            Err(_) if self.desk.is_closing() => {}
+            Err(_) if self.dispatcher.is_closing() => {}
             Err(RequestError::Call(error @ (CallError::Stopped | CallError::NoProcedure(_)))) => {
                 self.alive -= 1;
                 self.losses.add(|| error.to_string());
                 return;
             }
             Err(RequestError::Call(error)) => {
-                self.desk.tally.error(kind(&error).to_owned(), || error.to_string());
+                self.dispatcher.tally.error(kind(&error).to_owned(), || error.to_string());
             }
             Err(RequestError::Transaction(failure)) => {
-                self.desk.failed(&failure);
+                self.dispatcher.failed(&failure);
             }
         }
         self.next(client);
@@ -96,10 +96,10 @@ impl<'a> Calls<'a> {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        while let Some((client, task)) = self.desk.due(now) {
+        while let Some((client, task)) = self.dispatcher.due(now) {
             self.call(client, task);
         }
-        let next = self.desk.next_due();
+        let next = self.dispatcher.next_due();
         next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 }
@@ -116,12 +116,12 @@ impl Crowd for Calls<'_> {
         }
     }
 
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+    fn dispatcher(&mut self) -> &mut Dispatcher {
+        &mut self.dispatcher
     }
 
     fn enter(&mut self, stage: Stage) {
-        self.desk.tally.stage = stage;
+        self.dispatcher.tally.stage = stage;
         self.service.give_up(stage == Stage::Draining);
         if stage == Stage::Draining {
             self.alive = self.tasks.iter().flatten().count();

@@ -7,29 +7,29 @@ use mio::event::Event as Readiness;
 use mio::{Interest, Poll, Token};
 use tidegate_workload::Failure;
 
-use super::desk::{Desk, Task};
-use super::line::{Line, LineError, ServerUrl};
-use super::session::{Send, Talk};
-use super::socket::{Address, Socket};
+use super::client_state::{ClientState, NextMessage};
+use super::dispatcher::{Dispatcher, Task};
+use super::protocol::{ClientProtocol, ClientProtocolError, Server};
+use super::socket::Socket;
 
 const BUFFER_LEN: usize = 64 * 1024;
 
 /// What all clients use in turn.
 pub(super) struct Shared {
-    pub(super) desk: Desk,
+    pub(super) dispatcher: Dispatcher,
     buffer: Box<[u8]>,
 }
 
 impl Shared {
-    pub(super) fn new(desk: Desk) -> Self {
-        Shared { desk, buffer: vec![0; BUFFER_LEN].into_boxed_slice() }
+    pub(super) fn new(dispatcher: Dispatcher) -> Self {
+        Shared { dispatcher, buffer: vec![0; BUFFER_LEN].into_boxed_slice() }
     }
 }
 
 pub(super) struct Client {
     socket: Socket,
-    line: Line,
-    talk: Talk,
+    line: ClientProtocol,
+    state: ClientState,
     /// Bytes to be written; usually a query, gone at once.
     out: Vec<u8>,
     is_connected: bool,
@@ -40,26 +40,25 @@ pub(super) enum Loss {
     /// The peer closed it.
     Closed,
     Io(io::Error),
-    Protocol(LineError),
+    Protocol(ClientProtocolError),
 }
 
 impl Client {
     /// Begins to connect and log in as client number `index`, which is also its token, and by the
     /// name of an application.
     pub(super) fn open(
-        url: &ServerUrl,
-        address: &Address,
+        server: &Server,
         application: &str,
         poll: &Poll,
         index: usize,
     ) -> io::Result<Self> {
-        let mut socket = Socket::connect(address)?;
+        let mut socket = Socket::connect(&server.address)?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
-        let line = Line::start(url, application, &mut out);
-        let talk = Talk::new(index, url.dialect());
-        Ok(Client { socket, line, talk, out, is_connected: false })
+        let line = ClientProtocol::start(server, application, &mut out);
+        let state = ClientState::new(index, server.url.dbms().dialect);
+        Ok(Client { socket, line, state, out, is_connected: false })
     }
 
     pub(super) fn is_logged_in(&self) -> bool {
@@ -68,44 +67,44 @@ impl Client {
 
     /// Whether the client has said good-bye.
     pub(super) fn is_done(&self) -> bool {
-        self.talk.is_done()
+        self.state.is_done()
     }
 
     /// Whether a transaction is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.talk.is_busy()
+        self.state.is_busy()
     }
 
     /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        self.talk.age(now)
+        self.state.age(now)
     }
 
     /// The failure that came last, such as why the login was refused.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
-        self.talk.take_failure()
+        self.state.take_failure()
     }
 
     /// Looks for something to do.
-    pub(super) fn start(&mut self, desk: &mut Desk) -> Result<(), Loss> {
-        let send = self.talk.start(desk);
-        self.say(send)
+    pub(super) fn start(&mut self, dispatcher: &mut Dispatcher) -> Result<(), Loss> {
+        let next = self.state.start(dispatcher);
+        self.say(next)
     }
 
     /// Begins a transaction, as a client that has waited for it.
-    pub(super) fn begin(&mut self, task: Task, desk: &mut Desk) -> Result<(), Loss> {
-        let send = self.talk.begin(task, desk);
-        self.say(send)
+    pub(super) fn begin(&mut self, task: Task, dispatcher: &mut Dispatcher) -> Result<(), Loss> {
+        let next = self.state.begin(task, dispatcher);
+        self.say(next)
     }
 
     /// Leaves, unless a transaction is under way.
     pub(super) fn close(&mut self) -> Result<(), Loss> {
-        let send = self.talk.close();
-        self.say(send)
+        let next = self.state.close();
+        self.say(next)
     }
 
-    fn say(&mut self, send: Send) -> Result<(), Loss> {
-        self.line.encode(send, &self.talk, &mut self.out);
+    fn say(&mut self, next: NextMessage) -> Result<(), Loss> {
+        self.line.encode(next, &self.state, &mut self.out);
         self.flush()
     }
 
@@ -149,9 +148,9 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Loss::Io(error)),
             };
-            let (talk, desk) = (&mut self.talk, &mut shared.desk);
+            let (state, dispatcher) = (&mut self.state, &mut shared.dispatcher);
             self.line
-                .receive(&shared.buffer[..count], &mut self.out, talk, desk)
+                .receive(&shared.buffer[..count], &mut self.out, state, dispatcher)
                 .map_err(Loss::Protocol)?;
             if count < shared.buffer.len() && !is_closed {
                 return Ok(());

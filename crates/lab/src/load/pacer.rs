@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_workload::Draw;
+use tidegate_workload::Random;
 
 /// How transactions come.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ enum Schedule {
 impl Pacer {
     /// The pacer of a load that starts now.
     pub(super) fn new(arrivals: &Arrivals, seed: u64, now: Instant) -> Self {
-        let draw = Draw::new(seed, STREAM);
+        let draw = Random::new(seed, STREAM);
         let gaps = match arrivals {
             Arrivals::Closed => {
                 return Pacer { schedule: Schedule::Closed { thinking: BinaryHeap::new() } };
@@ -149,7 +149,7 @@ impl Pacer {
 
 #[derive(Clone)]
 enum Gaps {
-    Drawn { mean_s: f64, draw: Draw },
+    Drawn { mean_s: f64, draw: Random },
     Alike(Duration),
     Trace { times: Arc<[Duration]>, next: usize, start: Instant },
 }

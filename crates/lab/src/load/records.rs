@@ -33,7 +33,7 @@ use thiserror::Error;
 use tidegate_workload::Ending;
 
 use super::Stage;
-use crate::store::Part;
+use crate::whole_file::{WholeFile, WholeFileError};
 
 /// Records that go to the writing thread together, and are written together.
 const BATCH: usize = 16_384;
@@ -41,16 +41,30 @@ const BATCH: usize = 16_384;
 /// Batches that may wait to be written.
 const BATCHES: usize = 4;
 
-/// Why a file is not written.
-const TAKEN: &str = "it is there already, from another store of the same name, maybe one that was \
-                     deleted: move its directory away, or delete it, and resume";
-
 /// Why there is no record of the transactions.
 #[derive(Debug, Error)]
-#[error("cannot record transactions in {path}: {reason}", path = .path.display())]
+#[error("cannot record transactions in {path}: {source}", path = .path.display())]
 pub struct RecordError {
     path: PathBuf,
-    reason: String,
+    source: RecordFailure,
+}
+
+/// Why a record cannot be made or written.
+#[derive(Debug, Error)]
+enum RecordFailure {
+    #[error(
+        "it is there already, from another store of the same name, maybe one that was deleted: \
+         move its directory away, or delete it, and resume"
+    )]
+    Taken,
+    #[error(transparent)]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    File(#[from] WholeFileError),
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+    #[error("the writing thread died")]
+    Died,
 }
 
 /// What is recorded of a transaction.
@@ -80,7 +94,7 @@ pub struct Recorder {
     batch: Vec<Record>,
     sender: SyncSender<Message>,
     waited: Duration,
-    writer: JoinHandle<Result<(), String>>,
+    writer: JoinHandle<Result<(), RecordFailure>>,
 }
 
 impl Recorder {
@@ -90,19 +104,20 @@ impl Recorder {
     /// # Errors
     /// The file is there or cannot be made, or no thread can be started.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        let failed = |reason: String| RecordError { path: path.to_owned(), reason };
-        let system = |error: io::Error| failed(error.to_string());
-        if path.try_exists().map_err(system)? {
-            return Err(failed(TAKEN.to_owned()));
+        Self::try_create(path).map_err(|source| RecordError { path: path.to_owned(), source })
+    }
+
+    fn try_create(path: &Path) -> Result<Self, RecordFailure> {
+        if path.try_exists()? {
+            return Err(RecordFailure::Taken);
         }
         let directory = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory).map_err(system)?;
+        std::fs::create_dir_all(directory)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let part = Part::create(directory, &name).map_err(|error| failed(error.to_string()))?;
+        let part = WholeFile::create(directory, &name)?;
         let (sender, receiver) = sync_channel(BATCHES);
         let write = move || write(part, &receiver);
-        let writer = std::thread::Builder::new().name("records".to_owned());
-        let writer = writer.spawn(write).map_err(system)?;
+        let writer = std::thread::Builder::new().name("records".to_owned()).spawn(write)?;
         Ok(Recorder {
             path: path.to_owned(),
             batch: Vec::with_capacity(BATCH),
@@ -146,31 +161,29 @@ impl Recorder {
         self.send(Message::End);
         let Recorder { path, sender, writer, .. } = self;
         drop(sender);
-        let written = writer.join().unwrap_or_else(|_| Err("the writing thread died".to_owned()));
-        written.map_err(|reason| RecordError { path, reason })
+        let written = writer.join().unwrap_or(Err(RecordFailure::Died));
+        written.map_err(|source| RecordError { path, source })
     }
 }
 
 /// The writing thread: until the end, or until nobody can send one any more.
-fn write(part: Part, messages: &Receiver<Message>) -> Result<(), String> {
-    let said = |error: ParquetError| error.to_string();
+fn write(part: WholeFile, messages: &Receiver<Message>) -> Result<(), RecordFailure> {
     let properties = Arc::new(WriterProperties::default());
-    let schema = schema().map_err(said)?;
-    let mut writer = SerializedFileWriter::new(part, schema, properties).map_err(said)?;
+    let mut writer = SerializedFileWriter::new(part, schema()?, properties)?;
     let mut began = None;
     for message in messages {
         match message {
             Message::Open(now) => began = Some(now),
             Message::Batch(batch) if batch.is_empty() => {}
             Message::Batch(batch) => {
-                let mut group = writer.next_row_group().map_err(said)?;
+                let mut group = writer.next_row_group()?;
                 let began = began.unwrap_or(batch[0].scheduled);
-                write_batch(&mut group, &batch, began).map_err(said)?;
-                group.close().map_err(said)?;
+                write_batch(&mut group, &batch, began)?;
+                group.close()?;
             }
             Message::End => {
-                let part = writer.into_inner().map_err(said)?;
-                return part.finish().map(drop).map_err(|error| error.to_string());
+                writer.into_inner()?.finish()?;
+                return Ok(());
             }
         }
     }

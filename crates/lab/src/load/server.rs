@@ -34,7 +34,7 @@ impl ServerClock {
 mod tests {
     use rustix::time::ClockId;
 
-    use super::super::course::cpu;
+    use super::super::load_run::cpu;
     use super::*;
 
     #[test]

@@ -10,10 +10,9 @@ use mio::{Events, Poll};
 use tidegate_workload::Failure;
 
 use super::client::{Client, Loss, Shared};
-use super::course::{Crowd, Losses};
-use super::desk::Desk;
-use super::line::ServerUrl;
-use super::socket::Address;
+use super::dispatcher::Dispatcher;
+use super::load_run::{Crowd, Losses};
+use super::protocol::Server;
 use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
 /// Logins under way at once when nothing is said: enough to hide round trips, few enough not to
@@ -37,8 +36,7 @@ pub(super) struct Sockets<'a> {
 
 struct Connections<'a> {
     options: &'a LoadOptions<'a>,
-    url: ServerUrl,
-    address: Address,
+    server: Server,
     poll: Poll,
     /// By token; `None` when not connected.
     clients: Vec<Option<Client>>,
@@ -60,21 +58,19 @@ struct Connections<'a> {
 }
 
 impl<'a> Sockets<'a> {
-    /// Clients of the server at `url`, none of them connected.
+    /// Clients of a server, none of them connected.
     pub(super) fn new(
         options: &'a LoadOptions<'a>,
-        url: ServerUrl,
-        address: Address,
+        server: Server,
         connecting: Connecting,
     ) -> Result<Self, LoadError> {
         let now = Instant::now();
         let connections = Connections {
             options,
-            url,
-            address,
+            server,
             poll: Poll::new().map_err(LoadError::Poll)?,
             clients: (0..options.clients).map(|_| None).collect(),
-            shared: Shared::new(Desk::new(options)),
+            shared: Shared::new(Dispatcher::new(options)),
             waiting: (0..options.clients).collect(),
             handshakes: 0,
             handshakes_max: connecting.at_once.map_or(HANDSHAKES, NonZeroUsize::get),
@@ -99,12 +95,12 @@ impl Crowd for Sockets<'_> {
         self.connections.start_all();
     }
 
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.connections.shared.desk
+    fn dispatcher(&mut self) -> &mut Dispatcher {
+        &mut self.connections.shared.dispatcher
     }
 
     fn enter(&mut self, stage: Stage) {
-        self.connections.shared.desk.tally.stage = stage;
+        self.connections.shared.dispatcher.tally.stage = stage;
         if stage == Stage::Draining {
             self.connections.close_idle();
         }
@@ -160,7 +156,7 @@ impl Connections<'_> {
 
     fn not_all_connected(&self, reason: Refusal) -> LoadError {
         if self.logged_in == 0 {
-            return LoadError::Connect { place: self.url.to_string(), reason };
+            return LoadError::Connect { place: self.server.url.to_string(), reason };
         }
         LoadError::NotAllConnected {
             connected: self.logged_in,
@@ -176,8 +172,8 @@ impl Connections<'_> {
                 break;
             };
             self.handshakes += 1;
-            let application = self.shared.desk.classes().application(index);
-            match Client::open(&self.url, &self.address, application, &self.poll, index) {
+            let application = self.shared.dispatcher.classes().application(index);
+            match Client::open(&self.server, application, &self.poll, index) {
                 Ok(client) => self.clients[index] = Some(client),
                 Err(error) => self.refused(index, Refusal::Io(error))?,
             }
@@ -204,7 +200,7 @@ impl Connections<'_> {
             let Some(client) = &mut self.clients[index] else {
                 continue;
             };
-            if let Err(loss) = client.start(&mut self.shared.desk) {
+            if let Err(loss) = client.start(&mut self.shared.dispatcher) {
                 self.lost(index, loss);
             }
         }
@@ -214,13 +210,13 @@ impl Connections<'_> {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        while let Some((index, task)) = self.shared.desk.due(now) {
+        while let Some((index, task)) = self.shared.dispatcher.due(now) {
             let Some(Some(client)) = self.clients.get_mut(index) else { continue };
-            if let Err(loss) = client.begin(task, &mut self.shared.desk) {
+            if let Err(loss) = client.begin(task, &mut self.shared.dispatcher) {
                 self.lost(index, loss);
             }
         }
-        let next = self.shared.desk.next_due();
+        let next = self.shared.dispatcher.next_due();
         next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 
@@ -258,7 +254,7 @@ impl Connections<'_> {
                 }
                 Ok(())
             }
-            Err(loss) if self.shared.desk.tally.stage == Stage::Connecting => {
+            Err(loss) if self.shared.dispatcher.tally.stage == Stage::Connecting => {
                 self.lost_while_connecting(index, was_logged_in, loss)
             }
             Err(loss) => {
@@ -292,7 +288,7 @@ impl Connections<'_> {
         let client = self.clients[index].take();
         self.logged_in -= 1;
         // One that waited for its next transaction is not to be given it.
-        self.shared.desk.lost(index);
+        self.shared.dispatcher.lost(index);
         self.losses.add(|| match (client.and_then(|mut client| client.take_failure()), loss) {
             (Some(failure), _) => failure.to_string(),
             (None, Loss::Closed) => "the server closed the connection".to_owned(),

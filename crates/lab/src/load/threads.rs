@@ -19,8 +19,8 @@ use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Statement, Table, Value, Wants,
 };
 
-use super::course::{Crowd, Losses};
-use super::desk::{Desk, Task};
+use super::dispatcher::{Dispatcher, Task};
+use super::load_run::{Crowd, Losses};
 use super::{Connecting, LoadError, LoadOptions, Refusal, Stage};
 
 /// A thread's stack, in bytes: what SQLite's deepest parser needs, with room to spare.
@@ -30,7 +30,7 @@ const STACK: usize = 512 * 1024;
 const WORDS: usize = 256;
 
 pub(super) struct Threads {
-    desk: Desk,
+    dispatcher: Dispatcher,
     connector: Arc<dyn Connector>,
     /// Those whose threads have been started.
     clients: Vec<Client>,
@@ -74,7 +74,7 @@ impl Threads {
     ) -> Self {
         let (say, words) = mpsc::channel();
         Threads {
-            desk: Desk::new(options),
+            dispatcher: Dispatcher::new(options),
             connector: Arc::clone(connector),
             clients: Vec::with_capacity(options.clients),
             is_over: Arc::default(),
@@ -123,9 +123,9 @@ impl Threads {
 
     /// Lets a client that has nothing to do begin its next transaction, or leave.
     fn next(&mut self, client: usize) {
-        if self.desk.is_closing() {
+        if self.dispatcher.is_closing() {
             self.leave(client);
-        } else if let Some(task) = self.desk.next(client, Instant::now()) {
+        } else if let Some(task) = self.dispatcher.next(client, Instant::now()) {
             self.begin(client, task);
         }
     }
@@ -165,14 +165,14 @@ impl Threads {
         match result {
             Ok(ending) => {
                 let phases = if self.clients[client].is_again { &[] } else { phases };
-                self.desk.ended(&task, ending, phases, Instant::now());
+                self.dispatcher.ended(&task, ending, phases, Instant::now());
             }
             Err(failure @ Failure::Lost(_)) => {
                 self.losses.add(|| failure.to_string());
                 return self.leave(client);
             }
-            Err(failure) if !self.desk.is_closing() => {
-                if self.desk.failed(&failure) {
+            Err(failure) if !self.dispatcher.is_closing() => {
+                if self.dispatcher.failed(&failure) {
                     self.clients[client].is_again = true;
                     return self.give(client, task);
                 }
@@ -186,10 +186,10 @@ impl Threads {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        while let Some((client, task)) = self.desk.due(now) {
+        while let Some((client, task)) = self.dispatcher.due(now) {
             self.begin(client, task);
         }
-        let next = self.desk.next_due();
+        let next = self.dispatcher.next_due();
         next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 }
@@ -212,12 +212,12 @@ impl Crowd for Threads {
         }
     }
 
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+    fn dispatcher(&mut self) -> &mut Dispatcher {
+        &mut self.dispatcher
     }
 
     fn enter(&mut self, stage: Stage) {
-        self.desk.tally.stage = stage;
+        self.dispatcher.tally.stage = stage;
         if stage != Stage::Draining {
             return;
         }
@@ -245,7 +245,7 @@ impl Crowd for Threads {
     }
 
     fn alive(&self) -> usize {
-        if self.desk.tally.stage == Stage::Connecting { self.connected } else { self.alive }
+        if self.dispatcher.tally.stage == Stage::Connecting { self.connected } else { self.alive }
     }
 
     fn busy(&self, now: Instant) -> (usize, Duration) {
@@ -361,7 +361,7 @@ mod tests {
 
     use rustix::time::ClockId;
 
-    use super::super::course::{Course, cpu};
+    use super::super::load_run::{LoadRun, cpu};
     use super::super::testing::{self, TwoPhases};
     use super::super::{Connecting, Target};
     use super::*;
@@ -452,8 +452,8 @@ mod tests {
     fn the_work_of_the_clients_threads_is_the_load_generators() {
         let options = LoadOptions { transactions_max: Some(20), ..options(&Held::default()) };
         let (cancel, mut progress) = (AtomicBool::new(false), |_: &_| {});
-        let course = Course::new(&options, crowd(&options), &cancel, &mut progress);
-        let report = course.run(&[]).unwrap();
+        let load_run = LoadRun::new(&options, crowd(&options), &cancel, &mut progress);
+        let report = load_run.run(&[]).unwrap();
         // Two statements each; what began before the clock did may be left out.
         assert!(report.transactions >= 20 && report.client_cpu_us > 3_000.0, "{report:?}");
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::{Adjustment, Control};
-use tidegate_subject::client::Url;
 use tidegate_subject::connection::Connector;
+use tidegate_subject::database::{Clients, Database, Gate};
 use tidegate_subject::embedded::{Embedded, Service};
+use tidegate_subject::url::Url;
 
-use super::database::{Database, Existing};
 use super::journal::EngineJournal;
 use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
@@ -42,12 +42,12 @@ pub(crate) struct FrontOptions<'a> {
 
 /// A way to the database. It ends when it is dropped.
 pub(crate) struct Front<'d> {
-    way: Way<'d>,
+    route: Route<'d>,
     /// The journal counts seconds from here.
     started: Instant,
 }
 
-enum Way<'d> {
+enum Route<'d> {
     /// To a server at this URL, with nobody in between.
     Straight(String),
     /// Each by a connection of its own on a thread of its own.
@@ -56,40 +56,33 @@ enum Way<'d> {
     Engine(Service<'d>, Option<EngineJournal>),
 }
 
-impl Database {
-    /// A way without a limit: as many transactions at once as there are clients.
-    pub(crate) fn direct(&self, clients: usize) -> Result<Front<'_>, RigError> {
+impl<'d> Front<'d> {
+    /// Begins a way without a limit: as many transactions at once as there are clients.
+    pub(crate) fn direct(database: &'d dyn Database, clients: usize) -> Result<Self, RigError> {
         let started = Instant::now();
-        let way = match self {
-            Database::Postgres(server) => Way::Straight(server.url()),
-            Database::MariaDb(server) => Way::Straight(server.url()),
-            Database::Sqlite(file) => Way::Threads(file.connector()),
-            Database::Firebird(server) => Way::Threads(server.connector()),
-            Database::Embedded(store, _) => {
+        let route = match database.clients() {
+            Clients::Server(url) => Route::Straight(url.with_password()),
+            Clients::Threads(connector) => Route::Threads(connector),
+            Clients::Engine(store) => {
                 let clients = Mpl::at_least_one(u32::try_from(clients).unwrap_or(u32::MAX));
                 let control = Algorithm::Fixed(clients);
                 let bounds = Bounds::new(Mpl::ONE, clients)?;
                 serve(store, control, &setting(control, None, bounds), 0, None)?
             }
-            Database::Existing(existing) => existing.way().map_or_else(Way::Threads, Way::Straight),
         };
-        Ok(Front { way, started })
+        Ok(Front { route, started })
     }
 
-    /// A way with a limit.
-    pub(crate) fn front(&self, options: FrontOptions<'_>) -> Result<Front<'_>, RigError> {
+    /// Begins a way with a limit.
+    pub(crate) fn limited(
+        database: &'d dyn Database,
+        options: FrontOptions<'_>,
+    ) -> Result<Self, RigError> {
         let started = Instant::now();
-        let way = match self {
-            Database::Postgres(server) => proxy(&server.url().parse()?, options)?,
-            Database::Existing(Existing::Postgres(guest)) => proxy(guest.url(), options)?,
-            Database::MariaDb(_) | Database::Existing(Existing::MariaDb(_)) => {
-                return Err(RigError::NoGate("mariadb"));
-            }
-            Database::Sqlite(_) => return Err(RigError::NoGate("sqlite")),
-            Database::Firebird(_) | Database::Existing(Existing::Firebird(_)) => {
-                return Err(RigError::NoGate("firebird"));
-            }
-            Database::Embedded(store, _) => {
+        let dbms = database.dbms();
+        let route = match database.clients() {
+            Clients::Server(url) if dbms.gate == Gate::Proxy => proxy(&url, options)?,
+            Clients::Engine(store) => {
                 let FrontOptions { control, start, seed, journal, .. } = options;
                 let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
                 let setting = setting(control, start, bounds);
@@ -99,8 +92,9 @@ impl Database {
                 let journal = journal.map(begin).transpose()?;
                 serve(store, control, &setting, seed, journal)?
             }
+            Clients::Server(_) | Clients::Threads(_) => return Err(RigError::NoGate(dbms.name)),
         };
-        Ok(Front { way, started })
+        Ok(Front { route, started })
     }
 }
 
@@ -122,11 +116,11 @@ impl FrontOptions<'_> {
     }
 }
 
-fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Way<'d>, RigError> {
+fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Route<'d>, RigError> {
     let arguments = options.arguments();
     let FrontOptions { tidegate, log, journal, has_priority, .. } = options;
     let options = ProxyOptions { tidegate, log, journal, has_priority, arguments };
-    Ok(Way::Proxy(Proxy::start(server, options)?))
+    Ok(Route::Proxy(Proxy::start(server, options)?))
 }
 
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
@@ -146,7 +140,7 @@ fn serve<'d>(
     setting: &Setting,
     seed: u64,
     journal: Option<EngineJournal>,
-) -> Result<Way<'d>, RigError> {
+) -> Result<Route<'d>, RigError> {
     let writer = journal.clone();
     let observer = move |adjustment: &Adjustment| {
         if let Some(journal) = &writer {
@@ -154,7 +148,7 @@ fn serve<'d>(
         }
     };
     let service = store.serve(control, setting, seed, Box::new(observer))?;
-    Ok(Way::Engine(service, journal))
+    Ok(Route::Engine(service, journal))
 }
 
 impl Front<'_> {
@@ -166,13 +160,13 @@ impl Front<'_> {
     /// The same, and how they connect.
     pub(crate) fn target_by(&self, connecting: Connecting) -> Target<'_> {
         let at = |url: &String| Target::Url { url: url.clone(), connecting };
-        match &self.way {
-            Way::Straight(url) => at(url),
-            Way::Threads(connector) => {
+        match &self.route {
+            Route::Straight(url) => at(url),
+            Route::Threads(connector) => {
                 Target::Threads { connector: Arc::clone(connector), connecting }
             }
-            Way::Proxy(proxy) => at(&proxy.url),
-            Way::Engine(service, _) => Target::Embedded(service),
+            Route::Proxy(proxy) => at(&proxy.url),
+            Route::Engine(service, _) => Target::Embedded(service),
         }
     }
 
@@ -183,17 +177,17 @@ impl Front<'_> {
 
     /// CPU seconds used so far, where that can be told apart from the database's.
     pub(crate) fn cpu_seconds(&self) -> Result<Option<f64>, RigError> {
-        match &self.way {
-            Way::Proxy(proxy) => proxy.cpu_seconds().map(Some),
-            Way::Straight(_) | Way::Threads(_) | Way::Engine(..) => Ok(None),
+        match &self.route {
+            Route::Proxy(proxy) => proxy.cpu_seconds().map(Some),
+            Route::Straight(_) | Route::Threads(_) | Route::Engine(..) => Ok(None),
         }
     }
 
     pub(crate) fn stop(self) -> Result<(), RigError> {
-        match self.way {
-            Way::Straight(_) | Way::Threads(_) | Way::Engine(_, None) => Ok(()),
-            Way::Proxy(proxy) => proxy.stop(),
-            Way::Engine(service, Some(journal)) => {
+        match self.route {
+            Route::Straight(_) | Route::Threads(_) | Route::Engine(_, None) => Ok(()),
+            Route::Proxy(proxy) => proxy.stop(),
+            Route::Engine(service, Some(journal)) => {
                 // It may still be writing.
                 drop(service);
                 journal.end()

@@ -33,7 +33,7 @@ pub struct Interval {
     pub limit: u32,
     /// The limit from now on.
     pub next_limit: u32,
-    /// Why.
+    /// The reason that the controller gave for the next limit.
     pub reason: String,
     /// Completed transactions per second.
     pub tps: f64,
@@ -67,7 +67,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Interval>, RigError> {
 /// A line of the journal.
 #[derive(Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum Line {
+enum JournalLine {
     /// How the limit is found from here on: only a replay needs that.
     Run {},
     /// An interval, and what was decided at its end.
@@ -80,8 +80,8 @@ fn parse(text: &str) -> Result<Vec<Interval>, (usize, serde_json::Error)> {
         .filter(|line| line.ends_with('\n'))
         .enumerate()
         .filter_map(|(index, line)| match serde_json::from_str(line) {
-            Ok(Line::Run {}) => None,
-            Ok(Line::Decision(interval)) => Some(Ok(interval)),
+            Ok(JournalLine::Run {}) => None,
+            Ok(JournalLine::Decision(interval)) => Some(Ok(interval)),
             Err(error) => Some(Err((index + 1, error))),
         })
         .collect()

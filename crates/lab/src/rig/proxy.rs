@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tidegate_subject::client::{Host, Url};
-use tidegate_subject::postgres::free_port;
 use tidegate_subject::process::{Process, ProcessError, outlived_by_none};
+use tidegate_subject::server::free_port;
+use tidegate_subject::url::{Host, Url};
 
 use super::RigError;
 use crate::load::HIGH_APPLICATION;

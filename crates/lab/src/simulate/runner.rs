@@ -57,7 +57,7 @@ pub(super) fn start_of(seed: u64) -> Mpl {
 
 /// A control interval as a line of a trace.
 #[derive(Debug, Serialize)]
-struct Line {
+struct TraceLine {
     /// Counted from 0, also phases.
     interval: usize,
     phase: usize,
@@ -75,15 +75,15 @@ struct Line {
     reason: String,
 }
 
-impl Line {
+impl TraceLine {
     /// The line after `before`.
     fn after(
-        before: Option<&Line>,
+        before: Option<&TraceLine>,
         (index, phase): (usize, &Phase),
         seen: &Observation,
         decision: &Decision,
-    ) -> Line {
-        Line {
+    ) -> TraceLine {
+        TraceLine {
             interval: before.map_or(0, |before| before.interval + 1),
             phase: index,
             at_s: before.map_or(0.0, |before| before.at_s) + seen.interval.as_secs_f64(),
@@ -101,13 +101,13 @@ impl Line {
 }
 
 /// Where a run is.
-struct Course<'a> {
+struct RunProgress<'a> {
     phases: &'a [Phase],
     intervals: u32,
     now_s: f64,
 }
 
-impl<'a> Course<'a> {
+impl<'a> RunProgress<'a> {
     /// The phase that the next interval belongs to, with its index; none after the last. Phases of
     /// a plant that is observed by ticks last so many seconds.
     fn phase(&self, by_tick: bool) -> Option<(usize, &'a Phase)> {
@@ -143,7 +143,7 @@ impl Run<'_> {
             resources: RESOURCES,
         });
         let mut limit = controller.start();
-        let mut course = Course { phases: &self.plant.phases, intervals: 0, now_s: 0.0 };
+        let mut course = RunProgress { phases: &self.plant.phases, intervals: 0, now_s: 0.0 };
         let (mut samples, mut trace) = (Vec::new(), Vec::new());
         let by_tick = scenario.is_by_tick();
         while let Some(phase) = course.phase(by_tick) {
@@ -155,7 +155,7 @@ impl Run<'_> {
             let seconds = seen.interval.as_secs_f64();
             samples.push(Sample { limit, completions: seen.completions, seconds });
             if self.traces.is_some() {
-                trace.push(Line::after(trace.last(), phase, &seen, &decision));
+                trace.push(TraceLine::after(trace.last(), phase, &seen, &decision));
             }
             course.intervals += 1;
             course.now_s += seconds;
@@ -171,7 +171,7 @@ impl Run<'_> {
         }
     }
 
-    fn write(&self, trace: &[Line], directory: &Path) -> Result<(), SimulateError> {
+    fn write(&self, trace: &[TraceLine], directory: &Path) -> Result<(), SimulateError> {
         let directory = directory.join(self.plant.name());
         fs::create_dir_all(&directory).map_err(SimulateError::file(&directory))?;
         let controller = self.algorithm.to_string().replace(':', "-");

@@ -10,7 +10,7 @@ use super::read::{int, small};
 use super::write::json;
 use super::{Store, StoreError, count, real};
 use crate::experiment::Execution;
-use crate::tap::{Count, Dropped, ExecutionKey, Place, Report, RetainedBatchset};
+use crate::tap::{CheckPlace, Count, Dropped, ExecutionKey, Report, RetainedBatchset};
 
 /// The rows that an analysis speaks of, by run and batchset, and by execution.
 struct Named {
@@ -92,8 +92,8 @@ impl Store {
 
     fn add_drop(&mut self, analysis: i64, named: &Named, one: &Dropped) -> Result<(), StoreError> {
         let execution = match one.place {
-            Place::Execution(key) => Value::Int(named.execution(key)?),
-            Place::Batch(_) | Place::Batchset(_) => Value::Null,
+            CheckPlace::Execution(key) => Value::Int(named.execution(key)?),
+            CheckPlace::Batch(_) | CheckPlace::Batchset(_) => Value::Null,
         };
         let batchset = one.place.in_batchset();
         self.execute(

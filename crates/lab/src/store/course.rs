@@ -6,14 +6,14 @@ use tidegate_workload::Value;
 use super::read::{float, int, small, text};
 use super::write::json;
 use super::{Store, StoreError, count, real};
-use crate::experiment::{Look, Measured};
+use crate::measured::{Measured, TreeSnapshot};
 
 /// Leaves whose fills are kept one by one; neighbours of a larger tree are kept as their mean.
 const FILLS_MAX: usize = 1000;
 
 /// An execution's course, as far as there is one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course {
+pub struct ExecutionCourse {
     /// The run's number in the plan.
     pub run: u32,
     /// The batchset's number in the run.
@@ -128,7 +128,7 @@ impl Store {
         &mut self,
         attempt: i64,
         number: usize,
-        look: &Look,
+        look: &TreeSnapshot,
         with_fills: bool,
     ) -> Result<(), StoreError> {
         for tree in &look.trees {
@@ -161,7 +161,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn courses(&mut self, experiment: i64) -> Result<Vec<Course>, StoreError> {
+    pub fn courses(&mut self, experiment: i64) -> Result<Vec<ExecutionCourse>, StoreError> {
         let rows = self.query(
             "SELECT r.number, b.number, r.subject, x.mpl, x.repetition, m.attempt \
              FROM measurement m, execution x, batchset b, run r WHERE m.execution = x.id \
@@ -172,7 +172,7 @@ impl Store {
         let mut courses = Vec::new();
         for row in 0..rows.len() {
             let attempt = int(&rows, row, 5)?;
-            let course = Course {
+            let course = ExecutionCourse {
                 run: small(&rows, row, 0)?,
                 batchset: small(&rows, row, 1)?,
                 subject: text(&rows, row, 2),
@@ -182,7 +182,7 @@ impl Store {
                 classes: self.classes(attempt)?,
                 trees: self.trees(attempt)?,
             };
-            let Course { limits, classes, trees, .. } = &course;
+            let ExecutionCourse { limits, classes, trees, .. } = &course;
             if !(limits.is_empty() && classes.is_empty() && trees.is_empty()) {
                 courses.push(course);
             }

@@ -39,8 +39,7 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
 
-pub use course::{ClassSeen, Course, LimitSeen, TreeSeen};
-pub(crate) use export::part::Part;
+pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
 pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;

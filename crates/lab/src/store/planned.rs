@@ -94,11 +94,11 @@ impl Store {
         for (row, run) in plan.runs.iter().enumerate() {
             let RunPlan { number, subject, processors, primary_key, .. } = run;
             let is_same = small(&rows, row, 0)? == *number
-                && text(&rows, row, 1) == subject.kind.name()
+                && text(&rows, row, 1) == subject.kind.to_string()
                 && small(&rows, row, 2)? == processors.unwrap_or(0)
                 && (int(&rows, row, 3)? != 0) == *primary_key
-                && text(&rows, row, 4) == subject.isolation.as_deref().unwrap_or_default()
-                && is_written(&text(&rows, row, 5), &subject.settings);
+                && text(&rows, row, 4) == subject.settings.isolation.as_deref().unwrap_or_default()
+                && is_written(&text(&rows, row, 5), &subject.settings.named);
             if !is_same {
                 return Ok(Some(format!("run {number} is of another configuration")));
             }

@@ -7,8 +7,9 @@ use tidegate_workload::workload::Condition;
 
 use super::read::{int, text};
 use super::{Store, StoreError, count, real};
-use crate::experiment::{Execution, Experiment, Measured, Plan, RunPlan, Started};
+use crate::experiment::{Execution, Experiment, Plan, RunPlan};
 use crate::load::{IntervalKind, KindReport, LoadReport};
+use crate::measured::{Measured, Started};
 use crate::rig::Machine;
 
 /// An attempt that has begun.
@@ -46,7 +47,7 @@ impl Store {
         self.atomically(|store| {
             let (machine, code) = (store.machine(machine)?, store.code()?);
             let subjects: Vec<String> =
-                experiment.subjects.iter().map(|subject| subject.choice().to_string()).collect();
+                experiment.subjects.iter().map(ToString::to_string).collect();
             let [ctl_s, warmup_s, pause_s, connect_limit_s, interval_s] = times_s(experiment);
             let id = store.add(
                 "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, \
@@ -75,17 +76,17 @@ impl Store {
     }
 
     fn plan_run(&mut self, experiment: i64, plan: &Plan, run: &RunPlan) -> Result<(), StoreError> {
-        let settings = json(&run.subject.settings)?;
+        let settings = json(&run.subject.settings.named)?;
         let id = self.add(
             "INSERT INTO run (experiment, number, subject, processors, primary_key, isolation, \
              settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
             &[
                 experiment.into(),
                 count(run.number),
-                run.subject.kind.name().into(),
+                run.subject.kind.to_string().into(),
                 count(run.processors.unwrap_or(0)),
                 i64::from(run.primary_key).into(),
-                run.subject.isolation.as_deref().unwrap_or_default().into(),
+                run.subject.settings.isolation.as_deref().unwrap_or_default().into(),
                 settings.into(),
             ],
         )?;

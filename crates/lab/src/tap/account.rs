@@ -17,7 +17,7 @@
 //! the count `faulty_executions` of Step 2 at the level `execution`: found 3,073 of 70,000.
 
 use super::PROTOCOL;
-use super::check::{Check, Class, Place};
+use super::check::{Check, CheckPlace, Class};
 use super::host;
 use super::index::Counts;
 use super::steps::{CheckCount, Report, Step};
@@ -51,7 +51,7 @@ pub struct Dropped {
     /// For what: the name of the check that an execution violates, or of the step's count.
     pub name: &'static str,
     /// An execution, or a batchset instance with all that was left of it.
-    pub place: Place,
+    pub place: CheckPlace,
     /// What was wrong, in words.
     pub why: String,
 }
@@ -138,9 +138,9 @@ impl Report {
     /// is there once for each.
     #[must_use]
     pub fn dropped(&self) -> Vec<Dropped> {
-        let is_faulty = |place: Place| match place {
-            Place::Execution(key) => self.dropped_executions.binary_search(&key).is_ok(),
-            Place::Batch(_) | Place::Batchset(_) => false,
+        let is_faulty = |place: CheckPlace| match place {
+            CheckPlace::Execution(key) => self.dropped_executions.binary_search(&key).is_ok(),
+            CheckPlace::Batch(_) | CheckPlace::Batchset(_) => false,
         };
         let of_execution = self.violations.iter().filter(|violation| {
             let is_kept = violation.check == Check::NotSteady && self.protocol != PROTOCOL;
@@ -155,7 +155,7 @@ impl Report {
         let batchsets = self.dropped_batchsets.iter().map(|dropped| Dropped {
             step: dropped.step,
             name: dropped.step.name(),
-            place: Place::Batchset(dropped.key),
+            place: CheckPlace::Batchset(dropped.key),
             why: dropped.why.clone(),
         });
         executions.chain(batchsets).collect()

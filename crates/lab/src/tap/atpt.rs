@@ -45,7 +45,7 @@
 //!   more it is one in 180 with three executions a batch, and one in 600 with five; with less it is
 //!   fewer, and with 0.03 practically none.
 
-use super::check::{Check, Place, Violation};
+use super::check::{Check, CheckPlace, Violation};
 use super::data::BatchExecution;
 use super::index::{Batch, Batchset, Index};
 
@@ -120,7 +120,7 @@ impl<'a> Sample<'a> {
         let abnormal = self.executions.iter().filter(|(_, log)| (log - self.centre).abs() > reach);
         let violation = |&(execution, log): &(&BatchExecution, f64)| Violation {
             check: Check::AbnormalAtpt,
-            place: Place::Execution(execution.key),
+            place: CheckPlace::Execution(execution.key),
             observed: format!("ATPT is {:.6} s", log.exp()),
             expected: format!(
                 "{:.6} to {:.6} s",
@@ -178,7 +178,7 @@ mod tests {
     fn places(data: &DataSet) -> Vec<(u32, u32)> {
         let index = Index::new(data).expect("sound rows");
         let place = |violation: Violation| match violation.place {
-            Place::Execution(key) => (key.mpl.get(), key.iteration),
+            CheckPlace::Execution(key) => (key.mpl.get(), key.iteration),
             other => panic!("{other} is no execution"),
         };
         abnormal_atpt(&index).into_iter().map(place).collect()

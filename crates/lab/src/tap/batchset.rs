@@ -1,6 +1,6 @@
 //! Check 9: thrashing that did not last; see [`super::curve`] for what that is.
 
-use super::check::{Check, Place, Violation};
+use super::check::{Check, CheckPlace, Violation};
 use super::curve::{Rule, Transient};
 use super::index::{Batchset, Index};
 
@@ -15,7 +15,7 @@ pub(super) fn violation(batchset: &Batchset<'_>, rule: Rule) -> Option<Violation
     let Transient { from, to, recovery } = rule.transient(&batchset.curve()?)?;
     Some(Violation {
         check: Check::TransientThrashing,
-        place: Place::Batchset(batchset.key()),
+        place: CheckPlace::Batchset(batchset.key()),
         observed: format!(
             "{:.3} tps at MPL {}, after a fall to {:.3} at {}",
             recovery.tps, recovery.mpl, to.tps, to.mpl

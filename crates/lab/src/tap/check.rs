@@ -149,7 +149,7 @@ impl Check {
 /// Where a violation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
-pub enum Place {
+pub enum CheckPlace {
     /// A batchset instance.
     Batchset(BatchsetKey),
     /// A batch instance.
@@ -158,24 +158,24 @@ pub enum Place {
     Execution(ExecutionKey),
 }
 
-impl Place {
+impl CheckPlace {
     /// The batchset instance it is in.
     #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         match self {
-            Place::Batchset(key) => key,
-            Place::Batch(key) => key.in_batchset(),
-            Place::Execution(key) => key.in_batchset(),
+            CheckPlace::Batchset(key) => key,
+            CheckPlace::Batch(key) => key.in_batchset(),
+            CheckPlace::Execution(key) => key.in_batchset(),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CheckPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Batchset(key) => key.fmt(formatter),
-            Place::Batch(key) => key.fmt(formatter),
-            Place::Execution(key) => key.fmt(formatter),
+            CheckPlace::Batchset(key) => key.fmt(formatter),
+            CheckPlace::Batch(key) => key.fmt(formatter),
+            CheckPlace::Execution(key) => key.fmt(formatter),
         }
     }
 }
@@ -185,8 +185,8 @@ impl fmt::Display for Place {
 pub struct Violation {
     /// The check.
     pub check: Check,
-    /// Where.
-    pub place: Place,
+    /// The batchset, batch or execution in which it was found.
+    pub place: CheckPlace,
     /// What was found, with its unit.
     pub observed: String,
     /// What a sound experiment has there.
@@ -218,7 +218,7 @@ pub(super) fn of_executions(
     for batchset in index.batchsets.values() {
         for execution in batchset.executions() {
             if let Some((observed, expected)) = judge(&batchset.run.plan, execution) {
-                let place = Place::Execution(execution.key);
+                let place = CheckPlace::Execution(execution.key);
                 found.push(Violation { check, place, observed, expected });
             }
         }

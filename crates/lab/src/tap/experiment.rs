@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{Check, Place, Violation, of_executions};
+use super::check::{Check, CheckPlace, Violation, of_executions};
 use super::data::{BatchExecution, BatchsetKey, ExecutionKey};
 use super::index::Index;
 
@@ -36,7 +36,7 @@ pub(super) fn missing_batches(index: &Index<'_>) -> Vec<Violation> {
             let missing = run.plan.mpls.iter().filter(|mpl| !is_there(mpl));
             found.extend(missing.map(|&mpl| Violation {
                 check: Check::MissingBatches,
-                place: Place::Batch(key.batch(mpl)),
+                place: CheckPlace::Batch(key.batch(mpl)),
                 observed: "0 executions".to_owned(),
                 expected: run.plan.executions.to_string(),
             }));
@@ -62,7 +62,7 @@ pub(super) fn missed_executions(index: &Index<'_>) -> Vec<Violation> {
             let missed = (1..=planned).filter(|iteration| !batch.contains_key(iteration));
             found.extend(missed.map(|iteration| Violation {
                 check: Check::MissedExecutions,
-                place: Place::Execution(key.batch(mpl).execution(iteration)),
+                place: CheckPlace::Execution(key.batch(mpl).execution(iteration)),
                 observed: format!("the batch has {} executions", batch.len()),
                 expected: planned.to_string(),
             }));
@@ -173,8 +173,8 @@ mod tests {
         let places = |found: Vec<Violation>| {
             found.into_iter().map(|violation| violation.place).collect::<Vec<_>>()
         };
-        assert_eq!(places(missing_batches(&index)), [Place::Batch(gone)]);
-        let missed = [1, 3].map(|iteration| Place::Execution(poor.execution(iteration)));
+        assert_eq!(places(missing_batches(&index)), [CheckPlace::Batch(gone)]);
+        let missed = [1, 3].map(|iteration| CheckPlace::Execution(poor.execution(iteration)));
         assert_eq!(places(missed_executions(&index)), missed);
     }
 

@@ -29,7 +29,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::check::{Check, Place, Violation};
+use super::check::{Check, CheckPlace, Violation};
 use super::index::{Batchset, Index};
 
 /// A factor whose levels cannot all be told from the hosts. Displayed, it is a sentence.
@@ -70,7 +70,7 @@ pub(super) fn several_hosts(index: &Index<'_>) -> Vec<Violation> {
         let names: Vec<&str> = hosts.iter().copied().collect();
         (hosts.len() > 1).then(|| Violation {
             check: Check::SeveralHosts,
-            place: Place::Batchset(batchset.key()),
+            place: CheckPlace::Batchset(batchset.key()),
             observed: format!("measured by {} hosts: {}", hosts.len(), names.join(", ")),
             expected: "one host's".to_owned(),
         })

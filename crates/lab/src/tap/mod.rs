@@ -76,7 +76,7 @@ mod tests;
 
 pub use account::{Count, Dropped};
 pub use atpt::{EXECUTIONS_MIN, SPREAD_MIN, THRESHOLD};
-pub use check::{Check, Class, Place, Violation};
+pub use check::{Check, CheckPlace, Class, Violation};
 pub use curve::{Curve, Level, Rule, ThrashingPoint, Transient};
 pub use data::{
     BatchExecution, BatchKey, BatchsetInstance, BatchsetKey, DataError, DataSet, ExecutionKey,

@@ -37,7 +37,7 @@
 //! short. A state that drifts for longer than the measured time, as a cache that fills, is not seen
 //! either.
 
-use super::check::{Check, Place, Violation};
+use super::check::{Check, CheckPlace, Violation};
 use super::data::BatchExecution;
 use super::index::{Batchset, Index};
 
@@ -54,7 +54,7 @@ fn in_batchset(batchset: &Batchset<'_>) -> Vec<Violation> {
     let violation = |execution: &BatchExecution| {
         let in_system_s = execution.in_system_s(think_s, batchset.row.is_limit);
         let (observed, expected) = judge(batchset.run.plan.warmup_s, in_system_s, execution)?;
-        let place = Place::Execution(execution.key);
+        let place = CheckPlace::Execution(execution.key);
         Some(Violation { check: Check::NotSteady, place, observed, expected })
     };
     batchset.executions().filter_map(violation).collect()

@@ -8,7 +8,7 @@ use tidegate_control::Mpl;
 
 use super::atpt::unjudged;
 use super::batchset;
-use super::check::{Check, Class, Place, Violation};
+use super::check::{Check, CheckPlace, Class, Violation};
 use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
 use super::host::{self, Confounded};
@@ -231,10 +231,10 @@ pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, Da
     let faulty = faulty_executions(&violations, choices);
     sieve.drop_executions(&faulty);
     sieve.drop_batchsets(Step::Incomplete, incompleteness);
-    let was_transient: BTreeMap<Place, &Violation> =
+    let was_transient: BTreeMap<CheckPlace, &Violation> =
         of_class(&violations, Class::Batchset).map(|one| (one.place, one)).collect();
     sieve.drop_batchsets(Step::RawTransient, |batchset| {
-        let violation = was_transient.get(&Place::Batchset(batchset.key()));
+        let violation = was_transient.get(&CheckPlace::Batchset(batchset.key()));
         violation.map(|violation| violation.reason())
     });
     sieve.drop_batchsets(Step::RetainedTransient, |batchset| {
@@ -317,8 +317,8 @@ fn of_class(violations: &[Violation], class: Class) -> impl Iterator<Item = &Vio
 /// The executions to drop in Step 2, each once however many checks it violates.
 fn faulty_executions(violations: &[Violation], choices: Choices) -> BTreeSet<ExecutionKey> {
     let execution = |violation: &Violation| match violation.place {
-        Place::Execution(key) => Some(key),
-        Place::Batch(_) | Place::Batchset(_) => None,
+        CheckPlace::Execution(key) => Some(key),
+        CheckPlace::Batch(_) | CheckPlace::Batchset(_) => None,
     };
     let dropping = violations.iter().filter(|violation| choices.drops(violation.check));
     dropping.filter_map(execution).collect()

@@ -77,7 +77,7 @@ fn every_key_is_read() {
     let config = config(&text);
     assert_eq!(config.listen[1], ListenAddress::Unix("/tmp/.s.PGSQL.1".into()));
     assert_eq!(config.admin_listen, Some("[::1]:2".parse().unwrap()));
-    assert_eq!((config.threads, config.seed), (3, 4));
+    assert_eq!((config.threads.get(), config.seed), (3, 4));
     assert_eq!((config.waiting_max, config.prepared_statements_max), (5, 6));
     assert_eq!(config.authentication, ClientAuthentication::Md5);
     assert!(config.users.get(b"ann").is_some());

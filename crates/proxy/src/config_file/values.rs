@@ -91,17 +91,17 @@ impl FromStr for Period {
 
 /// A [`Period`], or `none` for as long as it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience(pub Option<Duration>);
+pub struct OptionalPeriod(pub Option<Duration>);
 
-impl FromStr for Patience {
+impl FromStr for OptionalPeriod {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         if text == "none" {
-            return Ok(Patience(None));
+            return Ok(OptionalPeriod(None));
         }
         if let Ok(Period(duration)) = text.parse() {
-            return Ok(Patience(Some(duration)));
+            return Ok(OptionalPeriod(Some(duration)));
         }
         let allowed = "a time above zero with its unit, as in 30s or 500ms, or none";
         Err(ValueError::new(text, allowed))
@@ -140,7 +140,7 @@ where
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// A value of a foreign type, in a key that is there.
+/// Returns a value of a foreign type, in a key that is there.
 pub(super) fn written<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display>,
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
-impl<'de> Deserialize<'de> for Patience {
+impl<'de> Deserialize<'de> for OptionalPeriod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         time(deserializer, ", or \"none\"")
     }

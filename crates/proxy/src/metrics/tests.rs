@@ -48,7 +48,7 @@ fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<De
     let first = Arc::clone(&workers[0]);
     workers[1].clients.store(2, Ordering::Relaxed);
     let decided = Arc::clone(&decisions);
-    let server = ServerMetrics { name: name.into(), gate, decisions: decided, view: None };
+    let server = ServerMetrics { name: name.into(), gate, decisions: decided, samples: None };
     (MetricsSource::new(vec![server], workers.into()), first, decisions)
 }
 
@@ -155,7 +155,7 @@ fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
         best: Best::Limit { limit: mpl(9) },
         best_gain: Gain::NotBinding { running: 5.0 },
     };
-    decisions.propose(proposal);
+    decisions.set_proposal(proposal);
     let page = read(&source.page());
     let of = |name: &str| page[&format!("tidegate_observed_{name}{{server=\"db:1\"}}")].as_str();
     assert_eq!(["gain", "gain_low", "gain_high"].map(of), ["0.25", "0.125", "0.5"]);
@@ -164,7 +164,7 @@ fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
 
     let unknown = NotKnown::Narrow { lowest: mpl(3), highest: mpl(5) };
     let (best, gain) = (Best::NotKnown(unknown), Gain::NotKnown(unknown));
-    decisions.propose(Proposal { gain, best, best_gain: gain, ..proposal });
+    decisions.set_proposal(Proposal { gain, best, best_gain: gain, ..proposal });
     let page = source.page();
     for absent in ["tidegate_observed_gain{", "_gain_low{", "_best_limit{", "_best_gain{"] {
         assert!(!page.contains(absent), "{absent}: {page}");
@@ -181,11 +181,11 @@ fn a_goal_is_on_the_page_once_it_is_judged() {
     let seen = GoalSeen { count: 120.0, ratio: 1.5, mean_s: 0.1 };
     let ceiling = Mpl::at_least_one(9);
     let status = GoalStatus { is_met: None, is_impossible: false, ceiling, seen };
-    decisions.judge(status);
+    decisions.set_goal(status);
     let page = source.page();
     assert!(!page.contains("tidegate_goal_met{"), "not judged yet: {page}");
     for (is_met, shown) in [(false, "0"), (true, "1")] {
-        decisions.judge(GoalStatus { is_met: Some(is_met), ..status });
+        decisions.set_goal(GoalStatus { is_met: Some(is_met), ..status });
         let page = read(&source.page());
         assert_eq!(page["tidegate_goal_met{server=\"db:1\"}"], shown);
         assert_eq!(page["tidegate_goal_ratio{server=\"db:1\"}"], "1.5");
@@ -209,7 +209,7 @@ fn the_curve_is_on_the_page_as_far_as_it_is_known() {
     let far = CurveRow { limit, throughput_tps: None, unknown: Some(Unknown::Unseen), ..known };
     let rows = vec![known, far];
     let curve = WhatIfCurve { at_s: 10.0, present: 30.0, measurements: 9, widening: 1.25, rows };
-    decisions.expect(curve, now);
+    decisions.set_curve(curve, now);
     let page = read(&source.page());
     let of = |quantile: &str| {
         let labels = format!("server=\"db:1\",limit=\"8\",quantile=\"{quantile}\"");
@@ -220,15 +220,6 @@ fn the_curve_is_on_the_page_as_far_as_it_is_known() {
     assert!(page.contains_key("tidegate_curve_age_seconds{server=\"db:1\"}"));
     let samples = page.keys().filter(|key| key.starts_with("tidegate_curve"));
     assert_eq!(samples.count(), 5, "no response time, and nothing at 64");
-}
-
-#[test]
-fn every_worker_counter_has_its_own_metric() {
-    let worker = WorkerCounters::default();
-    for metric in &WORKER_METRICS {
-        assert_eq!((metric.of)(&worker).fetch_add(1, Ordering::Relaxed), 0, "{}", metric.name);
-    }
-    assert!(!format!("{worker:?}").contains(": 0"), "a counter without a metric: {worker:?}");
 }
 
 #[test]

@@ -346,7 +346,7 @@ impl Proxy {
             peer.link = self.links.iter().position(free);
             let link = &mut self.links[peer.link?];
             link.owner = Some(at);
-            link.session.begin_tenure();
+            link.session.begin_lending();
         }
         peer.link
     }
@@ -355,13 +355,13 @@ impl Proxy {
         let (peer, link) = (&mut self.peers[at], &mut self.links[index]);
         let mut naming =
             Naming::Shared { definitions: &mut self.definitions, prepared_max: PREPARED_MAX };
-        let mut out = Gather::new(message, Vec::new());
+        let mut out = BatchOutput::new(message, Vec::new());
         let mut input = Input::new(Side::Client, message);
         let (message, _) = input.peek().unwrap().unwrap().take();
         let (client, server) = (&mut peer.session, &mut link.session);
         to_server(&message, client, server, &mut naming, &mut out).unwrap();
         link.to_server.extend(messages(out.bytes()));
-        let mut out = Gather::new(&[], Vec::new());
+        let mut out = BatchOutput::new(&[], Vec::new());
         answer_for_proxy(Some(client), server, &mut out);
         peer.seen.extend_from_slice(out.bytes());
         if server.is_at_rest() {
@@ -388,7 +388,7 @@ impl Proxy {
             return false;
         };
         let mut peer = link.owner.map(|at| &mut self.peers[at]);
-        let mut out = Gather::new(&message, Vec::new());
+        let mut out = BatchOutput::new(&message, Vec::new());
         let (tag, payload) = (message[0], &message[HEADER_LEN..]);
         let client = peer.as_deref_mut().map(|peer| &mut peer.session);
         let verdict = from_server(tag, payload, client, &mut link.session).unwrap();

@@ -34,7 +34,7 @@ const MATURE: f64 = 0.25;
 
 /// A transaction in a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct LockHolder {
     /// What tells it from every other: the process and its virtual number.
     pub(super) transaction: String,
     /// Locks that it holds.
@@ -47,30 +47,32 @@ pub(super) struct Holder {
 
 /// What was seen of a transaction that has not ended.
 #[derive(Clone, Copy, Debug)]
-struct Sightings {
+struct LocksSeen {
     locks_max: u64,
     count: u32,
 }
 
-impl Sightings {
-    /// The estimate of its locks at the end, as if it had ended now.
+impl LocksSeen {
+    /// Returns the estimate of its locks at the end, as if it had ended now.
     fn at_end(self) -> f64 {
-        self.locks_max as f64 * (1.0 + 1.0 / f64::from(self.count.max(1)))
+        debug_assert!(self.count > 0, "it was in a sample");
+        self.locks_max as f64 * (1.0 + 1.0 / f64::from(self.count))
     }
 }
 
 /// The transactions of a server.
 #[derive(Debug, Default)]
-pub(super) struct Maturity {
-    seen: HashMap<String, Sightings>,
+pub(super) struct LockMaturity {
+    seen: HashMap<String, LocksSeen>,
     /// The mean number of locks at the end; `None` before a transaction has ended.
     locks_mean: Option<f64>,
 }
 
-impl Maturity {
+impl LockMaturity {
     /// Takes a sample. Returns how its transactions stand.
-    pub(super) fn observe(&mut self, holders: &[Holder]) -> LockObservation {
+    pub(super) fn observe(&mut self, holders: &[LockHolder]) -> LockObservation {
         self.learn(holders);
+        // Before the first has ended, every transaction counts as mature.
         let mature = MATURE * self.locks_mean.unwrap_or(0.0);
         let mut observation = LockObservation::default();
         for holder in holders.iter().filter(|holder| !holder.is_idle) {
@@ -91,15 +93,13 @@ impl Maturity {
         observation
     }
 
-    fn learn(&mut self, holders: &[Holder]) {
+    fn learn(&mut self, holders: &[LockHolder]) {
         let mut before = std::mem::take(&mut self.seen);
         for holder in holders {
             let last = before.remove(&holder.transaction);
-            let last = last.unwrap_or(Sightings { locks_max: 0, count: 0 });
-            let now = Sightings {
-                locks_max: last.locks_max.max(holder.locks),
-                count: last.count.saturating_add(1),
-            };
+            let last = last.unwrap_or(LocksSeen { locks_max: 0, count: 0 });
+            let now =
+                LocksSeen { locks_max: last.locks_max.max(holder.locks), count: last.count + 1 };
             self.seen.insert(holder.transaction.clone(), now);
         }
         for ended in before.into_values() {
@@ -114,13 +114,13 @@ mod tests {
     use super::*;
     use tidegate_control::SplitMix64;
 
-    fn holder(number: u64, locks: u64, is_waiting: bool) -> Holder {
-        Holder { transaction: number.to_string(), locks, is_waiting, is_idle: false }
+    fn holder(number: u64, locks: u64, is_waiting: bool) -> LockHolder {
+        LockHolder { transaction: number.to_string(), locks, is_waiting, is_idle: false }
     }
 
     #[test]
     fn a_quarter_of_the_locks_at_the_end_makes_a_transaction_mature() {
-        let mut maturity = Maturity::default();
+        let mut maturity = LockMaturity::default();
         // Seen three times with 12 at most: 16 at the end, so 4 make one mature.
         for locks in [3, 8, 12] {
             maturity.observe(&[holder(0, locks, false)]);
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn an_idle_transaction_is_in_no_number_and_has_not_ended() {
-        let mut maturity = Maturity::default();
-        let idle = Holder { is_idle: true, ..holder(1, 8, false) };
+        let mut maturity = LockMaturity::default();
+        let idle = LockHolder { is_idle: true, ..holder(1, 8, false) };
         assert_eq!(maturity.observe(&[idle]), LockObservation::default());
         assert_eq!(maturity.locks_mean, None);
         let seen = maturity.observe(&[holder(1, 8, false)]);
@@ -152,12 +152,12 @@ mod tests {
         let seed = 7;
         println!("seed {seed}");
         let mut random = SplitMix64::new(seed);
-        let mut maturity = Maturity::default();
+        let mut maturity = LockMaturity::default();
         let (mut now_ms, mut sum, mut samples) = (0_u64, 0.0, 0.0);
         for sample in 0..20_000 {
             now_ms += 30 + random.next_bits() % 41;
             // Eight clients, each with a transaction of 200 ms after the other.
-            let inside: Vec<Holder> = (0..8)
+            let inside: Vec<LockHolder> = (0..8)
                 .map(|client| {
                     let age = now_ms + client * 25;
                     holder(age / 200 * 8 + client, age % 200 / 10, false)

@@ -1,5 +1,6 @@
-//! Logging clients in: the first packet, authentication, and what the server says of itself.
+//! Logging clients in: the first packet, authentication, and the server's parameters.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_gate::Class;
@@ -10,12 +11,14 @@ use tidegate_wire::frontend::tag;
 use tidegate_wire::input::Input;
 use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
 
-use crate::client::{ClientKey, Phase, Requester};
+use crate::client::{Account, ClientSlot, ClientState, LoginStage, Requester};
 use crate::config::{Database, PoolMode};
 use crate::handshake::Credentials;
 use crate::login::{self, Step};
-use crate::pool::{Pool, PoolKey, Welcome};
+use crate::session::ClientSession;
 use crate::settings::{self, Settings};
+use crate::slots::{DatabaseIndex, PoolIndex};
+use crate::upstream::{Pool, PoolKey, ServerParameters};
 use crate::users::Secret;
 
 use super::Worker;
@@ -24,8 +27,11 @@ use super::clients::Flow;
 /// The longest answer to an authentication request.
 const PASSWORD_MAX: usize = 10_000;
 
+/// Why a login is refused: the code and the words for the client.
+type Refusal = (SqlState<'static>, String);
+
 impl Worker {
-    pub(super) fn first_packet(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
+    pub(super) fn first_packet(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
         match input.first_packet() {
             Ok(None) => Flow::Wait,
             Ok(Some(packet)) => {
@@ -34,33 +40,43 @@ impl Worker {
                     FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
-                        self.clients[slot].phase = Phase::Cancelling;
+                        self.clients[slot].state = ClientState::Cancelling { since: self.now };
                         self.route_cancel(key, Requester { worker: self.index, client: slot });
                     }
-                    FirstPacket::Startup(startup) => self.startup(slot, startup),
+                    FirstPacket::Startup(startup) => {
+                        if let Err((code, message)) = self.start_login(slot, startup) {
+                            self.refuse_login(slot, code, &message);
+                        }
+                    }
                 }
                 Flow::Next
             }
-            Err(error) => {
-                self.counters.protocol_errors.fetch_add(1, Ordering::Relaxed);
-                let message = error.to_string();
-                self.end_client(slot, Severity::Fatal, SqlState::PROTOCOL_VIOLATION, &message);
-                Flow::Wait
-            }
+            Err(error) => self.violation(slot, &error.to_string()),
         }
     }
 
-    fn startup(&mut self, slot: ClientKey, startup: Startup<'_>) {
-        if let Err((code, message)) = self.try_startup(slot, startup) {
-            self.refuse_login(slot, code, &message);
+    fn start_login(&mut self, slot: ClientSlot, startup: Startup<'_>) -> Result<(), Refusal> {
+        let account = self.account(startup)?;
+        let mut out = Vec::new();
+        // Clients accept this message only before the first about authentication.
+        if let Some(options) = unknown_options(startup) {
+            backend::encode_negotiate_protocol(&mut out, options.into_iter());
         }
+        let exchange = login::begin(self.shared.config.authentication, &mut out)
+            .map_err(|error| (error.sql_state(), error.to_string()))?;
+        let client = &mut self.clients[slot];
+        if let Some(exchange) = exchange {
+            client.enter_login_stage(LoginStage::Authenticating(account, exchange));
+            self.send_to_client(slot, &out);
+        } else {
+            client.enter_login_stage(LoginStage::AwaitingParameters(account, None));
+            self.authenticated(slot, out);
+        }
+        Ok(())
     }
 
-    fn try_startup(
-        &mut self,
-        slot: ClientKey,
-        startup: Startup<'_>,
-    ) -> Result<(), (SqlState<'static>, String)> {
+    /// Returns who the client says it is and what it asks for.
+    fn account(&mut self, startup: Startup<'_>) -> Result<Account, Refusal> {
         let violation = |message: &str| (SqlState::PROTOCOL_VIOLATION, message.to_owned());
         let parameters = text_parameters(startup)
             .ok_or_else(|| violation("start-up parameters must be UTF-8"))?;
@@ -78,63 +94,48 @@ impl Worker {
             return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
         }
         let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         let (database, entry) = shared.database(&name).ok_or_else(|| {
             (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
         })?;
         let settings = session_settings(&parameters, entry.mode)?;
         let class = self.class_of(&user, &settings);
         let pool = self.pool(database, entry, &name, &user);
-        let client = &mut self.clients[slot];
-        client.user = user.into();
-        client.class = class;
-        client.session.settings = settings;
-        client.pool = Some(pool);
-        self.begin_authentication(slot, unknown_options(startup));
-        Ok(())
+        let session = ClientSession { settings, ..ClientSession::default() };
+        Ok(Account { user: user.into(), class, pool, session })
     }
 
     fn class_of(&self, user: &str, settings: &Settings) -> Class {
         let high = &self.shared.config.high_priority;
-        let application = settings.get_or("application_name", "");
         let is_high = high.users.iter().any(|name| name == user)
-            || high.applications.iter().any(|name| name == application);
+            || high.applications.iter().any(|name| name == settings.application_name());
         if is_high { Class::High } else { Class::Normal }
     }
 
-    fn pool(&mut self, database: usize, entry: &Database, asked: &str, client: &str) -> usize {
-        let user = entry.server_user.as_deref().unwrap_or(client);
+    fn pool(
+        &mut self,
+        database: DatabaseIndex,
+        entry: &Database,
+        asked: &str,
+        client: &str,
+    ) -> PoolIndex {
         let key = PoolKey {
             database,
             server_database: entry.server_database.as_deref().unwrap_or(asked).to_owned(),
-            user: user.to_owned(),
+            user: entry.server_user.as_deref().unwrap_or(client).to_owned(),
         };
-        if let Some(&pool) = self.pool_of.get(&key) {
-            return pool;
-        }
-        let users = &self.shared.config.users;
-        let secret = match &entry.server_password {
-            Some(password) => Some(Secret::Plain(password.clone())),
-            None => users.get(user.as_bytes()).cloned(),
-        };
-        let credentials = Credentials { user: user.to_owned(), secret };
-        let server = self.shared.server_of[database];
-        self.pools.push(Pool::new(key.clone(), server, entry.mode, credentials));
-        self.pool_of.insert(key, self.pools.len() - 1);
-        self.pools.len() - 1
+        let shared = &self.shared;
+        self.upstreams.pool(key, |key| {
+            let secret = match &entry.server_password {
+                Some(password) => Some(Secret::Plain(password.clone())),
+                None => shared.config.users.get(key.user.as_bytes()).cloned(),
+            };
+            let credentials = Credentials { user: key.user.clone(), secret };
+            Pool::new(key, shared.server_of[database.0], entry.mode, credentials)
+        })
     }
 
-    fn begin_authentication(&mut self, slot: ClientKey, unknown: Option<Vec<&[u8]>>) {
-        let mut out = Vec::new();
-        // Clients accept this message only before the first about authentication.
-        if let Some(options) = unknown {
-            backend::encode_negotiate_protocol(&mut out, options.into_iter());
-        }
-        let step = login::begin(self.shared.config.authentication, &mut out);
-        self.authentication_step(slot, step, out);
-    }
-
-    pub(super) fn authenticate(&mut self, slot: ClientKey, input: &mut Input<'_>) -> Flow {
+    pub(super) fn authenticate(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
         let peeked = match input.peek() {
             Ok(Some(peeked)) => peeked,
             Ok(None) => return Flow::Wait,
@@ -148,63 +149,58 @@ impl Worker {
         }
         let (message, _) = peeked.take();
         let client = &mut self.clients[slot];
-        // The phase is set anew by the step that follows.
-        let Phase::Authenticating(exchange) = std::mem::replace(&mut client.phase, Phase::Closing)
+        let ClientState::LoggingIn { stage: LoginStage::Authenticating(account, exchange), .. } =
+            &mut client.state
         else {
+            debug_assert!(false, "only a client that authenticates comes here");
             return Flow::Wait;
         };
         let mut out = Vec::new();
         let users = &self.shared.config.users;
-        let step = login::answer(exchange, &client.user, users, message.payload(), &mut out);
-        self.authentication_step(slot, step, out);
-        Flow::Next
-    }
-
-    fn authentication_step(
-        &mut self,
-        slot: ClientKey,
-        step: Result<Step, login::LoginError>,
-        mut out: Vec<u8>,
-    ) {
-        match step {
-            Ok(Step::Continue(exchange)) => {
-                self.clients[slot].phase = Phase::Authenticating(exchange);
-                self.send_to_client(slot, &out);
-            }
+        match login::answer(exchange, &account.user, users, message.payload(), &mut out) {
+            Ok(Step::Continue) => self.send_to_client(slot, &out),
             Ok(Step::Proved) => {
-                authentication::encode_ok(&mut out);
-                self.clients[slot].phase = Phase::Welcoming;
-                self.send_to_client(slot, &out);
-                self.await_welcome(slot);
+                client.await_parameters();
+                self.authenticated(slot, out);
             }
             Err(error) => self.refuse_login(slot, error.sql_state(), &error.to_string()),
         }
+        Flow::Next
     }
 
-    pub(super) fn refuse_login(&mut self, slot: ClientKey, code: SqlState<'_>, message: &str) {
+    /// Tells the client that it is who it says it is, after `out`.
+    fn authenticated(&mut self, slot: ClientSlot, mut out: Vec<u8>) {
+        authentication::encode_ok(&mut out);
+        self.send_to_client(slot, &out);
+        self.await_parameters(slot);
+    }
+
+    pub(super) fn refuse_login(&mut self, slot: ClientSlot, code: SqlState<'_>, message: &str) {
         self.counters.logins_failed.fetch_add(1, Ordering::Relaxed);
         self.end_client(slot, Severity::Fatal, code, message);
     }
 
     /// Ends the login: the server's parameters as this client sees them, its key, and ready.
-    pub(super) fn welcome(&mut self, slot: ClientKey, welcome: &Welcome) {
+    pub(super) fn finish_client_login(&mut self, slot: ClientSlot, parameters: &ServerParameters) {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
+        let key = client.key;
+        // It may have been told meanwhile that the login takes too long.
+        let Some(account) = client.finish_login() else {
+            return;
+        };
         let mut out = Vec::new();
-        for (name, value) in welcome {
-            let reported = std::str::from_utf8(name)
-                .ok()
-                .and_then(|name| client.session.settings.get(name))
-                .map_or(&**value, str::as_bytes);
-            backend::encode_parameter_status(&mut out, name, reported);
+        for (name, value) in parameters {
+            // A client that has set a parameter sees its own value.
+            let own = std::str::from_utf8(name).ok();
+            let own = own.and_then(|name| account.session.settings.get(name));
+            backend::encode_parameter_status(&mut out, name, own.map_or(value, str::as_bytes));
         }
-        backend::encode_backend_key_data(&mut out, client.key);
+        backend::encode_backend_key_data(&mut out, key);
         backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
-        client.phase = Phase::Idle;
-        client.login_since = None;
         self.send_to_client(slot, &out);
-        self.resume_later(slot);
+        self.follow_ups.resume_client(slot);
     }
 }
 
@@ -218,19 +214,16 @@ fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
         .collect()
 }
 
-/// Protocol options (`_pq_.…`) the client asked for, if it has to be told that none is known or
-/// that its minor version is not.
+/// Returns the protocol options (`_pq_.…`) the client asked for, if it has to be told that none is
+/// known or that its minor version is not.
 fn unknown_options(startup: Startup<'_>) -> Option<Vec<&[u8]>> {
     let names = startup.parameters().map(|(name, _)| name);
     let options: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
 }
 
-/// What a client's start-up packet wants set, in the form in which it follows the client about.
-fn session_settings(
-    parameters: &[(String, String)],
-    mode: PoolMode,
-) -> Result<Settings, (SqlState<'static>, String)> {
+/// Returns what a client's start-up packet sets, in the form that every connection gets.
+fn session_settings(parameters: &[(String, String)], mode: PoolMode) -> Result<Settings, Refusal> {
     let mut wanted = Vec::new();
     for (name, value) in parameters {
         match (name.as_str(), mode) {

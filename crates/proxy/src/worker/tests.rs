@@ -5,10 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use mio::Events;
-use tidegate_wire::backend::{TransactionStatus, encode_ready_for_query};
+use proptest::prelude::*;
+use tidegate_wire::backend::{self, TransactionStatus, encode_ready_for_query};
 use tidegate_wire::frame::{HEADER_LEN, frame};
-use tidegate_wire::frontend::encode_query;
-use tidegate_wire::startup::encode_startup;
+use tidegate_wire::frontend::{self, encode_query, tag};
+use tidegate_wire::input::{Input, Side};
+use tidegate_wire::startup::{FirstPacket, encode_cancel, encode_startup};
 
 use super::*;
 use crate::config::ListenAddress;
@@ -25,11 +27,12 @@ struct Loop {
 }
 
 impl Loop {
-    fn new() -> Loop {
+    /// A loop whose configuration of the database has these lines beside the server's address.
+    fn new(lines: &str) -> Loop {
         let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
         upstream.set_nonblocking(true).unwrap();
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n",
+            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n{lines}",
             upstream.local_addr().unwrap()
         );
         let directory = tempfile::tempdir().unwrap();
@@ -42,7 +45,7 @@ impl Loop {
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
         let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
         let poll = polls.pop().unwrap();
-        let worker = Worker::new(0, shared, poll, listeners, Arc::default()).unwrap();
+        let worker = Worker::new(WorkerIndex(0), shared, poll, listeners, Arc::default()).unwrap();
         Loop { worker, events: Events::with_capacity(64), address, upstream }
     }
 
@@ -122,14 +125,14 @@ fn ready() -> Vec<u8> {
 /// gone.
 #[test]
 fn the_last_event_of_a_client_does_not_hit_the_one_that_takes_its_slot() {
-    let mut this = Loop::new();
+    let mut this = Loop::new("");
     let mut leaver = this.connect();
     let mut upstream = this.accept_upstream();
     this.until(|_| upstream.read(&mut [0; HEADER_LEN]).ok());
     upstream.write_all(b"R\0\0\0\x08\0\0\0\0").unwrap();
     upstream.write_all(&ready()).unwrap();
     this.receive(&mut leaver, b'Z').unwrap();
-    let slot = this.worker.clients.keys()[0];
+    let slot = this.worker.clients.slots()[0];
 
     let mut query = Vec::new();
     encode_query(&mut query, b"SELECT 1");
@@ -145,7 +148,7 @@ fn the_last_event_of_a_client_does_not_hit_the_one_that_takes_its_slot() {
     rustix::net::sockopt::set_socket_linger(&leaver, Some(Duration::ZERO)).unwrap();
     drop(leaver);
     this.turn();
-    let [now] = *this.worker.clients.keys() else { panic!("the newcomer alone is there") };
+    let [now] = *this.worker.clients.slots() else { panic!("the newcomer alone is there") };
     assert_eq!(now.index(), slot.index(), "the newcomer has the leaver's slot");
     assert_ne!(now, slot);
     assert_eq!(this.receive(&mut newcomer, b'Z'), Some(()), "the newcomer is logged in");
@@ -159,9 +162,9 @@ fn tokens_name_one_connection() {
         .iter()
         .flat_map(|&bits| {
             [
-                Source::Client(Key::from_bits(bits)),
-                Source::Upstream(Key::from_bits(bits)),
-                Source::Canceller(Key::from_bits(bits)),
+                Source::Client(Slot::from_bits(bits)),
+                Source::Upstream(Slot::from_bits(bits)),
+                Source::CancelRequest(Slot::from_bits(bits)),
             ]
         })
         .chain([Source::Mailbox, Source::Listener(0), Source::Listener(7)])
@@ -171,5 +174,202 @@ fn tokens_name_one_connection() {
         for other in &sources[..number] {
             assert_ne!(source.token(), other.token());
         }
+    }
+}
+
+/// What happens to an event loop. A number names one of the clients or connections there are.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    Connect,
+    /// A client sends the message of this number.
+    Send(usize, usize),
+    /// A client goes, with or without a word.
+    Leave(usize, bool),
+    /// A cancel request for a client comes.
+    Cancel(usize),
+    /// The server accepts what knocks.
+    Accept,
+    /// The server answers all that has come by a connection.
+    Answer(usize),
+    /// The server closes a connection.
+    Close(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        2 => Just(Happening::Connect),
+        6 => (0..9_usize, 0..9_usize).prop_map(|(client, kind)| Happening::Send(client, kind)),
+        2 => (0..9_usize, any::<bool>()).prop_map(|(client, says)| Happening::Leave(client, says)),
+        1 => (0..9_usize).prop_map(Happening::Cancel),
+        4 => Just(Happening::Accept),
+        6 => (0..9_usize).prop_map(Happening::Answer),
+        1 => (0..9_usize).prop_map(Happening::Close),
+    ]
+}
+
+fn message(kind: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    match kind {
+        0 | 1 => encode_query(&mut out, b"begin"),
+        2 | 3 => encode_query(&mut out, b"commit"),
+        4 | 5 => encode_query(&mut out, b"SELECT 1"),
+        6 => {
+            frontend::encode_parse(&mut out, b"s", &frontend::definition(b"SELECT 1"));
+            out.extend_from_slice(frontend::SYNC);
+        }
+        7 => out.extend_from_slice(b"Q\0\0"),
+        _ => out.extend_from_slice(b"Z\0\0\0\x04"),
+    }
+    out
+}
+
+/// The server's end of a connection: `begin` opens a transaction, `commit` and `rollback` end it.
+struct Backend {
+    stream: TcpStream,
+    received: Vec<u8>,
+    /// `None` before the start-up packet.
+    status: Option<TransactionStatus>,
+}
+
+impl Backend {
+    /// Answers what has come. Returns whether the connection goes on.
+    fn answer(&mut self) -> bool {
+        if read(&mut self.stream, &mut self.received).is_err() {
+            return false;
+        }
+        let (received, mut out) = (std::mem::take(&mut self.received), Vec::new());
+        let mut input = Input::new(Side::Client, &received);
+        if self.status.is_none() {
+            match input.first_packet() {
+                Ok(Some(FirstPacket::Startup(_))) => {
+                    self.status = Some(TransactionStatus::Idle);
+                    out.extend_from_slice(b"R\0\0\0\x08\0\0\0\0");
+                    let key = CancelKey { process_id: 7, secret: 7 };
+                    backend::encode_backend_key_data(&mut out, key);
+                    out.extend_from_slice(&ready());
+                }
+                Ok(None) => return true,
+                // A cancel request: it has arrived.
+                _ => return false,
+            }
+        }
+        while let Some(status) = &mut self.status
+            && let Ok(Some(peeked)) = input.peek()
+            && peeked.is_complete()
+        {
+            let (message, _) = peeked.take();
+            let text = message.payload().to_ascii_lowercase();
+            match message.tag() {
+                tag::TERMINATE => return false,
+                tag::PARSE => out.extend_from_slice(backend::PARSE_COMPLETE),
+                tag::QUERY if text == b"begin\0" => *status = TransactionStatus::InBlock,
+                tag::QUERY if matches!(&*text, b"commit\0" | b"rollback\0") => {
+                    *status = TransactionStatus::Idle;
+                }
+                _ => {}
+            }
+            if matches!(message.tag(), tag::QUERY | tag::SYNC) {
+                encode_ready_for_query(&mut out, *status);
+            }
+        }
+        self.received = received[input.position()..].to_vec();
+        self.stream.write_all(&out).is_ok()
+    }
+}
+
+/// A loop with its clients and its server, each of them driven by hand.
+struct World {
+    this: Loop,
+    clients: Vec<TcpStream>,
+    backends: Vec<Backend>,
+}
+
+impl World {
+    fn happens(&mut self, happening: Happening) {
+        let at = |number: usize, len: usize| number.checked_rem(len);
+        match happening {
+            Happening::Connect => self.clients.push(self.this.connect()),
+            Happening::Send(client, kind) => {
+                if let Some(index) = at(client, self.clients.len()) {
+                    // The loop may have closed the connection already.
+                    let _ = self.clients[index].write_all(&message(kind));
+                }
+            }
+            Happening::Leave(client, says) => {
+                if let Some(index) = at(client, self.clients.len()) {
+                    let mut client = self.clients.swap_remove(index);
+                    let _ = if says { client.write_all(frontend::TERMINATE) } else { Ok(()) };
+                }
+            }
+            Happening::Cancel(client) => {
+                let slots = self.this.worker.clients.slots();
+                if let Some(index) = at(client, slots.len()) {
+                    let mut packet = Vec::new();
+                    encode_cancel(&mut packet, self.this.worker.clients[slots[index]].key);
+                    let mut stream = TcpStream::connect(self.this.address).unwrap();
+                    stream.write_all(&packet).unwrap();
+                    stream.set_nonblocking(true).unwrap();
+                    self.clients.push(stream);
+                }
+            }
+            Happening::Accept => {
+                while let Ok((stream, _)) = self.this.upstream.accept() {
+                    stream.set_nonblocking(true).unwrap();
+                    self.backends.push(Backend { stream, received: Vec::new(), status: None });
+                }
+            }
+            Happening::Answer(number) => {
+                if let Some(index) = at(number, self.backends.len())
+                    && !self.backends[index].answer()
+                {
+                    self.backends.swap_remove(index);
+                }
+            }
+            Happening::Close(number) => {
+                if let Some(index) = at(number, self.backends.len()) {
+                    self.backends.swap_remove(index);
+                }
+            }
+        }
+        // A sweep in each turn, so that no turn sleeps.
+        self.this.worker.next_sweep = self.this.worker.now;
+        self.this.turn();
+        self.this.worker.check();
+    }
+
+    /// All clients go, and the server answers until nothing is left to be done.
+    fn ends(&mut self) {
+        self.clients.clear();
+        for _ in 0..TURNS_MAX {
+            let gate = self.this.worker.shared.servers[0].gate.snapshot();
+            let worker = &self.this.worker;
+            if worker.clients.is_empty() && worker.upstreams.busy() == 0 {
+                assert_eq!((gate.outstanding, gate.waiting), (0, 0), "nothing is held");
+                return;
+            }
+            self.happens(Happening::Accept);
+            for number in 0..self.backends.len() {
+                self.happens(Happening::Answer(number));
+            }
+        }
+        panic!("something is left");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// The loop's invariants hold after every event (`Worker::check`), and nothing is left behind.
+    #[test]
+    fn whatever_happens_every_connection_has_one_holder_and_every_permit_returns(
+        mode in prop_oneof![Just("transaction"), Just("session")],
+        happenings in prop::collection::vec(happening(), 0..160),
+    ) {
+        let this = Loop::new(&format!("mode = \"{mode}\"\ncontrol = \"fixed:2\"\n"));
+        let mut world = World { this, clients: Vec::new(), backends: Vec::new() };
+        for happening in happenings {
+            world.happens(happening);
+        }
+        world.ends();
     }
 }

@@ -1,58 +1,25 @@
 //! A blocking client for loading, checking and tests: one query at a time, rows as text.
 
-use std::io;
 use std::time::Duration;
 
-use thiserror::Error;
 use tidegate_wire::{Malformed, frontend};
 
-use super::{
-    Connection, Event, Host, ProtocolError, ServerError, TransactionStatus, Url, UrlError, data_row,
-};
-use crate::detection::{Whereabouts, whereabouts};
-use crate::stream::{CONNECT_TIMEOUT, Stream};
-
-const READ_LEN: usize = 16 * 1024;
+use super::{Connection, Event, ProtocolError, ServerError, TransactionStatus, data_row};
+use crate::channel::{self, Channel};
+use crate::detection::Whereabouts;
+use crate::postgres::SCHEME;
+use crate::url::Url;
 
 /// A row's columns as text; `None` is NULL.
 pub type Row = Vec<Option<String>>;
 
 /// Why a client could not connect or a query has no result.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The URL cannot be used.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// No connection came about.
-    #[error("cannot connect to {url}: {source}")]
-    Connect {
-        /// Where to, without the password.
-        url: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The connection broke.
-    #[error("the connection to the server broke: {0}")]
-    Io(#[from] io::Error),
-    /// The server ended the connection without a word, or an earlier query broke it.
-    #[error("the connection to the server is closed")]
-    Closed,
-    /// The server refused the login or the query.
-    #[error("the server says: {0}")]
-    Server(#[from] ServerError),
-    /// The server's bytes make no sense.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-}
+pub type ClientError = channel::ClientError<ServerError, ProtocolError>;
 
 /// A logged-in connection that runs one query at a time.
 pub struct BlockingClient {
-    stream: Stream,
+    channel: Channel,
     connection: Connection,
-    /// Whether what comes next is the answer to what is sent next.
-    is_usable: bool,
-    out: Vec<u8>,
-    buffer: Box<[u8]>,
 }
 
 impl BlockingClient {
@@ -67,32 +34,18 @@ impl BlockingClient {
     /// As [`BlockingClient::connect`], under the name of an application, by which others know the
     /// session from its beginning.
     pub(crate) fn connect_as(url: &str, application: &str) -> Result<Self, ClientError> {
-        let url: Url = url.parse()?;
-        let stream = match (url.socket_path(), &url.host) {
-            (Some(path), _) => Stream::unix(&path),
-            (None, Host::Tcp(host)) => Stream::tcp(host, url.port),
-            (None, Host::Unix(_)) => Err(io::ErrorKind::InvalidInput.into()),
-        };
-        let stream =
-            stream.map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
-        stream.set_timeout(Some(CONNECT_TIMEOUT))?;
-        let mut out = Vec::new();
-        let connection = Connection::start(&url, application, &mut out);
-        let mut client = BlockingClient {
-            stream,
-            connection,
-            is_usable: true,
-            out,
-            buffer: vec![0; READ_LEN].into_boxed_slice(),
-        };
+        let url = Url::of(&SCHEME, url)?;
+        let mut channel = Channel::connect(&url)?;
+        let connection = Connection::start(&url, application, &mut channel.out);
+        let mut client = BlockingClient { channel, connection };
         client.round_trip()?;
-        client.stream.set_timeout(None)?;
+        client.set_timeout(None)?;
         Ok(client)
     }
 
     /// Where the server is.
     pub(crate) fn whereabouts(&self) -> Whereabouts {
-        whereabouts(&self.stream)
+        self.channel.whereabouts()
     }
 
     /// Gives up on an answer that takes longer than `timeout`, and so on the connection; `None`
@@ -101,7 +54,7 @@ impl BlockingClient {
     /// # Errors
     /// The timeout is zero.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), ClientError> {
-        Ok(self.stream.set_timeout(timeout)?)
+        Ok(self.channel.set_timeout(timeout)?)
     }
 
     /// Runs `sql`, which may hold several statements, and returns the rows of all of them.
@@ -110,7 +63,7 @@ impl BlockingClient {
     /// The server reports an error, after which the client can still be used, or the connection
     /// broke, after which it cannot.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, ClientError> {
-        frontend::encode_query(&mut self.out, sql.as_bytes());
+        frontend::encode_query(&mut self.channel.out, sql.as_bytes());
         self.round_trip()
     }
 
@@ -140,7 +93,7 @@ impl BlockingClient {
         sql: &[u8],
         on_event: impl FnMut(Event<'_>),
     ) -> Result<TransactionStatus, ClientError> {
-        frontend::encode_query(&mut self.out, sql);
+        frontend::encode_query(&mut self.channel.out, sql);
         self.exchange(on_event)
     }
 
@@ -149,36 +102,26 @@ impl BlockingClient {
         &mut self,
         mut on_event: impl FnMut(Event<'_>),
     ) -> Result<TransactionStatus, ClientError> {
-        if !std::mem::take(&mut self.is_usable) {
-            self.out.clear();
-            return Err(ClientError::Closed);
-        }
-        let mut error = None;
-        let mut ready = None;
-        let mut is_cut_short = false;
-        while ready.is_none() {
-            self.stream.write_all(&self.out)?;
-            self.out.clear();
-            let count = match self.stream.read(&mut self.buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            if count == 0 {
-                return Err(error.map_or(ClientError::Closed, ClientError::Server));
-            }
-            let bytes = &self.buffer[..count];
-            self.connection.receive(bytes, &mut self.out, |event, _| match event {
+        let connection = &mut self.connection;
+        let (mut error, mut ready) = (None, None);
+        self.channel.exchange(|bytes, out| {
+            let mut is_cut_short = false;
+            let received = connection.receive(bytes, out, |event, _| match event {
                 Event::Row(payload) if !is_whole(payload) => is_cut_short = true,
                 Event::Row(_) | Event::Complete(_) => on_event(event),
                 Event::Error(payload) => error = Some(ServerError::read(payload)),
                 Event::Ready(status) => ready = Some(status),
-            })?;
+            });
+            received.map_err(ClientError::Protocol)?;
             if is_cut_short {
                 let malformed = Malformed { message: "DataRow", field: "column" };
-                return Err(ProtocolError::from(malformed).into());
+                return Err(ClientError::Protocol(malformed.into()));
             }
-        }
-        self.is_usable = true;
+            match error.take_if(|_| bytes.is_empty()) {
+                Some(error) => Err(ClientError::Server(error)),
+                None => Ok(ready.is_some()),
+            }
+        })?;
         match error {
             Some(error) => Err(ClientError::Server(error)),
             None => Ok(ready.unwrap_or(TransactionStatus::Idle)),
@@ -188,8 +131,7 @@ impl BlockingClient {
 
 impl Drop for BlockingClient {
     fn drop(&mut self) {
-        // A courtesy; the server notices the closed socket as well.
-        let _ = self.stream.write_all(frontend::TERMINATE);
+        self.channel.close(frontend::TERMINATE);
     }
 }
 
@@ -216,6 +158,7 @@ mod tests {
     use tidegate_wire::backend::encode_ready_for_query;
 
     use super::*;
+    use crate::stream::CONNECT_TIMEOUT;
 
     /// A row of so many columns that has only the first, and the end of its query.
     fn answer(columns: u8) -> Vec<u8> {

@@ -20,7 +20,8 @@ use tidegate_wire::frame::{FrameError, HEADER_LEN, frame};
 use tidegate_wire::{Malformed, frontend, startup};
 use tidegate_workload::{Conflict, Failure};
 
-use super::Url;
+use crate::channel::Partial;
+use crate::url::Url;
 
 /// What a server said, of what a client cares about.
 #[derive(Clone, Copy, Debug)]
@@ -128,8 +129,7 @@ struct Login {
 pub struct Connection {
     /// `None` once the server was ready for the first time.
     login: Option<Box<Login>>,
-    /// The beginning of a message whose end has not arrived.
-    partial: Vec<u8>,
+    partial: Partial,
 }
 
 impl Connection {
@@ -149,7 +149,7 @@ impl Connection {
                 password: url.password.clone(),
                 scram: None,
             })),
-            partial: Vec::new(),
+            partial: Partial::default(),
         }
     }
 
@@ -170,17 +170,10 @@ impl Connection {
         out: &mut Vec<u8>,
         mut on_event: impl FnMut(Event<'_>, &mut Vec<u8>),
     ) -> Result<(), ProtocolError> {
-        if self.partial.is_empty() {
-            let used = self.messages(bytes, out, &mut on_event)?;
-            self.partial.extend_from_slice(&bytes[used..]);
-            return Ok(());
-        }
-        let mut joined = std::mem::take(&mut self.partial);
-        joined.extend_from_slice(bytes);
-        let used = self.messages(&joined, out, &mut on_event)?;
-        joined.drain(..used);
-        self.partial = joined;
-        Ok(())
+        let mut partial = std::mem::take(&mut self.partial);
+        let received = partial.receive(bytes, |bytes| self.messages(bytes, out, &mut on_event));
+        self.partial = partial;
+        received
     }
 
     /// Handles the whole messages at the front of `bytes`; returns how many bytes they took.
@@ -314,7 +307,7 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert!(connection.partial.is_empty());
+        assert!(connection.partial.0.is_empty());
         seen
     }
 

@@ -4,7 +4,7 @@ use tidegate_workload::{
     Connection, Dialect, Failure, Reply, Statement, Table, Value, Wants, render_value,
 };
 
-use super::{BlockingClient, ClientError, Event, count, data_row, undoes, undone};
+use super::{BlockingClient, Event, count, data_row, undoes, undone};
 use crate::connection::Transactional;
 
 /// Text of one INSERT of many rows, roughly, in bytes: large against a round trip, small against a
@@ -81,13 +81,4 @@ fn render_row(row: &[Value<'_>], sql: &mut Vec<u8>) {
         render_value(value, sql);
     }
     sql.push(b')');
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Server(error) => error.into(),
-            other => Failure::Lost(other.to_string()),
-        }
-    }
 }

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use slab::Slab;
 use thiserror::Error;
-use tidegate_engine::{CallError, Procedure, StoreError, TxnError};
+use tidegate_engine::{StoreError, TxnError};
+use tidegate_engine_server::{CallError, Procedure};
 use tidegate_workload::workload::Transaction;
 use tidegate_workload::{Ending, Failure};
 

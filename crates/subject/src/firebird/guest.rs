@@ -4,14 +4,17 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_workload::workload::Workload;
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
 use super::connection::{FirebirdConnection, Isolation, Login, Purpose, Secret, Target};
 use super::keeper::Keeper;
-use super::{Url, of_database, version};
-use crate::connection::Connector;
+use super::{DBMS, end_others, of_database, sweep, version};
+use crate::connection::{Connector, Transactional};
+use crate::database::{Clients, Database, DatabaseError, Dbms};
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK};
+use crate::url::{Host, Url};
 
 /// How long connections of others may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,17 +43,19 @@ impl Guest {
     pub fn make(url: &Url, isolation: Isolation) -> Result<Self, GuestError> {
         let login = |reason: String| GuestError::Login { place: url.to_string(), reason };
         let address = look_up(url).map_err(|error| login(error.to_string()))?;
-        let secret = Secret::Password(url.password.clone());
+        let secret = Secret::Password(url.password.clone().unwrap_or_default());
         let target = Target {
             address,
-            database: url.path.clone(),
+            database: url.database.clone(),
             isolation,
             login: Login { user: url.user.clone(), secret },
         };
         let mut there = match create(&target) {
             Ok(there) => there,
             Err(Failure::Lost(reason)) => return Err(login(reason)),
-            Err(failure) if is_login(&failure) => return Err(login(reason(&failure, url))),
+            Err(failure) if is_login(&failure) => {
+                return Err(login(url.login_failure(&failure.to_string())));
+            }
             Err(failure) => {
                 make_room(url, &target, failure)?;
                 create(&target).map_err(|failure| refused(url, failure))?
@@ -66,20 +71,7 @@ impl Guest {
         Ok(Guest { keeper: Some(keeper), url: url.clone(), target: Arc::new(target) })
     }
 
-    /// Where the database is.
-    #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Where the server is.
-    #[must_use]
-    pub fn whereabouts(&self) -> Whereabouts {
-        let keeper = self.keeper.as_ref().map(Keeper::connection);
-        keeper.map(FirebirdConnection::whereabouts).unwrap_or_default()
-    }
-
-    /// A connection to the database.
+    /// Connects to the database.
     ///
     /// # Errors
     /// The server is down or refuses.
@@ -87,52 +79,20 @@ impl Guest {
         FirebirdConnection::open(&self.target, Purpose::Use)
     }
 
-    /// What makes connections on other threads. It does not keep the database: once that is gone,
-    /// they are lost and there are no new ones.
+    /// Returns what makes connections on other threads. It does not keep the database: once that is
+    /// gone, they are lost and there are no new ones.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
         Arc::clone(&self.target) as _
     }
 
-    /// How many still hold what makes connections: threads of clients that have not ended.
-    #[must_use]
-    pub fn connectors(&self) -> usize {
-        Arc::strong_count(&self.target) - 1
-    }
-
-    /// Ends the connections of others to the database, also in the middle of a statement; how many
-    /// there were. They may take a moment to be gone.
+    /// Ends the connections of others, also in the middle of a statement. They may take a moment to
+    /// be gone. Returns how many there were.
     ///
     /// # Errors
     /// The server is down or refuses.
-    pub fn end_others(&self) -> Result<usize, Failure> {
+    pub fn end_connections(&self) -> Result<usize, Failure> {
         self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.end_others(&self.target))
-    }
-
-    /// The server's version.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn version(&self) -> Result<String, Failure> {
-        version(&mut self.connect()?)
-    }
-
-    /// What the database says of itself, and what transactions see of each other. A server's
-    /// settings are not for clients to ask.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, Failure> {
-        of_database(&mut self.connect()?, self.target.isolation)
-    }
-
-    /// Removes the versions of rows that nobody can see any more. Nobody should be at work
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn level(&self) -> Result<(), Failure> {
-        FirebirdConnection::open(&self.target, Purpose::Sweep).map(drop)
     }
 
     /// Drops the database; whoever is still in it loses the connection.
@@ -145,12 +105,55 @@ impl Guest {
 
     fn remove(&mut self) -> Result<(), GuestError> {
         // A database that somebody is in is not dropped.
-        let _ = self.end_others();
+        let _ = self.end_connections();
         let Some(keeper) = self.keeper.take() else { return Ok(()) };
         let mut keeper = keeper.into_connection();
         // The keeper may be lost, and the server have started anew.
         let removed = drop_database(&mut keeper).or_else(|_| drop_database(&mut self.connect()?));
         removed.map_err(|failure| refused(&self.url, failure))
+    }
+}
+
+impl Database for Guest {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Threads(self.connector())
+    }
+
+    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        sweep(&self.target)
+    }
+
+    fn end_others(&self, waited: Duration) -> Result<usize, DatabaseError> {
+        end_others(&self.target, waited, || self.end_connections())
+    }
+
+    fn version(&self) -> Result<String, DatabaseError> {
+        version(&mut self.connect()?)
+    }
+
+    /// What the database says of itself, and the isolation of transactions. A server's settings are
+    /// not for clients to ask.
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        let mut settings = self.url.settings(Vec::new());
+        settings.extend(of_database(&mut self.connect()?, self.target.isolation)?);
+        Ok(settings)
+    }
+
+    fn existing(&self) -> Option<Whereabouts> {
+        let keeper = self.keeper.as_ref().map(Keeper::connection);
+        Some(keeper.map(FirebirdConnection::whereabouts).unwrap_or_default())
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Ok(self.leave()?)
     }
 }
 
@@ -163,9 +166,10 @@ impl Drop for Guest {
 
 fn look_up(url: &Url) -> std::io::Result<SocketAddr> {
     // IPv4 first: a name such as localhost often has both, and servers often only one.
-    let mut addresses: Vec<_> = (url.host.as_str(), url.port).to_socket_addrs()?.collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
     let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address");
+    let Host::Tcp(host) = &url.host else { return Err(none()) };
+    let mut addresses: Vec<_> = (host.as_str(), url.port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
     addresses.first().copied().ok_or_else(none)
 }
 
@@ -189,7 +193,7 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
     let asked = |reason| GuestError::asked(url, reason);
     let reply = there.run(&Statement::new(COMMENT), &[], Wants::Rows).map_err(asked)?;
     if reply.rows.text(0, 0) != Some(MARK) {
-        return Err(GuestError::not_ours(url, &url.path));
+        return Err(GuestError::not_ours(url, &url.database));
     }
     let deadline = Instant::now() + PATIENCE;
     // The connections of one that was killed a moment ago may still be ending.
@@ -199,7 +203,7 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
             break;
         }
         if Instant::now() >= deadline {
-            return Err(GuestError::in_use(url, &url.path));
+            return Err(GuestError::in_use(url, &url.database));
         }
         std::thread::sleep(POLL);
     }
@@ -226,13 +230,6 @@ fn is_login(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused { code, .. } if CODES.contains(&code.as_str()))
 }
 
-fn reason(failure: &Failure, url: &Url) -> String {
-    if url.password.is_empty() {
-        return format!("{failure}; no password was given, neither in the URL nor in ISC_PASSWORD");
-    }
-    failure.to_string()
-}
-
 fn refused(url: &Url, reason: Failure) -> GuestError {
-    GuestError::refused(url, &url.path, reason, NEEDED)
+    GuestError::refused(url, &url.database, reason, NEEDED)
 }

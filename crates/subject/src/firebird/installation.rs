@@ -6,26 +6,27 @@
 //! it.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tidegate_workload::Failure;
 
 use super::connection::{FirebirdConnection, Login, Purpose, Target};
-use super::{Authentication, DATABASE, FirebirdError, Options, START_BOUND};
+use super::{Authentication, Options};
 use crate::account::Account;
-use crate::postgres::free_port;
-use crate::process::{Process, outlived_by_none};
+use crate::database::DatabaseError;
 use crate::scratch::Scratch;
+use crate::server::{self, Program, first_in};
+use crate::settings::Reserved;
 
-const POLL: Duration = Duration::from_millis(20);
-const PORT_ATTEMPTS: usize = 5;
+/// The name of the database's file.
+const DATABASE: &str = "data.fdb";
 
 /// Users tried in this order when we are root, which a server need not be. The package's own user
 /// may write into the machine's own log and lock directory, and is none of them.
@@ -64,24 +65,32 @@ const RESERVED: [&str; 8] = [
     "WireCrypt",
 ];
 
-/// The programs, what they share, and the user they run as.
+/// The programs, what they share, the user they run as, and what a server is started with.
 #[derive(Debug)]
 pub(super) struct Installation {
     server: PathBuf,
     isql: PathBuf,
     shared: PathBuf,
     account: Option<Account>,
+    pub(super) options: Options,
 }
 
 impl Installation {
-    pub(super) fn find() -> Result<Self, FirebirdError> {
+    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
+        let missing = |what: &str| {
+            DatabaseError::NotInstalled(format!(
+                "Firebird 3's {what} cannot be found; install it (Debian: apt-get install \
+                 firebird3.0-server)"
+            ))
+        };
         Ok(Installation {
-            server: program("firebird").ok_or(FirebirdError::NoBinaries("firebird"))?,
-            isql: program("isql-fb").ok_or(FirebirdError::NoBinaries("isql-fb"))?,
+            server: program("firebird").ok_or_else(|| missing("firebird"))?,
+            isql: program("isql-fb").ok_or_else(|| missing("isql-fb"))?,
             shared: shared(Path::new(LIBRARIES))
                 .filter(|_| Path::new(SECURITY_SCRIPT).is_file())
-                .ok_or(FirebirdError::NoBinaries("libEngine12.so and security.sql"))?,
-            account: Account::needed(ACCOUNTS).map_err(|_| FirebirdError::NoAccount)?,
+                .ok_or_else(|| missing("libEngine12.so and security.sql"))?,
+            account: server::account(Self::NAME, ACCOUNTS)?,
+            options,
         })
     }
 
@@ -90,16 +99,12 @@ impl Installation {
     }
 
     /// Makes the directory with root, locks and security database.
-    pub(super) fn prepare(&self, options: &Options) -> Result<Scratch, FirebirdError> {
-        self.refuse_unknown(options)?;
-        let directory = Scratch::new("firebird")
-            .map_err(|source| FirebirdError::Directory { path: std::env::temp_dir(), source })?;
-        self.lay_out(directory.path()).map_err(|source| FirebirdError::Directory {
-            path: directory.path().to_owned(),
-            source,
-        })?;
-        configure(directory.path(), options, 0)?;
-        self.make_security_database(directory.path(), &options.authentication)?;
+    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        self.refuse_unknown()?;
+        let directory = server::directory("firebird", self.account.as_ref())?;
+        self.lay_out(directory.path()).map_err(DatabaseError::directory(directory.path()))?;
+        self.configure(directory.path(), 0)?;
+        self.make_security_database(directory.path())?;
         Ok(directory)
     }
 
@@ -113,7 +118,7 @@ impl Installation {
         }
         fs::write(root.join("databases.conf"), "")?;
         if let Some(account) = &self.account {
-            for path in [directory, &root, &locks] {
+            for path in [&root, &locks] {
                 account.own(path)?;
             }
         }
@@ -122,15 +127,14 @@ impl Installation {
 
     /// Refuses settings that Firebird, which passes over what it does not know, would ignore, and
     /// those that make the server private. Every setting is in the commented file of the package.
-    fn refuse_unknown(&self, options: &Options) -> Result<(), FirebirdError> {
+    fn refuse_unknown(&self) -> Result<(), DatabaseError> {
         let known = fs::read_to_string(self.shared.join("firebird.conf")).unwrap_or_default();
-        for (name, value) in &options.settings {
-            let refused = FirebirdError::Setting(name.clone());
+        for (name, value) in &self.options.settings {
             if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
                 || value.contains('\n')
                 || !(known.is_empty() || is_setting(&known, name))
             {
-                return Err(refused);
+                return Err(Reserved(name.clone()).into());
             }
         }
         Ok(())
@@ -138,13 +142,10 @@ impl Installation {
 
     /// Makes the database of users with the package's script: its user SYSDBA has the password
     /// that Firebird is known for, unless it is to have another.
-    fn make_security_database(
-        &self,
-        directory: &Path,
-        authentication: &Authentication,
-    ) -> Result<(), FirebirdError> {
-        let failed = |error: io::Error| FirebirdError::Security(error.to_string());
-        let users = match authentication {
+    fn make_security_database(&self, directory: &Path) -> Result<(), DatabaseError> {
+        let failed = |reason| DatabaseError::Prepare { program: "isql-fb", reason };
+        let cannot = |error: io::Error| failed(error.to_string());
+        let users = match &self.options.authentication {
             Authentication::Legacy => format!("INPUT {SECURITY_SCRIPT}"),
             Authentication::Password { password, .. } => {
                 let password = password.replace('\'', "''");
@@ -156,137 +157,86 @@ impl Installation {
             directory.display()
         );
         let mut child = self
-            .command(&self.isql, directory)
+            .base_command(&self.isql, directory)
             .args(["-quiet", "-bail"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(cannot)?;
         if let Some(mut input) = child.stdin.take() {
             // Should it not read, its own message says why.
             let _ = input.write_all(script.as_bytes());
         }
-        let output = child.wait_with_output().map_err(failed)?;
+        let output = child.wait_with_output().map_err(cannot)?;
         if output.status.success() {
             return Ok(());
         }
-        Err(FirebirdError::Security(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
-    /// which ends when we are gone: at once, because a SIGTERM while it starts can leave it waiting
-    /// for connections it no longer takes, deaf to a second one (3.0).
-    fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = outlived_by_none(program, "KILL");
+    /// Returns a command of the unprivileged user, which ends when we are gone: at once, because a
+    /// SIGTERM while it starts can leave it waiting for connections it no longer takes, deaf to a
+    /// second one (3.0).
+    fn base_command(&self, program: &Path, directory: &Path) -> Command {
+        let mut command = server::command(program, "KILL", directory, self.account.as_ref());
         command
-            .current_dir(directory)
             .env("FIREBIRD", directory.join("root"))
             .env("FIREBIRD_LOCK", directory.join("lock"))
-            .env("FIREBIRD_TMP", directory)
-            .stdin(Stdio::null())
-            .process_group(0);
+            .env("FIREBIRD_TMP", directory);
         for name in ["ISC_USER", "ISC_PASSWORD", "ISC_PATH"] {
             command.env_remove(name);
         }
-        if let Some(account) = &self.account {
-            account.run_as(&mut command);
-        }
         command
     }
 
-    /// Starts a server and makes its database.
-    pub(super) fn start(
-        &self,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<(Process, Target), FirebirdError> {
-        let mut attempt = 1;
-        loop {
-            let port = free_port().map_err(|source| FirebirdError::Directory {
-                path: directory.to_owned(),
-                source,
-            })?;
-            let create = Purpose::Create { page_bytes: options.page_bytes };
-            match self.start_on(directory, options, port, create) {
-                Err(FirebirdError::Ended(log)) if attempt < PORT_ATTEMPTS && is_taken(&log) => {
-                    attempt += 1;
-                }
-                result => return result,
-            }
+    /// Writes `firebird.conf`.
+    fn configure(&self, directory: &Path, port: u16) -> Result<(), DatabaseError> {
+        let place = directory.display();
+        let mut text = format!(
+            "{}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
+             SecurityDatabase = {place}/security.fdb\n",
+            private(&self.options.authentication)
+        );
+        for (name, value) in &self.options.settings {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name} = {value}");
         }
+        let path = directory.join("root").join("firebird.conf");
+        fs::write(&path, text).map_err(DatabaseError::directory(&path))
     }
 
-    /// Starts a server on a port and opens its database, or makes it.
-    pub(super) fn start_on(
-        &self,
-        directory: &Path,
-        options: &Options,
-        port: u16,
-        purpose: Purpose,
-    ) -> Result<(Process, Target), FirebirdError> {
-        configure(directory, options, port)?;
-        let path = directory.join("log");
-        let (out, err) = File::create(&path)
-            .and_then(|log| Ok((log.try_clone()?, log)))
-            .map_err(|source| FirebirdError::Directory { path: path.clone(), source })?;
-        let mut command = self.command(&self.server, directory);
-        command.stdout(out).stderr(err);
-        let mut process = Process::start("Firebird", command)?;
-        let target = Target {
+    /// Returns where the database of a server in a directory is.
+    pub(super) fn target(&self, directory: &Path, port: u16) -> Target {
+        Target {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             database: directory.join(DATABASE).display().to_string(),
-            isolation: options.isolation,
-            login: Login::of(&options.authentication),
-        };
-        wait_until_open(&mut process, &target, purpose, &path)?;
-        Ok((process, target))
-    }
-}
-
-/// Writes `firebird.conf`.
-fn configure(directory: &Path, options: &Options, port: u16) -> Result<(), FirebirdError> {
-    let place = directory.display();
-    let mut text = format!(
-        "{}RemoteServicePort = {port}\nDatabaseAccess = Restrict {place}\n\
-             SecurityDatabase = {place}/security.fdb\n",
-        private(&options.authentication)
-    );
-    for (name, value) in &options.settings {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name} = {value}");
-    }
-    let path = directory.join("root").join("firebird.conf");
-    fs::write(&path, text).map_err(|source| FirebirdError::Directory { path, source })
-}
-
-/// Opens the database as soon as the server answers.
-fn wait_until_open(
-    process: &mut Process,
-    target: &Target,
-    purpose: Purpose,
-    log: &Path,
-) -> Result<(), FirebirdError> {
-    let deadline = Instant::now() + START_BOUND;
-    loop {
-        let failure = match FirebirdConnection::open(target, purpose) {
-            Ok(_) => return Ok(()),
-            Err(Failure::Lost(reason)) => reason,
-            Err(failure) => return Err(FirebirdError::Database(failure)),
-        };
-        let log = || fs::read_to_string(log).unwrap_or_default();
-        if process.exit_status()?.is_some() {
-            return Err(FirebirdError::Ended(log()));
+            isolation: self.options.isolation,
+            login: Login::of(&self.options.authentication),
         }
-        if Instant::now() >= deadline {
-            return Err(FirebirdError::NotReady { reason: failure, log: log() });
-        }
-        std::thread::sleep(POLL);
     }
 }
 
-fn is_taken(log: &str) -> bool {
-    log.contains("Address already in use")
+impl Program for Installation {
+    const NAME: &'static str = "Firebird";
+    const START_BOUND: Duration = Duration::from_secs(30);
+    const STOP_BOUND: Duration = Duration::from_secs(10);
+    const STOP_SIGNALS: &'static [Signal] = &[Signal::TERM];
+
+    fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
+        self.configure(directory, port)?;
+        Ok(self.base_command(&self.server, directory))
+    }
+
+    /// Opens the server's database, or makes it.
+    fn connect(&self, directory: &Path, port: u16) -> Result<(), Failure> {
+        let purpose = if directory.join(DATABASE).exists() {
+            Purpose::Use
+        } else {
+            Purpose::Create { page_bytes: self.options.page_bytes }
+        };
+        FirebirdConnection::open(&self.target(directory, port), purpose).map(drop)
+    }
 }
 
 /// Whether the commented configuration file of the package has the setting.
@@ -298,13 +248,10 @@ fn is_setting(known: &str, name: &str) -> bool {
     !name.is_empty() && known.lines().any(|line| setting(line) == Some(true))
 }
 
-/// A program in PATH, or where Debian has those of the administrator.
+/// Returns a program in PATH, or where Debian has those of the administrator.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/usr/bin".into()])
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
+    first_in(std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]), name)
 }
 
 /// The directory of what servers share, in that of the first architecture that has it.

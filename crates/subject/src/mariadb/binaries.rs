@@ -4,7 +4,8 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::MariaDbError;
+use crate::database::DatabaseError;
+use crate::server::first_in;
 
 /// The variable that names the directories to search, as in PATH; only those, when it is set.
 const VARIABLE: &str = "MARIADB_BIN_DIR";
@@ -36,7 +37,7 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    pub(super) fn find() -> Result<Self, MariaDbError> {
+    pub(super) fn find() -> Result<Self, DatabaseError> {
         let own = env::var_os(VARIABLE);
         let searched = match &own {
             Some(_) => VARIABLE,
@@ -44,8 +45,7 @@ impl Binaries {
         };
         let directories = directories(own, &env::var_os("PATH").unwrap_or_default());
         let find = |program: Program| {
-            within(&directories, program.name())
-                .ok_or(MariaDbError::NoBinary(program.name(), searched))
+            within(&directories, program.name()).ok_or_else(|| missing(program.name(), searched))
         };
         Ok(Binaries { server: find(Program::Server)?, installer: find(Program::Installer)? })
     }
@@ -54,6 +54,13 @@ impl Binaries {
     pub(super) fn base(&self) -> Option<&Path> {
         self.server.parent()?.parent()
     }
+}
+
+fn missing(program: &str, searched: &str) -> DatabaseError {
+    DatabaseError::NotInstalled(format!(
+        "MariaDB's program {program} is in none of the directories searched ({searched}); install \
+         it (Debian: apt-get install mariadb-server), or name its directory in {VARIABLE}"
+    ))
 }
 
 fn directories(own: Option<OsString>, path: &OsStr) -> Vec<PathBuf> {
@@ -65,7 +72,7 @@ fn directories(own: Option<OsString>, path: &OsStr) -> Vec<PathBuf> {
 
 /// The program in the first directory that has it, by the path it has without links.
 fn within(directories: &[PathBuf], name: &str) -> Option<PathBuf> {
-    let program = directories.iter().map(|at| at.join(name)).find(|path| path.is_file())?;
+    let program = first_in(directories.iter().cloned(), name)?;
     Some(program.canonicalize().unwrap_or(program))
 }
 

@@ -1,10 +1,19 @@
 //! A database of our own on a MariaDB server that somebody else runs; see [`crate::guest`].
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_workload::workload::Workload;
+
 use super::level::analyze;
+use super::{DBMS, kill, version};
+use crate::connection::Transactional;
+use crate::database::{Clients, Database, DatabaseError, Dbms};
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK, NAME};
 use crate::isolation::Isolation;
-use crate::mysql::{BlockingClient, ClientError, Url};
+use crate::mysql::{BlockingClient, ClientError};
+use crate::url::Url;
 
 /// Seconds that a guest waits for the lock of one that was killed.
 const PATIENCE_S: u32 = 10;
@@ -61,7 +70,7 @@ impl Guest {
     pub fn make(server: &Url, isolation: Option<Isolation>) -> Result<Self, GuestError> {
         let login = |error: ClientError| GuestError::Login {
             place: server.to_string(),
-            reason: reason(error, server),
+            reason: server.login_failure(&error.reason()),
         };
         let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
         let asked = |reason: ClientError| GuestError::asked(server, reason);
@@ -86,72 +95,12 @@ impl Guest {
         Ok(Guest { keeper: Some(client), server, url, whereabouts, is_gone: false })
     }
 
-    /// Where clients connect.
-    #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Where the server is.
-    #[must_use]
-    pub fn whereabouts(&self) -> Whereabouts {
-        self.whereabouts
-    }
-
-    /// A connection to the database.
+    /// Connects to the database.
     ///
     /// # Errors
     /// The server is down or refuses.
     pub fn connect(&self) -> Result<BlockingClient, ClientError> {
         BlockingClient::connect(&self.url.with_password())
-    }
-
-    /// The server's version.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn version(&self) -> Result<String, ClientError> {
-        self.connect()?.value("SELECT VERSION()")
-    }
-
-    /// The server's settings on which throughput hangs, and the isolation of our sessions.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, ClientError> {
-        let names = SETTINGS.join("', '");
-        let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
-        let rows = self.connect()?.query(&sql)?;
-        let pair = |row: Vec<Option<String>>| {
-            let mut columns = row.into_iter().map(Option::unwrap_or_default);
-            Some((columns.next()?, columns.next()?))
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
-    }
-
-    /// Ends the sessions of others in the database; how many there were.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn end_others(&self) -> Result<usize, ClientError> {
-        let mut client = self.connect()?;
-        let others = client.query(&format!(
-            "SELECT id FROM information_schema.processlist \
-             WHERE db = '{NAME}' AND id <> CONNECTION_ID()"
-        ))?;
-        for id in others.iter().flatten().flatten() {
-            // One that has ended meanwhile is no error to us.
-            let _ = client.query(&format!("KILL {id}"));
-        }
-        Ok(others.len())
-    }
-
-    /// Lets the server count the rows of our tables.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn level(&self) -> Result<(), ClientError> {
-        analyze(&mut self.connect()?)
     }
 
     /// Drops the database.
@@ -165,12 +114,59 @@ impl Guest {
     fn remove(&mut self) -> Result<(), GuestError> {
         self.is_gone = true;
         // A table that somebody still uses is not dropped.
-        let _ = self.end_others();
+        let _ = self.end_others(Duration::ZERO);
         let client = BlockingClient::connect(&self.server.with_password());
         let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
         drop_database(&mut client, &self.server)?;
         self.keeper = None;
         Ok(())
+    }
+}
+
+impl Database for Guest {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Server(self.url.clone())
+    }
+
+    /// Lets the server count the rows of our tables. To wait for its purge and the writing of its
+    /// pages would change its settings.
+    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        Ok(analyze(&mut self.connect()?)?)
+    }
+
+    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+        let others = format!(
+            "SELECT id FROM information_schema.processlist \
+             WHERE db = '{NAME}' AND id <> CONNECTION_ID()"
+        );
+        kill(&mut self.connect()?, &others)
+    }
+
+    fn version(&self) -> Result<String, DatabaseError> {
+        version(&mut self.connect()?)
+    }
+
+    /// The server's settings, and the isolation level of our sessions.
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        let names = SETTINGS.join("', '");
+        let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
+        Ok(self.url.settings(self.connect()?.query(&sql)?))
+    }
+
+    fn existing(&self) -> Option<Whereabouts> {
+        Some(self.whereabouts)
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Ok(self.leave()?)
     }
 }
 
@@ -201,18 +197,6 @@ fn comment(client: &mut BlockingClient) -> Result<Option<String>, ClientError> {
 fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
     let dropped = client.query(&format!("DROP DATABASE IF EXISTS {NAME}"));
     dropped.map(drop).map_err(|error| refused(server, error))
-}
-
-/// What a login met, without the place, which the caller names.
-fn reason(error: ClientError, server: &Url) -> String {
-    let reason = match error {
-        ClientError::Connect { source, .. } => source.to_string(),
-        other => other.to_string(),
-    };
-    if !server.password.is_empty() {
-        return reason;
-    }
-    format!("{reason}; no password was given, neither in the URL nor in MYSQL_PWD")
 }
 
 fn refused(server: &Url, error: ClientError) -> GuestError {

@@ -1,26 +1,22 @@
-//! MariaDB's programs at work: a directory made and filled, a server started.
+//! MariaDB's programs at work: a directory filled, a server started.
 
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use tidegate_workload::Failure;
 
-use super::binaries::{Binaries, Program};
-use super::{MariaDbError, Options, START_BOUND, USER};
+use super::binaries::{Binaries, Program as Binary};
+use super::{Options, SCHEME, USER};
 use crate::account::Account;
+use crate::database::DatabaseError;
 use crate::isolation::Isolation;
-use crate::mysql::{BlockingClient, ClientError};
-use crate::postgres::free_port;
-use crate::process::{Process, outlived_by_none};
+use crate::mysql::BlockingClient;
 use crate::scratch::Scratch;
+use crate::server::{self, Program};
 use crate::settings::plain_name;
-
-const POLL: Duration = Duration::from_millis(20);
-const PORT_ATTEMPTS: usize = 5;
-const LOG_TAIL_LINES: usize = 12;
+use crate::url::{Host, Url};
 
 /// Users to be when we are root, tried in this order.
 const ACCOUNTS: &[&str] = &["mysql", "nobody"];
@@ -40,48 +36,34 @@ const SETTINGS: [(&str, &str); 8] = [
     ("innodb_buffer_pool_load_at_startup", "OFF"),
 ];
 
-/// The programs and the user they run as.
+/// The programs, the user they run as, and what a server is started with.
 #[derive(Debug)]
-pub(super) struct Installation {
+pub struct Installation {
     binaries: Binaries,
     account: Option<Account>,
+    pub(super) options: Options,
 }
 
 impl Installation {
-    pub(super) fn find() -> Result<Self, MariaDbError> {
-        Ok(Installation {
-            binaries: Binaries::find()?,
-            account: Account::needed(ACCOUNTS).map_err(|_| MariaDbError::NoAccount)?,
-        })
+    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
+        let binaries = Binaries::find()?;
+        let account = server::account(Self::NAME, ACCOUNTS)?;
+        Ok(Installation { binaries, account, options })
     }
 
-    pub(super) fn program(self, program: Program) -> PathBuf {
+    pub(super) fn program(self, program: Binary) -> PathBuf {
         match program {
-            Program::Server => self.binaries.server,
-            Program::Installer => self.binaries.installer,
+            Binary::Server => self.binaries.server,
+            Binary::Installer => self.binaries.installer,
         }
     }
 
-    pub(super) fn make_directory(&self) -> Result<Scratch, MariaDbError> {
-        let failed =
-            |path: &Path, source| MariaDbError::Directory { path: path.to_owned(), source };
-        let directory =
-            Scratch::new("mariadb").map_err(|source| failed(&std::env::temp_dir(), source))?;
-        if let Some(account) = &self.account {
-            account.own(directory.path()).map_err(|source| failed(directory.path(), source))?;
-        }
-        Ok(directory)
-    }
-
-    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach,
-    /// that reads no configuration, and ends when we are gone: at once, because a SIGTERM while it
-    /// starts can leave it waiting for ever (10.11: in the start of replication).
-    fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = outlived_by_none(program, "KILL");
+    /// Returns a command of the unprivileged user that reads no configuration, and ends when we are
+    /// gone: at once, because a SIGTERM while it starts can leave it waiting for ever (10.11: in
+    /// the start of replication).
+    fn base_command(&self, program: &Path, directory: &Path) -> Command {
+        let mut command = server::command(program, "KILL", directory, self.account.as_ref());
         command
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .process_group(0)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", directory.join("data").display()))
             .arg(format!("--tmpdir={}", directory.display()))
@@ -89,77 +71,67 @@ impl Installation {
         if let Some(base) = self.binaries.base() {
             command.arg(format!("--basedir={}", base.display()));
         }
-        if let Some(account) = &self.account {
-            account.run_as(&mut command);
-        }
         command
     }
 
-    /// Fills the data directory: a superuser without a password, no other users, no test database.
-    /// Nothing waits for the disk: a machine that fails now has no use for the directory.
-    pub(super) fn install(&self, directory: &Path) -> Result<(), MariaDbError> {
-        let mut command = self.command(&self.binaries.installer, directory);
+    /// Makes the directory and fills it: a superuser without a password, no other users, no test
+    /// database. Nothing waits for the disk: a machine that fails now has no use for the directory.
+    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        let directory = server::directory("mariadb", self.account.as_ref())?;
+        let mut command = self.base_command(&self.binaries.installer, directory.path());
         command.args([
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--debug-no-sync",
             "--innodb-log-file-size=8M",
         ]);
-        let output =
-            command.output().map_err(|source| MariaDbError::Install(source.to_string()))?;
+        let failed = |reason| DatabaseError::Prepare { program: "mariadb-install-db", reason };
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(directory);
         }
         let text = [output.stdout, output.stderr].concat();
-        Err(MariaDbError::Install(tail(&String::from_utf8_lossy(&text))))
+        Err(failed(server::tail(&String::from_utf8_lossy(&text))))
     }
 
-    pub(super) fn start_on_free_port(
-        &self,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<(Process, u16), MariaDbError> {
-        let mut attempt = 1;
-        loop {
-            let port = free_port()
-                .map_err(|source| MariaDbError::Directory { path: directory.to_owned(), source })?;
-            match self.start_server(directory, options, port) {
-                Ok(process) => return Ok((process, port)),
-                Err(MariaDbError::Ended(log))
-                    if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
-                {
-                    attempt += 1;
-                }
-                Err(error) => return Err(error),
-            }
+    /// Returns the superuser's URL, to a database.
+    pub(super) fn url(port: u16, database: &str) -> Url {
+        Url {
+            scheme: &SCHEME,
+            user: USER.to_owned(),
+            password: None,
+            host: Host::Tcp("127.0.0.1".to_owned()),
+            port,
+            database: database.to_owned(),
+            isolation: None,
         }
     }
+}
 
-    pub(super) fn start_server(
-        &self,
-        directory: &Path,
-        options: &Options,
-        port: u16,
-    ) -> Result<Process, MariaDbError> {
-        let log_path = directory.join("log");
-        let log = File::create(&log_path).and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) =
-            log.map_err(|source| MariaDbError::Directory { path: log_path.clone(), source })?;
-        let mut command = self.command(&self.binaries.server, directory);
+impl Program for Installation {
+    const NAME: &'static str = "MariaDB";
+    const START_BOUND: Duration = Duration::from_secs(60);
+    /// So long it may write what it has in memory before it is killed. What is lost then is done
+    /// again from the log when it starts.
+    const STOP_BOUND: Duration = Duration::from_secs(30);
+    const STOP_SIGNALS: &'static [Signal] = &[Signal::TERM];
+
+    fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
+        let mut command = self.base_command(&self.binaries.server, directory);
         command
             .arg("--bind-address=127.0.0.1")
             .arg(format!("--port={port}"))
             .arg(format!("--socket={}", socket(directory).display()))
             .arg(format!("--pid-file={}", directory.join("pid").display()))
-            .args(settings(options))
-            .stdout(out)
-            .stderr(err);
+            .args(settings(&self.options));
         if self.account.is_some() {
-            allow_files(files(options));
+            allow_files(files(&self.options));
         }
-        let mut process = Process::start("MariaDB", command)?;
-        wait_until_ready(&mut process, &url(port, ""), &log_path)?;
-        Ok(process)
+        Ok(command)
+    }
+
+    fn connect(&self, _: &Path, port: u16) -> Result<(), Failure> {
+        Ok(BlockingClient::connect(&Self::url(port, "").with_password()).map(drop)?)
     }
 }
 
@@ -214,48 +186,9 @@ fn allow_files(files: u64) {
     }
 }
 
-/// The superuser's URL.
-pub(super) fn url(port: u16, database: &str) -> String {
-    format!("mysql://{USER}@127.0.0.1:{port}/{database}")
-}
-
-/// Where the socket of a server in this directory is.
+/// Returns where the socket of a server in this directory is.
 pub(super) fn socket(directory: &Path) -> PathBuf {
     directory.join("socket")
-}
-
-fn wait_until_ready(process: &mut Process, url: &str, log: &Path) -> Result<(), MariaDbError> {
-    let deadline = Instant::now() + START_BOUND;
-    loop {
-        let Err(reason) = BlockingClient::connect(url) else {
-            return Ok(());
-        };
-        let text = || tail(&fs::read_to_string(log).unwrap_or_default());
-        if process.exit_status()?.is_some() {
-            return Err(MariaDbError::Ended(text()));
-        }
-        if !is_starting(&reason) {
-            return Err(reason.into());
-        }
-        if Instant::now() >= deadline {
-            return Err(MariaDbError::NotReady { reason, log: text() });
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Whether a failed connection is what a server on its way up looks like.
-fn is_starting(error: &ClientError) -> bool {
-    match error {
-        ClientError::Connect { .. } | ClientError::Io(_) | ClientError::Closed => true,
-        ClientError::Url(_) | ClientError::Protocol(_) | ClientError::Server(_) => false,
-    }
-}
-
-/// The last lines of a log.
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]
@@ -280,13 +213,5 @@ mod tests {
         assert_eq!(named.len(), SETTINGS.len() + 1);
         assert_eq!(named[0], own(MAX_CONNECTIONS, "7"));
         assert_eq!(named[8], own("innodb_buffer_pool_size", "64M"));
-    }
-
-    #[test]
-    fn a_log_is_cut_to_its_end() {
-        let log = format!("first\n{}last\n", "more\n".repeat(LOG_TAIL_LINES - 1));
-        assert_eq!(tail(&log), log.trim_end().replace("first\n", ""));
-        assert_eq!(tail("all\n"), "all");
-        assert_eq!(tail(""), "");
     }
 }

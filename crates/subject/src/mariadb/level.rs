@@ -17,7 +17,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::MariaDbError;
+use crate::database::DatabaseError;
 use crate::mysql::{BlockingClient, ClientError};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -36,14 +36,14 @@ const HASTE: [(&str, &str); 3] = [
 ///
 /// # Errors
 /// The server is down, refuses, or does not come to an end within minutes.
-pub fn level(client: &mut BlockingClient) -> Result<(), MariaDbError> {
+pub fn level(client: &mut BlockingClient) -> Result<(), DatabaseError> {
     client.set_timeout(Some(BOUND))?;
     let levelled = finish(client);
     client.set_timeout(None)?;
     levelled
 }
 
-fn finish(client: &mut BlockingClient) -> Result<(), MariaDbError> {
+fn finish(client: &mut BlockingClient) -> Result<(), DatabaseError> {
     analyze(client)?;
     client.query("SET GLOBAL innodb_max_purge_lag_wait = 0")?;
     let mut before = Vec::new();
@@ -59,7 +59,7 @@ fn finish(client: &mut BlockingClient) -> Result<(), MariaDbError> {
 fn hurry(
     client: &mut BlockingClient,
     before: &mut Vec<(&str, String)>,
-) -> Result<(), MariaDbError> {
+) -> Result<(), DatabaseError> {
     for (name, value) in HASTE {
         before.push((name, client.value(&format!("SELECT @@global.{name}"))?));
         client.query(&format!("SET GLOBAL {name} = {value}"))?;
@@ -79,7 +79,7 @@ pub(super) fn analyze(client: &mut BlockingClient) -> Result<(), ClientError> {
     Ok(())
 }
 
-fn wait_until_clean(client: &mut BlockingClient) -> Result<(), MariaDbError> {
+fn wait_until_clean(client: &mut BlockingClient) -> Result<(), DatabaseError> {
     let deadline = Instant::now() + BOUND;
     loop {
         let pages = client.query("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")?;
@@ -88,7 +88,10 @@ fn wait_until_clean(client: &mut BlockingClient) -> Result<(), MariaDbError> {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(MariaDbError::NotLevel { pages, bound: BOUND });
+            return Err(DatabaseError::Other(format!(
+                "after {} s, {pages} changed pages are still not on disk",
+                BOUND.as_secs()
+            )));
         }
         std::thread::sleep(POLL);
     }

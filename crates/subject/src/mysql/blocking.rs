@@ -1,23 +1,20 @@
 //! A blocking client for loading, checking and tests: one query at a time.
 
-use std::io;
 use std::time::Duration;
 
-use thiserror::Error;
 use tidegate_workload::{
     Connection as Runs, Dialect, Failure, Reply, Rows, Statement, Table, Value, Wants, render_value,
 };
 
 use super::{
-    Connection, Event, Host, ProtocolError, QUIT, ServerError, TextRow, TransactionStatus, Url,
-    UrlError, encode_query,
+    Connection, Event, ProtocolError, QUIT, ServerError, TextRow, TransactionStatus, encode_query,
 };
+use crate::channel::{self, Channel};
 use crate::connection::Transactional;
-use crate::detection::{Whereabouts, whereabouts};
+use crate::detection::Whereabouts;
 use crate::isolation::Isolation;
-use crate::stream::{CONNECT_TIMEOUT, Stream};
-
-const READ_LEN: usize = 16 * 1024;
+use crate::mariadb::SCHEME;
+use crate::url::Url;
 
 /// How long the text of an INSERT grows before the next row goes into another one. Far below the
 /// 16 MiB that a server takes by default, and far above what a round trip costs.
@@ -27,53 +24,15 @@ const INSERT_LEN: usize = 256 * 1024;
 pub type Row = Vec<Option<String>>;
 
 /// Why a client could not connect or a query has no result.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The URL cannot be used.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// No connection came about.
-    #[error("cannot connect to {url}: {source}")]
-    Connect {
-        /// Where to, without the password.
-        url: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The connection broke.
-    #[error("the connection to the server broke: {0}")]
-    Io(#[from] io::Error),
-    /// The server ended the connection without a word, or an earlier query broke it.
-    #[error("the connection to the server is closed")]
-    Closed,
-    /// The server refused the login or the query.
-    #[error("the server says: {0}")]
-    Server(#[from] ServerError),
-    /// The server's bytes make no sense.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Server(error) => error.into(),
-            broken => Failure::Lost(broken.to_string()),
-        }
-    }
-}
+pub type ClientError = channel::ClientError<ServerError, ProtocolError>;
 
 /// A logged-in connection that runs one query at a time.
 pub struct BlockingClient {
-    stream: Stream,
+    channel: Channel,
     connection: Connection,
     status: TransactionStatus,
-    /// Whether what comes next is the answer to what is sent next.
-    is_usable: bool,
-    out: Vec<u8>,
     /// Where statements are written before they become messages.
     text: Vec<u8>,
-    buffer: Box<[u8]>,
 }
 
 impl BlockingClient {
@@ -91,31 +50,21 @@ impl BlockingClient {
     /// # Errors
     /// As [`BlockingClient::connect`].
     pub fn connect_at(url: &str, isolation: Option<Isolation>) -> Result<Self, ClientError> {
-        let url: Url = url.parse()?;
-        let stream = match &url.host {
-            Host::Tcp(host) => Stream::tcp(host, url.port),
-            Host::Unix(path) => Stream::unix(path),
-        };
-        let stream =
-            stream.map_err(|source| ClientError::Connect { url: url.to_string(), source })?;
-        stream.set_timeout(Some(CONNECT_TIMEOUT))?;
+        let url = Url::of(&SCHEME, url)?;
         let mut client = BlockingClient {
-            stream,
+            channel: Channel::connect(&url)?,
             connection: Connection::start(&url, isolation),
             status: TransactionStatus::Idle,
-            is_usable: true,
-            out: Vec::new(),
             text: Vec::new(),
-            buffer: vec![0; READ_LEN].into_boxed_slice(),
         };
         client.answer(&mut |_| {})?;
-        client.stream.set_timeout(None)?;
+        client.set_timeout(None)?;
         Ok(client)
     }
 
     /// Where the server is.
     pub(crate) fn whereabouts(&self) -> Whereabouts {
-        whereabouts(&self.stream)
+        self.channel.whereabouts()
     }
 
     /// Gives up on an answer that takes longer than `timeout`, and so on the connection; `None`
@@ -124,7 +73,7 @@ impl BlockingClient {
     /// # Errors
     /// The timeout is zero.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), ClientError> {
-        Ok(self.stream.set_timeout(timeout)?)
+        Ok(self.channel.set_timeout(timeout)?)
     }
 
     /// Runs one statement and returns its rows.
@@ -156,40 +105,30 @@ impl BlockingClient {
         sql: &[u8],
         on_row: &mut dyn FnMut(TextRow<'_>),
     ) -> Result<u64, ClientError> {
-        self.out.clear();
-        encode_query(&mut self.out, sql);
+        self.channel.out.clear();
+        encode_query(&mut self.channel.out, sql);
         self.answer(on_row)
     }
 
     /// Sends what is in `out` and reads until the server is ready again.
     fn answer(&mut self, on_row: &mut dyn FnMut(TextRow<'_>)) -> Result<u64, ClientError> {
-        if !std::mem::take(&mut self.is_usable) {
-            return Err(ClientError::Closed);
-        }
-        let mut count = 0;
-        let mut error = None;
-        let mut ready = None;
-        while ready.is_none() {
-            self.stream.write_all(&self.out)?;
-            self.out.clear();
-            let len = match self.stream.read(&mut self.buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            if len == 0 {
-                return Err(error.map_or(ClientError::Closed, ClientError::Server));
-            }
-            let bytes = &self.buffer[..len];
-            self.connection.receive(bytes, &mut self.out, |event, _| match event {
+        let connection = &mut self.connection;
+        let (mut count, mut error, mut ready) = (0, None, None);
+        self.channel.exchange(|bytes, out| {
+            let received = connection.receive(bytes, out, |event, _| match event {
                 Event::Row(row) => on_row(row),
                 Event::Complete(changed) => count += changed,
                 Event::Error(packet) => error = Some(ServerError::from(packet)),
                 Event::Ready(status) => ready = Some(status),
-            })?;
-        }
-        self.is_usable = true;
+            });
+            received.map_err(ClientError::Protocol)?;
+            match error.take_if(|_| bytes.is_empty()) {
+                Some(error) => Err(ClientError::Server(error)),
+                None => Ok(ready.is_some()),
+            }
+        })?;
         self.status = ready.unwrap_or(self.status);
-        error.map_or(Ok(count), |error| Err(error.into()))
+        error.map_or(Ok(count), |error| Err(ClientError::Server(error)))
     }
 
     /// Runs what is in `text`, without rows.
@@ -203,8 +142,7 @@ impl BlockingClient {
 
 impl Drop for BlockingClient {
     fn drop(&mut self) {
-        // A courtesy; the server notices the closed socket as well.
-        let _ = self.stream.write_all(QUIT);
+        self.channel.close(QUIT);
     }
 }
 

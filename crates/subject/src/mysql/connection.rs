@@ -28,8 +28,9 @@ use tidegate_wire::mysql::response::{
     Answer, ErrorPacket, OkPacket, RowOrEnd, TextRow, answer, error, is_eof, row_or_end,
 };
 
-use super::Url;
+use crate::channel::Partial;
 use crate::isolation::Isolation;
+use crate::url::Url;
 
 /// What is asked of every server; what one cannot do, it leaves out.
 const WANTED: u32 = capability::FOUND_ROWS
@@ -109,8 +110,7 @@ pub struct Connection {
     expected: Option<u8>,
     deprecates_eof: bool,
     status: TransactionStatus,
-    /// The beginning of a message whose end has not arrived.
-    partial: Vec<u8>,
+    partial: Partial,
 }
 
 impl Connection {
@@ -127,14 +127,14 @@ impl Connection {
             stage: Stage::Greeting,
             pending: Some(Box::new(Pending {
                 user: url.user.clone(),
-                password: url.password.clone(),
+                password: url.password.clone().unwrap_or_default(),
                 database: url.database.clone(),
                 settings,
             })),
             expected: Some(0),
             deprecates_eof: false,
             status: TransactionStatus::Idle,
-            partial: Vec::new(),
+            partial: Partial::default(),
         }
     }
 
@@ -155,17 +155,10 @@ impl Connection {
         out: &mut Vec<u8>,
         mut on_event: impl FnMut(Event<'_>, &mut Vec<u8>),
     ) -> Result<(), ProtocolError> {
-        if self.partial.is_empty() {
-            let used = self.messages(bytes, out, &mut on_event)?;
-            self.partial.extend_from_slice(&bytes[used..]);
-            return Ok(());
-        }
-        let mut joined = std::mem::take(&mut self.partial);
-        joined.extend_from_slice(bytes);
-        let used = self.messages(&joined, out, &mut on_event)?;
-        joined.drain(..used);
-        self.partial = joined;
-        Ok(())
+        let mut partial = std::mem::take(&mut self.partial);
+        let received = partial.receive(bytes, |bytes| self.messages(bytes, out, &mut on_event));
+        self.partial = partial;
+        received
     }
 
     /// Handles the whole messages at the front of `bytes`; returns how many bytes they took.
@@ -426,7 +419,7 @@ mod tests {
             };
             connection.receive(piece, &mut sent, on_event).unwrap();
         }
-        assert!(connection.partial.is_empty() && connection.is_logged_in());
+        assert!(connection.partial.0.is_empty() && connection.is_logged_in());
         (seen, sent)
     }
 

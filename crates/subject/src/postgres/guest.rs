@@ -5,12 +5,20 @@
 //! is; and while one guest looks for what was left behind and makes its own, those that log in to
 //! the same database of the server wait for an advisory lock.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::client::{BlockingClient, ClientError, Url};
+use tidegate_workload::workload::Workload;
+
+use super::{DBMS, load_and_analyze, vacuum, version};
+use crate::client::{BlockingClient, ClientError};
+use crate::connection::Transactional;
+use crate::database::{Clients, Database, DatabaseError, Dbms};
 use crate::detection::Whereabouts;
 use crate::guest::{GuestError, MARK, NAME};
 use crate::isolation::Isolation;
+use crate::url::Url;
 
 /// The name by which the guest's own session is known, which stays for as long as the guest does.
 const RESIDENT: &str = "tidegate lab";
@@ -77,7 +85,7 @@ impl Guest {
     pub fn make(server: &Url, isolation: Option<Isolation>) -> Result<Self, GuestError> {
         let login = |error: ClientError| GuestError::Login {
             place: server.to_string(),
-            reason: reason(error, server),
+            reason: server.login_failure(&error.reason()),
         };
         let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
         // Until the session ends, with this function.
@@ -103,72 +111,12 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Where clients connect.
-    #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Where the server is.
-    #[must_use]
-    pub fn whereabouts(&self) -> Whereabouts {
-        self.whereabouts
-    }
-
-    /// A connection to the database.
+    /// Connects to the database.
     ///
     /// # Errors
     /// The server is down or refuses.
     pub fn connect(&self) -> Result<BlockingClient, ClientError> {
         BlockingClient::connect(&self.url.with_password())
-    }
-
-    /// The server's version.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn version(&self) -> Result<String, ClientError> {
-        self.connect()?.value("SHOW server_version")
-    }
-
-    /// The server's settings on which throughput hangs, as in force in the database.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, ClientError> {
-        let sql = format!(
-            "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('{}') ORDER BY 1",
-            SETTINGS.join("', '")
-        );
-        let rows = self.connect()?.query(&sql)?;
-        let pair = |row: Vec<Option<String>>| {
-            let mut columns = row.into_iter().map(Option::unwrap_or_default);
-            Some((columns.next()?, columns.next()?))
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
-    }
-
-    /// Ends the sessions of others in the database; how many there were.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn end_others(&self) -> Result<usize, ClientError> {
-        let sql = format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{NAME}' \
-             AND pid <> pg_backend_pid() AND application_name <> '{RESIDENT}'"
-        );
-        Ok(self.connect()?.query(&sql)?.len())
-    }
-
-    /// Asks for a checkpoint, which not everybody may have.
-    ///
-    /// # Errors
-    /// The server is down.
-    pub fn checkpoint(&self) -> Result<(), ClientError> {
-        match self.connect()?.query("CHECKPOINT") {
-            Err(ClientError::Server(error)) if error.code == INSUFFICIENT_PRIVILEGE => Ok(()),
-            other => other.map(drop),
-        }
     }
 
     /// Drops the database.
@@ -182,11 +130,72 @@ impl Guest {
     fn remove(&mut self) -> Result<(), GuestError> {
         self.is_gone = true;
         // Who ends others must be inside; who drops it must be outside.
-        let _ = self.end_others();
+        let _ = self.end_others(Duration::ZERO);
         self.resident = None;
         let client = BlockingClient::connect(&self.server.with_password());
         let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
         drop_database(&mut client, &self.server)
+    }
+}
+
+impl Database for Guest {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()?))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Server(self.url.clone())
+    }
+
+    fn load(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), DatabaseError> {
+        load_and_analyze(self.connect()?, workloads, cancel)
+    }
+
+    /// Asks for a checkpoint, which not every role may have.
+    fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        let mut client = self.connect()?;
+        vacuum(&mut client, "VACUUM", workloads)?;
+        match client.query("CHECKPOINT") {
+            Err(ClientError::Server(error)) if error.code == INSUFFICIENT_PRIVILEGE => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{NAME}' \
+             AND pid <> pg_backend_pid() AND application_name <> '{RESIDENT}'"
+        );
+        Ok(self.connect()?.query(&sql)?.len())
+    }
+
+    fn version(&self) -> Result<String, DatabaseError> {
+        version(&mut self.connect()?)
+    }
+
+    /// The settings as in force in the database.
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        let sql = format!(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('{}') ORDER BY 1",
+            SETTINGS.join("', '")
+        );
+        Ok(self.url.settings(self.connect()?.query(&sql)?))
+    }
+
+    fn existing(&self) -> Option<Whereabouts> {
+        Some(self.whereabouts)
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Ok(self.leave()?)
     }
 }
 
@@ -274,18 +283,6 @@ fn create(client: &mut BlockingClient, isolation: Option<Isolation>) -> Result<(
         ))?;
     }
     Ok(())
-}
-
-/// What a login met, without the place, which the caller names.
-fn reason(error: ClientError, server: &Url) -> String {
-    let reason = match error {
-        ClientError::Connect { source, .. } => source.to_string(),
-        other => other.to_string(),
-    };
-    if server.password.is_some() {
-        return reason;
-    }
-    format!("{reason}; no password was given, neither in the URL nor in PGPASSWORD")
 }
 
 fn refused(server: &Url, error: ClientError) -> GuestError {

@@ -1,22 +1,22 @@
-//! PostgreSQL's programs at work: a directory made, a cluster initialised, a server started.
+//! PostgreSQL's programs at work: a cluster initialised, a server started.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tidegate_workload::Failure;
 
 use super::binaries::Binaries;
-use super::{Options, PostgresError, START_BOUND, STOP_SIGNALS, USER, free_port, url};
+use super::{Options, USER};
 use crate::account::Account;
-use crate::client::{BlockingClient, ClientError, ServerError};
-use crate::process::{Process, outlived_by_none};
+use crate::client::BlockingClient;
+use crate::database::DatabaseError;
 use crate::scratch::Scratch;
-
-const POLL: Duration = Duration::from_millis(20);
-const PORT_ATTEMPTS: usize = 5;
-const LOG_TAIL_LINES: usize = 12;
+use crate::server::{self, Program};
+use crate::url::{Host, Url};
 
 /// Users to be when we are root, tried in this order.
 const ACCOUNTS: &[&str] = &["postgres", "nobody"];
@@ -24,158 +24,130 @@ const ACCOUNTS: &[&str] = &["postgres", "nobody"];
 /// SQLSTATE `cannot_connect_now`: the server is starting up.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
-/// The programs and the user they run as.
+/// The programs, the user they run as, and what a server is started with.
 #[derive(Debug)]
-pub(super) struct Installation {
+pub struct Installation {
     binaries: Binaries,
     account: Option<Account>,
+    pub(super) options: Options,
 }
 
 impl Installation {
-    pub(super) fn find() -> Result<Self, PostgresError> {
-        Ok(Installation {
-            binaries: Binaries::find().ok_or(PostgresError::NoBinaries)?,
-            account: Account::needed(ACCOUNTS).map_err(|_| PostgresError::NoAccount)?,
-        })
+    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
+        let missing = || {
+            DatabaseError::NotInstalled(
+                "PostgreSQL's server programs are neither in PATH nor in \
+                 /usr/lib/postgresql/*/bin; install them (Debian: apt-get install postgresql)"
+                    .to_owned(),
+            )
+        };
+        let binaries = Binaries::find().ok_or_else(missing)?;
+        let account = server::account(Self::NAME, ACCOUNTS)?;
+        Ok(Installation { binaries, account, options })
     }
 
     pub(super) fn into_program(self) -> PathBuf {
         self.binaries.postgres
     }
 
-    pub(super) fn make_directory(&self) -> Result<Scratch, PostgresError> {
-        let failed =
-            |path: &Path, source| PostgresError::Directory { path: path.to_owned(), source };
-        let directory =
-            Scratch::new("postgres").map_err(|source| failed(&std::env::temp_dir(), source))?;
-        if let Some(account) = &self.account {
-            account.own(directory.path()).map_err(|source| failed(directory.path(), source))?;
-        }
+    /// Makes the directory, and the cluster in it.
+    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        let directory = server::directory("postgres", self.account.as_ref())?;
+        self.initdb(directory.path())?;
         Ok(directory)
     }
 
-    /// A command run by the unprivileged user in the server's directory, out of Ctrl-C's reach. It
-    /// ends, a server by its fast shutdown, when we are gone.
-    fn command(&self, program: &Path, directory: &Path) -> Command {
-        let mut command = outlived_by_none(program, "INT");
-        command.current_dir(directory).stdin(Stdio::null()).process_group(0);
-        if let Some(account) = &self.account {
-            account.run_as(&mut command);
-        }
-        command
+    /// Returns a command of the unprivileged user. It ends, a server by its fast shutdown, when we
+    /// are gone.
+    fn program(&self, program: &Path, directory: &Path) -> Command {
+        server::command(program, "INT", directory, self.account.as_ref())
     }
 
-    pub(super) fn initdb(&self, directory: &Path, options: &Options) -> Result<(), PostgresError> {
-        let mut command = self.command(&self.binaries.initdb, directory);
+    fn initdb(&self, directory: &Path) -> Result<(), DatabaseError> {
+        let mut command = self.program(&self.binaries.initdb, directory);
         command
             .args(["--pgdata=data", "--encoding=UTF8", "--locale=C", "--no-sync"])
             .args([format!("--username={USER}")])
-            .args([format!("--auth={}", options.authentication.initdb_method())]);
-        if let Some(password) = options.authentication.password() {
+            .args([format!("--auth={}", self.options.authentication.initdb_method())]);
+        if let Some(password) = self.options.authentication.password() {
             self.write_password(directory, password)?;
             command.arg("--pwfile=password");
         }
-        let output =
-            command.output().map_err(|source| PostgresError::Initdb(source.to_string()))?;
+        let failed = |reason| DatabaseError::Prepare { program: "initdb", reason };
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
             return Ok(());
         }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(PostgresError::Initdb(message))
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
     /// Writes the file initdb takes the password from; the directory is closed to others.
-    fn write_password(&self, directory: &Path, password: &str) -> Result<(), PostgresError> {
+    fn write_password(&self, directory: &Path, password: &str) -> Result<(), DatabaseError> {
         let path = directory.join("password");
         let written = File::create(&path)
             .and_then(|mut file| file.write_all(password.as_bytes()))
-            .and_then(|()| match &self.account {
-                Some(account) => account.own(&path),
-                None => Ok(()),
-            });
-        written.map_err(|source| PostgresError::Directory { path, source })
+            .and_then(|()| self.account.as_ref().map_or(Ok(()), |account| account.own(&path)));
+        written.map_err(DatabaseError::directory(&path))
     }
 
-    pub(super) fn start_on_free_port(
-        &self,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<(Process, u16), PostgresError> {
-        let mut attempt = 1;
-        loop {
-            let port = free_port().map_err(|source| PostgresError::Directory {
-                path: directory.to_owned(),
-                source,
-            })?;
-            match self.start_server(directory, options, port) {
-                Ok(process) => return Ok((process, port)),
-                Err(PostgresError::Ended(log))
-                    if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
-                {
-                    attempt += 1;
-                }
-                Err(error) => return Err(error),
-            }
+    /// Returns the superuser's URL over TCP, to the database `postgres`.
+    pub(super) fn url(&self, port: u16) -> Url {
+        Url {
+            scheme: &super::SCHEME,
+            user: USER.to_owned(),
+            password: self.options.authentication.password().map(str::to_owned),
+            host: Host::Tcp("127.0.0.1".to_owned()),
+            port,
+            database: "postgres".to_owned(),
+            isolation: None,
         }
     }
+}
 
-    pub(super) fn start_server(
-        &self,
-        directory: &Path,
-        options: &Options,
-        port: u16,
-    ) -> Result<Process, PostgresError> {
-        let log_path = directory.join("log");
-        let log = File::create(&log_path).and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) =
-            log.map_err(|source| PostgresError::Directory { path: log_path.clone(), source })?;
-        let mut command = self.command(&self.binaries.postgres, directory);
+impl Program for Installation {
+    const NAME: &'static str = "PostgreSQL";
+    const START_BOUND: Duration = Duration::from_secs(30);
+    const STOP_BOUND: Duration = Duration::from_secs(10);
+    /// The fast shutdown, then the immediate one.
+    const STOP_SIGNALS: &'static [Signal] = &[Signal::INT, Signal::QUIT];
+
+    fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
+        let mut command = self.program(&self.binaries.postgres, directory);
         command
             .args(["-D", "data", "-p", &port.to_string()])
             .args(["-c", "listen_addresses=127.0.0.1"])
-            .args(["-c", &format!("unix_socket_directories={}", directory.display())])
-            .stdout(out)
-            .stderr(err);
-        for (name, value) in &options.settings {
+            .args(["-c", &format!("unix_socket_directories={}", directory.display())]);
+        for (name, value) in &self.options.settings {
             command.args(["-c", &format!("{name}={value}")]);
         }
-        let mut process = Process::start("PostgreSQL", command)?.stopped_by(STOP_SIGNALS);
-        wait_until_ready(&mut process, &url(options, port), &log_path)?;
-        Ok(process)
+        Ok(command)
+    }
+
+    fn connect(&self, _: &Path, port: u16) -> Result<(), Failure> {
+        Ok(BlockingClient::connect(&self.url(port).with_password()).map(drop)?)
+    }
+
+    fn is_starting(&self, failure: &Failure) -> bool {
+        match failure {
+            Failure::Lost(_) => true,
+            Failure::Refused { code, .. } => code == CANNOT_CONNECT_NOW,
+            _ => false,
+        }
     }
 }
 
-fn wait_until_ready(process: &mut Process, url: &str, log: &Path) -> Result<(), PostgresError> {
-    let deadline = Instant::now() + START_BOUND;
-    loop {
-        let Err(reason) = BlockingClient::connect(url) else {
-            return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::super::{Authentication, SCHEME};
+    use super::*;
+
+    #[test]
+    fn any_password_survives_the_url() {
+        let url = Url {
+            password: Authentication::Md5("p@s:s/%?ü".into()).password().map(str::to_owned),
+            ..Url::of(&SCHEME, "postgres://postgres@127.0.0.1:5432/postgres").unwrap()
         };
-        if process.exit_status()?.is_some() {
-            return Err(PostgresError::Ended(log_tail(log)));
-        }
-        if !is_starting(&reason) {
-            return Err(PostgresError::Login(reason));
-        }
-        if Instant::now() >= deadline {
-            let log = log_tail(log);
-            return Err(PostgresError::NotReady { reason, log });
-        }
-        std::thread::sleep(POLL);
+        let url: Url = url.with_password().parse().unwrap();
+        assert_eq!(url.password.as_deref(), Some("p@s:s/%?ü"));
     }
-}
-
-/// Whether a failed connection is what a server on its way up looks like.
-fn is_starting(error: &ClientError) -> bool {
-    match error {
-        ClientError::Server(ServerError { code, .. }) => code == CANNOT_CONNECT_NOW,
-        ClientError::Connect { .. } | ClientError::Io(_) | ClientError::Closed => true,
-        ClientError::Url(_) | ClientError::Protocol(_) => false,
-    }
-}
-
-fn log_tail(path: &Path) -> String {
-    let log = fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
 }

@@ -121,7 +121,7 @@ fn disk(directory: &Path) -> Arc<dyn Disk> {
 
 fn options() -> StoreOptions {
     // So few pages that many are written before their transactions are committed.
-    StoreOptions { buffer_bytes: 2 << 20, buffer_bytes_max: 2 << 20, ..StoreOptions::default() }
+    StoreOptions::default().buffer_bytes(2 << 20).buffer_bytes_max(2 << 20)
 }
 
 impl Connector for Engine {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_subject::connection::{Connector, Transactional, load, remove};
-use tidegate_subject::firebird::{self, Firebird, FirebirdError};
+use tidegate_subject::database::DatabaseError;
+use tidegate_subject::firebird::{self, Firebird};
 use tidegate_subject::isolation::Isolation;
-use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
-use tidegate_subject::postgres::{self, Postgres, PostgresError};
+use tidegate_subject::mariadb::{self, MariaDb};
+use tidegate_subject::postgres::{self, Postgres};
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
 
@@ -101,7 +102,7 @@ impl Server for Postgres {
         let settings = settings(&[("fsync", "off"), ("deadlock_timeout", "10ms")]);
         let options = postgres::Options { settings, ..postgres::Options::default() };
         match Postgres::find() {
-            Err(error @ PostgresError::NoBinaries) => {
+            Err(error @ DatabaseError::NotInstalled(_)) => {
                 skipped(&error);
                 None
             }
@@ -135,7 +136,7 @@ impl Server for MariaDb {
         let settings = settings(&[("innodb_flush_log_at_trx_commit", "2"), ("debug_no_sync", "1")]);
         let options = mariadb::Options { settings, isolation: Some(Isolation::ReadCommitted) };
         match MariaDb::find() {
-            Err(error @ MariaDbError::NoBinary(..)) => {
+            Err(error @ DatabaseError::NotInstalled(_)) => {
                 skipped(&error);
                 None
             }
@@ -172,7 +173,7 @@ impl Server for Firebird {
         let settings = settings(&[("DeadlockTimeout", "1")]);
         let options = firebird::Options { settings, ..firebird::Options::default() };
         match Firebird::find() {
-            Err(error @ FirebirdError::NoBinaries(_)) => {
+            Err(error @ DatabaseError::NotInstalled(_)) => {
                 skipped(&error);
                 None
             }

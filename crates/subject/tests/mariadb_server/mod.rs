@@ -2,14 +2,15 @@
 
 use std::io::Write;
 
+use tidegate_subject::database::DatabaseError;
 use tidegate_subject::isolation::Isolation;
-use tidegate_subject::mariadb::{MariaDb, MariaDbError, Options};
+use tidegate_subject::mariadb::{MariaDb, Options};
 
 /// Whether MariaDB is installed; a line on standard error, which the test runner does not keep to
 /// itself, says when it is not.
 pub(crate) fn is_installed() -> bool {
     match MariaDb::find() {
-        Err(error @ MariaDbError::NoBinary(..)) => {
+        Err(error @ DatabaseError::NotInstalled(_)) => {
             let _ = writeln!(std::io::stderr(), "skipped: {error}");
             false
         }

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_subject::connection::{Connector, Transactional, load, remove, run};
-use tidegate_subject::firebird::{self, Firebird, FirebirdError};
-use tidegate_subject::mariadb::{self, MariaDb, MariaDbError};
-use tidegate_subject::postgres::{self, Postgres, PostgresError};
+use tidegate_subject::database::DatabaseError;
+use tidegate_subject::firebird::{self, Firebird};
+use tidegate_subject::mariadb::{self, MariaDb};
+use tidegate_subject::postgres::{self, Postgres};
 use tidegate_workload::tpcc::{Form, Scale, Tpcc};
 use tidegate_workload::workload::Transaction;
 use tidegate_workload::{Ending, Failure, Statement, Wants};
@@ -60,7 +61,7 @@ fn skipped(reason: &dyn std::fmt::Display) -> Option<Server> {
 /// Servers that are in no hurry to write to their disk; `None` where they are not installed.
 impl Server {
     fn postgres() -> Option<Self> {
-        if let Err(error @ PostgresError::NoBinaries) = Postgres::find() {
+        if let Err(error @ DatabaseError::NotInstalled(_)) = Postgres::find() {
             return skipped(&error);
         }
         // Orders of the same few items meet in deadlocks, each of which it notices this late.
@@ -70,7 +71,7 @@ impl Server {
     }
 
     fn mariadb() -> Option<Self> {
-        if let Err(error @ MariaDbError::NoBinary(..)) = MariaDb::find() {
+        if let Err(error @ DatabaseError::NotInstalled(_)) = MariaDb::find() {
             return skipped(&error);
         }
         let settings = settings(&[("innodb_flush_log_at_trx_commit", "2"), ("debug_no_sync", "1")]);
@@ -79,7 +80,7 @@ impl Server {
     }
 
     fn firebird() -> Option<Self> {
-        if let Err(error @ FirebirdError::NoBinaries(_)) = Firebird::find() {
+        if let Err(error @ DatabaseError::NotInstalled(_)) = Firebird::find() {
             return skipped(&error);
         }
         let settings = settings(&[("DeadlockTimeout", "1")]);

@@ -17,7 +17,7 @@ fn connect(store: &Arc<Store>, isolation: Isolation) -> StoreConnection {
     let columns = [("id", Type::Int), ("kind", Type::Int), ("count", Type::Int)];
     let counter = table("counter", &columns, &["id"], vec![index("by_kind", &["kind"], false)]);
     let catalog = Arc::new(Catalog::open(store, &[counter]).unwrap());
-    let options = TxnOptions { isolation, ..TxnOptions::default() };
+    let options = TxnOptions::default().isolation(isolation);
     StoreConnection::new(Arc::clone(store), catalog, options)
 }
 
@@ -115,8 +115,7 @@ fn of_two_that_insert_what_must_be_unique_one_is_refused() {
         let barrier = Barrier::new(2);
         let refused = thread::scope(|scope| {
             let insert = |id: i32| {
-                let options =
-                    TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+                let options = TxnOptions::default().isolation(Isolation::ReadCommitted);
                 let mut connection =
                     StoreConnection::new(Arc::clone(&store), Arc::clone(&catalog), options);
                 barrier.wait();

@@ -20,12 +20,8 @@ use tidegate_workload::{Reply, Wants};
 
 fn store() -> Arc<Store> {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1, Faults::default()));
-    let options = StoreOptions {
-        buffer_bytes: 8 << 20,
-        buffer_bytes_max: 8 << 20,
-        background: false,
-        ..StoreOptions::default()
-    };
+    let options =
+        StoreOptions::default().buffer_bytes(8 << 20).buffer_bytes_max(8 << 20).background(false);
     Arc::new(Store::create(&disk, LogId(1), &options).unwrap())
 }
 

@@ -12,7 +12,7 @@ use tidegate_engine::{Isolation, TxnOptions};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::embedded::sql::{Catalog, StoreConnection};
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Column, Dialect, Draw, Failure, Index, Table, Type, Value};
+use tidegate_workload::{Column, Dialect, Failure, Index, Random, Table, Type, Value};
 
 use super::{cells, run, store};
 
@@ -26,7 +26,7 @@ const TEXTS: [&str; 8] = ["", "a", "ab", "b", "ba", "A", "é", "a b"];
 const PATTERNS: [&str; 7] = ["a%", "%b", "_", "%", "%a%b%", "A_", ""];
 
 /// Draws, and what is made by them.
-struct Chance(Draw);
+struct Chance(Random);
 
 impl Chance {
     fn below(&mut self, bound: usize) -> usize {
@@ -388,7 +388,7 @@ fn outcome<C: Transactional>(
 }
 
 fn compare(seed: u64) {
-    let mut chance = Chance(Draw::new(seed, 0));
+    let mut chance = Chance(Random::new(seed, 0));
     let tables: Vec<Table> = (0..TABLES.len()).map(|number| chance.table(number)).collect();
     let directory = tempfile::tempdir().unwrap();
     let mut sqlite = open_sqlite(&tables, directory.path());
@@ -400,7 +400,7 @@ fn compare(seed: u64) {
         Isolation::Serializable,
     ]);
     let catalog = Arc::new(Catalog::open(&store, &tables).unwrap());
-    let options = TxnOptions { isolation, ..TxnOptions::default() };
+    let options = TxnOptions::default().isolation(isolation);
     let mut embedded = StoreConnection::new(Arc::clone(&store), Arc::clone(&catalog), options);
     let mut is_open = false;
     for number in 0..STATEMENTS {

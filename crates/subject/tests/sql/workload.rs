@@ -6,13 +6,14 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
-use tidegate_engine::{Procedure, Server, ServerOptions, TxnError, TxnOptions};
+use tidegate_engine::{TxnError, TxnOptions};
+use tidegate_engine_server::{Procedure, Server, ServerOptions};
 use tidegate_gate::Class;
 use tidegate_subject::connection::{self, LoadError};
 use tidegate_subject::embedded::sql::{RunError, StoreConnection, load, run};
 use tidegate_subject::phases::PhaseClock;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
-use tidegate_workload::{Draw, Ending, Failure, Running, Session, Statement, Table, Type, Value};
+use tidegate_workload::{Ending, Failure, Random, Running, Session, Statement, Table, Type, Value};
 
 use super::{index, query, store, table};
 
@@ -31,7 +32,7 @@ struct Move {
 
 struct Mover {
     accounts: i32,
-    draw: Draw,
+    draw: Random,
 }
 
 const TAKE: Statement = Statement::new("UPDATE account SET cents = cents - ? WHERE id = ?");
@@ -73,7 +74,7 @@ impl Workload for Bank {
     }
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Mover { accounts: self.accounts, draw: Draw::new(seed, number as u64) })
+        Box::new(Mover { accounts: self.accounts, draw: Random::new(seed, number as u64) })
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {

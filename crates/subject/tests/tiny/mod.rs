@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{
-    Column, Draw, Ending, Index, Running, Session, Statement, Table, Type, Value,
+    Column, Ending, Index, Random, Running, Session, Statement, Table, Type, Value,
 };
 
 /// How many accounts there are; more than one batch of rows.
@@ -53,7 +53,7 @@ impl Workload for Tiny {
     }
 
     fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Mover { draw: Draw::new(seed, number as u64) })
+        Box::new(Mover { draw: Random::new(seed, number as u64) })
     }
 
     fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
@@ -69,7 +69,7 @@ impl Workload for Tiny {
 }
 
 struct Mover {
-    draw: Draw,
+    draw: Random,
 }
 
 impl Client for Mover {

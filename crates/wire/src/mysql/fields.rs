@@ -18,7 +18,7 @@ impl<'a> Cursor<'a> {
         Ok(u32::from_le_bytes(self.array(field)?))
     }
 
-    /// A length-encoded number; `None` is NULL.
+    /// Returns a length-encoded number; `None` is NULL.
     pub(super) fn number(&mut self, field: &'static str) -> Result<Option<u64>, Malformed> {
         match self.byte(field)? {
             NULL => Ok(None),
@@ -33,7 +33,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length-encoded number that must be there.
+    /// Returns a length-encoded number that must be there.
     pub(super) fn some_number(&mut self, field: &'static str) -> Result<u64, Malformed> {
         match self.number(field)? {
             Some(number) => Ok(number),
@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A value after its length; `None` is NULL.
+    /// Returns a value after its length; `None` is NULL.
     pub(super) fn value(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, Malformed> {
         match self.number(field)?.map(usize::try_from) {
             None => Ok(None),

@@ -164,7 +164,7 @@ pub fn verdict(payload: &[u8]) -> Result<Verdict<'_>, Malformed> {
     }
 }
 
-/// The nonce in a [`Verdict::Switch`] to [`NATIVE_PASSWORD`], which a zero may follow.
+/// Returns the nonce in a [`Verdict::Switch`] to [`NATIVE_PASSWORD`], which a zero may follow.
 ///
 /// # Errors
 /// It is too short.

@@ -62,7 +62,8 @@ pub enum PacketError {
     TooLong,
 }
 
-/// The message that begins at the first byte of `bytes`; `Ok(None)` until all of it is there.
+/// Returns the message that begins at the first byte of `bytes`; `Ok(None)` until all of it is
+/// there.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -78,15 +79,15 @@ pub fn message(bytes: &[u8]) -> Result<Option<Message<'_>>, PacketError> {
     Ok(Some(Message { first, last: first, payload: Cow::Borrowed(payload), len }))
 }
 
-/// The packet at the front of `bytes`, when all of it is there: its number and its payload.
+/// Returns the packet at the front of `bytes`, when all of it is there: its number and its payload.
 fn packet(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&[low, middle, high, number], rest) = bytes.split_first_chunk()?;
     let len = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
     Some((number, rest.get(..len)?))
 }
 
-/// The message of several packets at the front of `bytes`. It is copied when its end is there, and
-/// looked over packet by packet until then, so memory follows what has arrived.
+/// Returns the message of several packets at the front of `bytes`. It is copied when its end is
+/// there, and looked over packet by packet until then, so memory follows what has arrived.
 fn long_message(bytes: &[u8], first: u8) -> Result<Option<Message<'_>>, PacketError> {
     let mut payloads = Vec::new();
     let (mut len, mut expected) = (0, first);

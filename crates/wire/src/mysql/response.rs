@@ -15,19 +15,19 @@ pub(super) mod header {
 pub struct Status(pub u16);
 
 impl Status {
-    /// Whether a transaction is open.
+    /// Returns whether a transaction is open.
     #[must_use]
     pub fn in_transaction(self) -> bool {
         self.0 & 0x0001 != 0
     }
 
-    /// Whether another answer to the same command follows.
+    /// Returns whether another answer to the same command follows.
     #[must_use]
     pub fn more_results(self) -> bool {
         self.0 & 0x0008 != 0
     }
 
-    /// Whether a backslash within quotes is a character like others.
+    /// Returns whether a backslash within quotes is a character like others.
     #[must_use]
     pub fn no_backslash_escapes(self) -> bool {
         self.0 & 0x0200 != 0
@@ -93,7 +93,8 @@ pub fn answer(payload: &[u8]) -> Result<Answer<'_>, Malformed> {
     }
 }
 
-/// Whether a message is the old EOF. A row may begin with the same byte, but is longer then.
+/// Returns whether a message is the old EOF. A row may begin with the same byte, but is longer
+/// then.
 #[must_use]
 pub fn is_eof(payload: &[u8]) -> bool {
     payload.first() == Some(&header::EOF) && payload.len() < 9

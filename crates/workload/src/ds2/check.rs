@@ -48,13 +48,8 @@ fn differ(what: &str, found: i64, than: &str, expected: i64) -> Option<String> {
     (found != expected).then(|| format!("{what} is {found}, {than} is {expected}"))
 }
 
-/// A number of the only row; a sum over no rows is NULL and counts as 0.
-fn sum(rows: &Rows, column: usize) -> i64 {
-    rows.int(0, column).unwrap_or(0)
-}
-
 fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, Failure> {
-    rows.int(row, column).ok_or(Failure::Unexpected("numbers in all columns of numbers"))
+    rows.number(row, column, "numbers in all columns of numbers")
 }
 
 fn whole(count: usize) -> i64 {
@@ -71,20 +66,21 @@ async fn quick(scale: Scale, session: &Session<'_>) -> Result<Vec<Condition>, Fa
             .await?;
     let amounts = differ(
         "the sum of totals",
-        sum(&orders, 3),
+        orders.sum(3)?,
         "that of amounts and taxes",
-        sum(&orders, 1) + sum(&orders, 2),
+        orders.sum(1)? + orders.sum(2)?,
     );
     let first = totals("SELECT COUNT(*) FROM orderlines WHERE orderlineid = 1", session).await?;
-    let lines = differ("the number of first lines", sum(&first, 0), "of orders", sum(&orders, 0));
+    let lines = differ("the number of first lines", first.sum(0)?, "of orders", orders.sum(0)?);
     let all =
         totals("SELECT COUNT(*), SUM(prod_id), SUM(quantity) FROM orderlines", session).await?;
     let past = totals("SELECT COUNT(*), SUM(prod_id) FROM cust_hist", session).await?;
-    let history = differ("the number of rows", sum(&past, 0), "of lines", sum(&all, 0))
-        .or_else(|| differ("the sum of products", sum(&past, 1), "in lines", sum(&all, 1)));
+    let (kept, ordered) = (past.sum(1)?, all.sum(1)?);
+    let history = differ("the number of rows", past.sum(0)?, "of lines", all.sum(0)?)
+        .or_else(|| differ("the sum of products", kept, "in lines", ordered));
     let mut conditions =
         vec![condition(AMOUNTS, amounts), condition(LINES, lines), condition(HISTORY, history)];
-    conditions.extend(quick_stock(scale, sum(&all, 2), session).await?);
+    conditions.extend(quick_stock(scale, all.sum(2)?, session).await?);
     Ok(conditions)
 }
 
@@ -99,11 +95,11 @@ async fn quick_stock(
     let ordered = totals("SELECT SUM(quan_reordered) FROM reorder", session).await?;
     let start: i64 = scale.products().map(|product| i64::from(stock(product))).sum();
     let sold_before: i64 = sales(scale).iter().sum();
-    let expected = start + sold_before + sum(&ordered, 0);
-    let sold = differ("the sum of sales", sum(&stock_now, 1), "of units in lines", quantity);
-    let found = sum(&stock_now, 0) + sum(&stock_now, 1);
+    let expected = start + sold_before + ordered.sum(0)?;
+    let sold = differ("the sum of sales", stock_now.sum(1)?, "of units in lines", quantity);
+    let found = stock_now.sum(0)? + stock_now.sum(1)?;
     let left = differ("in stock and sold", found, "at the start and ordered", expected);
-    let least = sum(&stock_now, 2);
+    let least = stock_now.sum(2)?;
     let negative = (least < 0).then(|| format!("the least is {least}"));
     Ok([condition(SOLD, sold), condition(LEFT, left), condition(NOT_NEGATIVE, negative)])
 }
@@ -261,7 +257,7 @@ impl Walk {
             ("SELECT COUNT(*) FROM orderlines", self.lines_seen, "orders", &mut self.lines),
             ("SELECT COUNT(*) FROM cust_hist", self.history_seen, "customers", &mut self.history),
         ] {
-            let all = sum(&totals(sql, session).await?, 0);
+            let all = totals(sql, session).await?.sum(0)?;
             if violation.is_none() {
                 *violation = differ("the number of rows", all, &format!("that of {of}'"), seen);
             }

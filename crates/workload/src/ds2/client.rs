@@ -11,7 +11,7 @@ use super::population::{
 use super::transactions::{Browse, Buyer, Login, Purchase, Register, Wanted};
 use super::{NEW_PERCENT, Options};
 use crate::workload::{Client, Transaction};
-use crate::{Draw, Statement};
+use crate::{Random, Statement};
 
 /// The most browses before a purchase; 3 in the mean.
 const BROWSES_MAX: i32 = 5;
@@ -25,9 +25,9 @@ pub(super) struct StoreClient {
     options: Options,
     keys: Arc<Keys>,
     insert_customer: Arc<Statement>,
-    draw: Draw,
+    draw: Random,
     /// A sequence of its own, so that thinking changes nothing else.
-    thinking: Draw,
+    thinking: Random,
     step: Step,
 }
 
@@ -50,8 +50,8 @@ impl StoreClient {
             options,
             keys: Arc::new(Keys::new(number)),
             insert_customer,
-            draw: Draw::new(seed, number as u64),
-            thinking: Draw::new(!seed, number as u64),
+            draw: Random::new(seed, number as u64),
+            thinking: Random::new(!seed, number as u64),
             step: Step::Enter,
         }
     }

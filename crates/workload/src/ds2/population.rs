@@ -3,7 +3,7 @@
 
 use super::Scale;
 use super::schema::{CATEGORIES, CUST_HIST, CUSTOMERS, INVENTORY, ORDERLINES, ORDERS, PRODUCTS};
-use crate::{Draw, Value};
+use crate::{Random, Value};
 
 /// The categories of films; the names only fill a column.
 pub(super) const CATEGORY_NAMES: [&str; 16] = [
@@ -61,8 +61,8 @@ enum Seed {
     Order,
 }
 
-fn draw(seed: Seed, key: i32) -> Draw {
-    Draw::new(seed as u64, u64::from(key.unsigned_abs()))
+fn draw(seed: Seed, key: i32) -> Random {
+    Random::new(seed as u64, u64::from(key.unsigned_abs()))
 }
 
 /// The rows of a table.
@@ -101,7 +101,7 @@ pub(super) fn rows(
 }
 
 /// A customer's row. Half live in the United States and half elsewhere.
-pub(super) fn customer(key: i64, username: String, draw: &mut Draw) -> Vec<Value<'static>> {
+pub(super) fn customer(key: i64, username: String, draw: &mut Random) -> Vec<Value<'static>> {
     let (state, zip, country, region) = if draw.between(0, 1) == 0 {
         (letters(2, draw), draw.between(10_000, 99_999), "US".to_owned(), 1)
     } else {
@@ -133,13 +133,13 @@ pub(super) fn customer(key: i64, username: String, draw: &mut Draw) -> Vec<Value
     ]
 }
 
-fn letters(count: usize, draw: &mut Draw) -> String {
-    let letter = |_| char::from(b'A' + u8::try_from(draw.between(0, 25)).unwrap_or(0));
+fn letters(count: usize, draw: &mut Random) -> String {
+    let letter = |_| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[draw.index(26)]);
     (0..count).map(letter).collect()
 }
 
-fn digits(count: usize, draw: &mut Draw) -> String {
-    let digit = |_| char::from(b'0' + u8::try_from(draw.between(0, 9)).unwrap_or(0));
+fn digits(count: usize, draw: &mut Random) -> String {
+    let digit = |_| char::from(b"0123456789"[draw.index(10)]);
     (0..count).map(digit).collect()
 }
 
@@ -147,7 +147,7 @@ fn digits(count: usize, draw: &mut Draw) -> String {
 /// what begins with a word lies between it and the word with a Z behind, however a database sorts.
 pub(super) fn word(number: i32) -> String {
     const SYLLABLES: [&str; 10] = ["BA", "DE", "FI", "GO", "HU", "KA", "LE", "MI", "NO", "RU"];
-    let syllable = |number: i32| SYLLABLES[usize::try_from(number.rem_euclid(10)).unwrap_or(0)];
+    let syllable = |number: i32| SYLLABLES[number.rem_euclid(10).cast_unsigned() as usize];
     [number / 100, number / 10, number].map(syllable).concat()
 }
 
@@ -158,7 +158,7 @@ fn title(key: i32) -> String {
 }
 
 /// A name of an actor; the last names are other words than the first names.
-fn actor(draw: &mut Draw) -> String {
+fn actor(draw: &mut Random) -> String {
     let mut name = || draw.between(0, ACTOR_NAMES - 1);
     format!("{} {}", word(name()), word(name() + 500))
 }
@@ -201,7 +201,7 @@ pub(super) fn stock_when_delivered(key: i32) -> i64 {
 pub(super) fn sales(scale: Scale) -> Vec<i64> {
     let mut sales = vec![0; scale.products().count()];
     for line in scale.orders().flat_map(|key| Order::new(scale, key).lines) {
-        let place = usize::try_from(line.product - 1).unwrap_or(0);
+        let place = usize::try_from(line.product - 1).expect("products are numbered from 1");
         sales[place] += i64::from(line.quantity);
     }
     sales
@@ -215,7 +215,7 @@ pub(super) struct Line {
 }
 
 /// A product that a customer puts into the cart, popular ones more often.
-pub(super) fn bought(scale: Scale, draw: &mut Draw) -> Line {
+pub(super) fn bought(scale: Scale, draw: &mut Random) -> Line {
     let products = *scale.products().end();
     let popular = products / POPULAR_EVERY;
     // Each product once, and then each popular one nine times more.
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn every_ten_thousandth_product_is_bought_ten_times_as_often() {
-        let mut draw = Draw::new(1, 0);
+        let mut draw = Random::new(1, 0);
         let scale = Scale { products: 20_000, ..Scale::SMALL };
         let count = 1_000_000;
         let mut popular = [0_u32; 2];

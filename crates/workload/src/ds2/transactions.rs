@@ -311,7 +311,7 @@ async fn take_from_stock(line: Line, session: &Session<'_>) -> Result<bool, Fail
     let product: Value<'_> = line.product.into();
     let quantity = i64::from(line.quantity);
     let stock = session.query_some(&LOCK_STOCK, std::slice::from_ref(&product), MISSING).await?;
-    let left = stock.int(0, 0).ok_or(Failure::Unexpected(MISSING))? - quantity;
+    let left = stock.number(0, 0, MISSING)? - quantity;
     if left < 0 {
         return Ok(false);
     }

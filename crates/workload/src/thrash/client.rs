@@ -7,7 +7,7 @@ use super::options::{Mix, Options, Placement};
 use super::statements::Statements;
 use super::tables::{COLUMNS, TABLES, row_of, value};
 use crate::workload::{Client, Transaction};
-use crate::{Draw, Ending, Failure, Running, Session, Statement, Value};
+use crate::{Ending, Failure, Random, Running, Session, Statement, Value};
 
 /// The places of the kinds in [`super::KINDS`].
 pub(super) const READ: usize = 0;
@@ -21,7 +21,7 @@ pub(super) const JOIN: usize = 4;
 pub(super) struct StudyClient {
     options: Options,
     statements: Arc<Statements>,
-    draw: Draw,
+    draw: Random,
     /// The chunk that comes next, in the rotation.
     chunk: u64,
     /// The `id1` of the rows that it inserts, one into each table.
@@ -50,7 +50,7 @@ impl StudyClient {
             own: i64::from(options.rows).saturating_add(i64::try_from(number).unwrap_or(i64::MAX)),
             options,
             statements,
-            draw: Draw::new(seed, number as u64),
+            draw: Random::new(seed, number as u64),
             chunk: number as u64,
             is_free: TABLES.map(|_| Arc::default()),
         }
@@ -103,7 +103,7 @@ impl StudyClient {
     fn rows(&mut self) -> Vec<Value<'static>> {
         let (touched, region) = (self.options.touched(), self.options.region());
         let first = match self.options.placement {
-            Placement::Random => offset(region - touched, &mut self.draw),
+            Placement::Random => self.draw.up_to(region - touched).into(),
             Placement::Rotation => {
                 let chunk = self.chunk % u64::from(region / touched);
                 self.chunk += 1;
@@ -118,8 +118,8 @@ impl StudyClient {
 impl Client for StudyClient {
     fn next(&mut self) -> Arc<dyn Transaction> {
         let choice = choice(self.options.mix, &mut self.draw);
-        let table = place(TABLES.len(), &mut self.draw);
-        let column = place(COLUMNS.len(), &mut self.draw);
+        let table = self.draw.index(TABLES.len());
+        let column = self.draw.index(COLUMNS.len());
         match choice {
             Choice::Read => Arc::new(self.read(table, column)),
             Choice::Update => Arc::new(self.update(table, column)),
@@ -129,7 +129,7 @@ impl Client for StudyClient {
     }
 }
 
-fn choice(mix: Mix, draw: &mut Draw) -> Choice {
+fn choice(mix: Mix, draw: &mut Random) -> Choice {
     let mut left = draw.between(1, mix.total());
     for (weight, choice) in
         [(mix.reads, Choice::Read), (mix.updates, Choice::Update), (mix.changes, Choice::Change)]
@@ -144,27 +144,15 @@ fn choice(mix: Mix, draw: &mut Draw) -> Choice {
 
 /// One row of each of `touched` pieces of the region, which differ by at most a row in size: each
 /// row is as likely as another, and the list is in order without being sorted.
-fn discrete(touched: u32, region: u32, draw: &mut Draw) -> Vec<Value<'static>> {
+fn discrete(touched: u32, region: u32, draw: &mut Random) -> Vec<Value<'static>> {
     let (touched, region) = (u64::from(touched), u64::from(region));
     let from = |piece| piece * region / touched;
     (0..touched)
         .map(|piece| {
-            let size = u32::try_from(from(piece + 1) - from(piece)).unwrap_or(1);
-            whole(from(piece) + offset(size.saturating_sub(1), draw))
+            let size = u32::try_from(from(piece + 1) - from(piece)).expect("a part of a u32");
+            whole(from(piece) + u64::from(draw.up_to(size - 1)))
         })
         .collect()
-}
-
-/// A number of 0 to `last`.
-fn offset(last: u32, draw: &mut Draw) -> u64 {
-    let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
-    u64::from(drawn.unsigned_abs())
-}
-
-/// A place in a list of `len`, which is not empty.
-fn place(len: usize, draw: &mut Draw) -> usize {
-    let last = i32::try_from(len).unwrap_or(i32::MAX) - 1;
-    usize::try_from(draw.between(0, last)).unwrap_or(0)
 }
 
 fn whole(number: u64) -> Value<'static> {
@@ -313,7 +301,7 @@ mod tests {
 
     #[test]
     fn pieces_that_do_not_divide_the_region_cover_it() {
-        let mut draw = Draw::new(1, 1);
+        let mut draw = Random::new(1, 1);
         let mut seen = [false; 7];
         for _ in 0..500 {
             let rows = ints(&discrete(3, 7, &mut draw));

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use crate::workload::{Condition, Depth};
-use crate::{Column, Draw, Failure, Session, Statement, Table, Type, Value};
+use crate::{Column, Failure, Random, Session, Statement, Table, Type, Value};
 
 /// The tables.
 pub(super) const TABLES: [&str; 2] = ["thrash_1", "thrash_2"];
@@ -39,22 +39,22 @@ pub(super) fn tables(options: &Options) -> Vec<Table> {
 /// A row at the start.
 pub(super) fn row(table: usize, id1: u32) -> Vec<Value<'static>> {
     let stream = (table as u64) << 32 | u64::from(id1);
-    row_of(i64::from(id1), &mut Draw::new(ROWS_SEED, stream))
+    row_of(i64::from(id1), &mut Random::new(ROWS_SEED, stream))
 }
 
 /// A row with drawn values.
-pub(super) fn row_of(id1: i64, draw: &mut Draw) -> Vec<Value<'static>> {
+pub(super) fn row_of(id1: i64, draw: &mut Random) -> Vec<Value<'static>> {
     let mut row = vec![id1.into()];
     row.extend((0..COLUMNS.len()).map(|column| value(column, draw)));
     row
 }
 
 /// A drawn value of a column.
-pub(super) fn value(column: usize, draw: &mut Draw) -> Value<'static> {
+pub(super) fn value(column: usize, draw: &mut Random) -> Value<'static> {
     if column < INTEGERS {
         return draw.between(0, i32::MAX).into();
     }
-    let letter = |_| char::from(b'a' + u8::try_from(draw.between(0, 25)).unwrap_or(0));
+    let letter = |_| char::from(b"abcdefghijklmnopqrstuvwxyz"[draw.index(26)]);
     (0..STRING_LEN).map(letter).collect::<String>().into()
 }
 
@@ -88,8 +88,7 @@ async fn check_table(
 ) -> Result<[Condition; 2], Failure> {
     let sql = format!("SELECT COUNT(*), SUM(id1) FROM {table} WHERE id1 < ?");
     let found = session.query(&Statement::written(sql), &[rows.into()]).await?;
-    // Of no rows the sum is NULL.
-    let [count, sum] = [0, 1].map(|column| found.int(0, column).unwrap_or(0));
+    let (count, sum) = (found.sum(0)?, found.sum(1)?);
     Ok([
         compare(names[0], "rows below it", rows, count),
         compare(names[1], "as sum of id1", rows * (rows - 1) / 2, sum),
@@ -103,7 +102,7 @@ async fn check_twice(
 ) -> Result<Condition, Failure> {
     let sql = format!("SELECT COUNT(*), COUNT(DISTINCT id1) FROM {table}");
     let found = session.query(&Statement::written(sql), &[]).await?;
-    let [count, distinct] = [0, 1].map(|column| found.int(0, column).unwrap_or(0));
+    let (count, distinct) = (found.sum(0)?, found.sum(1)?);
     Ok(compare(name, "values of id1", count, distinct))
 }
 

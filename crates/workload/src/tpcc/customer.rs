@@ -19,5 +19,5 @@ pub(super) async fn number(customer: &Customer, session: &Session<'_>) -> Result
     let values = [customer.warehouse.into(), customer.district.into(), name.into()];
     let named = session.query_some(&BY_NAME, &values, "a customer of a last name").await?;
     let middle = (named.len() - 1) / 2;
-    named.int(middle, 0).ok_or(Failure::Unexpected("a customer's number"))
+    named.number(middle, 0, "a customer's number")
 }

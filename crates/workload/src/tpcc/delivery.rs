@@ -68,14 +68,14 @@ async fn deliver(delivery: &Delivery, district: i32, session: &Session<'_>) -> R
     }
     session.phase(1);
     let customer = session.query(&ORDER, &key).await?;
-    let customer = customer.int(0, 0).ok_or(Failure::Unexpected("an undelivered order"))?;
+    let customer = customer.number(0, 0, "an undelivered order")?;
     let carried = [delivery.carrier.into(), w.clone(), d.clone(), order.into()];
     session.execute(&UPDATE_ORDER, &carried).await?;
     session.phase(2);
     let delivered = [delivery.moment.into(), w.clone(), d.clone(), order.into()];
     session.execute(&UPDATE_LINES, &delivered).await?;
     let amount = session.query(&AMOUNT, &key).await?;
-    let amount = amount.int(0, 0).ok_or(Failure::Unexpected("the lines of an order"))?;
+    let amount = amount.number(0, 0, "the lines of an order")?;
     session.phase(3);
     session.execute(&UPDATE_CUSTOMER, &[amount.into(), w, d, customer.into()]).await?;
     Ok(())

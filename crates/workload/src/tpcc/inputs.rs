@@ -1,7 +1,7 @@
 //! What a terminal types in: the values of each transaction (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and
 //! 2.8.1).
 
-use crate::Draw;
+use crate::Random;
 
 use super::random::{Constants, last_name, per_cent};
 use super::scale::{DISTRICTS, Scale};
@@ -93,7 +93,7 @@ pub(super) struct StockLevel {
 impl Inputs {
     /// The next New-Order: 5 to 15 lines, 1 % of them of another warehouse; in 1 % of the orders
     /// the last line is of an item that does not exist.
-    pub(super) fn new_order(&self, draw: &mut Draw, moment: i64) -> NewOrder {
+    pub(super) fn new_order(&self, draw: &mut Random, moment: i64) -> NewOrder {
         let count = draw.between(5, 15);
         let mut lines: Vec<Line> = (0..count).map(|_| self.line(draw)).collect();
         let is_unplaceable = per_cent(draw, 1);
@@ -110,7 +110,7 @@ impl Inputs {
         }
     }
 
-    fn line(&self, draw: &mut Draw) -> Line {
+    fn line(&self, draw: &mut Random) -> Line {
         let is_remote = per_cent(draw, 1);
         Line {
             item: self.constants.item(self.scale, draw),
@@ -120,7 +120,7 @@ impl Inputs {
     }
 
     /// The next Payment, in 15 % for a customer of another warehouse.
-    pub(super) fn payment(&self, draw: &mut Draw, moment: i64) -> Payment {
+    pub(super) fn payment(&self, draw: &mut Random, moment: i64) -> Payment {
         let district = draw.between(1, DISTRICTS);
         let (warehouse, of) = if per_cent(draw, 85) {
             (self.home.0, district)
@@ -138,24 +138,24 @@ impl Inputs {
     }
 
     /// The next Order-Status.
-    pub(super) fn order_status(&self, draw: &mut Draw) -> OrderStatus {
+    pub(super) fn order_status(&self, draw: &mut Random) -> OrderStatus {
         let district = draw.between(1, DISTRICTS);
         OrderStatus { customer: self.customer(draw, self.home.0, district) }
     }
 
     /// The next Delivery.
-    pub(super) fn delivery(&self, draw: &mut Draw, moment: i64) -> Delivery {
+    pub(super) fn delivery(&self, draw: &mut Random, moment: i64) -> Delivery {
         Delivery { warehouse: self.home.0, carrier: draw.between(1, 10), moment }
     }
 
     /// The next Stock-Level.
-    pub(super) fn stock_level(&self, draw: &mut Draw) -> StockLevel {
+    pub(super) fn stock_level(&self, draw: &mut Random) -> StockLevel {
         let (warehouse, district) = self.home;
         StockLevel { warehouse, district, threshold: draw.between(10, 20) }
     }
 
     /// A customer of a district, in 60 % by last name.
-    fn customer(&self, draw: &mut Draw, warehouse: i32, district: i32) -> Customer {
+    fn customer(&self, draw: &mut Random, warehouse: i32, district: i32) -> Customer {
         let key = if per_cent(draw, 60) {
             Key::LastName(last_name(self.constants.last_name(self.scale, draw)))
         } else {
@@ -165,7 +165,7 @@ impl Inputs {
     }
 
     /// A warehouse that is not the terminal's, unless that is the only one.
-    fn other_warehouse(&self, draw: &mut Draw) -> i32 {
+    fn other_warehouse(&self, draw: &mut Random) -> i32 {
         let (home, warehouses) = (self.home.0, self.scale.warehouses());
         if warehouses == 1 {
             return home;
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn orders_are_drawn_by_the_specification() {
         let inputs = inputs(5, 3);
-        let mut draw = Draw::new(1, 0);
+        let mut draw = Random::new(1, 0);
         let orders: Vec<NewOrder> = (0..TIMES).map(|_| inputs.new_order(&mut draw, 7)).collect();
         let undone = orders.iter().filter(|order| order.is_unplaceable).count();
         assert!(is_share(undone, TIMES, 1.0), "{undone}");
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn payments_are_drawn_by_the_specification() {
         let inputs = inputs(2, 1);
-        let mut draw = Draw::new(2, 0);
+        let mut draw = Random::new(2, 0);
         let payments: Vec<Payment> = (0..TIMES).map(|_| inputs.payment(&mut draw, 7)).collect();
         let count = |is: fn(&&Payment) -> bool| payments.iter().filter(is).count();
         let remote = count(|payment| payment.customer.warehouse != 1);
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn the_other_transactions_stay_at_home() {
         let inputs = inputs(2, 2);
-        let mut draw = Draw::new(3, 0);
+        let mut draw = Random::new(3, 0);
         for _ in 0..1_000 {
             assert_eq!(inputs.order_status(&mut draw).customer.warehouse, 2);
             let delivery = inputs.delivery(&mut draw, 7);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_single_warehouse_has_nobody_else() {
         let inputs = inputs(1, 1);
-        let mut draw = Draw::new(4, 0);
+        let mut draw = Random::new(4, 0);
         for _ in 0..1_000 {
             assert_eq!(inputs.payment(&mut draw, 7).customer.warehouse, 1);
             let order = inputs.new_order(&mut draw, 7);

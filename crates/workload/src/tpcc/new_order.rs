@@ -94,7 +94,7 @@ async fn take_number(order: &NewOrder, session: &Session<'_>) -> Result<i64, Fai
     session.query_some(&WAREHOUSE, &[w.into()], "an order's warehouse").await?;
     session.query_some(&CUSTOMER, &[w.into(), d.into(), c.into()], "an order's customer").await?;
     let district = session.query(&DISTRICT, &[w.into(), d.into()]).await?;
-    let number = district.int(0, 0).ok_or(Failure::Unexpected("an order's district"))?;
+    let number = district.number(0, 0, "an order's district")?;
     session.execute(&NEXT_ORDER, &[(number + 1).into(), w.into(), d.into()]).await?;
     Ok(number)
 }

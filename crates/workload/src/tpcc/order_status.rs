@@ -47,7 +47,7 @@ async fn look(status: &OrderStatus, session: &Session<'_>) -> Result<Ending, Fai
     session.query_some(&CUSTOMER, &key, "an order status's customer").await?;
     session.phase(1);
     let order = session.query(&ORDER, &key).await?;
-    let order = order.int(0, 0).ok_or(Failure::Unexpected("an order of a customer"))?;
+    let order = order.number(0, 0, "an order of a customer")?;
     session.phase(2);
     let key = [w.into(), d.into(), order.into()];
     session.query_some(&LINES, &key, "the lines of an order").await?;

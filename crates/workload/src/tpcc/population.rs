@@ -8,7 +8,7 @@
 //! Where a share of the rows is to be selected at random (10 % of the items and of the stock
 //! ORIGINAL, 10 % of the customers with bad credit), each row is drawn with that chance.
 
-use crate::{Draw, Value};
+use crate::{Random, Value};
 
 use super::random::{Constants, a_string, digits, last_name, letters, per_cent, zip};
 use super::scale::{DISTRICTS, Scale};
@@ -55,12 +55,12 @@ pub(super) fn rows(scale: Scale, table: usize) -> Box<dyn Iterator<Item = Row> +
 }
 
 /// The draws of a row, or of another thing with such a key.
-fn draw(table: usize, warehouse: i32, district: i32, number: i32) -> Draw {
+fn draw(table: usize, warehouse: i32, district: i32, number: i32) -> Random {
     let word = |part: i32| u64::from(part.unsigned_abs());
     // Numbers are below 2^20, districts below 2^4, warehouses below 2^20, tables below 2^4.
     let key = word(warehouse) << 24 | word(district) << 20 | word(number);
     // From 1 on, so that no client of a run with this seed has the same draws.
-    Draw::new(SEED, (table as u64 + 1) << 44 | key)
+    Random::new(SEED, (table as u64 + 1) << 44 | key)
 }
 
 fn districts(scale: Scale) -> impl Iterator<Item = (i32, i32)> + Send {
@@ -84,19 +84,18 @@ fn item(i: i32) -> Row {
 }
 
 /// What is said of an item or its stock: one in ten is ORIGINAL somewhere.
-fn data(draw: &mut Draw) -> String {
+fn data(draw: &mut Random) -> String {
     const ORIGINAL: &str = "ORIGINAL";
     let mut data = a_string(draw, 26, 50);
     if per_cent(draw, 10) {
-        let room = i32::try_from(data.len() - ORIGINAL.len()).unwrap_or(0);
-        let from = usize::try_from(draw.between(0, room)).unwrap_or(0);
+        let from = draw.index(data.len() - ORIGINAL.len() + 1);
         data.replace_range(from..from + ORIGINAL.len(), ORIGINAL);
     }
     data
 }
 
 /// Two streets, a city, a state and a ZIP code.
-fn address(draw: &mut Draw) -> [Value<'static>; 5] {
+fn address(draw: &mut Random) -> [Value<'static>; 5] {
     [
         a_string(draw, 10, 20).into(),
         a_string(draw, 10, 20).into(),
@@ -234,7 +233,7 @@ fn order_lines(scale: Scale) -> impl Iterator<Item = Row> + Send {
     })
 }
 
-fn order_line(scale: Scale, (w, d, o): (i32, i32, i32), number: i32, draw: &mut Draw) -> Row {
+fn order_line(scale: Scale, (w, d, o): (i32, i32, i32), number: i32, draw: &mut Random) -> Row {
     let is_delivered = o < scale.first_undelivered();
     vec![
         w.into(),

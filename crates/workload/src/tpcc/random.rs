@@ -11,7 +11,7 @@
 //! In a reduced database A is halved until it is at most half of the range, as it is in the
 //! specification's; a larger one would prefer hardly any row to another.
 
-use crate::Draw;
+use crate::Random;
 
 use super::scale::Scale;
 
@@ -47,7 +47,7 @@ impl Constants {
 
     /// Those of the run with this seed.
     pub(super) fn of_run(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, CONSTANTS);
+        let mut draw = Random::new(seed, CONSTANTS);
         let mut last_name = draw.between(0, LAST_NAME);
         while !is_far_enough(last_name) {
             last_name = draw.between(0, LAST_NAME);
@@ -56,17 +56,17 @@ impl Constants {
     }
 
     /// The number of a last name, from 0.
-    pub(super) fn last_name(self, scale: Scale, draw: &mut Draw) -> i32 {
+    pub(super) fn last_name(self, scale: Scale, draw: &mut Random) -> i32 {
         nurand(draw, LAST_NAME, self.last_name, 0, scale.last_names() - 1)
     }
 
     /// The number of a customer, from 1.
-    pub(super) fn customer(self, scale: Scale, draw: &mut Draw) -> i32 {
+    pub(super) fn customer(self, scale: Scale, draw: &mut Random) -> i32 {
         nurand(draw, CUSTOMER, self.customer, 1, scale.customers())
     }
 
     /// The number of an item, from 1.
-    pub(super) fn item(self, scale: Scale, draw: &mut Draw) -> i32 {
+    pub(super) fn item(self, scale: Scale, draw: &mut Random) -> i32 {
         nurand(draw, ITEM, self.item, 1, scale.items())
     }
 }
@@ -77,7 +77,7 @@ fn is_far_enough(constant: i32) -> bool {
     (65..=119).contains(&delta) && delta != 96 && delta != 112
 }
 
-fn nurand(draw: &mut Draw, a: i32, constant: i32, low: i32, high: i32) -> i32 {
+fn nurand(draw: &mut Random, a: i32, constant: i32, low: i32, high: i32) -> i32 {
     let range = high - low + 1;
     let mut a = a;
     while a > range / 2 {
@@ -88,35 +88,32 @@ fn nurand(draw: &mut Draw, a: i32, constant: i32, low: i32, high: i32) -> i32 {
 
 /// The last name of a number: a syllable for each of its three digits (clause 4.3.2.3).
 pub(super) fn last_name(number: i32) -> String {
-    let syllable = |digit: i32| {
-        let place = usize::try_from(digit.rem_euclid(10)).unwrap_or(0);
-        SYLLABLES[place]
-    };
+    let syllable = |digit: i32| SYLLABLES[digit.rem_euclid(10).cast_unsigned() as usize];
     [number / 100, number / 10, number].map(syllable).concat()
 }
 
 /// An a-string: letters and digits.
-pub(super) fn a_string(draw: &mut Draw, low: i32, high: i32) -> String {
+pub(super) fn a_string(draw: &mut Random, low: i32, high: i32) -> String {
     draw.text(LETTERS_AND_DIGITS, low, high)
 }
 
 /// So many letters.
-pub(super) fn letters(draw: &mut Draw, count: i32) -> String {
+pub(super) fn letters(draw: &mut Random, count: i32) -> String {
     draw.text(LETTERS, count, count)
 }
 
 /// An n-string: so many digits.
-pub(super) fn digits(draw: &mut Draw, count: i32) -> String {
+pub(super) fn digits(draw: &mut Random, count: i32) -> String {
     draw.text(DIGITS, count, count)
 }
 
 /// A ZIP code (clause 4.3.2.7).
-pub(super) fn zip(draw: &mut Draw) -> String {
+pub(super) fn zip(draw: &mut Random) -> String {
     digits(draw, 4) + "11111"
 }
 
 /// Whether an event of so many per cent happens.
-pub(super) fn per_cent(draw: &mut Draw, share: i32) -> bool {
+pub(super) fn per_cent(draw: &mut Random, share: i32) -> bool {
     draw.between(1, 100) <= share
 }
 
@@ -148,7 +145,7 @@ mod tests {
     fn nurand_has_the_distribution_of_its_definition() {
         let scale = Scale::new(1).unwrap();
         let constants = Constants::of_run(5);
-        let mut draw = Draw::new(11, 0);
+        let mut draw = Random::new(11, 0);
         let seen = counts(400_000, 1000, || constants.last_name(scale, &mut draw));
         let expected = chances(constants.last_name);
         let chi_square: f64 = seen
@@ -165,7 +162,7 @@ mod tests {
 
     #[test]
     fn nurand_never_leaves_its_range_and_reaches_its_ends() {
-        let mut draw = Draw::new(12, 0);
+        let mut draw = Random::new(12, 0);
         for (items, customers) in [(100_000, 3_000), (1_000, 300), (7, 10), (1, 11)] {
             let scale = Scale::new(1).unwrap().reduced(items, customers).unwrap();
             for seed in 0..20 {

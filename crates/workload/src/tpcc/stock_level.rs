@@ -41,7 +41,7 @@ impl Transaction for StockLevel {
 async fn count(level: &StockLevel, session: &Session<'_>) -> Result<Ending, Failure> {
     let (w, d) = (level.warehouse, level.district);
     let district = session.query(&DISTRICT, &[w.into(), d.into()]).await?;
-    let next = district.int(0, 0).ok_or(Failure::Unexpected("a stock level's district"))?;
+    let next = district.number(0, 0, "a stock level's district")?;
     session.phase(1);
     let values =
         [w.into(), d.into(), (next - ORDERS).into(), next.into(), w.into(), level.threshold.into()];

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Draw;
+use crate::Random;
 use crate::workload::{Client, Transaction};
 
 use super::inputs::Inputs;
@@ -99,7 +99,7 @@ pub(super) struct Terminal {
     form: Form,
     mix: Mix,
     takes_time: bool,
-    draw: Draw,
+    draw: Random,
     /// What is left of the deck.
     deck: Vec<usize>,
     /// The kind that is next, where its keying time has been asked for.
@@ -111,7 +111,13 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(inputs: Inputs, form: Form, mix: Mix, takes_time: bool, draw: Draw) -> Self {
+    pub(super) fn new(
+        inputs: Inputs,
+        form: Form,
+        mix: Mix,
+        takes_time: bool,
+        draw: Random,
+    ) -> Self {
         Terminal {
             inputs,
             form,
@@ -130,7 +136,7 @@ impl Terminal {
             self.deck = self.mix.cards();
             self.draw.shuffle(&mut self.deck);
         }
-        self.deck.pop().unwrap_or(NEW_ORDER)
+        self.deck.pop().expect("a new deck has cards")
     }
 }
 
@@ -164,7 +170,7 @@ impl Client for Terminal {
     }
 }
 
-fn thinking_s(mean_s: f64, draw: &mut Draw) -> f64 {
+fn thinking_s(mean_s: f64, draw: &mut Random) -> f64 {
     draw.exponential(mean_s).min(LONGEST_THOUGHT * mean_s)
 }
 
@@ -177,7 +183,7 @@ mod tests {
     fn terminal(mix: Mix, takes_time: bool, seed: u64) -> Terminal {
         let scale = Scale::new(1).unwrap();
         let inputs = Inputs { scale, constants: Constants::of_run(seed), home: (1, 1) };
-        Terminal::new(inputs, Form::Statements, mix, takes_time, Draw::new(seed, 0))
+        Terminal::new(inputs, Form::Statements, mix, takes_time, Random::new(seed, 0))
     }
 
     #[test]
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn long_thoughts_are_cut_off() {
-        let mut draw = Draw::new(1, 0);
+        let mut draw = Random::new(1, 0);
         let longest = (0..1_000_000).map(|_| thinking_s(5.0, &mut draw)).fold(0.0, f64::max);
         // One in 22,026 is longer than ten times the mean before the cut.
         assert!((longest - 50.0).abs() < f64::EPSILON, "{longest}");

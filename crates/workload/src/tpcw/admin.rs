@@ -69,7 +69,7 @@ impl AdminConfirm {
     pub(super) async fn run(&self, session: &Session<'_>) -> Result<Page, Failure> {
         let item = self.item.into();
         let before = session.query_some(&LOCK, &[item], "item: one is missing").await?;
-        let suggested = before.int(0, 0).unwrap_or(0);
+        let suggested = before.number(0, 0, "item: a cost")?;
         let [thumbnail, image] = self.pictures.each_ref().map(String::as_str);
         let cost = suggested.saturating_mul(100 - self.reduction) / 100;
         let values =

@@ -36,7 +36,7 @@ use super::population::{
 use super::purchase::BuyConfirm;
 use super::scale::{COUNTRIES, Scale};
 use super::visit::{Action, Page, Visit};
-use crate::Draw;
+use crate::Random;
 use crate::workload::{Client, Transaction};
 
 const THINK_MEAN: Duration = Duration::from_secs(7);
@@ -86,7 +86,7 @@ pub(super) struct Browser {
     scale: Scale,
     mix: Mix,
     keys: Arc<Keys>,
-    draw: Draw,
+    draw: Random,
     thinks: bool,
     think_time: Duration,
     /// Think times so far, and at which the session ends.
@@ -100,7 +100,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    pub(super) fn new(scale: Scale, mix: Mix, thinks: bool, keys: Arc<Keys>, draw: Draw) -> Self {
+    pub(super) fn new(scale: Scale, mix: Mix, thinks: bool, keys: Arc<Keys>, draw: Random) -> Self {
         let mut browser = Browser {
             scale,
             mix,
@@ -274,7 +274,7 @@ impl Browser {
             authorisation: draws::text(draw, 15, 15),
             shipping: draws::name(draw, &SHIPPINGS),
             days: draw.between(0, 7).into(),
-            comments: Draw::new(u64::from(draw.between(0, i32::MAX).unsigned_abs()), 0),
+            comments: Random::new(u64::from(draw.between(0, i32::MAX).unsigned_abs()), 0),
             now: self.now(),
         }
     }
@@ -292,7 +292,7 @@ impl Browser {
 
 /// New quantities for some lines of a cart: 1 to 10 for its only line, else for one line or more
 /// another quantity of 0 to 9, where 0 takes the line out.
-fn refresh(draw: &mut Draw, lines: &[(i64, i64)]) -> Vec<(i64, i64)> {
+fn refresh(draw: &mut Random, lines: &[(i64, i64)]) -> Vec<(i64, i64)> {
     if let [(item, _)] = lines {
         return vec![(*item, draw.between(1, 10).into())];
     }
@@ -300,10 +300,10 @@ fn refresh(draw: &mut Draw, lines: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut changed = Vec::new();
     let last = i32::try_from(lines.len()).unwrap_or(i32::MAX);
     for _ in 0..draw.between(1, last.max(1)) {
-        let place = draw.between(0, i32::try_from(rest.len()).unwrap_or(1).saturating_sub(1));
-        let Some(place) = usize::try_from(place).ok().filter(|place| *place < rest.len()) else {
+        let place = draw.index(rest.len().max(1));
+        if rest.is_empty() {
             break;
-        };
+        }
         let (item, old) = rest.swap_remove(place);
         let new = i64::from(draw.between(0, 8));
         changed.push((item, if new >= old { new + 1 } else { new }));
@@ -334,7 +334,7 @@ mod tests {
 
     fn browser(mix: Mix, seed: u64) -> Browser {
         let scale = Scale::new(1_000, 1).unwrap();
-        Browser::new(scale, mix, true, Arc::new(Keys::new()), Draw::new(seed, 0))
+        Browser::new(scale, mix, true, Arc::new(Keys::new()), Random::new(seed, 0))
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_refresh_changes_quantities() {
-        let mut draw = Draw::new(4, 0);
+        let mut draw = Random::new(4, 0);
         let (mut removed, mut one) = (0, [0; 11]);
         for _ in 0..2_000 {
             let changed = refresh(&mut draw, &[(1, 2), (5, 1), (9, 30)]);

@@ -283,7 +283,7 @@ async fn references(session: &Session<'_>, references: &[Reference]) -> Result<O
 
 async fn count(session: &Session<'_>, sql: &'static str) -> Result<i64, Failure> {
     let rows = session.query(&Statement::new(sql), &[]).await?;
-    rows.int(0, 0).ok_or(Failure::Unexpected("a count that is no number"))
+    rows.number(0, 0, "a count that is no number")
 }
 
 async fn stock(scale: Scale, session: &Session<'_>) -> Result<Offences, Failure> {

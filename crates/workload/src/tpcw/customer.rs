@@ -133,7 +133,7 @@ impl BuyRequest {
 async fn sign_in(session: &Session<'_>, user: &str, now: i64) -> Result<i64, Failure> {
     let missing = "customer, address, country: one is missing";
     let rows = session.query_some(&SIGN_IN, &[user.into()], missing).await?;
-    let customer = rows.int(0, 0).ok_or(Failure::Unexpected(missing))?;
+    let customer = rows.number(0, 0, missing)?;
     check_password(rows.text(0, 1), user)?;
     session.execute(&LOGIN, &[now.into(), (now + TWO_HOURS_US).into(), customer.into()]).await?;
     Ok(customer)
@@ -185,7 +185,7 @@ impl NewAddress {
     ) -> Result<(i64, i64), Failure> {
         let missing = "country: one is missing";
         let rows = session.query_some(&COUNTRY, &[self.country.as_str().into()], missing).await?;
-        let country = rows.int(0, 0).ok_or(Failure::Unexpected(missing))?;
+        let country = rows.number(0, 0, missing)?;
         let [street1, street2, city, state, zip] = self.lines.each_ref().map(String::as_str);
         let sought = [zip, street1, street2, city, state];
         let mut values = sought.map(Into::into).to_vec();
@@ -207,7 +207,7 @@ pub(super) async fn order_display(session: &Session<'_>, user: &str) -> Result<P
     let missing = "customer: one is missing";
     let customer = session.query_some(&PASSWORD, &[user.into()], missing).await?;
     check_password(customer.text(0, 1), user)?;
-    let id = customer.int(0, 0).ok_or(Failure::Unexpected(missing))?;
+    let id = customer.number(0, 0, missing)?;
     session.phase(1);
     let order = session.query(&LATEST_ORDER, &[id.into()]).await?;
     if let (Some(id), Some(bill), Some(ship)) = (order.int(0, 0), order.int(0, 1), order.int(0, 2))

@@ -1,8 +1,8 @@
-//! The draws of the specification, on top of [`Draw::between`].
+//! The draws of the specification, on top of [`Random::between`].
 
 use std::time::Duration;
 
-use crate::Draw;
+use crate::Random;
 
 /// Digits, then capitals, then small letters: the specification asks for 64 characters or more in
 /// an a-string. These are 62, so that no pattern of LIKE and no padding hides among them.
@@ -17,38 +17,37 @@ const SYLLABLES: [&str; 10] = ["BA", "OG", "AL", "RI", "RE", "SE", "AT", "UL", "
 const WORD: u32 = 7;
 
 /// An a-string: so many alphanumeric characters at least and at most.
-pub(super) fn text(draw: &mut Draw, least: i32, most: i32) -> String {
+pub(super) fn text(draw: &mut Random, least: i32, most: i32) -> String {
     characters(draw, ALPHANUMERIC, least, most)
 }
 
 /// An n-string: digits.
-pub(super) fn digits(draw: &mut Draw, least: i32, most: i32) -> String {
+pub(super) fn digits(draw: &mut Random, least: i32, most: i32) -> String {
     characters(draw, DIGITS, least, most)
 }
 
 /// Small letters.
-pub(super) fn letters(draw: &mut Draw, least: i32, most: i32) -> String {
+pub(super) fn letters(draw: &mut Random, least: i32, most: i32) -> String {
     characters(draw, LETTERS, least, most)
 }
 
-fn characters(draw: &mut Draw, alphabet: &[u8], least: i32, most: i32) -> String {
+fn characters(draw: &mut Random, alphabet: &[u8], least: i32, most: i32) -> String {
     let length = draw.between(least, most);
-    (0..length).map(|_| char::from(pick(draw, alphabet).copied().unwrap_or(b'x'))).collect()
+    (0..length).map(|_| char::from(alphabet[draw.index(alphabet.len())])).collect()
 }
 
 /// One of a list, all equally likely; `None` when it is empty.
-pub(super) fn pick<'t, T>(draw: &mut Draw, list: &'t [T]) -> Option<&'t T> {
-    let highest = i32::try_from(list.len()).ok()?.checked_sub(1)?;
-    list.get(usize::try_from(draw.between(0, highest)).ok()?)
+pub(super) fn pick<'t, T>(draw: &mut Random, list: &'t [T]) -> Option<&'t T> {
+    if list.is_empty() { None } else { list.get(draw.index(list.len())) }
 }
 
 /// One of the names in a list that has some.
-pub(super) fn name(draw: &mut Draw, list: &[&'static str]) -> &'static str {
-    pick(draw, list).copied().unwrap_or_default()
+pub(super) fn name(draw: &mut Random, list: &[&'static str]) -> &'static str {
+    list[draw.index(list.len())]
 }
 
 /// NURand(A, x, y) of clause 2.1.13: numbers with many ones in their lower bits come more often.
-pub(super) fn nurand(draw: &mut Draw, a: i32, low: i32, high: i32) -> i32 {
+pub(super) fn nurand(draw: &mut Random, a: i32, low: i32, high: i32) -> i32 {
     let drawn = i64::from(draw.between(0, a) | draw.between(low, high));
     let width = (i64::from(high) - i64::from(low) + 1).max(1);
     i32::try_from(drawn % width + i64::from(low)).unwrap_or(low)
@@ -70,7 +69,7 @@ fn syllable(digit: u8) -> Option<&'static str> {
 }
 
 /// A time by the negative exponential distribution, cut off at `most`.
-pub(super) fn exponential(draw: &mut Draw, mean: Duration, most: Duration) -> Duration {
+pub(super) fn exponential(draw: &mut Random, mean: Duration, most: Duration) -> Duration {
     let uniform = f64::from(draw.between(1, i32::MAX)) / f64::from(i32::MAX);
     // At most 31 · ln 2 = 21.5 times the mean.
     mean.mul_f64(-uniform.ln()).min(most)
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn strings_have_their_lengths_and_characters() {
-        let mut draw = Draw::new(7, 0);
+        let mut draw = Random::new(7, 0);
         let mut lengths = [0; 4];
         for _ in 0..1_000 {
             let string = text(&mut draw, 2, 5);
@@ -115,7 +114,7 @@ mod tests {
                 expected[usize::try_from(value).unwrap()] += 1.0 / 80.0;
             }
         }
-        let mut draw = Draw::new(3, 0);
+        let mut draw = Random::new(3, 0);
         let mut counts = [0_u32; 11];
         for _ in 0..80_000 {
             counts[usize::try_from(nurand(&mut draw, a, low, high)).unwrap()] += 1;
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn think_times_are_exponential_and_end() {
         let (mean, most) = (Duration::from_secs(7), Duration::from_secs(70));
-        let mut draw = Draw::new(5, 0);
+        let mut draw = Random::new(5, 0);
         let times: Vec<Duration> =
             (0..100_000).map(|_| exponential(&mut draw, mean, most)).collect();
         let sum: Duration = times.iter().sum();

@@ -63,7 +63,7 @@ impl Counter {
         } else {
             // NULL, and so none, when the table is empty. Who asks first is followed by all: a
             // second one may have seen a larger number already, which is also a counted one.
-            let largest = session.query(&self.largest, &[]).await?.int(0, 0).unwrap_or(0);
+            let largest = session.query(&self.largest, &[]).await?.sum(0)?;
             self.next.get_or_init(|| AtomicI64::new(largest.saturating_add(1)))
         };
         Ok(next.fetch_add(1, Ordering::Relaxed))

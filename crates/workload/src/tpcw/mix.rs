@@ -20,7 +20,7 @@
 //!
 //! A test holds all three matrices against the published shares.
 
-use crate::Draw;
+use crate::Random;
 use crate::workload::Kind;
 
 /// The fourteen web interactions.
@@ -149,14 +149,16 @@ impl Mix {
                 [912, 46, 46, 1_235, 1_453, 1_308, 1_353, 1_286, 1_273, 1_018, 25, 22, 12, 11]
             }
         };
-        shares.get(of.place()).copied().unwrap_or(0)
+        shares[of.place()]
     }
 
     /// What comes after an interaction.
-    pub(super) fn after(self, from: Interaction, draw: &mut Draw) -> Interaction {
+    pub(super) fn after(self, from: Interaction, draw: &mut Random) -> Interaction {
         let drawn = draw.between(1, LAST);
-        let leads = self.leads().get(from.place()).copied().unwrap_or(&[]);
-        leads.iter().find(|(threshold, _)| drawn <= *threshold).map_or(Home, |(_, to)| *to)
+        self.leads()[from.place()]
+            .iter()
+            .find(|(threshold, _)| drawn <= *threshold)
+            .map_or(Home, |(_, to)| *to)
     }
 
     fn leads(self) -> &'static Leads {
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn browsers_follow_the_matrix() {
-        let mut draw = Draw::new(21, 0);
+        let mut draw = Random::new(21, 0);
         let mut counts = [0_u32; COUNT];
         for _ in 0..99_990 {
             counts[Mix::Browsing.after(SearchRequest, &mut draw).place()] += 1;

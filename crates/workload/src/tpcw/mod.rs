@@ -78,7 +78,7 @@ pub use mix::{Interaction, Mix};
 pub use scale::{Scale, ScaleError};
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
-use crate::{Draw, Running, Session, Table, Value};
+use crate::{Random, Running, Session, Table, Value};
 use browser::Browser;
 use keys::Keys;
 
@@ -146,7 +146,7 @@ impl Workload for Tpcw {
     }
 
     fn client(&self, number: usize, _clients: usize, seed: u64) -> Box<dyn Client> {
-        let draw = Draw::new(seed, number as u64);
+        let draw = Random::new(seed, number as u64);
         Box::new(Browser::new(self.scale, self.mix, self.thinks, self.keys(), draw))
     }
 

@@ -11,7 +11,7 @@
 //! - The present is a fixed day, [`TODAY`], so that the rows are the same each time.
 //! - Rates of exchange are drawn, names of currencies too: nothing is computed with them.
 
-use crate::{Draw, Value};
+use crate::{Random, Value};
 
 use super::draws;
 use super::rules::{Sale, totals};
@@ -85,8 +85,8 @@ pub(super) fn rows(scale: Scale, table: usize) -> Rows<'static> {
 }
 
 /// The draws of a row.
-fn draw(table: usize, id: i32) -> Draw {
-    Draw::new(SEED + table as u64, u64::from(id.unsigned_abs()))
+fn draw(table: usize, id: i32) -> Random {
+    Random::new(SEED + table as u64, u64::from(id.unsigned_abs()))
 }
 
 /// A country's name, by which customers find it.
@@ -106,7 +106,7 @@ fn country(id: i32) -> Row {
 }
 
 /// Streets, city, state and zip code of an address.
-pub(super) fn address_lines(draw: &mut Draw) -> [String; 5] {
+pub(super) fn address_lines(draw: &mut Random) -> [String; 5] {
     [
         draws::text(draw, 15, 40),
         draws::text(draw, 15, 40),
@@ -180,7 +180,7 @@ pub(super) fn price(item: i32) -> Price {
 }
 
 /// The price after up to half is taken off.
-pub(super) fn reduced(draw: &mut Draw, suggested: i64) -> i64 {
+pub(super) fn reduced(draw: &mut Random, suggested: i64) -> i64 {
     suggested * i64::from(100 - draw.between(0, 50)) / 100
 }
 
@@ -229,7 +229,7 @@ fn item(scale: Scale, id: i32) -> Row {
 }
 
 /// Five different items.
-fn related(draw: &mut Draw, items: i32) -> Vec<i32> {
+fn related(draw: &mut Random, items: i32) -> Vec<i32> {
     let mut chosen = Vec::with_capacity(5);
     while chosen.len() < 5 {
         let item = draw.between(1, items);
@@ -257,7 +257,7 @@ struct Order {
     addresses: [i32; 2],
     status: &'static str,
     lines: Vec<Line>,
-    payment: Draw,
+    payment: Random,
 }
 
 impl Order {
@@ -330,7 +330,7 @@ impl Order {
     }
 }
 
-fn line(draw: &mut Draw, scale: Scale) -> Line {
+fn line(draw: &mut Random, scale: Scale) -> Line {
     let item = draw.between(1, scale.items);
     Line {
         item,

@@ -14,7 +14,7 @@ use super::keys::Keys;
 use super::population::DAY_US;
 use super::rules::{Sale, Totals, stock_after, totals};
 use super::visit::Page;
-use crate::{Draw, Failure, Rows, Session, Statement};
+use crate::{Failure, Random, Rows, Session, Statement};
 
 const CUSTOMER: Statement = Statement::new(
     "SELECT c_fname, c_lname, c_discount, c_addr_id, addr_co_id FROM customer, address \
@@ -64,7 +64,7 @@ pub(super) struct BuyConfirm {
     /// Until it is sent.
     pub(super) days: i64,
     /// What comments are drawn from.
-    pub(super) comments: Draw,
+    pub(super) comments: Random,
     /// In microseconds since 1970.
     pub(super) now: i64,
 }
@@ -109,7 +109,7 @@ impl BuyConfirm {
     async fn buyer(&self, keys: &Keys, session: &Session<'_>, id: i64) -> Result<Buyer, Failure> {
         let missing = "customer, address: one is missing";
         let rows = session.query_some(&CUSTOMER, &[id.into()], missing).await?;
-        let number = |column| rows.int(0, column).ok_or(Failure::Unexpected(missing));
+        let number = |column| rows.number(0, column, missing);
         let name = format!("{} {}", rows.text(0, 0).unwrap_or(""), rows.text(0, 1).unwrap_or(""));
         let home = number(3)?;
         let (ship_address, country) = match &self.address {
@@ -199,6 +199,6 @@ fn sales(lines: &Rows, discount: i64) -> Result<Vec<(i64, Sale)>, Failure> {
 async fn take_from_stock(session: &Session<'_>, item: i64, quantity: i64) -> Result<(), Failure> {
     let missing = "item: one is missing";
     let rows = session.query_some(&STOCK, &[item.into()], missing).await?;
-    let stock = rows.int(0, 0).ok_or(Failure::Unexpected(missing))?;
+    let stock = rows.number(0, 0, missing)?;
     session.execute(&TAKE, &[stock_after(stock, quantity).into(), item.into()]).await.map(drop)
 }

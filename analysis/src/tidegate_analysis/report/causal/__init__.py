@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidegate_analysis.report._parts import Section
-from tidegate_analysis.report._view import Results
 from tidegate_analysis.report.causal._assumptions import checked
 from tidegate_analysis.report.causal._censored import never_thrashed
 from tidegate_analysis.report.causal._group import Experiment, experiment
 from tidegate_analysis.report.causal._mediation import mechanisms
 from tidegate_analysis.report.causal._moves import what_moves
 from tidegate_analysis.report.causal._paths import path_models
+from tidegate_analysis.results import Results
 
 __all__ = ["makers"]
 

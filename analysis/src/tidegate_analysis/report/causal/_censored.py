@@ -278,7 +278,7 @@ def _bent(group: Group, name: str, on: list[str]) -> _Bend:
 
 
 def _moved(
-    fit: censored.Regression, name: str, start: float, end: float
+    fit: censored.CensoredRegression, name: str, start: float, end: float
 ) -> tuple[float, float, float]:
     found = fit.effect(name, at=[end], reference=start).iloc[0]
     return float(found["change"]), float(found["low"]), float(found["high"])
@@ -312,11 +312,8 @@ def _drawn(axes: Axes, group: Group) -> str:
     axes.step(x, whole["not_thrashing"], where="post", color=style.INK, linewidth=2.2, label="all")
     ends = []
     for place, (name, curve) in enumerate(each.groupby("dbms")):
-        look: dict[str, Any] = {
-            "color": style.COLOURS[place % len(style.COLOURS)],
-            "linestyle": style.DASHES[place % len(style.DASHES)],
-        }
-        axes.step(curve["mpl"], curve["not_thrashing"], where="post", label=str(name), **look)
+        look = {"where": "post", "label": str(name), **style.line(place)}
+        axes.step(curve["mpl"], curve["not_thrashing"], **look)
         ends.append(f"{name} {words.percent(float(curve['not_thrashing'].iloc[-1]))}")
     axes.set(ylim=(0, 1.03), xlabel="MPL", ylabel="not yet thrashing", title=f"{group.name}s")
     left = words.percent(float(whole["not_thrashing"].iloc[-1]))

@@ -17,7 +17,7 @@ from tidegate_analysis import estimate, model
 from tidegate_analysis.errors import AnalysisError, SampleError, StoreError
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._parts import Paragraph, Part
-from tidegate_analysis.report._view import Results
+from tidegate_analysis.results import Results
 
 GROUPS: Final = ("read", "update")
 #: What an experiment may vary, of what the models are about.

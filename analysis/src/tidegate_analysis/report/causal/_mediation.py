@@ -115,7 +115,7 @@ def _through(group: Group, treatment: str) -> _Found:
     rho = mediation.sensitivity(group.thrashed, asked).rho_treated
     row = (
         *_contrast(group, asked),
-        *(_said(effect) for effect in (found.acme, found.ade, found.total)),
+        *(_estimate_text(effect) for effect in (found.acme, found.ade, found.total)),
         _share(found),
         words.number(rho, 2),
     )
@@ -132,7 +132,7 @@ def _moderated(group: Group, treatment: str, by: str) -> _Found:
     row = (
         *_contrast(group, asked),
         f"{by} {words.value(low)} and {words.value(high)}",
-        *(_said(effect) for effect in (found.second.acme, found.first.acme, found.acme)),
+        *(_estimate_text(effect) for effect in (found.second.acme, found.first.acme, found.acme)),
         words.p_value(found.acme.p),
     )
     return row, found.first.cautions
@@ -144,7 +144,7 @@ def _contrast(group: Group, asked: mediation.Mechanism) -> _Row:
     return contrast, f"{len(group.thrashed):,} of {runs}"
 
 
-def _said(effect: mediation.Effect) -> str:
+def _estimate_text(effect: mediation.Effect) -> str:
     return f"{words.number(effect.estimate)} ({words.between(effect.low, effect.high)})"
 
 

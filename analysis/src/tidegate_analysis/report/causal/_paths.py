@@ -242,17 +242,18 @@ def _judged(group: Group, name: str, test: Callable[[], estimate.Structural]) ->
         return (name, *none, f"not tested: {error.problem}")
     if found.df == 0:
         return (name, "0 (0)", *none[1:], "leaves no path out, so nothing can be tested")
-    needed = FEWEST_PER_COEFFICIENT * found.parameters
+    parameters = found.likelihood.parameters
+    needed = FEWEST_PER_COEFFICIENT * parameters
     if n < needed:
-        why = f"not tested: {found.parameters} parameters need {needed} samples, and here are {n}"
+        why = f"not tested: {parameters} parameters need {needed} samples, and here are {n}"
         return (name, *none, why)
     return (
         name,
         f"{words.number(found.chi2)} ({found.df})",
         words.p_value(found.p),
-        words.number(found.cfi),
-        estimated(found.rmsea, found.rmsea_low, found.rmsea_high),
-        words.number(found.srmr),
+        words.number(found.indices.cfi),
+        estimated(found.indices.rmsea, found.indices.rmsea_low, found.indices.rmsea_high),
+        words.number(found.indices.srmr),
         _says(found),
     )
 
@@ -261,7 +262,8 @@ def _says(found: estimate.Structural) -> str:
     """Return what chi² says of a model, and whether what it misses is large."""
     if found.p >= ALPHA:
         return "samples do not contradict it, which is no proof of it"
-    usual = found.cfi > GOOD_CFI and found.rmsea < GOOD_RMSEA and found.srmr < GOOD_SRMR
+    of = found.indices
+    usual = of.cfi > GOOD_CFI and of.rmsea < GOOD_RMSEA and of.srmr < GOOD_SRMR
     much = "by the indices a little" if usual else "and by the indices it is not small"
     return f"independent samples would contradict it: something it leaves out is there, {much}"
 

@@ -110,7 +110,7 @@ parameters! { ExternalSchedulingSettings {
     "completions", "transactions", Values::Whole(10, 1_000_000), min_completions,
         "transactions that a window needs";
     "intervals", "intervals", Values::Whole(1, 10_000), max_intervals,
-        "intervals after which a window is complete, whatever is in it";
+        "intervals after which a window is complete in any case";
 } }
 
 impl ExternalSchedulingSettings {

@@ -93,24 +93,24 @@ impl Belief {
     }
 
     pub(in crate::controllers) fn limit(&self, index: usize) -> Mpl {
-        self.limits.get(index).copied().unwrap_or(Mpl::ONE)
+        self.limits[index]
     }
 
     pub(in crate::controllers) fn x(&self, index: usize) -> f64 {
-        self.x.get(index).copied().unwrap_or_default()
+        self.x[index]
     }
 
     pub(in crate::controllers) fn mean(&self, index: usize) -> f64 {
-        self.mean.get(index).copied().unwrap_or_default()
+        self.mean[index]
     }
 
     pub(in crate::controllers) fn covariance(&self, row: usize, column: usize) -> f64 {
-        self.covariance.get(row * self.len() + column).copied().unwrap_or_default()
+        self.covariances(row)[column]
     }
 
     /// Covariances of f at `index` with f at every limit of the grid.
     pub(in crate::controllers) fn covariances(&self, index: usize) -> &[f64] {
-        self.covariance.chunks_exact(self.len()).nth(index).unwrap_or_default()
+        &self.covariance[index * self.len()..][..self.len()]
     }
 
     /// The limit of the grid nearest to `level` from below; the first when there is none.

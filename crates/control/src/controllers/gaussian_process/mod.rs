@@ -126,27 +126,27 @@ pub struct GaussianProcessSettings {
 
 parameters! { GaussianProcessSettings {
     "price", "share", Values::Number(0.0, 1.0), probe.price,
-        "throughput that may be given up for a low limit: gain asked for a rise of the limit";
+        "throughput that may be given up for a low limit; gain required for a rise of the limit";
     "loss", "share", Values::Number(0.0, 1.0), probe.loss,
-        "the most that the chosen limit may lose against the highest prediction, in ln X";
+        "largest loss of the chosen limit against the highest prediction, in ln X";
     "horizon", "intervals", Values::Number(1.0, 1e6), probe.horizon,
-        "how long what is learnt is expected to be of use";
+        "time for which learnt values are expected to be useful";
     "least-worth", "intervals", Values::Number(0.0, 1e3), probe.least_worth,
-        "throughput of so many intervals that a probe must be worth";
+        "least gain of a probe, as the throughput of so many intervals";
     "rise", "factor", Values::Number(1.0, 1e3), probe.rise,
         "how far the limit may rise above the highest one tried";
     "slack", "deviations", Values::Number(0.0, 10.0), change.slack,
-        "what an interval may deviate without counting towards a change";
+        "deviation of an interval that does not count towards a change";
     "threshold", "deviations", Values::Number(0.1, 1e3), change.threshold,
-        "sum of deviations at which the workload has changed";
+        "sum of deviations at which a change of the workload is detected";
     "doubt", "deviations", Values::Number(0.1, 1e3), change.doubt,
-        "single deviation that is looked at again before it is believed";
+        "deviation of a single interval that is measured again before it is used";
     "calm", "intervals", Values::Whole(0, 1_000_000), calm,
         "time within which a second change means that the shape has changed too";
     "small-change", "ln X", Values::Number(0.0, 10.0), small_change,
-        "largest first change that leaves the shape";
+        "largest first change after which the shape is kept";
     "alarm-doubt", "share", Values::Number(0.0, 1.0), alarm_doubt,
-        "share of the prior's variance that such a change brings back";
+        "share of the prior's variance that such a change restores";
     "memory", "share", Values::Number(0.0, 1.0), memory,
         "share of the shape that is kept after another change";
     "level-drift", "ln X", Values::Number(0.0, 1.0), level_drift,
@@ -154,25 +154,25 @@ parameters! { GaussianProcessSettings {
     "warm-up", "ln X", Values::Number(0.0, 1.0), warm_up,
         "the same in the first interval of a workload; it fades";
     "shape-drift", "share", Values::Number(0.0, 1.0), shape_drift,
-        "share of the prior's variance that comes back in an interval";
+        "share of the prior's variance that each interval restores";
     "patience", "intervals", Values::Number(1.0, 1e6), patience,
-        "time without a probe after which the shape is doubted more with each interval";
+        "time without a probe after which the shape becomes less certain with each interval";
     "drift", "ln X", Values::Number(0.001, 10.0), drift,
-        "how far the level of the best limit may move before the shape is doubted";
+        "how far the level of the best limit may move before the shape becomes uncertain";
     "drift-doubt", "share", Values::Number(0.0, 100.0), drift_doubt,
-        "share of the prior's variance that such a move brings back, for its square";
+        "share of the prior's variance that such a move restores, for its square";
     "mix-doubt", "share", Values::Number(0.0, 1.0), mix_doubt,
-        "share of the prior's variance that another mix of classes brings back";
+        "share of the prior's variance that another mix of classes restores";
     "noise", "ln X", Values::Number(0.001, 1.0), noise,
-        "standard deviation of an interval before it is measured";
+        "assumed standard deviation of an interval before it is measured";
     "model-others", "stations", Values::Number(0.0, 100.0), prior.others,
         "stations of the prior's model for each of the database's beyond the first";
     "slope-sd", "ln X by ln N", Values::Number(0.01, 10.0), prior.slope_sd,
         "standard deviation of the curve's slope about the model's";
     "slope-length", "ln N", Values::Number(0.1, 10.0), prior.slope_length,
-        "distance over which the slope is forgotten";
+        "correlation length of the slope";
     "contention", "ln X by ln N", Values::Number(0.0, 10.0), prior.contention,
-        "fall of the slope over the whole range that the model does not know";
+        "fall of the slope over the whole range, in addition to the model's";
     "roughness", "ln X", Values::Number(0.001, 1.0), prior.roughness,
         "standard deviation of the irregularity at each limit";
     "grain", "ln X", Values::Number(0.0, 10.0), prior.grain,

@@ -65,7 +65,8 @@ pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) ->
     let peak = allowed.clone().map(|index| belief.mean(index)).fold(f64::MIN, f64::max);
     let value = |index: usize| value(belief, index, settings);
     let enough = allowed.filter(|&index| belief.mean(index) >= peak - settings.loss);
-    enough.max_by(|&one, &other| value(one).total_cmp(&value(other))).unwrap_or_default()
+    let best = enough.max_by(|&one, &other| value(one).total_cmp(&value(other)));
+    best.expect("the peak itself is among them")
 }
 
 /// What a limit is believed to be worth.
@@ -107,13 +108,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn value(&self, index: usize) -> f64 {
-        self.values.get(index).copied().unwrap_or(f64::MIN)
-    }
-
     /// What a probe at `index` is worth, in intervals' throughputs.
     fn worth(&self, index: usize) -> f64 {
-        let lost = (self.value(self.best) - self.value(index)).max(0.0);
+        let lost = (self.values[self.best] - self.values[index]).max(0.0);
         let limit = f64::from(self.belief.limit(index).get());
         // What is let in must get out again: at X tps, N transactions take N/X.
         let completions = self.belief.mean(index).exp() * self.circumstances.interval_s;
@@ -133,12 +130,11 @@ impl Search<'_> {
     /// most that one rival alone is expected to get ahead of it by.
     fn gain(&self, index: usize, noise: f64) -> f64 {
         let row = self.belief.covariances(index);
-        let at = |other: usize| row.get(other).copied().unwrap_or_default();
-        let spread = (at(index) + noise).max(1e-12).sqrt();
-        let (of_best, at_best) = (at(self.best), self.value(self.best));
+        let spread = (row[index] + noise).max(1e-12).sqrt();
+        let (of_best, at_best) = (row[self.best], self.values[self.best]);
         // The expected excess of every rival would take too long: only of those that are ahead
         // after a usual and after a rare surprise, and of the limit itself.
-        let itself = (self.value(index) - at_best, (at(index) - of_best).abs() / spread);
+        let itself = (self.values[index] - at_best, (row[index] - of_best).abs() / spread);
         let mut likely = [(f64::MIN, itself); SURPRISES.len()];
         for (other, (value, covariance)) in self.values.iter().zip(row).enumerate() {
             if other == self.best {

@@ -53,12 +53,12 @@ parameters! { AimdSettings {
     "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
         "highest limit of the published rule";
     "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "transactions below which an interval decides nothing";
+        "least number of transactions in an interval for a decision";
     "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "latency below which an interval decides nothing";
+        "least latency of an interval for a decision";
     "timeout", "s", Values::Number(0.0001, 1e5), timeout_s,
         "mean latency above which the limit falls";
-    "backoff", "share", Values::Number(0.01, 1.0), backoff, "what is left of the limit then";
+    "backoff", "share", Values::Number(0.01, 1.0), backoff, "share of the limit that then remains";
 } check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl AimdSettings {

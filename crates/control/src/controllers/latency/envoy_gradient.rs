@@ -77,10 +77,10 @@ parameters! { EnvoyGradientSettings {
     "buffer", "share", Values::Number(0.0, 100.0), buffer,
         "how far the median may be above minRTT";
     "samples", "transactions", Values::Whole(1, 1_000_000), min_rtt_samples,
-        "transactions that make a measurement of minRTT";
+        "number of transactions in a measurement of minRTT";
     "remeasure", "s", Values::Number(1.0, 1e6), remeasure_s,
         "time from one measurement of minRTT to the next";
-    "jitter", "share", Values::Number(0.0, 1.0), jitter, "the most that is added to that time";
+    "jitter", "share", Values::Number(0.0, 1.0), jitter, "largest random addition to that time";
 } check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl EnvoyGradientSettings {

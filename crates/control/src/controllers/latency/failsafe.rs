@@ -71,11 +71,11 @@ parameters! { FailsafeSettings {
     "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
         "highest limit of the published rule";
     "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "transactions below which an interval decides nothing";
+        "least number of transactions in an interval for a decision";
     "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "latency below which an interval decides nothing";
+        "least latency of an interval for a decision";
     "inflight", "factor", Values::Number(1.0, 1e4), limit_by_inflight_max,
-        "the most that the limit is of what is inside";
+        "largest limit, as a multiple of the transactions inside";
     "windows", "intervals", Values::Whole(1, 100_000), baseline_windows,
         "length of the baseline";
 } check |own| check_limits(own.limits.min, own.limits.max) }

@@ -65,15 +65,15 @@ parameters! { Gradient2Settings {
     "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
         "highest limit of the published rule";
     "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "transactions below which an interval decides nothing";
+        "least number of transactions in an interval for a decision";
     "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "latency below which an interval decides nothing";
+        "least latency of an interval for a decision";
     "tolerance", "factor", Values::Number(1.0, 100.0), tolerance,
-        "latency that is accepted, of the long average";
+        "accepted latency, as a multiple of the long average";
     "queue", "transactions", Values::Number(0.0, 1e4), queue,
         "transactions that may queue inside";
     "smoothing", "share", Values::Number(0.001, 1.0), smoothing,
-        "how much of a new estimate is taken";
+        "weight of a new estimate";
     "windows", "intervals", Values::Whole(1, 1_000_000), long_windows,
         "length of the long average";
 } check |own| check_limits(own.limits.min, own.limits.max) }

@@ -24,7 +24,7 @@ impl QueueReading {
     pub(super) fn at(limit: Mpl, base_s: f64, rtt_s: f64) -> QueueReading {
         // The 0.0 turns -0 into 0, which reads better.
         let queue = (f64::from(limit.get()) * (1.0 - base_s / rtt_s)).ceil() + 0.0;
-        let step = limit.get().checked_ilog10().unwrap_or(0).max(1);
+        let step = limit.get().ilog10().max(1);
         QueueReading { queue, step }
     }
 

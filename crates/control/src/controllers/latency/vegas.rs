@@ -65,11 +65,11 @@ parameters! { VegasSettings {
     "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
         "highest limit of the published rule";
     "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "transactions below which an interval decides nothing";
+        "least number of transactions in an interval for a decision";
     "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "latency below which an interval decides nothing";
+        "least latency of an interval for a decision";
     "probe", "factor", Values::Number(1.0, 1e6), probe_multiplier,
-        "transactions for each of the limit after which minRTT is renewed";
+        "transactions per unit of the limit after which minRTT is measured again";
 } check |own| check_limits(own.limits.min, own.limits.max) }
 
 impl VegasSettings {

@@ -59,7 +59,7 @@ pub struct HalfAndHalfSettings {
 
 parameters! { HalfAndHalfSettings {
     "tolerance", "share", Values::Number(0.0, 0.499), tolerance,
-        "how far a share of the transactions must be above a half, δ";
+        "margin above a half that a share of the transactions must reach, δ";
     "fall", "share", Values::Number(0.0, 1.0), fall,
         "largest relative fall of the limit in one interval";
     "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";

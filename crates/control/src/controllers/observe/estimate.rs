@@ -228,7 +228,7 @@ impl Estimator {
     fn check_crossings(&self, one: f64, other: f64) -> Result<(), NotKnown> {
         let Some(model) = self.models.first() else { return Err(NotKnown::Nothing) };
         let middle = model.belief.place((one * other).sqrt()).nearest();
-        let crossings = self.seen.get(middle).map_or(0, |seen| seen.crossings);
+        let crossings = self.seen[middle].crossings;
         let is_enough = crossings >= CROSSINGS_LEAST;
         is_enough.then_some(()).ok_or(NotKnown::Seldom { crossings })
     }
@@ -338,7 +338,7 @@ impl Estimator {
 
     /// The population that was seen next to a level of the grid.
     fn population(&self, index: usize) -> Mpl {
-        let level = self.seen.get(index).map_or(0.0, |seen| seen.level);
+        let level = self.seen[index].level;
         Mpl::at_least_one(whole(level.round()))
     }
 

@@ -40,9 +40,9 @@ parameters! { PairedSettings {
         "throughput that may be given up for a limit lower by a factor of e";
     "cold", "transactions", Values::Whole(1, 1_000), cold, "limit of a cold start";
     "error", "share", Values::Number(0.001, 0.9), better,
-        "probability of an error with which a candidate is said to be better";
+        "probability of wrongly accepting a candidate as better";
     "futile", "deviations", Values::Number(0.1, 100.0), futile,
-        "standard errors by which a candidate is worse when it is given up";
+        "standard errors below the base at which a candidate is given up";
     "probe-price", "share", Values::Number(0.0001, 1.0), probe_price,
         "throughput that the search for something better may cost";
     "stale", "s", Values::Number(0.1, 1e6), stale_s,

@@ -90,13 +90,13 @@ parameters! { ScalabilitySettings {
     "loss", "share", Values::Number(0.0, 0.9), loss,
         "throughput that may be given up for a low limit";
     "fade", "share", Values::Number(0.5, 1.0), fade,
-        "what is known after an interval, of what was known before it";
+        "weight of earlier observations after an interval";
     "horizon", "intervals", Values::Number(1.0, 1e6), horizon,
-        "how long a better limit is expected to be of use";
+        "time for which a better limit is expected to be useful";
     "patrol", "intervals", Values::Whole(1, 1_000_000), patrol,
-        "rest after which a limit beside the target is looked at";
+        "pause after which a limit beside the target is tried";
     "reach", "factor", Values::Number(1.01, 100.0), reach,
-        "how far the limit goes beyond what was seen";
+        "how far the limit may exceed the levels seen";
     "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
 } }
 

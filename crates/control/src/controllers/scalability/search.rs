@@ -150,7 +150,7 @@ impl Search<'_> {
         let is_up = draw < 0.5;
         let rest = (2.0 * draw).fract();
         let cells = (1.0 + 1.0 / rest.sqrt()).min(PATROL_MAX);
-        let cells = usize::try_from(whole(cells)).unwrap_or(2);
+        let cells = whole(cells) as usize;
         let index = index_of(level(target));
         let index =
             if is_up { (index + cells).min(COUNT - 1) } else { index.saturating_sub(cells) };

@@ -67,7 +67,7 @@ impl Transactions {
             self.slots[slot.index()] = new;
             return slot;
         }
-        let slot = Slot(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
+        let slot = Slot(u32::try_from(self.slots.len()).expect("fewer than 2^32 transactions"));
         self.slots.push(new);
         slot
     }

@@ -125,7 +125,7 @@ impl Span {
         Span { start, skip, take: len.min(BOUNCE_LEN - skip) }
     }
 
-    /// Length of the blocks that the bytes lie in.
+    /// Returns length of the blocks that the bytes lie in.
     fn blocks_len(&self) -> usize {
         (self.skip + self.take).next_multiple_of(ALIGNMENT)
     }
@@ -136,7 +136,7 @@ fn is_aligned(bytes: &[u8], offset: u64) -> bool {
     address_and_len.is_multiple_of(ALIGNMENT) && offset.is_multiple_of(ALIGNMENT as u64)
 }
 
-/// Reads until `blocks` is full or the file ends; the number of bytes read.
+/// Reads until `blocks` is full or the file ends. Returns the number of bytes read.
 fn fill(file: &fs::File, blocks: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     // The file ends where a read ends within a block, and to go on from there would be refused.

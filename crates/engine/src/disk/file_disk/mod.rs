@@ -27,7 +27,7 @@
 //! # Where this leaves the literature
 //! * `SQLite` keeps processes apart with `fcntl` locks, PostgreSQL with a file that holds the
 //!   number of the process. `fcntl` locks vanish when any descriptor of the file is closed, and a
-//!   number may be somebody else's after a restart. `flock` has neither trouble on a local file
+//!   number may be another process's after a restart. `flock` has neither trouble on a local file
 //!   system.
 //! * PostgreSQL takes a failed `fsync` for the end of the process. Here it is an error; the rule
 //!   that nothing is written afterwards is kept above, where the log is.
@@ -84,7 +84,7 @@ struct Directory {
     _lock: Option<fs::File>,
     /// The file was made by this process.
     made_lock: bool,
-    /// A store has it.
+    /// Whether a store has the directory.
     is_taken: Arc<AtomicBool>,
 }
 
@@ -96,7 +96,7 @@ enum Access {
 }
 
 impl Drop for Directory {
-    /// A directory in which nothing was found and nothing was made is left as it was.
+    /// Leaves a directory in which nothing was found and nothing was made as it was.
     fn drop(&mut self) {
         if self.made_lock && files_in(&self.path).is_ok_and(|names| names.is_empty()) {
             // Still locked. Who opened it meanwhile finds that it has lost its name.
@@ -128,7 +128,7 @@ impl FileDisk {
 
     /// Opens a directory that is there to be read only: nothing is written, so it can lie on media
     /// that cannot be written. Changes of its files fail. Where the directory has a lock, others
-    /// may read at the same time, and nobody may write.
+    /// may read at the same time, and no process may write.
     ///
     /// # Errors
     /// `ResourceBusy` when a store is open for writing there; or what the system says.
@@ -225,7 +225,7 @@ impl OpenFile {
         }
     }
 
-    /// The error of a transfer: which one it was, and what may be done about it.
+    /// Returns the error of a transfer: which one it was, and what may be done about it.
     fn cannot(&self, verb: &str, len: usize, offset: u64, error: &io::Error) -> io::Error {
         let is_direct = matches!(self.handle, Handle::Direct(_));
         if is_direct && error.kind() == io::ErrorKind::InvalidInput {
@@ -273,7 +273,7 @@ impl File for OpenFile {
     }
 }
 
-/// The names of the files in a directory, in order, without the lock.
+/// Returns the names of the files in a directory, in order, without the lock.
 fn files_in(path: &Path) -> io::Result<Vec<String>> {
     let explain = |error| cannot("list", path, &error);
     let mut names = Vec::new();
@@ -340,7 +340,8 @@ fn lock_shared(directory: &Path) -> io::Result<Option<fs::File>> {
     }
 }
 
-/// Whether an open file still has its name: its owner may have taken it away before it was locked.
+/// Returns whether an open file still has its name. Its owner may have removed it before it was
+/// locked.
 fn is_named(file: &fs::File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let named = fs::symlink_metadata(path).map(identity);
@@ -377,12 +378,12 @@ fn sync_parent(directory: &Path) -> io::Result<()> {
     synced.map_err(|error| cannot("sync the directory", parent, &error))
 }
 
-/// What could not be done with which file, and why; of the same kind.
+/// Returns an error of the same kind that says what could not be done with which file.
 fn cannot(verb: impl Display, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
 }
 
-/// The error of a file system without direct I/O.
+/// Returns the error of a file system without direct I/O.
 fn refused(path: &Path) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,

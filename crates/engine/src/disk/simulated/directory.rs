@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::chance::Chance;
+use super::random::Random;
 
 /// Which file a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,17 +52,17 @@ impl Step {
 }
 
 impl Directory {
-    /// All of these names are durable.
+    /// Returns a directory whose names are all durable.
     pub(super) fn durable(names: Names) -> Directory {
         Directory { durable: names.clone(), names, pending: Vec::new() }
     }
 
-    /// The names that programs see.
+    /// Returns the names that programs see.
     pub(super) fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The names that no crash takes away.
+    /// Returns the names that no crash takes away.
     pub(super) fn durable_names(&self) -> &Names {
         &self.durable
     }
@@ -92,32 +92,32 @@ impl Directory {
         }
     }
 
-    /// A sync that fails: part of what is pending becomes durable and the rest never will.
-    pub(super) fn fail_to_sync(&mut self, chance: &mut Chance) {
-        self.durable = self.survivors_in_order(chance);
+    /// Fails a sync: part of what is pending becomes durable and the rest never will.
+    pub(super) fn fail_to_sync(&mut self, random: &mut Random) {
+        self.durable = self.survivors_in_order(random);
         self.pending.clear();
     }
 
-    /// The names that are left when the journal was written up to some step.
-    pub(super) fn survivors_in_order(&self, chance: &mut Chance) -> Names {
-        let steps = chance.up_to(self.pending.len());
+    /// Returns the names that are left when the journal was written up to some step.
+    pub(super) fn survivors_in_order(&self, random: &mut Random) -> Names {
+        let steps = random.up_to(self.pending.len());
         let mut names = self.durable.clone();
         self.pending[..steps].iter().for_each(|step| step.apply(&mut names));
         names
     }
 
-    /// The names that are left when each step was written or not.
-    pub(super) fn survivors_in_no_order(&self, chance: &mut Chance) -> Names {
+    /// Returns the names that are left when each step was written or not.
+    pub(super) fn survivors_in_no_order(&self, random: &mut Random) -> Names {
         let mut names = self.durable.clone();
         for step in &self.pending {
-            if chance.coin() {
+            if random.coin() {
                 step.apply(&mut names);
             }
         }
         names
     }
 
-    /// Whether a name leads to the file, or may after a crash.
+    /// Returns whether a name leads to the file, or may after a crash.
     pub(super) fn refers_to(&self, node: NodeId) -> bool {
         let pending = self.pending.iter().filter_map(Step::node);
         let named = self.names.values().chain(self.durable.values()).copied();

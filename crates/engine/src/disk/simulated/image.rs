@@ -62,7 +62,7 @@ impl Image {
         }
     }
 
-    /// Cuts, or lengthens with zeros.
+    /// Cuts the image, or lengthens it with zeros.
     pub(super) fn set_len(&mut self, len: usize) {
         if len < self.len && !len.is_multiple_of(BLOCK_LEN) {
             self.block_mut(len / BLOCK_LEN)[len % BLOCK_LEN..].fill(0);
@@ -81,13 +81,14 @@ impl Image {
         self.blocks.get(index).and_then(Option::as_deref).unwrap_or(&ZEROS)
     }
 
-    /// A block within the length, no longer shared.
+    /// Returns a block within the length, no longer shared.
     fn block_mut(&mut self, index: usize) -> &mut Block {
         Arc::make_mut(self.blocks[index].get_or_insert_with(|| Arc::new(ZEROS)))
     }
 }
 
-/// A range cut where blocks end: each block's index, and the part of the range that lies in it.
+/// Returns a range cut where blocks end: each block's index, and the part of the range that lies in
+/// it.
 fn pieces(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut start = range.start;
     iter::from_fn(move || {
@@ -100,19 +101,19 @@ fn pieces(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chance::Chance;
+    use super::super::random::Random;
     use super::*;
 
-    /// Against a vector of bytes; copies made on the way must not change.
+    /// An image is compared with a vector of bytes; copies made on the way must not change.
     #[test]
     fn an_image_is_a_vector_of_bytes() {
         for seed in 0..20 {
-            let mut chance = Chance::new(seed);
+            let mut random = Random::new(seed);
             let (mut image, mut model) = (Image::default(), Vec::new());
             let mut copies = Vec::new();
             for step in 0..100_u8 {
-                let (at, len) = (chance.up_to(3 * BLOCK_LEN), 1 + chance.up_to(2 * BLOCK_LEN));
-                match chance.up_to(3) {
+                let (at, len) = (random.up_to(3 * BLOCK_LEN), 1 + random.up_to(2 * BLOCK_LEN));
+                match random.up_to(3) {
                     0 => {
                         image.set_len(at);
                         model.resize(at, 0);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use super::chance::Chance;
 use super::directory::{Directory, Names, NodeId};
 use super::image::Image;
 use super::node::Node;
+use super::random::Random;
 use super::survival::sectors;
 use super::trace::{Act, Outcome, Trace, What};
 use super::{Crash, Faults};
@@ -22,7 +22,7 @@ const FREED_MAX: usize = 8;
 /// * Every name, also a durable one and one in a pending step, leads to a node.
 #[derive(Clone)]
 pub(super) struct Machine {
-    chance: Chance,
+    random: Random,
     faults: Faults,
     operations: u64,
     /// The last operation that is carried out.
@@ -45,18 +45,18 @@ pub(super) struct Handle {
 
 impl Machine {
     pub(super) fn new(seed: u64, faults: Faults) -> Machine {
-        Machine::with(Chance::new(seed), Directory::default(), BTreeMap::new(), faults)
+        Machine::with(Random::new(seed), Directory::default(), BTreeMap::new(), faults)
     }
 
     fn with(
-        chance: Chance,
+        random: Random,
         directory: Directory,
         nodes: BTreeMap<NodeId, Node>,
         faults: Faults,
     ) -> Machine {
         let next_node = nodes.keys().last().map_or(0, |node| node.0 + 1);
         Machine {
-            chance,
+            random,
             faults,
             operations: 0,
             last: faults.crash_after,
@@ -89,14 +89,14 @@ impl Machine {
         self.trace.to_string()
     }
 
-    /// The durable names and what is synced under them.
+    /// Returns the durable names and what is synced under them.
     pub(super) fn image(&self) -> BTreeMap<String, Vec<u8>> {
         let names = self.directory.durable_names().iter();
         let content = |id: &NodeId| self.nodes.get(id).map(|node| node.synced().to_vec());
         names.filter_map(|(name, id)| Some((name.clone(), content(id)?))).collect()
     }
 
-    /// The same machine again, with no file open.
+    /// Returns the same machine again, with no file open.
     pub(super) fn fork(&self) -> Machine {
         let mut fork = self.clone();
         fork.nodes.values_mut().for_each(|node| node.handles = 0);
@@ -104,10 +104,10 @@ impl Machine {
         fork
     }
 
-    /// The machine as it is found after a crash.
+    /// Returns the machine as it is found after a crash.
     pub(super) fn crash(&mut self, how: Crash) -> Machine {
-        let mut chance = Chance::new(self.chance.draw());
-        let after = Chance::new(self.chance.draw());
+        let mut random = Random::new(self.random.draw());
+        let after = Random::new(self.random.draw());
         match how {
             Crash::Kept => {
                 let Machine { directory, nodes, freed, .. } = self.fork();
@@ -119,28 +119,28 @@ impl Machine {
                 self.restarted(after, names, |node| node.synced().clone())
             }
             Crash::Random => {
-                let names = self.directory.survivors_in_order(&mut chance);
-                self.restarted(after, names, |node| node.survivor(&mut chance, &[]))
+                let names = self.directory.survivors_in_order(&mut random);
+                self.restarted(after, names, |node| node.survivor(&mut random, &[]))
             }
             Crash::Weak => {
-                let names = self.directory.survivors_in_no_order(&mut chance);
+                let names = self.directory.survivors_in_no_order(&mut random);
                 let images = self.nodes.values().map(Node::written).chain(&self.freed);
                 let stale: Vec<Image> = images.cloned().collect();
-                self.restarted(after, names, |node| node.survivor(&mut chance, &stale))
+                self.restarted(after, names, |node| node.survivor(&mut random, &stale))
             }
         }
     }
 
-    /// A machine that starts with these names, and of each file with what is left of it.
+    /// Returns a machine that starts with these names, and of each file with what is left of it.
     fn restarted(
         &self,
-        chance: Chance,
+        random: Random,
         names: Names,
         mut left: impl FnMut(&Node) -> Image,
     ) -> Machine {
         let node = |id: &NodeId| Some((*id, Node::durable(left(self.nodes.get(id)?))));
         let nodes = names.values().filter_map(node).collect();
-        let machine = Machine::with(chance, Directory::durable(names), nodes, Faults::default());
+        let machine = Machine::with(random, Directory::durable(names), nodes, Faults::default());
         Machine { freed: self.freed.clone(), ..machine }
     }
 }
@@ -169,9 +169,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Bytes none of which is 0.
+    /// Draws bytes none of which is 0.
     pub(super) fn mask(&mut self, len: usize) -> Vec<u8> {
-        let byte = |_| u8::try_from(1 + self.chance.up_to(254)).unwrap_or(u8::MAX);
+        let byte = |_| u8::try_from(1 + self.random.up_to(254)).unwrap_or(u8::MAX);
         (0..len).map(byte).collect()
     }
 
@@ -241,7 +241,7 @@ impl Machine {
         let outcome = self.begin(Act::SyncDirectory)?;
         match outcome {
             Outcome::Done => self.directory.sync(),
-            Outcome::Failed => self.directory.fail_to_sync(&mut self.chance),
+            Outcome::Failed => self.directory.fail_to_sync(&mut self.random),
             Outcome::Interrupted | Outcome::Full => {}
         }
         self.free_unused();
@@ -255,7 +255,7 @@ impl Machine {
         if is_there { Ok(()) } else { Err(missing(name)) }
     }
 
-    /// Forgets files that no name and nobody leads to.
+    /// Forgets files that have no name and that no handle refers to.
     fn free_unused(&mut self) {
         let Machine { nodes, directory, freed, .. } = self;
         nodes.retain(|&id, node| {
@@ -324,7 +324,7 @@ impl Machine {
         let outcome = if is_full { Outcome::Full } else { outcome };
         let written = match outcome {
             Outcome::Done => bytes.len(),
-            _ => torn_len(at, fitting, &mut self.chance),
+            _ => torn_len(at, fitting, &mut self.random),
         };
         find(&mut self.nodes, handle)?.write(&bytes[..written], at);
         self.end(act, &handle.name, outcome)
@@ -347,13 +347,14 @@ impl Machine {
         let node = find(&mut self.nodes, handle)?;
         match outcome {
             Outcome::Done => node.sync(),
-            Outcome::Failed => node.fail_to_sync(&mut self.chance),
+            Outcome::Failed => node.fail_to_sync(&mut self.random),
             Outcome::Interrupted | Outcome::Full => {}
         }
         self.end(Act::Sync, &handle.name, outcome)
     }
 
-    /// The length that a file can have on this disk, which has room for so many bytes of all.
+    /// Returns the length that a file can have on this disk, which has room for so many bytes of
+    /// all.
     fn len_max(&mut self, handle: &Handle) -> io::Result<usize> {
         let Some(capacity) = self.faults.capacity else {
             return Ok(usize::MAX);
@@ -381,7 +382,7 @@ impl Machine {
                 self.faults.write_error
             }
         };
-        let mut is_failure = self.chance.happens(probability);
+        let mut is_failure = self.random.happens(probability);
         if !matches!(act, Act::Read { .. }) {
             is_failure |= self.before_failure == Some(self.operations);
             self.operations += 1;
@@ -393,11 +394,11 @@ impl Machine {
         Ok(if is_failure { Outcome::Failed } else { Outcome::Done })
     }
 
-    /// Whether what cannot be done by halves is done.
+    /// Returns whether an operation that cannot be done by halves is done.
     fn takes_effect(&mut self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Done => true,
-            Outcome::Interrupted => self.chance.coin(),
+            Outcome::Interrupted => self.random.coin(),
             Outcome::Failed | Outcome::Full => false,
         }
     }
@@ -422,7 +423,7 @@ fn find<'a>(nodes: &'a mut BTreeMap<NodeId, Node>, handle: &Handle) -> io::Resul
     nodes.get_mut(&handle.node).ok_or_else(|| missing(&handle.name))
 }
 
-/// Where a range of bytes begins, if a file can be so long.
+/// Returns where a range of bytes begins, if a file can be so long.
 fn place(offset: u64, len: usize) -> io::Result<usize> {
     let end = offset.checked_add(len as u64).filter(|end| *end <= LEN_MAX);
     let at = end.and_then(|_| usize::try_from(offset).ok());
@@ -431,10 +432,10 @@ fn place(offset: u64, len: usize) -> io::Result<usize> {
     })
 }
 
-/// How much of a write is done that ends between two sectors; perhaps nothing, perhaps all.
-fn torn_len(at: usize, len: usize, chance: &mut Chance) -> usize {
+/// Returns how much of a write is done that ends between two sectors; perhaps nothing, perhaps all.
+fn torn_len(at: usize, len: usize, random: &mut Random) -> usize {
     let sectors = sectors(at..at + len);
-    let end = (sectors.start + chance.up_to(sectors.len())) * SECTOR;
+    let end = (sectors.start + random.up_to(sectors.len())) * SECTOR;
     end.min(at + len).saturating_sub(at)
 }
 

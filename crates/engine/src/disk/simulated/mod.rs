@@ -66,11 +66,11 @@
 //! * One lock for all. With several threads it is correct, but repeatable only if they take turns.
 //! * A change is kept in memory until its file is synced.
 
-mod chance;
 mod directory;
 mod image;
 mod machine;
 mod node;
+mod random;
 mod survival;
 mod trace;
 
@@ -109,7 +109,7 @@ pub struct Faults {
     pub crash_after: Option<u64>,
     /// After so many more operations one fails, as by the probabilities below.
     pub fail_after: Option<u64>,
-    /// Probability that a read fails.
+    /// The probability that a read fails, from 0 to 1.
     pub read_error: f64,
     /// Probability that a write fails, after some of its sectors; or a change of a length or a
     /// name, which then is not made.
@@ -122,15 +122,15 @@ pub struct Faults {
     pub capacity: Option<u64>,
 }
 
-/// A disk in memory.
+/// A disk in memory that fails and crashes as it is told.
 pub struct SimulatedDisk {
     machine: Arc<Mutex<Machine>>,
-    /// A store has it.
+    /// Whether a store has the disk.
     is_taken: Arc<AtomicBool>,
 }
 
 impl SimulatedDisk {
-    /// An empty disk. Everything that is drawn comes from `seed`.
+    /// Returns an empty disk. Everything that is drawn comes from `seed`.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> SimulatedDisk {
         SimulatedDisk::of(Machine::new(seed, faults))
@@ -140,43 +140,45 @@ impl SimulatedDisk {
         SimulatedDisk { machine: Arc::new(Mutex::new(machine)), is_taken: Arc::default() }
     }
 
-    /// From now on these faults, and no others. A machine that is off stays off.
+    /// Sets the faults from now on. A machine that is off stays off.
     pub fn set_faults(&self, faults: Faults) {
         self.machine.lock().set_faults(faults);
     }
 
-    /// The disk that is found after a crash: without faults, and with no operations counted. This
-    /// one goes on as it is, and the next crash of it is drawn anew.
+    /// Returns the disk that is found after a crash: without faults, and with no operations
+    /// counted. This one goes on as it is, and the next crash of it is drawn anew.
     #[must_use]
     pub fn crash(&self, how: Crash) -> SimulatedDisk {
         SimulatedDisk::of(self.machine.lock().crash(how))
     }
 
-    /// A second disk in the same state, faults and draws included, on which no file is open.
+    /// Returns a second disk in the same state, faults and draws included, on which no file is
+    /// open.
     #[must_use]
     pub fn fork(&self) -> SimulatedDisk {
         SimulatedDisk::of(self.machine.lock().fork())
     }
 
-    /// How many operations there were, see [`Faults::crash_after`].
+    /// Returns how many operations there were, see [`Faults::crash_after`].
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.machine.lock().operations()
     }
 
-    /// Whether [`Faults::crash_after`] has stopped the machine.
+    /// Returns whether [`Faults::crash_after`] has stopped the machine.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.machine.lock().is_off()
     }
 
-    /// The durable content: what [`Crash::Lost`] leaves, by name.
+    /// Returns the durable content: what [`Crash::Lost`] leaves, by name.
     #[must_use]
     pub fn image(&self) -> BTreeMap<String, Vec<u8>> {
         self.machine.lock().image()
     }
 
-    /// The last operations, one a line, with their numbers; of reads only those that failed.
+    /// Returns the last operations, one a line, with their numbers; of reads only those that
+    /// failed.
     #[must_use]
     pub fn trace(&self) -> String {
         self.machine.lock().trace()

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::chance::Chance;
 use super::image::Image;
+use super::random::Random;
 use super::survival;
 
 /// * Without failed syncs `written` is `synced` with all of `pending` applied. A failed sync
@@ -34,7 +34,7 @@ impl Change {
         }
     }
 
-    /// The length of a file of length `len` after this.
+    /// Returns the length of a file of length `len` after this.
     pub(super) fn len_after(&self, len: usize) -> usize {
         match self {
             Change::Write { at, bytes } => len.max(at + bytes.len()),
@@ -44,7 +44,7 @@ impl Change {
 }
 
 impl Node {
-    /// A file that holds `image`, safely.
+    /// Returns a file that holds `image`, safely.
     pub(super) fn durable(image: Image) -> Node {
         Node { written: image.clone(), synced: image, ..Node::default() }
     }
@@ -78,18 +78,18 @@ impl Node {
         }
     }
 
-    /// A sync that fails: part of what is pending becomes durable and the rest never will.
-    pub(super) fn fail_to_sync(&mut self, chance: &mut Chance) {
-        self.synced = survival::survivor(&self.synced, &self.pending, chance, &[]);
+    /// Fails a sync: part of what is pending becomes durable and the rest never will.
+    pub(super) fn fail_to_sync(&mut self, random: &mut Random) {
+        self.synced = survival::survivor(&self.synced, &self.pending, random, &[]);
         self.pending.clear();
     }
 
-    /// What a loss of power leaves, see [`survival::survivor`].
-    pub(super) fn survivor(&self, chance: &mut Chance, stale: &[Image]) -> Image {
+    /// Returns what a loss of power leaves, see [`survival::survivor`].
+    pub(super) fn survivor(&self, random: &mut Random, stale: &[Image]) -> Image {
         if self.pending.is_empty() {
             return self.synced.clone();
         }
-        survival::survivor(&self.synced, &self.pending, chance, stale)
+        survival::survivor(&self.synced, &self.pending, random, stale)
     }
 
     /// Changes a file at rest behind the back of its users: what is pending is written out first.

@@ -11,44 +11,44 @@
 
 use std::ops::Range;
 
-use super::chance::Chance;
 use super::image::Image;
 use super::node::Change;
+use super::random::Random;
 use crate::disk::SECTOR;
 
-/// What is left of a file that was `synced` before the `pending` changes.
+/// Returns what is left of a file that was `synced` before the `pending` changes.
 ///
 /// Where the file grew and no bytes arrived there are zeros; or, when there are `stale` images, in
 /// some sectors noise or what is in those images.
 pub(super) fn survivor(
     synced: &Image,
     pending: &[Change],
-    chance: &mut Chance,
+    random: &mut Random,
     stale: &[Image],
 ) -> Image {
-    let journaled = match chance.up_to(3) {
+    let journaled = match random.up_to(3) {
         0 => 0,
-        1 => chance.up_to(pending.len()),
+        1 => random.up_to(pending.len()),
         _ => pending.len(),
     };
     let changes = pending[..journaled].iter();
     let len = changes.fold(synced.len(), |len, change| change.len_after(len));
-    let mood = Mood::draw(chance);
+    let mood = Mood::draw(random);
     let (mut running, mut left) = (synced.clone(), synced.clone());
-    lengthen(&mut left, len, chance, stale);
+    lengthen(&mut left, len, random, stale);
     for (index, change) in pending.iter().enumerate() {
         change.apply(&mut running);
         match change {
             Change::Length(cut) if index < journaled && *cut < left.len() => {
                 left.set_len(*cut);
-                lengthen(&mut left, len, chance, stale);
+                lengthen(&mut left, len, random, stale);
             }
             Change::Length(_) => {}
             Change::Write { at, bytes } => {
                 let sectors = sectors(*at..at + bytes.len());
-                let fate = mood.fate(sectors.len(), chance);
+                let fate = mood.fate(sectors.len(), random);
                 for (index, sector) in sectors.enumerate() {
-                    if fate.keeps(index, chance) {
+                    if fate.keeps(index, random) {
                         left.adopt(&running, sector * SECTOR..(sector + 1) * SECTOR);
                     }
                 }
@@ -59,13 +59,13 @@ pub(super) fn survivor(
     left
 }
 
-/// The sectors that a range of bytes touches.
+/// Returns the sectors that a range of bytes touches.
 pub(super) fn sectors(range: Range<usize>) -> Range<usize> {
     range.start / SECTOR..range.end.div_ceil(SECTOR)
 }
 
 /// Grows a file, as a disk does on which new sectors are not cleared if there are `stale` images.
-fn lengthen(image: &mut Image, len: usize, chance: &mut Chance, stale: &[Image]) {
+fn lengthen(image: &mut Image, len: usize, random: &mut Random, stale: &[Image]) {
     let first = image.len().div_ceil(SECTOR);
     if len > image.len() {
         image.set_len(len);
@@ -75,28 +75,28 @@ fn lengthen(image: &mut Image, len: usize, chance: &mut Chance, stale: &[Image])
     }
     for sector in first..len.div_ceil(SECTOR) {
         let at = sector * SECTOR;
-        let bytes = match chance.up_to(3) {
+        let bytes = match random.up_to(3) {
             0 | 1 => continue,
-            2 => noise(chance),
-            _ => leftover(chance, stale),
+            2 => noise(random),
+            _ => leftover(random, stale),
         };
         image.write(&bytes[..SECTOR.min(len - at)], at);
     }
 }
 
-fn noise(chance: &mut Chance) -> [u8; SECTOR] {
+fn noise(random: &mut Random) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     for word in bytes.chunks_mut(8) {
-        word.copy_from_slice(&chance.draw().to_le_bytes());
+        word.copy_from_slice(&random.draw().to_le_bytes());
     }
     bytes
 }
 
-/// A sector of one of the images: what the place may have held for another file.
-fn leftover(chance: &mut Chance, stale: &[Image]) -> [u8; SECTOR] {
+/// Returns a sector of one of the images: what the place may have held for another file.
+fn leftover(random: &mut Random, stale: &[Image]) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
-    let image = &stale[chance.up_to(stale.len() - 1)];
-    let sector = chance.up_to(image.len() / SECTOR);
+    let image = &stale[random.up_to(stale.len() - 1)];
+    let sector = random.up_to(image.len() / SECTOR);
     image.read(&mut bytes, sector * SECTOR);
     bytes
 }
@@ -111,17 +111,17 @@ struct Mood {
 }
 
 impl Mood {
-    fn draw(chance: &mut Chance) -> Mood {
-        let torn = [0, 1, 4][chance.up_to(2)];
-        Mood { torn, kept: chance.up_to(8) }
+    fn draw(random: &mut Random) -> Mood {
+        let torn = [0, 1, 4][random.up_to(2)];
+        Mood { torn, kept: random.up_to(8) }
     }
 
-    fn fate(&self, sectors: usize, chance: &mut Chance) -> Fate {
-        if chance.up_to(7) < self.torn {
-            let prefix = Fate::Prefix(chance.up_to(sectors));
-            return if chance.coin() { prefix } else { Fate::Scattered };
+    fn fate(&self, sectors: usize, random: &mut Random) -> Fate {
+        if random.up_to(7) < self.torn {
+            let prefix = Fate::Prefix(random.up_to(sectors));
+            return if random.coin() { prefix } else { Fate::Scattered };
         }
-        if chance.up_to(7) < self.kept { Fate::Kept } else { Fate::Dropped }
+        if random.up_to(7) < self.kept { Fate::Kept } else { Fate::Dropped }
     }
 }
 
@@ -136,12 +136,12 @@ enum Fate {
 }
 
 impl Fate {
-    fn keeps(&self, index: usize, chance: &mut Chance) -> bool {
+    fn keeps(&self, index: usize, random: &mut Random) -> bool {
         match self {
             Fate::Kept => true,
             Fate::Dropped => false,
             Fate::Prefix(sectors) => index < *sectors,
-            Fate::Scattered => chance.coin(),
+            Fate::Scattered => random.coin(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::AlgorithmName;
 
@@ -29,9 +30,9 @@ pub struct Autotune {
 impl Factors for Keys {
     const NAME: &'static str = "autotune";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         if self.control.is_empty() {
-            return Err("`factors.control` names no controller".to_owned());
+            return Err(Complaint::about("factors.control", " names no controller"));
         }
         let controls: Vec<_> = self.control.iter().map(|name| name.0).collect();
         let workload = common.workload()?;

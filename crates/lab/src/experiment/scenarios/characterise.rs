@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
 /// It has no keys of its own.
@@ -25,7 +26,7 @@ pub struct Characterise {
 impl Factors for Keys {
     const NAME: &'static str = "characterise";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         let treatment =
             Treatment { admission: common.fixed()?, buffer: common.buffer, ..Treatment::default() };
         Ok(Arc::new(Characterise { recipe: Recipe { workload: common.workload()?, treatment } }))

@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Aging, Split, Treatment};
 use crate::experiment::values::{Bytes, Period};
 
@@ -40,11 +41,12 @@ pub struct Deteriorate {
 impl Factors for Keys {
     const NAME: &'static str = "deteriorate";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
-        let transactions = self.transactions.ok_or("`factors.transactions` is missing")?.get();
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+        let missing = || Complaint::missing("`factors.transactions` is missing");
+        let transactions = self.transactions.ok_or_else(missing)?.get();
         let look = self.look.map_or(Duration::from_secs(10), |period| period.0);
         if look.is_zero() {
-            return Err("`factors.look` must be longer than nothing".to_owned());
+            return Err(Complaint::about("factors.look", " must be longer than nothing"));
         }
         let workload = common.workload()?;
         let admission = common.fixed()?;

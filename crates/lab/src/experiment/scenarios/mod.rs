@@ -26,7 +26,8 @@ use serde::de::DeserializeOwned;
 use tidegate_control::Algorithm;
 
 use super::Experiment;
-use super::file::{Choice, Problem, read_as};
+use super::complaint::Complaint;
+use super::file::{Choice, Document, Problem, read_as};
 use super::treatment::{Admission, Treatment};
 use super::values::Bytes;
 use super::workload::WorkloadSpec;
@@ -60,7 +61,7 @@ pub(super) trait Factors: DeserializeOwned + Clone + Default {
     const NAME: &'static str;
 
     /// The scenario with these values.
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String>;
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint>;
 }
 
 /// What a scenario sees of the keys that all have.
@@ -72,7 +73,7 @@ pub(super) struct Common {
     pub(super) mpls: Vec<u32>,
 }
 
-pub(super) type Reader = fn(&str, &Choice) -> Result<Experiment, Problem>;
+pub(super) type Reader = fn(&Document<'_>, &Choice) -> Result<Experiment, Problem>;
 
 /// Every scenario, by its name.
 pub(super) const READERS: [(&str, Reader); 7] = [
@@ -87,24 +88,27 @@ pub(super) const READERS: [(&str, Reader); 7] = [
 
 impl Common {
     /// The workload, which is there and can be built.
-    fn workload(&self) -> Result<WorkloadSpec, String> {
-        let workload = self.workload.clone().ok_or("the table `workload` is missing")?;
-        workload.build().map_err(|error| error.to_string())?;
+    fn workload(&self) -> Result<WorkloadSpec, Complaint> {
+        let missing = || Complaint::missing("the table `workload` is missing");
+        let workload = self.workload.clone().ok_or_else(missing)?;
+        workload.build()?;
         Ok(workload)
     }
 
     /// A fixed limit where there are `clients`, else the clients themselves.
-    fn fixed(&self) -> Result<Admission, String> {
+    fn fixed(&self) -> Result<Admission, Complaint> {
         let Some(clients) = self.clients else { return Ok(Admission::Clients) };
         if self.mpls.iter().any(|&mpl| mpl > clients) {
-            return Err(format!("`mpl` goes above the {clients} `clients`, who could not fill it"));
+            let text = format!(" goes above the {clients} `clients`, who could not fill it");
+            return Err(Complaint::about("mpl", text));
         }
         Ok(Admission::Limit { clients })
     }
 
     /// The admissions of several controllers, in their order.
-    fn controlled(&self, controls: &[Algorithm]) -> Result<Vec<Admission>, String> {
-        let clients = self.clients.ok_or("a controller needs `clients`: how many there are")?;
+    fn controlled(&self, controls: &[Algorithm]) -> Result<Vec<Admission>, Complaint> {
+        let missing = || Complaint::missing("a controller needs `clients`: how many there are");
+        let clients = self.clients.ok_or_else(missing)?;
         let admission = |&control: &Algorithm| Admission::Control { clients, control };
         Ok(controls.iter().map(admission).collect())
     }

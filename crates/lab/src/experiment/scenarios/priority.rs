@@ -20,6 +20,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
 use crate::experiment::values::Percent;
 use crate::load::{RATES, is_rate};
@@ -43,17 +44,18 @@ pub struct PriorityScenario {
 impl Factors for Keys {
     const NAME: &'static str = "priority";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         let workload = common.workload()?;
         let Admission::Limit { clients } = common.fixed()? else {
-            return Err("the scenario priority needs `clients`: who waits before the gate".into());
+            let text = "the scenario priority needs `clients`: who waits before the gate";
+            return Err(Complaint::missing(text));
         };
         let rate = match self.arrivals {
             ArrivalSpec::Closed => None,
             ArrivalSpec::Poisson(rate) | ArrivalSpec::Constant(rate) => Some(rate),
         };
         if rate.is_some_and(|rate| !is_rate(rate)) {
-            return Err(format!("`factors.arrivals`: give {RATES}"));
+            return Err(Complaint::about("factors.arrivals", format!(": give {RATES}")));
         }
         let high_percent = self.high.map_or(10.0, |percent| percent.0);
         let recipe = |is_given| Recipe {

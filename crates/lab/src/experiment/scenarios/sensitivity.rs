@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tidegate_control::Algorithm;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
 /// Its keys.
@@ -33,14 +34,18 @@ pub struct Sensitivity {
 
 impl Keys {
     /// The controller with each combination of values.
-    fn controls(&self) -> Result<Vec<Algorithm>, String> {
-        let name = self.control.as_deref().ok_or("`factors.control` is missing")?;
+    fn controls(&self) -> Result<Vec<Algorithm>, Complaint> {
+        let missing = || Complaint::missing("`factors.control` is missing");
+        let name = self.control.as_deref().ok_or_else(missing)?;
         let c = self.c.iter().map(|value| format!("c={value}"));
         let gamma = self.gamma.iter().map(|value| format!("gamma={value}"));
         let shares: Vec<String> = c.chain(gamma).collect();
         let steps: Vec<String> = self.delta.iter().map(|value| format!("delta={value}")).collect();
         let texts: Vec<String> = match (shares.as_slice(), steps.as_slice()) {
-            ([], []) => return Err("`factors` varies nothing: give c, gamma or delta".to_owned()),
+            ([], []) => {
+                let text = " varies nothing: give c, gamma or delta";
+                return Err(Complaint::about("factors", text));
+            }
             (shares, []) => shares.to_vec(),
             ([], steps) => steps.to_vec(),
             (shares, steps) => shares
@@ -50,7 +55,7 @@ impl Keys {
         };
         let control = |text: &String| {
             let text = format!("{name}:{text}");
-            text.parse::<Algorithm>().map_err(|error| error.to_string())
+            text.parse::<Algorithm>().map_err(Complaint::about_content)
         };
         texts.iter().map(control).collect()
     }
@@ -59,7 +64,7 @@ impl Keys {
 impl Factors for Keys {
     const NAME: &'static str = "sensitivity";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         let workload = common.workload()?;
         let recipe = |admission| Recipe {
             workload: workload.clone(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Admission, Exchange, Treatment};
 use crate::experiment::values::{AlgorithmName, Bytes};
 use crate::experiment::workload::WorkloadSpec;
@@ -40,9 +41,10 @@ type Half = (WorkloadSpec, Option<Bytes>);
 impl Factors for Keys {
     const NAME: &'static str = "switch";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         if self.control.is_empty() {
-            return Err("`factors.control` names no controller; fixed:N keeps the limit".to_owned());
+            let text = " names no controller; fixed:N keeps the limit";
+            return Err(Complaint::about("factors.control", text));
         }
         let first = (common.workload()?, common.buffer);
         let then = match (self.then, self.then_buffer) {
@@ -51,10 +53,14 @@ impl Factors for Keys {
                 (then, common.buffer)
             }
             (None, Some(_)) if common.buffer.is_none() => {
-                return Err("`factors.then_buffer` needs `buffer`: what it is before".to_owned());
+                let text = " needs `buffer`: what it is before";
+                return Err(Complaint::about("factors.then_buffer", text));
             }
             (None, Some(buffer)) => (first.0.clone(), Some(buffer)),
-            _ => return Err("`factors` needs either `then` or `then_buffer`".to_owned()),
+            _ => {
+                let text = " needs either `then` or `then_buffer`";
+                return Err(Complaint::about("factors", text));
+            }
         };
         let mut ways = vec![(first.clone(), then.clone())];
         if self.both_ways {
@@ -71,18 +77,20 @@ impl Factors for Keys {
 }
 
 /// Whether two workloads can be in one database: on the same tables, or on tables of other names.
-fn fit(first: &WorkloadSpec, then: &WorkloadSpec) -> Result<(), String> {
+fn fit(first: &WorkloadSpec, then: &WorkloadSpec) -> Result<(), Complaint> {
     let tables = |spec: &WorkloadSpec| spec.build().map(|workload| workload.tables());
-    let then_tables = tables(then).map_err(|error| error.to_string())?;
-    let first_tables = tables(first).map_err(|error| error.to_string())?;
+    let (then_tables, first_tables) = (tables(then)?, tables(first)?);
     let is_taken = |name: &str| first_tables.iter().any(|table| table.name == name);
     let taken = then_tables.iter().find(|table| is_taken(table.name));
     match taken {
-        Some(table) if !first.shares_tables_with(then) => Err(format!(
-            "`factors.then`: both workloads have a table `{}`, and not the same; take the same \
-             sizes, or another workload",
-            table.name
-        )),
+        Some(table) if !first.shares_tables_with(then) => {
+            let text = format!(
+                ": both workloads have a table `{}`, and not the same; take the same sizes, or \
+                 another workload",
+                table.name
+            );
+            Err(Complaint::about("factors.then", text))
+        }
         _ => Ok(()),
     }
 }

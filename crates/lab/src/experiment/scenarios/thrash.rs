@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
+use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::Percent;
 use crate::experiment::workload::WorkloadSpec;
@@ -41,16 +42,15 @@ pub struct Thrash {
 impl Factors for Keys {
     const NAME: &'static str = "thrash";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, String> {
+    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
         if common.workload.is_some() {
-            return Err("the scenario thrash has its own workload; leave `workload` out, and \
-                        use `factors` to vary it"
-                .to_owned());
+            let text = "the scenario thrash has its own workload; leave `workload` out, and use \
+                        `factors` to vary it";
+            return Err(Complaint::about_content(text));
         }
         if common.clients.is_some() {
-            return Err("in the scenario thrash an MPL is a number of clients; leave `clients` \
-                        out"
-            .to_owned());
+            let text = "in the scenario thrash an MPL is a number of clients; leave `clients` out";
+            return Err(Complaint::about_one_of(&["clients"], text));
         }
         let or = |list: Option<Vec<Percent>>, otherwise: &[f64]| -> Vec<f64> {
             list.map_or_else(
@@ -67,10 +67,11 @@ impl Factors for Keys {
         };
         let recipes = scenario.batchsets(true);
         if recipes.is_empty() || scenario.primary_key.is_empty() {
-            return Err("`factors` leaves no batchset; each list needs a value".to_owned());
+            let text = " leaves no batchset; each list needs a value";
+            return Err(Complaint::about("factors", text));
         }
         for Recipe { workload, .. } in recipes {
-            workload.build().map_err(|error| error.to_string())?;
+            workload.build()?;
         }
         Ok(Arc::new(scenario))
     }

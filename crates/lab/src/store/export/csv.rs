@@ -6,13 +6,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::Sink;
-use super::part::Part;
 use super::tables::{Cell, Table};
 use crate::store::StoreError;
+use crate::whole_file::WholeFile;
 
 pub(super) struct Csv {
     directory: PathBuf,
-    open: Option<Part>,
+    open: Option<WholeFile>,
     line: Vec<u8>,
     done: Vec<PathBuf>,
 }
@@ -25,7 +25,7 @@ impl Csv {
 
 impl Sink for Csv {
     fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
-        let mut part = Part::create(&self.directory, &format!("{}.csv", table.name))?;
+        let mut part = WholeFile::create(&self.directory, &format!("{}.csv", table.name))?;
         let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
         part.put(format!("{}\n", names.join(",")).as_bytes())?;
         self.open = Some(part);
@@ -35,7 +35,7 @@ impl Sink for Csv {
     fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
         self.line.clear();
         push_line(&mut self.line, row);
-        self.open.as_mut().map_or(Ok(()), |part| part.put(&self.line))
+        Ok(self.open.as_mut().map_or(Ok(()), |part| part.put(&self.line))?)
     }
 
     fn end(&mut self) -> Result<(), StoreError> {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::Sink;
-use super::part::Part;
 use super::tables::{Cell, Table};
 use crate::store::StoreError;
+use crate::whole_file::WholeFile;
 
 pub(super) struct Json {
-    part: Part,
+    part: WholeFile,
     table: Option<&'static Table>,
     /// What stands before the next table, and before the next row.
     comma: (&'static str, &'static str),
@@ -18,7 +18,7 @@ pub(super) struct Json {
 
 impl Json {
     pub(super) fn new(directory: &Path) -> Result<Self, StoreError> {
-        let part = Part::create(directory, "experiment.json")?;
+        let part = WholeFile::create(directory, "experiment.json")?;
         Ok(Json { part, table: None, comma: ("{", "") })
     }
 }
@@ -42,7 +42,7 @@ impl Sink for Json {
     }
 
     fn end(&mut self) -> Result<(), StoreError> {
-        self.part.put(b"]")
+        Ok(self.part.put(b"]")?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Vec<PathBuf>, StoreError> {

@@ -21,8 +21,7 @@
 mod csv;
 mod json;
 mod parquet;
-pub(crate) mod part;
-mod tables;
+pub(crate) mod tables;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -32,6 +31,7 @@ use thiserror::Error;
 use self::tables::{Cell, Scope, TABLES, Table};
 use super::{Store, StoreError};
 use crate::experiment::Experiment;
+use crate::whole_file::WholeFileError;
 
 /// A form of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,4 +121,10 @@ fn sink(format: Format, directory: &Path) -> Result<Box<dyn Sink>, StoreError> {
 
 fn failed(path: &Path, reason: &dyn std::fmt::Display) -> StoreError {
     StoreError::Write { path: path.to_owned(), reason: reason.to_string() }
+}
+
+impl From<WholeFileError> for StoreError {
+    fn from(error: WholeFileError) -> Self {
+        failed(&error.path, &error.source)
+    }
 }

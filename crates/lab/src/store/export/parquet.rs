@@ -11,10 +11,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::part::Part;
 use super::tables::{Cell, Kind, Table};
 use super::{Sink, failed};
 use crate::store::StoreError;
+use crate::whole_file::WholeFile;
 
 /// Rows that are kept in memory and written together.
 const GROUP: usize = 32_768;
@@ -60,7 +60,7 @@ impl Sink for Parquet {
 struct Open {
     /// For messages.
     path: PathBuf,
-    writer: SerializedFileWriter<Part>,
+    writer: SerializedFileWriter<WholeFile>,
     columns: Vec<Column>,
     /// In the columns.
     rows: usize,
@@ -70,7 +70,7 @@ impl Open {
     fn create(directory: &Path, table: &Table) -> Result<Self, StoreError> {
         let name = format!("{}.parquet", table.name);
         let path = directory.join(&name);
-        let part = Part::create(directory, &name)?;
+        let part = WholeFile::create(directory, &name)?;
         let writer = schema(table).and_then(|schema| {
             SerializedFileWriter::new(part, schema, Arc::new(WriterProperties::default()))
         });
@@ -102,7 +102,7 @@ impl Open {
             self.write_group()?;
         }
         let part = self.writer.into_inner();
-        part.map_err(|error| failed(&self.path, &error))?.finish()
+        Ok(part.map_err(|error| failed(&self.path, &error))?.finish()?)
     }
 }
 

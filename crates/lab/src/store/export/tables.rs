@@ -18,7 +18,7 @@ pub(super) use catalog::TABLES;
 /// What one cell holds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
-    /// Nothing.
+    /// A cell without a value.
     Null,
     /// A whole number.
     Int(i64),

@@ -6,8 +6,8 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, key, pick, shuffle};
 use crate::tap::{
-    BatchExecution, BatchsetKey, Check, CheckCount, Counts, DataSet, ExecutionKey, Place, Report,
-    Rule, Step, analyse,
+    BatchExecution, BatchsetKey, Check, CheckCount, CheckPlace, Counts, DataSet, ExecutionKey,
+    Report, Rule, Step, analyse,
 };
 
 /// Sound data, into which violations are planted, each in a batchset instance of its own unless
@@ -19,7 +19,7 @@ struct Plot {
     /// Batchset instances without a violation so far, in random order.
     free: Vec<BatchsetKey>,
     removed: BTreeSet<ExecutionKey>,
-    planted: BTreeSet<(Check, Place)>,
+    planted: BTreeSet<(Check, CheckPlace)>,
 }
 
 impl Plot {
@@ -54,7 +54,7 @@ impl Plot {
         1 + u32::try_from(pick(&mut self.generator, self.executions as usize)).expect("small")
     }
 
-    fn plant(&mut self, check: Check, place: Place) {
+    fn plant(&mut self, check: Check, place: CheckPlace) {
         assert!(self.planted.insert((check, place)), "{place}: planted twice");
     }
 
@@ -67,7 +67,7 @@ impl Plot {
         for _ in 0..count {
             let key = self.execution();
             change(self.rows.row(key));
-            self.plant(check, Place::Execution(key));
+            self.plant(check, CheckPlace::Execution(key));
         }
     }
 
@@ -79,7 +79,7 @@ impl Plot {
 
     fn remove_batch(&mut self, batchset: BatchsetKey, mpl: u32) {
         let executions = self.batch(batchset, mpl);
-        self.plant(Check::MissingBatches, Place::Batch(executions[0].in_batch()));
+        self.plant(Check::MissingBatches, CheckPlace::Batch(executions[0].in_batch()));
         self.removed.extend(executions);
     }
 
@@ -96,7 +96,7 @@ impl Plot {
         for _ in 0..9 {
             let key = self.execution();
             self.removed.insert(key);
-            self.plant(Check::MissedExecutions, Place::Execution(key));
+            self.plant(Check::MissedExecutions, CheckPlace::Execution(key));
         }
     }
 
@@ -114,7 +114,7 @@ impl Plot {
         let row = self.rows.row(second);
         (row.ended_s, row.began_s) = (began_s + row.ended_s - row.began_s, began_s);
         for key in [first, second] {
-            self.plant(Check::OtherExecutors, Place::Execution(key));
+            self.plant(Check::OtherExecutors, CheckPlace::Execution(key));
         }
     }
 
@@ -131,9 +131,9 @@ impl Plot {
         for key in zeros {
             let row = self.rows.row(key);
             (row.transactions, row.atpt_s) = (0, None);
-            self.plant(Check::ZeroTps, Place::Execution(key));
+            self.plant(Check::ZeroTps, CheckPlace::Execution(key));
             // Nothing ended at all, not even with an error.
-            self.plant(Check::NotSteady, Place::Execution(key));
+            self.plant(Check::NotSteady, CheckPlace::Execution(key));
         }
     }
 
@@ -147,7 +147,7 @@ impl Plot {
         let batchset = self.batchset();
         for key in (1..=10).flat_map(|step| self.batch(batchset, 100 * step)).collect::<Vec<_>>() {
             self.rows.end_late(key);
-            self.plant(limit, Place::Execution(key));
+            self.plant(limit, CheckPlace::Execution(key));
         }
         let scale = |factor: f64| {
             move |row: &mut BatchExecution| row.atpt_s = row.atpt_s.map(|atpt_s| factor * atpt_s)
@@ -158,8 +158,8 @@ impl Plot {
             let key = self.execution();
             self.rows.end_late(key);
             scale(1.5)(self.rows.row(key));
-            self.plant(limit, Place::Execution(key));
-            self.plant(Check::AbnormalAtpt, Place::Execution(key));
+            self.plant(limit, CheckPlace::Execution(key));
+            self.plant(Check::AbnormalAtpt, CheckPlace::Execution(key));
         }
     }
 
@@ -175,7 +175,7 @@ impl Plot {
             for key in self.batch(batchset, 300) {
                 self.rows.row(key).transactions /= 2;
             }
-            self.plant(Check::TransientThrashing, Place::Batchset(batchset));
+            self.plant(Check::TransientThrashing, CheckPlace::Batchset(batchset));
         }
     }
 
@@ -191,7 +191,7 @@ impl Plot {
                 let row = self.rows.row(key);
                 row.transactions += row.transactions / 4;
                 self.rows.end_late(key);
-                self.plant(Check::ConnectionTimeLimit, Place::Execution(key));
+                self.plant(Check::ConnectionTimeLimit, CheckPlace::Execution(key));
             }
         }
     }
@@ -201,11 +201,11 @@ impl Plot {
     fn plant_healing_dips(&mut self) {
         for _ in 0..2 {
             let batchset = self.rising_batchset();
-            self.plant(Check::TransientThrashing, Place::Batchset(batchset));
+            self.plant(Check::TransientThrashing, CheckPlace::Batchset(batchset));
             for key in self.batch(batchset, 300).into_iter().skip(1) {
                 self.rows.row(key).transactions /= 4;
                 self.rows.end_late(key);
-                self.plant(Check::ConnectionTimeLimit, Place::Execution(key));
+                self.plant(Check::ConnectionTimeLimit, CheckPlace::Execution(key));
             }
         }
     }
@@ -247,7 +247,7 @@ fn assert_steps(design: &Design, plot: &Plot, report: &Report) {
     // All of one batchset instance ended late; in two others all at the lowest MPL did nothing.
     let of_executions =
         [Check::ZeroTps, Check::ConnectionTimeLimit, Check::AbnormalAtpt, Check::NotSteady];
-    let planted: BTreeSet<Place> = plot
+    let planted: BTreeSet<CheckPlace> = plot
         .planted
         .iter()
         .filter(|(check, _)| of_executions.contains(check))
@@ -273,7 +273,7 @@ fn assert_steps(design: &Design, plot: &Plot, report: &Report) {
 fn check(design: &Design, seed: u64) {
     let plot = plotted(design, seed);
     let report = analyse(&plot.data(), Rule::Equation1).expect("sound rows");
-    let found: BTreeSet<(Check, Place)> =
+    let found: BTreeSet<(Check, CheckPlace)> =
         report.violations.iter().map(|violation| (violation.check, violation.place)).collect();
     assert_eq!(found.len(), report.violations.len(), "none is reported twice");
     let differences: Vec<_> = found.symmetric_difference(&plot.planted).collect();

@@ -6,7 +6,7 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{Design, pick, shuffle};
 use crate::tap::{
-    BatchExecution, BatchKey, BatchsetKey, Check, Class, Curve, DataSet, ExecutionKey, Place,
+    BatchExecution, BatchKey, BatchsetKey, Check, CheckPlace, Class, Curve, DataSet, ExecutionKey,
     Report, Rule, analyse,
 };
 
@@ -135,14 +135,14 @@ fn assert_everything_is_dropped_or_retained(data: &DataSet, report: &Report) {
         dropped.chain(report.retained.iter().map(|batchset| batchset.key)).collect();
     assert_eq!(accounted.len(), there.len());
     assert_eq!(accounted.into_iter().collect::<BTreeSet<_>>(), there);
-    let faulty: BTreeSet<Place> = report
+    let faulty: BTreeSet<CheckPlace> = report
         .violations
         .iter()
         .filter(|violation| violation.check.class() == Class::Execution)
         .map(|violation| violation.place)
         .collect();
-    let dropped: BTreeSet<Place> =
-        report.dropped_executions.iter().copied().map(Place::Execution).collect();
+    let dropped: BTreeSet<CheckPlace> =
+        report.dropped_executions.iter().copied().map(CheckPlace::Execution).collect();
     assert_eq!(dropped, faulty);
 }
 
@@ -165,7 +165,7 @@ fn assert_retained_curves(report: &Report, rule: Rule) {
 
 fn assert_check_8_empties_no_batch(data: &DataSet, report: &Report) {
     let abnormal = report.violations.iter().filter_map(|violation| match violation.place {
-        Place::Execution(key) if violation.check == Check::AbnormalAtpt => Some(key),
+        CheckPlace::Execution(key) if violation.check == Check::AbnormalAtpt => Some(key),
         _ => None,
     });
     let abnormal: BTreeSet<ExecutionKey> = abnormal.collect();

@@ -11,7 +11,7 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, group, shuffle};
 use crate::tap::{
-    BatchKey, BatchsetKey, Count, Dropped, ExecutionKey, Place, Report, Rule, Step, analyse,
+    BatchKey, BatchsetKey, CheckPlace, Count, Dropped, ExecutionKey, Report, Rule, Step, analyse,
 };
 
 /// How the study's data came out.
@@ -185,11 +185,11 @@ fn the_same_as_rows(report: &Report) {
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 
     let dropped = report.dropped();
-    let is_execution = |one: &&Dropped| matches!(one.place, Place::Execution(_));
+    let is_execution = |one: &&Dropped| matches!(one.place, CheckPlace::Execution(_));
     let executions = || dropped.iter().filter(is_execution);
     // Those of check 6 violate check 10, too.
     assert_eq!(executions().count(), 25 + 2_434 + 679 + 25);
-    let once: BTreeSet<Place> = executions().map(|one| one.place).collect();
+    let once: BTreeSet<CheckPlace> = executions().map(|one| one.place).collect();
     assert_eq!(once.len(), 3_073);
     assert!(executions().all(|one| one.step == Step::Executions));
     let batchsets: Vec<&Dropped> = dropped.iter().filter(|one| !is_execution(one)).collect();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::tap::testing::{key, small};
-use crate::tap::{Check, DataError, DataSet, PROTOCOL, Place, Rule, RunId, analyse};
+use crate::tap::{Check, CheckPlace, DataError, DataSet, PROTOCOL, Rule, RunId, analyse};
 
 type Fault = (fn(&mut DataSet), &'static str);
 
@@ -76,7 +76,7 @@ fn impossible_times_are_violations_of_their_executions() {
         spoil(&mut data);
         let report = analyse(&data, Rule::Equation1).expect("sound rows");
         let found: Vec<_> = report.violations.iter().map(|one| (one.check, one.place)).collect();
-        let place = Place::Execution(key(1, 1, 100, 1));
+        let place = CheckPlace::Execution(key(1, 1, 100, 1));
         assert_eq!(found, [(Check::ConnectionTimeLimit, place)]);
         assert_eq!(report.dropped_executions, [key(1, 1, 100, 1)]);
         assert_eq!(report.retained.len(), 3);

@@ -290,7 +290,7 @@ impl<'r> RowReader<'r> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_workload::Draw;
+    use tidegate_workload::Random;
 
     use super::super::evaluate::order;
     use super::*;
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(key(&[1.into(), 10.into(), 3000.into()]).len(), 7);
     }
 
-    fn random(draw: &mut Draw) -> Value<'static> {
+    fn random(draw: &mut Random) -> Value<'static> {
         match draw.between(0, 9) {
             0 => Value::Null,
             1..=3 => Value::Int(draw.between(-3, 3).into()),
@@ -332,7 +332,8 @@ mod tests {
             _ => {
                 let letters = ["", "\0", "\x01", "a", "b", "ÿ", "a"];
                 let len = draw.between(0, 4);
-                let letter = |draw: &mut Draw| letters[draw.between(0, 6).cast_unsigned() as usize];
+                let letter =
+                    |draw: &mut Random| letters[draw.between(0, 6).cast_unsigned() as usize];
                 Value::Text((0..len).map(|_| letter(draw)).collect::<String>().into())
             }
         }
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_order_of_keys_is_that_of_values_and_they_read_back() {
-        let mut draw = Draw::new(7, 0);
+        let mut draw = Random::new(7, 0);
         for round in 0..20_000 {
             let mut tuple = || [(); 3].map(|()| random(&mut draw));
             let (one, other) = (tuple(), tuple());

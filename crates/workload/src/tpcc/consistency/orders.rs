@@ -97,7 +97,7 @@ async fn mark_new(
 ) -> Result<(), Failure> {
     let rows = session.query(&NEW_ORDERS, range).await?;
     for row in 0..rows.len() {
-        let number = rows.int(row, 0).ok_or(Failure::Unexpected("a new order's number"))?;
+        let number = rows.number(row, 0, "a new order's number")?;
         let order = page.get_mut(&number);
         findings.expect(5, order.is_some(), || format!("{at}: new order {number} is no order"));
         if let Some(order) = order {

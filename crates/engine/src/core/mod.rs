@@ -1,0 +1,183 @@
+//! What transactions and the store are built on: the parts of an open store, and its trees.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `catalog` | the trees by name and number; handles of trees |
+//! | `checkpoint`, `head` | checkpoints, and the file that says where the last one is |
+//! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
+//! | `key_locks` | what can be locked, and in which modes |
+//! | `transactions` | transactions that have logged something: commit, rollback |
+
+mod catalog;
+mod checkpoint;
+mod head;
+mod indexes;
+mod key_locks;
+mod transactions;
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use crate::allocator::PageAllocator;
+use crate::btree::{Tree, TreeEntry};
+use crate::buffer::{BufferError, IoCounters, Pool};
+use crate::lock::{LockManager, ModeTableError};
+use crate::page::PageId;
+use crate::record::{BadRecord, Record, TxnId};
+use crate::wal::{Log, LogError, Lsn};
+
+pub(crate) use catalog::Catalog;
+pub use catalog::TreeHandle;
+pub(crate) use head::{Checkpoint, Head};
+pub use head::{FORMAT_VERSION, HeadError};
+pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
+pub use indexes::{IndexHandle, KeyExtractor};
+pub use key_locks::Lockable;
+pub(crate) use key_locks::{KeyLocks, RangeModes, client_mode, hash_key};
+pub use transactions::Durability;
+pub(crate) use transactions::{Transactions, TxnState};
+
+/// Errors of a store.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The `head` file is missing or unreadable.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// A page cannot be read or written.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The log cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A file cannot be made, opened or repaired.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What the system was asked to do.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A record is not what it should be.
+    #[error("log record {lsn} cannot be used: {what}; restore the store from a backup")]
+    Record {
+        /// The position of the record.
+        lsn: Lsn,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The log speaks of a tree that the catalog does not have.
+    #[error("the log changes tree {number}, which is not there; restore the store from a backup")]
+    NoSuchTree {
+        /// The number of the tree.
+        number: u32,
+    },
+    /// A change cannot be taken back.
+    #[error("transaction {} cannot be rolled back: {what}", .transaction.0)]
+    Undo {
+        /// The transaction that made the change.
+        transaction: TxnId,
+        /// The reason, in words.
+        what: &'static str,
+    },
+    /// A tree breaks one of its rules.
+    #[error("tree {name}: page {page}: {what}; restore the store from a backup")]
+    Unsound {
+        /// The name of the tree.
+        name: String,
+        /// The number of the page.
+        page: PageId,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The name of a tree is empty or too long.
+    #[error("a tree's name has 1 to {max} bytes, not {len}")]
+    Name {
+        /// The length asked for, in bytes.
+        len: usize,
+        /// The longest length that is allowed, in bytes.
+        max: usize,
+    },
+    /// There are files where a store was to be made.
+    #[error("there are files already, such as {file}; a store is made in an empty directory")]
+    NotEmpty {
+        /// The name of one of the files.
+        file: String,
+    },
+    /// The table of lock modes is not sound.
+    #[error(transparent)]
+    Modes(Box<ModeTableError>),
+    /// Transactions are under way. The number is that of the transactions.
+    #[error("{0} transactions are under way; end them before the store is closed")]
+    Busy(usize),
+    /// A log record may have to hold more than a segment does.
+    #[error(
+        "log segments of {segment_bytes} bytes are too short for pages of {page_bytes} bytes: \
+         set `segment_bytes` to {least} or more"
+    )]
+    SegmentTooShort {
+        /// The length of a segment that was asked for, in bytes.
+        segment_bytes: u64,
+        /// The size of a page in bytes.
+        page_bytes: usize,
+        /// The shortest length that will do.
+        least: u64,
+    },
+    /// The store was not closed, and recovery would have to write.
+    #[error(
+        "the store was not closed, so that opening it has to write: open it for writing once and \
+         close it, then it can be opened to be read only"
+    )]
+    NotClosed,
+}
+
+/// The parts of an open store, shared by its handles and its threads.
+pub(crate) struct Core {
+    pub(crate) pool: Pool,
+    pub(crate) log: Arc<Log>,
+    pub(crate) allocator: PageAllocator,
+    pub(crate) catalog: Catalog,
+    pub(crate) transactions: Transactions,
+    pub(crate) locks: Arc<LockManager<Lockable>>,
+    pub(crate) range_modes: RangeModes,
+    pub(crate) indexes: Indexes,
+    pub(crate) head: Mutex<Head>,
+    pub(crate) recovery_counters: IoCounters,
+}
+
+impl Core {
+    /// Puts a store together. The catalog is empty, and the next transaction is the first.
+    pub(crate) fn new(pool: Pool, log: Arc<Log>, head: Head, key_locks: KeyLocks) -> Core {
+        let KeyLocks { manager, range_modes } = key_locks;
+        Core {
+            catalog: Catalog::new(&pool),
+            pool,
+            log,
+            allocator: PageAllocator::new(),
+            transactions: Transactions::new(1),
+            locks: manager,
+            range_modes,
+            indexes: Indexes::default(),
+            head: Mutex::new(head),
+            recovery_counters: IoCounters::default(),
+        }
+    }
+
+    /// Returns a tree with what it takes to work on it.
+    pub(crate) fn tree<'s>(&'s self, entry: &'s TreeEntry) -> Tree<'s> {
+        Tree { pool: &self.pool, log: &self.log, allocator: &self.allocator, entry }
+    }
+}
+
+/// Decodes the payload of the log record at `lsn`.
+pub(crate) fn decode_record(payload: &[u8], lsn: Lsn) -> Result<Record<'_>, StoreError> {
+    Record::decode(payload).map_err(|bad| bad_record(lsn, bad))
+}
+
+/// Says where the bad record is.
+pub(crate) fn bad_record(lsn: Lsn, BadRecord(what): BadRecord) -> StoreError {
+    StoreError::Record { lsn, what }
+}

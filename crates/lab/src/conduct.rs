@@ -1,0 +1,118 @@
+//! Executions: a subject started, loaded, measured, checked and stopped.
+//!
+//! An [`Executor`] does that for the runs of one subject: [`RealSubject`] on a database,
+//! [`Simulated`] without one.
+
+mod environment;
+mod measure;
+mod real;
+pub(crate) mod simulated;
+mod watch;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use thiserror::Error;
+use tidegate_subject::database::DatabaseError;
+use tidegate_workload::workload::{Condition, Depth};
+
+use crate::experiment::RunPlan;
+use crate::experiment::treatment::Treatment;
+use crate::experiment::workload::WorkloadSpec;
+use crate::load::Progress;
+use crate::measured::{Measured, Started};
+pub use real::RealSubject;
+pub use simulated::Simulated;
+
+/// What one execution is to be.
+#[derive(Clone, Debug)]
+pub struct Assignment<'a> {
+    /// The workload, whose tables are there.
+    pub workload: &'a WorkloadSpec,
+    /// The level.
+    pub mpl: u32,
+    /// What the level is, and what else is done.
+    pub treatment: &'a Treatment,
+    /// Time before transactions count.
+    pub warmup: Duration,
+    /// Time that they count.
+    pub ctl: Duration,
+    /// How long an interval is.
+    pub interval: Duration,
+    /// How long all clients may take to connect.
+    pub connect: Duration,
+    /// How many of them may be connecting at a time; as usual when nothing is said.
+    pub connect_at_once: Option<NonZeroUsize>,
+    /// Where the draws begin.
+    pub seed: u64,
+    /// The file for a record of each transaction, where one is wanted.
+    pub transactions: Option<PathBuf>,
+}
+
+/// Why an execution has no result.
+#[derive(Debug, Error)]
+pub enum ExecutionError {
+    /// The caller raised the cancellation flag.
+    #[error("cancelled")]
+    Cancelled,
+    /// The subject cannot be started here; its runs are left out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// This execution failed; others may do.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<DatabaseError> for ExecutionError {
+    fn from(error: DatabaseError) -> Self {
+        ExecutionError::Failed(error.to_string())
+    }
+}
+
+/// Starts a subject and makes executions on it, one after the other.
+pub trait Executor {
+    /// Starts the subject of a run, with nothing in it.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError>;
+
+    /// Makes the tables of workloads, as at the start; those that several have in common once.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn prepare(
+        &mut self,
+        workloads: &[WorkloadSpec],
+        cancel: &AtomicBool,
+    ) -> Result<(), ExecutionError>;
+
+    /// Makes one execution.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn execute(
+        &mut self,
+        assignment: &Assignment<'_>,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured, ExecutionError>;
+
+    /// Looks whether the tables of a workload are consistent, after its executions.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn check(
+        &mut self,
+        workload: &WorkloadSpec,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, ExecutionError>;
+
+    /// Stops the subject.
+    ///
+    /// # Errors
+    /// See [`ExecutionError`].
+    fn stop(&mut self) -> Result<(), ExecutionError>;
+}

@@ -1,0 +1,247 @@
+//! How an execution is conducted on a real database, as its treatment says: what stands before
+//! the database, who the clients are, what is exchanged on the way, who looks after it.
+//!
+//! Which database it is, and how it is kept to its processors, is [`real`](super::real)'s
+//! business.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use tidegate_control::{Algorithm, Mpl};
+use tidegate_subject::database::Database;
+use tidegate_subject::embedded::{EmbeddedError, Probe, SplitPolicy};
+use tidegate_workload::workload::Workload;
+
+use super::environment::{Environment, EnvironmentMonitor};
+use super::watch::ScheduledActions;
+use super::{Assignment, ExecutionError};
+use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
+use crate::load::{
+    self, Alongside, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress,
+    Recorder, Stage,
+};
+use crate::measured::TreeSnapshot;
+use crate::rig::{Front, FrontOptions, Interval, RigError, read_journal};
+
+/// Where a proxy comes from and writes to.
+pub(super) struct ProxySetup<'a> {
+    /// The `tidegate` program.
+    pub(super) tidegate: &'a Path,
+    /// Where a proxy's log goes; its journal and its configuration go beside it.
+    pub(super) log: &'a Path,
+    /// Whether there is a proxy with the default controller where nothing is said.
+    pub(super) is_through_tidegate: bool,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) load: LoadReport,
+    /// Seconds from the first connection's begin to the last's login.
+    pub(super) connect_s: f64,
+    pub(super) limits: Vec<Interval>,
+    pub(super) looks: Vec<TreeSnapshot>,
+    pub(super) environment: Environment,
+}
+
+/// Makes an execution of these workloads, whose tables are there, on a database.
+pub(super) fn conduct(
+    database: &dyn Database,
+    workloads: &[Arc<dyn Workload>],
+    assignment: &Assignment<'_>,
+    way: &ProxySetup<'_>,
+    environment: &EnvironmentMonitor,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, ExecutionError> {
+    let probe = probe(database, assignment.treatment)?;
+    let journal = journal(assignment.treatment, way);
+    let front = front(database, assignment, way, journal.clone()).map_err(failed)?;
+    let (options, then) = load_options(assignment, &front, workloads);
+    let called = front.age();
+    let actions = ScheduledActions::of(assignment.treatment, assignment.ctl);
+    let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
+    let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
+    let mut run = |progress: &mut dyn FnMut(&Progress)| {
+        let alongside = Alongside { recorder: recorder.take(), server: database.process_id() };
+        load::run_alongside(&options, &then, alongside, cancel, progress).map_err(load_failed)
+    };
+    let mut looks = Vec::new();
+    let (load, environment) = environment.attend(progress, &mut |progress| {
+        let Some(probe) = probe.as_ref().filter(|_| !actions.are_none()) else {
+            return run(progress);
+        };
+        let (load, taken) = watched(actions, probe, progress, &mut run)?;
+        looks = taken;
+        Ok(load)
+    })?;
+    front.stop().map_err(failed)?;
+    let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
+    let limits = match journal {
+        None => Vec::new(),
+        Some(journal) => {
+            let zero_s = called.as_secs_f64() + began_s;
+            since(zero_s, read_journal(&journal).map_err(failed)?)
+        }
+    };
+    Ok(Outcome { connect_s: (began_s - load.warmup_s).max(0.0), load, limits, looks, environment })
+}
+
+/// Where the decisions of a controller are written, if there is one.
+fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
+    let is_controlled = matches!(treatment.admission, Admission::Control { .. });
+    is_controlled.then(|| way.log.with_extension("journal"))
+}
+
+/// What stands between the clients and the database.
+fn front<'d>(
+    database: &'d dyn Database,
+    assignment: &Assignment<'_>,
+    way: &ProxySetup<'_>,
+    journal: Option<PathBuf>,
+) -> Result<Front<'d>, RigError> {
+    let treatment = assignment.treatment;
+    let level = Mpl::at_least_one(assignment.mpl);
+    let (control, start) = match treatment.admission {
+        Admission::Clients if way.is_through_tidegate => (Algorithm::default(), None),
+        Admission::Clients => {
+            let clients = usize::try_from(assignment.mpl).unwrap_or(usize::MAX);
+            return Front::direct(database, clients);
+        }
+        Admission::Limit { .. } => (Algorithm::Fixed(level), None),
+        // A fixed limit begins as itself, and a proxy refuses another start.
+        Admission::Control { control: Algorithm::Fixed(limit), .. } => {
+            (Algorithm::Fixed(limit), None)
+        }
+        Admission::Control { control, .. } => (control, Some(level)),
+    };
+    let options = FrontOptions {
+        tidegate: way.tidegate,
+        log: way.log.to_owned(),
+        log_level: "warn",
+        journal,
+        control,
+        start,
+        has_priority: treatment.priority.is_some_and(|priority| priority.is_given),
+        seed: assignment.seed,
+    };
+    Front::limited(database, options)
+}
+
+/// The hand on the embedded engine, with the settings that a treatment begins with. Other databases
+/// have none, and what needs one fails.
+fn probe(database: &dyn Database, treatment: &Treatment) -> Result<Option<Probe>, ExecutionError> {
+    let split = treatment.aging.and_then(|aging| aging.split);
+    let exchanged = matches!(treatment.exchange, Some(Exchange::Buffer(_)));
+    let is_needed = treatment.buffer.is_some() || exchanged || split.is_some();
+    let Some(probe) = database.probe() else {
+        let reason = "`buffer`, `buffers`, `then_buffer` and `split` are for the embedded engine; \
+                      give another database its memory in its settings";
+        let refused = Err(ExecutionError::Unavailable(reason.to_owned()));
+        return if is_needed { refused } else { Ok(None) };
+    };
+    let refused = |error: EmbeddedError| ExecutionError::Failed(error.to_string());
+    if let Some(buffer) = treatment.buffer {
+        let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
+        probe.set_buffer_bytes(bytes).map_err(refused)?;
+    }
+    if let Some(split) = split {
+        probe.set_split_policy(policy(split)).map_err(refused)?;
+    }
+    Ok(Some(probe))
+}
+
+fn policy(split: Split) -> SplitPolicy {
+    match split {
+        Split::Half => SplitPolicy::Half,
+        Split::MaxKey => SplitPolicy::MaxKey,
+        Split::Adaptive => SplitPolicy::Adaptive { fill_percent: 100 },
+    }
+}
+
+/// The load of an execution, and the further phases of its measured time.
+fn load_options<'a>(
+    assignment: &Assignment<'_>,
+    front: &'a Front<'_>,
+    workloads: &[Arc<dyn Workload>],
+) -> (LoadOptions<'a>, Vec<Phase>) {
+    let treatment = assignment.treatment;
+    let clients = treatment.clients(assignment.mpl);
+    let number = |clients: u32| usize::try_from(clients).unwrap_or(usize::MAX);
+    let is_exchanged = matches!(treatment.exchange, Some(Exchange::Workload(_)));
+    let duration = if is_exchanged { assignment.ctl / 2 } else { assignment.ctl };
+    let connecting =
+        Connecting { timeout: assignment.connect, at_once: assignment.connect_at_once };
+    let options = LoadOptions {
+        target: front.target_by(connecting),
+        workload: Arc::clone(&workloads[0]),
+        arrivals: match treatment.arrivals {
+            ArrivalSpec::Closed => Arrivals::Closed,
+            ArrivalSpec::Poisson(rate) => Arrivals::Poisson { rate },
+            ArrivalSpec::Constant(rate) => Arrivals::Constant { rate },
+        },
+        clients: number(clients),
+        needs_all: true,
+        priority: treatment.priority.map(|priority| load::Priority {
+            high_clients: number(treatment.high_clients(clients)),
+            is_given: priority.is_given,
+        }),
+        transactions_max: treatment.aging.map(|aging| aging.transactions),
+        warmup: assignment.warmup,
+        duration,
+        interval: assignment.interval,
+        seed: assignment.seed,
+    };
+    let phase = |workload: &Arc<dyn Workload>| Phase { workload: Arc::clone(workload), duration };
+    (options, workloads.iter().skip(1).map(phase).collect())
+}
+
+/// A load from its begin to its end, which tells how far it is.
+pub(super) type Run<'r> =
+    dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
+
+/// Runs a load while somebody looks after the database.
+fn watched(
+    actions: ScheduledActions,
+    probe: &Probe,
+    progress: &mut dyn FnMut(&Progress),
+    run: &mut Run<'_>,
+) -> Result<(LoadReport, Vec<TreeSnapshot>), ExecutionError> {
+    std::thread::scope(|scope| {
+        let (say, begun) = mpsc::channel();
+        let watch = scope.spawn(move || actions.run(probe, &begun));
+        let load = run(&mut |seen| {
+            if seen.stage == Stage::Measuring {
+                // Only the first word counts; whoever fails has ended, which is told below.
+                let now = Instant::now();
+                let _ = say.send(now.checked_sub(seen.elapsed).unwrap_or(now));
+            }
+            progress(seen);
+        });
+        drop(say);
+        let looks = watch.join().map_err(|_| "who looked after the database panicked".to_owned());
+        let looks = looks.and_then(|looks| looks.map_err(|error| error.to_string()));
+        Ok((load?, looks.map_err(ExecutionError::Failed)?))
+    })
+}
+
+/// Intervals with their times counted from `zero_s`.
+fn since(zero_s: f64, intervals: Vec<Interval>) -> Vec<Interval> {
+    let moved = |interval: Interval| Interval { at_s: interval.at_s - zero_s, ..interval };
+    intervals.into_iter().map(moved).collect()
+}
+
+fn load_failed(error: LoadError) -> ExecutionError {
+    match error {
+        LoadError::Cancelled => ExecutionError::Cancelled,
+        other => ExecutionError::Failed(other.to_string()),
+    }
+}
+
+pub(super) fn failed(error: RigError) -> ExecutionError {
+    match error {
+        RigError::Cancelled => ExecutionError::Cancelled,
+        other => ExecutionError::Failed(other.to_string()),
+    }
+}

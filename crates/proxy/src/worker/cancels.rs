@@ -1,0 +1,348 @@
+//! Transactions whose client has gone, and cancel requests.
+//!
+//! A client that vanishes leaves a backend at work. Closing the connection would not stop it: a
+//! PostgreSQL backend notices only when it next writes, and until then it holds its locks while
+//! its permit lets in another. So the permit stays with the connection, the backend is asked to
+//! cancel, its transaction is rolled back, and only then are permit and connection free again.
+//!
+//! # Cancel requests
+//!
+//! A cancel request travels on a connection of its own, names a backend and no statement, and may
+//! arrive late: a postmaster that is stopped or busy keeps it in its queue. It has arrived when the
+//! server closes that connection, because the process that delivers the signal has ended then.
+//! Until that end has been seen
+//!
+//! - no further request is sent to the backend: its client's input is held;
+//! - the backend is not given to another client (`Quarantined`). When the connect timeout has
+//!   passed it is closed, and the late request finds a process that has ended;
+//! - the client that sent the cancel request is not told that it has been dealt with, as a server
+//!   would not tell it, for up to the connect timeout.
+//!
+//! A cancel request is not sent on to a backend that does nothing for the client.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::Registry;
+use tidegate_gate::Outcome;
+use tidegate_wire::backend::TransactionStatus;
+use tidegate_wire::error_response::SqlState;
+use tidegate_wire::startup::{self, CancelKey};
+
+use crate::client::{ClientSlot, ClientState, Requester, TransactionState};
+use crate::config::PoolMode;
+use crate::mailbox::Message;
+use crate::net::{Connection, ReadOutcome};
+use crate::session;
+use crate::shared::Server;
+use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
+use crate::upstream::{Upstream, UpstreamSlot, UpstreamState, Upstreams};
+
+use super::{Source, Worker};
+
+/// A cancel request on its way to a server.
+pub(super) struct CancelRequest {
+    connection: Connection,
+    /// The request's bytes until they have been written; from then on it may arrive.
+    unsent: Option<Vec<u8>>,
+    upstream: UpstreamSlot,
+    /// Who waits for the end of it; `None` for a request of the proxy's own.
+    requester: Option<Requester>,
+    since: Instant,
+}
+
+/// Names a cancel request of an event loop.
+pub(super) type CancelRequestSlot = Slot<CancelRequest>;
+
+/// The cancel requests on their way.
+pub(super) struct CancelRequests(Slots<CancelRequest>);
+
+impl CancelRequests {
+    pub(super) fn new() -> CancelRequests {
+        CancelRequests(Slots::new())
+    }
+
+    /// Begins to send a cancel request to the server of a connection.
+    fn start(
+        &mut self,
+        (slot, upstream, key): (UpstreamSlot, &Upstream, CancelKey),
+        requester: Option<Requester>,
+        server: &Server,
+        registry: &Registry,
+        now: Instant,
+    ) -> std::io::Result<()> {
+        let mut request = Vec::new();
+        startup::encode_cancel(&mut request, key);
+        let inserted = self.0.insert_with(|own| {
+            let mut stream = server.connect(upstream.peer)?;
+            stream.register(registry, Source::CancelRequest(own).token())?;
+            Ok(CancelRequest {
+                connection: Connection::new(stream),
+                unsent: Some(request),
+                upstream: slot,
+                requester,
+                since: now,
+            })
+        });
+        inserted.map(|_| ())
+    }
+
+    /// Takes an event of a request's socket. Returns the request if it has arrived or failed.
+    fn advance(
+        &mut self,
+        slot: CancelRequestSlot,
+        writable: bool,
+        readable: bool,
+    ) -> Option<CancelRequest> {
+        let CancelRequest { connection, unsent, .. } = self.0.get_mut(slot)?;
+        if writable && let Some(request) = unsent.take() {
+            // Sixteen bytes always fit an empty socket.
+            if connection.connected().is_err() || connection.send(&request).is_err() {
+                return self.0.remove(slot);
+            }
+        }
+        // The server says nothing; it closes when the signal has been sent.
+        if readable && connection.read(&mut [0; 16]) == ReadOutcome::Closed {
+            return self.0.remove(slot);
+        }
+        None
+    }
+
+    /// Returns the requests that have been under way for at least `limit`.
+    fn overdue(&self, limit: Duration, now: Instant) -> Vec<CancelRequestSlot> {
+        let age = |request: &CancelRequest| now.saturating_duration_since(request.since);
+        self.0.iter().filter(|(_, it)| age(it) >= limit).map(|(slot, _)| slot).collect()
+    }
+
+    /// Checks that every connection knows how many requests are on the way to it.
+    #[cfg(debug_assertions)]
+    pub(super) fn check(&self, upstreams: &Upstreams) {
+        for (slot, upstream) in upstreams.iter() {
+            let requests = self.0.iter().filter(|(_, request)| request.upstream == slot);
+            assert_eq!(upstream.cancels as usize, requests.count(), "cancel requests of {slot:?}");
+        }
+    }
+}
+
+impl Worker {
+    /// Makes a client leave its upstream connection, which is brought to rest or closed. It is
+    /// `Closing` afterwards and gives back its ticket or permit.
+    pub(super) fn leave_upstream(&mut self, slot: ClientSlot) {
+        let closing = ClientState::Closing { since: self.now };
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
+        let upstream = client.upstream();
+        let is_running = client.running().is_some();
+        let is_mid_message = !client.connection.passing.is_none();
+        let requester = client.running_mut().and_then(|running| running.cancel_when_sent.take());
+        // A ticket or permit of the state returns when this is dropped.
+        let _left = std::mem::replace(&mut client.state, closing);
+        match upstream {
+            Some(upstream) if is_running => self.abandon(upstream, is_mid_message),
+            Some(upstream) => self.close_upstream(upstream),
+            None => {}
+        }
+        self.tell(requester);
+    }
+
+    fn abandon(&mut self, slot: UpstreamSlot, is_mid_message: bool) {
+        // It may have been lost, and this is how its client is told.
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
+        server.abandon(self.now);
+        // Its transaction is rolled back, which is work.
+        if let Some(permit) = server.permit_mut() {
+            permit.resume(Instant::now());
+        }
+        let is_quiet = server.session.replies.is_quiet();
+        self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
+        if !is_quiet {
+            self.cancel_upstream(slot, None);
+        }
+        if is_mid_message {
+            // The server waits for the rest of a message that will never come, and would take a
+            // polite Terminate for that.
+            return self.remove_upstream(slot);
+        }
+        self.wind_up(slot);
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            server.connection.set_readable(false);
+            self.follow_ups.resume_upstream(slot);
+        }
+    }
+
+    /// Brings an abandoned connection one step nearer to rest.
+    pub(super) fn wind_up(&mut self, slot: UpstreamSlot) {
+        let Some(server) = self.upstreams.get_mut(slot) else {
+            return;
+        };
+        debug_assert!(matches!(server.state(), UpstreamState::Abandoned(_)), "nobody's by now");
+        let mut out = Vec::new();
+        session::wind_up(&mut server.session, &mut out);
+        if server.connection.send(&out).is_err() {
+            return self.close_upstream(slot);
+        }
+        let session = &server.session;
+        if !session.replies.is_quiet() || session.status != TransactionStatus::Idle {
+            return;
+        }
+        let is_uncertain = session.replies.is_uncertain();
+        let (permit, pool) = (server.take_permit(), server.pool);
+        match self.upstreams[pool].mode {
+            PoolMode::Transaction if !is_uncertain => self.release_upstream(slot),
+            PoolMode::Transaction | PoolMode::Session => self.close_upstream(slot),
+        }
+        if let Some(permit) = permit {
+            permit.finish(Outcome::Failed, Instant::now());
+        }
+    }
+
+    /// Hands a cancel request to the event loop whose client it names.
+    pub(super) fn route_cancel(&mut self, key: CancelKey, requester: Requester) {
+        let worker = WorkerIndex((key.process_id >> INDEX_BITS) as usize);
+        if worker == self.index {
+            self.cancel(key, requester);
+        } else if let Some(mailbox) = self.shared.mailboxes.get(worker.0) {
+            mailbox.post(Message::Cancel { key, requester });
+        } else {
+            self.tell(Some(requester));
+        }
+    }
+
+    /// Cancels what the client with this key is doing, waiting included.
+    pub(super) fn cancel(&mut self, key: CancelKey, requester: Requester) {
+        let number = key.process_id & ((1 << INDEX_BITS) - 1);
+        let named = number.checked_sub(1).and_then(|index| self.clients.at_index(index));
+        let Some((slot, client)) = named.filter(|(_, client)| client.key == key) else {
+            return self.tell(Some(requester));
+        };
+        let holds_input = client.is_held() && !client.connection.inbox.is_empty();
+        match client.transaction() {
+            Some(TransactionState::Queued(_) | TransactionState::AwaitingUpstream(_)) => {
+                self.cancel_waiting(slot);
+            }
+            Some(TransactionState::Idle { .. }) if holds_input => self.cancel_waiting(slot),
+            Some(TransactionState::Running(running)) => {
+                let upstream = running.upstream;
+                if self.upstreams[upstream].session.is_at_work() {
+                    return self.cancel_upstream(upstream, Some(requester));
+                }
+                // What it is about is not on its way yet.
+                if holds_input && let Some(running) = self.clients[slot].running_mut() {
+                    let before = running.cancel_when_sent.replace(requester);
+                    return self.tell(before);
+                }
+            }
+            _ => {}
+        }
+        self.tell(Some(requester));
+    }
+
+    /// Fails a transaction of which nothing has reached the server.
+    fn cancel_waiting(&mut self, slot: ClientSlot) {
+        let message = "canceling statement due to user request";
+        self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
+    }
+
+    /// Sends a cancel request that came while the client's input was held, now that it is not.
+    pub(super) fn cancel_what_was_held(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let is_at_work = self.upstreams.get(upstream).is_some_and(|it| it.session.is_at_work());
+        if is_at_work
+            && let Some(running) = self.clients.get_mut(slot).and_then(|it| it.running_mut())
+            && let Some(requester) = running.cancel_when_sent.take()
+        {
+            self.cancel_upstream(upstream, Some(requester));
+        }
+    }
+
+    /// Sends a cancel request to the backend behind a connection.
+    fn cancel_upstream(&mut self, slot: UpstreamSlot, requester: Option<Requester>) {
+        let upstream = &self.upstreams[slot];
+        // A server that gives no key cannot be asked.
+        let Some(key) = upstream.key else {
+            return self.tell(requester);
+        };
+        let server = self.shared.server(self.upstreams[upstream.pool].server);
+        let target = (slot, upstream, key);
+        let (registry, now) = (self.poll.registry(), self.now);
+        match self.cancel_requests.start(target, requester, server, registry, now) {
+            Ok(()) => self.upstreams[slot].cancels += 1,
+            Err(error) => {
+                tracing::warn!(%error, "cannot send a cancel request");
+                self.tell(requester);
+            }
+        }
+    }
+
+    pub(super) fn cancel_request_event(
+        &mut self,
+        slot: CancelRequestSlot,
+        writable: bool,
+        readable: bool,
+    ) {
+        if let Some(ended) = self.cancel_requests.advance(slot, writable, readable) {
+            self.cancel_request_ended(&ended);
+        }
+    }
+
+    /// The request has arrived, or never will.
+    fn cancel_request_ended(&mut self, ended: &CancelRequest) {
+        self.tell(ended.requester);
+        let Some(upstream) = self.upstreams.get_mut(ended.upstream) else {
+            return;
+        };
+        debug_assert!(upstream.cancels > 0, "each request ends once");
+        upstream.cancels -= 1;
+        if upstream.cancels > 0 {
+            return;
+        }
+        // Its next request may have been held.
+        if let Some(client) = upstream.client() {
+            self.follow_ups.resume_client(client);
+        }
+        if matches!(upstream.state(), UpstreamState::Quarantined) {
+            self.release_upstream(ended.upstream);
+        }
+    }
+
+    /// Closes the connection that a cancel request came by, if it came by one.
+    pub(super) fn tell(&mut self, requester: Option<Requester>) {
+        let Some(Requester { worker, client }) = requester else {
+            return;
+        };
+        if worker == self.index {
+            self.remove_client(client);
+        } else {
+            self.shared.mailboxes[worker.0].post(Message::CancelEnded { client });
+        }
+    }
+
+    /// Stops waiting for cancel requests, but never ends a quarantine before its time.
+    pub(super) fn sweep_cancel_requests(&mut self) {
+        let limit = self.shared.config.timeouts.connect;
+        for slot in self.cancel_requests.overdue(limit, self.now) {
+            let Some(request) = self.cancel_requests.0.get_mut(slot) else {
+                continue;
+            };
+            let (requester, is_sent) = (request.requester.take(), request.unsent.is_none());
+            let upstream = request.upstream;
+            self.tell(requester);
+            let is_unused = self
+                .upstreams
+                .get(upstream)
+                .is_none_or(|it| matches!(it.state(), UpstreamState::Quarantined));
+            if !is_unused {
+                continue;
+            }
+            if is_sent {
+                // Whenever the request arrives, it finds a backend that has ended.
+                self.close_upstream(upstream);
+            }
+            if let Some(ended) = self.cancel_requests.0.remove(slot) {
+                self.cancel_request_ended(&ended);
+            }
+        }
+    }
+}

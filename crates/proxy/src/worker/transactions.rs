@@ -1,0 +1,394 @@
+//! From a client's first message to a permit and an upstream connection, and back.
+//!
+//! # Clients that are idle inside their transactions
+//!
+//! The server has said ReadyForQuery inside a transaction block, and nothing of the client is on
+//! its way: the database does nothing for this transaction until the client sends its next command.
+//! After [`LEND_AFTER`] of this the permit is lent, and the gate admits the next transaction. The
+//! client's next command makes the permit count again and goes to the server at once.
+//!
+//! All clients are idle for the same time before their permits are lent, so the one that became
+//! idle first is at the front of a queue. A client that goes on stays in the queue and is skipped
+//! when its time comes: a command costs one entry, and the gate is never asked about a client that
+//! answers at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tidegate_gate::{Admission, Claim, Outcome, Permit, Request};
+use tidegate_wire::backend::TransactionStatus;
+use tidegate_wire::error_response::{self, Severity, SqlState};
+use tidegate_wire::frontend;
+
+use crate::client::{Client, ClientSlot, TransactionInput, TransactionState};
+use crate::config::PoolMode;
+use crate::replies::ExpectedReply;
+use crate::session::ServerSession;
+use crate::settings::Settings;
+use crate::slots::PoolIndex;
+use crate::upstream::{Refused, UpstreamSlot};
+
+use super::Worker;
+use super::clients::Flow;
+
+/// How long a client is idle inside its transaction before its permit counts no longer.
+///
+/// Longer than the round trip and the pause of a program that goes on at once: such a transaction
+/// counts as a whole, which is what the limit is for, since it holds its locks all the time. And
+/// short, because a permit that is out for nothing holds up others just as long: with 20 ms of
+/// thinking and a limit of 4, throughput was 1,373, 634 and 184 tps when permits were lent after 1,
+/// 5 and 20 ms, while in transactions without thinking next to none was lent, even after 1 ms
+/// (`docs/results/idle.md`). The poll's timeout is in whole milliseconds, so it becomes 2 to 3 ms.
+const LEND_AFTER: Duration = Duration::from_millis(2);
+
+/// Clients that became idle inside a transaction, in the order in which they did; some have gone on
+/// since.
+#[derive(Debug, Default)]
+pub(super) struct IdleTransactions(VecDeque<(Instant, ClientSlot)>);
+
+impl IdleTransactions {
+    fn push(&mut self, since: Instant, client: ClientSlot) {
+        debug_assert!(self.0.back().is_none_or(|last| last.0 <= since), "in order of time");
+        self.0.push_back((since, client));
+    }
+
+    /// Returns the client that became idle first and is idle since then, and that moment. Forgets
+    /// the entries before it.
+    fn first(
+        &mut self,
+        is_idle_since: impl Fn(ClientSlot, Instant) -> bool,
+    ) -> Option<(Instant, ClientSlot)> {
+        while let Some(&(since, client)) = self.0.front() {
+            if is_idle_since(client, since) {
+                return Some((since, client));
+            }
+            self.0.pop_front();
+        }
+        None
+    }
+
+    fn pop(&mut self) -> Option<(Instant, ClientSlot)> {
+        self.0.pop_front()
+    }
+}
+
+impl Worker {
+    /// Asks for a permit: the client's next message begins a transaction.
+    pub(super) fn begin_transaction(&mut self, slot: ClientSlot) -> Flow {
+        if self.stopping.is_some() {
+            self.end_for_shutdown(slot);
+            return Flow::Wait;
+        }
+        let Some(account) = self.clients[slot].account() else {
+            debug_assert!(false, "only a client that is logged in begins a transaction");
+            return Flow::Wait;
+        };
+        let gate = &self.shared.server(self.upstreams[account.pool].server).gate;
+        let now = Instant::now();
+        let request = Request {
+            class: account.class,
+            deadline: self.shared.config.timeouts.queue.map(|wait| now + wait),
+            token: slot.to_bits(),
+            waker: &self.admitted,
+        };
+        match gate.request(&request, now) {
+            Admission::Granted(permit) => {
+                self.run_transaction(slot, permit);
+                Flow::Next
+            }
+            Admission::Queued(ticket) => {
+                self.clients[slot].set_transaction(TransactionState::Queued(ticket));
+                Flow::Wait
+            }
+            Admission::Refused(full) => {
+                let message = format!(
+                    "too many transactions are waiting for the database ({}); try again later",
+                    full.waiting
+                );
+                self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
+                Flow::Next
+            }
+        }
+    }
+
+    /// Claims the client's ticket: the gate says that it can be.
+    pub(super) fn admitted(&mut self, slot: ClientSlot) {
+        // The client may have been cancelled or have gone meanwhile.
+        let Some(transaction) = self.clients.get_mut(slot).and_then(|it| it.transaction_mut())
+        else {
+            return;
+        };
+        if !matches!(transaction, TransactionState::Queued(_)) {
+            return;
+        }
+        let idle = TransactionState::Idle { is_held: false };
+        let TransactionState::Queued(ticket) = std::mem::replace(transaction, idle) else {
+            return;
+        };
+        match ticket.claim() {
+            Claim::Granted(permit) => self.run_transaction(slot, permit),
+            Claim::Waiting(ticket) => *transaction = TransactionState::Queued(ticket),
+            Claim::Expired => {
+                let message = "canceling statement: it waited in Tidegate's queue longer than the \
+                               queue timeout";
+                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
+            }
+        }
+        self.follow_ups.resume_client(slot);
+    }
+
+    /// Fails the transaction that the client is about to begin, and keeps the client.
+    pub(super) fn refuse_transaction(
+        &mut self,
+        slot: ClientSlot,
+        code: SqlState<'_>,
+        message: &str,
+    ) {
+        let Some(client) = self.clients.get_mut(slot) else {
+            return;
+        };
+        debug_assert!(client.running().is_none(), "what runs cannot be refused");
+        client.set_transaction(TransactionState::Refused { batch_ends: false });
+        let mut out = Vec::new();
+        error_response::encode_error(&mut out, Severity::Error, code, message);
+        self.send_to_client(slot, &out);
+        self.follow_ups.resume_client(slot);
+    }
+
+    /// Gives a client with a permit an upstream connection, or lets it wait for one.
+    fn run_transaction(&mut self, slot: ClientSlot, permit: Permit) {
+        let Some(client) = self.clients[slot].logged_in_mut() else {
+            debug_assert!(false, "only a client that is logged in gets a permit");
+            return;
+        };
+        if let Some(own) = client.own_upstream {
+            return self.start(slot, own, permit);
+        }
+        let pool = client.account.pool;
+        if let Some(upstream) = self.upstreams.take_idle(pool) {
+            return self.lend(slot, upstream, permit);
+        }
+        client.transaction = TransactionState::AwaitingUpstream(permit);
+        self.upstreams[pool].waiting.push_back(slot);
+        self.open_for_waiting(pool);
+    }
+
+    /// Lends a pooled connection to a client, with the client's settings.
+    fn lend(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
+        self.upstreams.lend(upstream, slot, self.now);
+        let Some(client) = self.clients[slot].session_mut() else {
+            debug_assert!(false, "only a client that is logged in has transactions");
+            return;
+        };
+        let server = &mut self.upstreams[upstream];
+        let (has, wanted) = (&mut server.session.settings, &client.settings);
+        if server.session.is_altered || !has.unify(wanted) {
+            let sql = if server.session.is_altered {
+                Settings::sql_from_anything(wanted)
+            } else {
+                has.sql_to_become(wanted)
+            };
+            let mut out = Vec::new();
+            frontend::encode_query(&mut out, sql.as_bytes());
+            server.session.replies.sent(ExpectedReply::OwnQuery);
+            if server.connection.send(&out).is_err() {
+                server.connection.set_readable(true);
+                self.follow_ups.resume_upstream(upstream);
+            }
+        }
+        self.start(slot, upstream, permit);
+    }
+
+    fn start(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
+        self.upstreams[upstream].begin_transaction(permit);
+        self.clients[slot].run_on(upstream);
+    }
+
+    /// The settings of a client that has just got the connection have been answered: its own
+    /// messages may follow.
+    pub(super) fn settings_answered(&mut self, upstream: UpstreamSlot) {
+        let server = &mut self.upstreams[upstream];
+        let Some(slot) = server.client() else {
+            debug_assert!(false, "settings are those of a client");
+            return;
+        };
+        match server.session.own_error.take() {
+            None => {
+                let Some(client) = self.clients[slot].session_mut() else {
+                    debug_assert!(false, "only a client that is logged in has settings");
+                    return;
+                };
+                server.session.settings = client.settings.clone();
+                server.session.is_altered = false;
+                self.follow_ups.resume_client(slot);
+            }
+            Some(payload) => {
+                let code = error_response::field(&payload, b'C');
+                let message = error_response::field(&payload, b'M');
+                self.end_client(slot, Severity::Fatal, SqlState(&code), &message);
+            }
+        }
+    }
+
+    /// ReadyForQuery reached the client. If nothing is open or owed, the transaction has ended.
+    pub(super) fn ready_for_query(&mut self, upstream: UpstreamSlot) {
+        let server = &mut self.upstreams[upstream];
+        let Some(slot) = server.client() else {
+            debug_assert!(false, "a server that is lent answers a client");
+            return;
+        };
+        // Its input may have been held for this moment.
+        self.follow_ups.resume_client(slot);
+        let client = &self.clients[slot];
+        // In session mode a server may send one more than was asked for.
+        if client.running().is_none() {
+            return;
+        }
+        let is_mid_message = !client.connection.passing.is_none();
+        let session = &mut server.session;
+        if session.status != TransactionStatus::Idle {
+            if session.is_idle_in_transaction() && !is_mid_message {
+                self.begin_idle(slot, upstream);
+            }
+            return;
+        }
+        if session.replies.is_quiet() && !is_mid_message {
+            return self.end_transaction(slot, upstream);
+        }
+        let outcome = take_outcome(session);
+        if let Some(permit) = server.permit_mut() {
+            permit.next_transaction(outcome, Instant::now());
+        }
+    }
+
+    /// Nothing is open or owed: gives the permit back, and in transaction mode the connection.
+    pub(super) fn end_transaction(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let server = &mut self.upstreams[upstream];
+        let (outcome, now) = (take_outcome(&mut server.session), Instant::now());
+        let (permit, pool) = (server.take_permit(), server.pool);
+        let requester = self.clients[slot].end_transaction();
+        if self.upstreams[pool].mode == PoolMode::Transaction {
+            self.release_upstream(upstream);
+        }
+        // The connection is at rest before the next transaction is let in.
+        if let Some(permit) = permit {
+            permit.finish(outcome, now);
+        }
+        self.tell(requester);
+        if self.stopping.is_some() {
+            self.end_for_shutdown(slot);
+        }
+    }
+
+    /// Gives a pooled connection that is at rest to a client that waits, or to its pool.
+    pub(super) fn release_upstream(&mut self, upstream: UpstreamSlot) {
+        let server = &self.upstreams[upstream];
+        let pool = server.pool;
+        if server.cancels > 0 {
+            return self.upstreams.quarantine(upstream, self.now);
+        }
+        if self.stopping.is_some() {
+            return self.close_upstream(upstream);
+        }
+        while let Some(waiter) = self.upstreams[pool].waiting.pop_front() {
+            let Some(transaction) =
+                self.clients.get_mut(waiter).and_then(|it| it.transaction_mut())
+            else {
+                continue;
+            };
+            let idle = TransactionState::Idle { is_held: false };
+            match std::mem::replace(transaction, idle) {
+                TransactionState::AwaitingUpstream(permit) => {
+                    self.upstreams[pool].refused = None;
+                    permit.begin_work(Instant::now());
+                    self.lend(waiter, upstream, permit);
+                    return self.follow_ups.resume_client(waiter);
+                }
+                // It was cancelled, or has a connection, and asks again.
+                other => *transaction = other,
+            }
+        }
+        self.upstreams.rest(upstream, self.now);
+    }
+
+    /// The server has given no connection, and others of the pool are in use: those that wait take
+    /// over the next that is free, and the gate lets in no more than have a connection.
+    pub(super) fn await_release(&mut self, pool: PoolIndex, code: &str, message: &str) {
+        let pool = &mut self.upstreams[pool];
+        if pool.refused.is_none() {
+            tracing::warn!(message, "no upstream connection; waiting for one that is in use");
+            let (code, message) = (code.to_owned(), message.to_owned());
+            pool.refused = Some(Refused { since: self.now, code, message });
+        }
+        // More connections may be opening than transactions wait, which may have been cancelled.
+        let without = pool.waiting.len().saturating_sub(pool.opening()).max(1);
+        let without = u32::try_from(without).expect("a table of connections has 2^24 at most");
+        self.shared.server(pool.server).gate.refused_by_server(without, Instant::now());
+    }
+
+    /// Asks servers again that have refused a connection; fails transactions that have waited for
+    /// one too long.
+    pub(super) fn sweep_refused(&mut self) {
+        let limit = self.shared.config.timeouts.connect;
+        for pool in self.upstreams.pools() {
+            let Some(Refused { since, .. }) = self.upstreams[pool].refused else { continue };
+            if self.upstreams[pool].waiting.is_empty() {
+                self.upstreams[pool].refused = None;
+            } else if self.now.saturating_duration_since(since) < limit {
+                self.open_for_waiting(pool);
+            } else if let Some(Refused { code, message, .. }) = self.upstreams[pool].refused.take()
+            {
+                for _ in 0..self.upstreams[pool].waiting.len() {
+                    self.fail_one_waiting(pool, SqlState(&code), &message);
+                }
+            }
+        }
+    }
+
+    /// Fails the transaction that has waited longest for a connection: there is none.
+    pub(super) fn fail_one_waiting(&mut self, pool: PoolIndex, code: SqlState<'_>, message: &str) {
+        while let Some(waiter) = self.upstreams[pool].waiting.pop_front() {
+            let transaction = self.clients.get(waiter).and_then(|client| client.transaction());
+            if let Some(TransactionState::AwaitingUpstream(_)) = transaction {
+                return self.refuse_transaction(waiter, code, message);
+            }
+        }
+    }
+
+    /// The server waits for the next command of a client whose transaction is open.
+    pub(super) fn begin_idle(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let Some(running) = self.clients[slot].running_mut() else {
+            debug_assert!(false, "only a running transaction is idle");
+            return;
+        };
+        debug_assert_eq!(running.upstream, upstream, "a transaction has one connection");
+        running.input = TransactionInput::IdleSince(self.now);
+        self.idle_transactions.push(self.now, slot);
+    }
+
+    /// Returns when the next permit has to be lent, if a client is idle whose permit counts.
+    pub(super) fn next_lending(&mut self) -> Option<Instant> {
+        let clients = &self.clients;
+        let is_idle_since = |slot, since| {
+            clients.get(slot).and_then(Client::idle_in_transaction_since) == Some(since)
+        };
+        self.idle_transactions.first(is_idle_since).map(|(since, _)| since + LEND_AFTER)
+    }
+
+    /// Lends the permits of clients that have been idle for long enough.
+    pub(super) fn lend_idle(&mut self) {
+        while self.next_lending().is_some_and(|at| at <= self.now)
+            && let Some((_, slot)) = self.idle_transactions.pop()
+        {
+            let upstream = self.clients[slot].running().map(|running| running.upstream);
+            if let Some(permit) = upstream.and_then(|it| self.upstreams[it].permit_mut()) {
+                permit.lend(Instant::now());
+            }
+        }
+    }
+}
+
+/// Returns how the transaction ended, and forgets it.
+fn take_outcome(session: &mut ServerSession) -> Outcome {
+    if std::mem::take(&mut session.failed) { Outcome::Failed } else { Outcome::Completed }
+}

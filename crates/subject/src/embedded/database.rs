@@ -1,0 +1,97 @@
+//! The embedded engine as a DBMS.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidegate_workload::Dialect;
+use tidegate_workload::workload::Workload;
+
+use super::{Embedded, Isolation, Options, Probe};
+use crate::connection::Transactional;
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
+use crate::settings::{SettingError, Settings, unknown, wrong};
+
+/// See [`Dbms`].
+pub static DBMS: Dbms = Dbms {
+    name: "embedded",
+    title: "the embedded engine",
+    dialect: Dialect::Embedded,
+    gate: Gate::Own,
+    is_in_process: true,
+    connections: None,
+    programs: &[],
+    scheme: None,
+    find: || Ok(None),
+    validate: |settings| Options::new(settings).map(drop),
+    start: |settings| Ok(Box::new(Embedded::start(Options::new(settings)?)?)),
+    start_at: |url, _| Err(DatabaseError::Other(format!("embedded is not at {url}, but here"))),
+};
+
+impl Options {
+    /// Returns the options that settings say.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SettingError> {
+        let isolation = settings.isolation()?.unwrap_or(Isolation::Serializable);
+        // Small next to the usual tables, so that pages compete for it.
+        let mut buffer_bytes = 8 << 20;
+        for (name, value) in &settings.named {
+            if name != "buffer_bytes" {
+                return Err(unknown("the embedded engine", name, "buffer_bytes"));
+            }
+            buffer_bytes = value.parse().map_err(|_| wrong(name, value, "a number of bytes"))?;
+        }
+        Ok(Options { buffer_bytes, isolation })
+    }
+}
+
+impl Database for Embedded {
+    fn dbms(&self) -> &'static Dbms {
+        &DBMS
+    }
+
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()))
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        Clients::Engine(self)
+    }
+
+    /// Makes the store anew, too: it has these tables alone afterwards.
+    fn load(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), DatabaseError> {
+        *self = Embedded::start(self.options)?;
+        for workload in distinct(workloads) {
+            Embedded::load(self, &**workload, cancel)?;
+        }
+        Ok(())
+    }
+
+    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        Ok(Embedded::level(self)?)
+    }
+
+    /// A call was answered or given up when its load ended.
+    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+        Ok(0)
+    }
+
+    fn version(&self) -> Result<String, DatabaseError> {
+        Ok(Embedded::version(self))
+    }
+
+    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+        Ok(Embedded::settings(self))
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(Embedded::probe(self))
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
+        Ok(Embedded::stop(*self)?)
+    }
+}
