@@ -59,8 +59,8 @@ pub(crate) struct ProxyArguments {
 
     /// Database server: postgres://user:password@host:port/database?sslmode=verify-full&...
     ///
-    /// sslmode, sslrootcert, sslcert, sslkey, sslnegotiation, ssl_min_protocol_version and
-    /// channel_binding mean what they mean to libpq. The default of sslmode is prefer.
+    /// libpq's parameters for TLS (sslmode, sslrootcert and so on) may follow the question mark;
+    /// docs/tidegate.toml lists them. The default of sslmode is prefer.
     ///
     /// A missing user is the client's, with the password from the users file. A missing database is
     /// the one that the client requests. The default port is 5432.

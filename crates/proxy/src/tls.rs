@@ -144,8 +144,8 @@ impl Encryption {
         }
     }
 
-    /// Begins a session with a client, which is to send a `ClientHello`. `received` is what has been
-    /// read of it, and is not empty if the client began with it.
+    /// Begins a session with a client, which is to send a `ClientHello`. `received` is what has
+    /// been read of it, and is not empty if the client began with it.
     ///
     /// # Errors
     /// rustls cannot begin a session.

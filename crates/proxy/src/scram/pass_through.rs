@@ -1,9 +1,9 @@
 //! SCRAM pass-through: the proxy logs in to a server by a verifier and its client's proof.
 //!
 //! A verifier lets the proxy judge a proof, and is not enough to make one: that takes the
-//! `ClientKey`, whose hash is in the verifier. A right proof yields it ([`ClientKey`]). It is the same
-//! in every exchange that has the verifier's salt and iterations, so that with it the proxy can log
-//! in wherever the server keeps the same verifier, without anybody's password.
+//! [`ClientKey`], whose hash is in the verifier. A right proof yields it. It is the same in every
+//! exchange that has the verifier's salt and iterations, so that with it the proxy can log in
+//! wherever the server keeps the same verifier, without knowing a password.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
