@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_gate::ClassGoal;
 use tidegate_proxy::Running;
-use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode};
+use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode, SslMode};
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
@@ -57,7 +57,10 @@ pub(crate) struct ProxyArguments {
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Database server: postgres://user:password@host:port/database
+    /// Database server: postgres://user:password@host:port/database?sslmode=verify-full&...
+    ///
+    /// libpq's parameters for TLS (sslmode, sslrootcert and so on) may follow the question mark;
+    /// docs/tidegate.toml lists them. The default of sslmode is prefer.
     ///
     /// A missing user is the client's, with the password from the users file. A missing database is
     /// the one that the client requests. The default port is 5432.
@@ -126,7 +129,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "USER")]
     watch_user: Option<String>,
 
-    /// Authentication of clients: trust, md5 or scram-sha-256 [default: scram-sha-256 with
+    /// Authentication of clients: trust, md5, scram-sha-256 or cert [default: scram-sha-256 with
     /// --users-file; without it trust, if only this machine can connect]
     #[arg(long, value_name = "METHOD")]
     auth: Option<ClientAuthentication>,
@@ -134,6 +137,23 @@ pub(crate) struct ProxyArguments {
     /// Users and passwords, in lines of "user" "password" as in PgBouncer's userlist.txt
     #[arg(long, value_name = "FILE")]
     users_file: Option<PathBuf>,
+
+    /// TLS with clients: disable, prefer, require, verify-ca or verify-full [default: prefer with
+    /// --tls-certificate, else disable]
+    #[arg(long, value_name = "MODE")]
+    tls_mode: Option<SslMode>,
+
+    /// Certificate of the proxy, in PEM, followed by those of intermediate authorities
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+
+    /// Key of that certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
+    /// Authorities of clients' certificates, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
 
     /// Append every decision about the limit to FILE, as JSON lines for `tidegate replay`
     /// [default: nowhere]
@@ -177,6 +197,11 @@ impl ProxyArguments {
         file.admin_listen = self.admin_listen.or(file.admin_listen);
         file.auth = self.auth.or(file.auth);
         file.users_file = self.users_file.or(file.users_file);
+        let tls = &mut file.client_tls;
+        tls.mode = self.tls_mode.or(tls.mode);
+        tls.certificate = self.tls_certificate.or(tls.certificate.take());
+        tls.key = self.tls_key.or(tls.key.take());
+        tls.ca = self.tls_ca.or(tls.ca.take());
         file.journal = self.journal.or(file.journal);
         file.threads = self.threads.or(file.threads);
         file.seed = self.seed.or(file.seed);

@@ -9,6 +9,10 @@ pub use tidegate_gate::Control;
 
 use crate::users::Users;
 
+pub use crate::tls::settings::{
+    ChannelBindingMode, ClientTls, Negotiation, RootCertificates, ServerTls, SslMode, TlsVersion,
+};
+
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
@@ -43,6 +47,8 @@ pub struct Database {
     pub name: Option<String>,
     /// The server it is on. Databases on one server share one gate and one limit.
     pub server: ServerAddress,
+    /// How connections to the server are encrypted.
+    pub tls: ServerTls,
     /// Its name on the server; `None` is the name the client used.
     pub server_database: Option<String>,
     /// The user to be on the server; `None` is the client's user.
@@ -74,8 +80,10 @@ pub enum ClientAuthentication {
     Trust,
     /// By an MD5 hash of the password.
     Md5,
-    /// By SCRAM-SHA-256.
+    /// By SCRAM-SHA-256, bound to the proxy's certificate where client and TLS allow it.
     ScramSha256,
+    /// By a certificate whose common name is the user.
+    Certificate,
 }
 
 /// How long the proxy waits, and for what.
@@ -121,6 +129,8 @@ pub struct Config {
     pub databases: Vec<Database>,
     /// How clients prove who they are.
     pub authentication: ClientAuthentication,
+    /// How connections of clients are encrypted; `None` does not offer it.
+    pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
     /// Waiting times.

@@ -14,8 +14,8 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    ClientAuthentication, Config, Control, Database, HighPriority, ListenAddress, PoolMode,
-    ServerAddress, Timeouts, WatchLogin,
+    ClientAuthentication, ClientTls, Config, Control, Database, HighPriority, ListenAddress,
+    PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, WatchLogin,
 };
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
@@ -87,6 +87,8 @@ pub struct ConfigFile {
     pub threads: Option<NonZeroUsize>,
     /// How clients prove who they are.
     pub auth: Option<ClientAuthentication>,
+    /// How connections of clients are encrypted.
+    pub client_tls: ClientTlsSection,
     /// The user file.
     pub users_file: Option<PathBuf>,
     /// Where decisions are appended.
@@ -118,6 +120,19 @@ pub struct TimeoutsSection {
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
     pub shutdown_grace: Option<Period>,
+}
+
+/// The section `[client_tls]`; see [`ClientTls`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the fields are those of ClientTls")]
+pub struct ClientTlsSection {
+    pub mode: Option<SslMode>,
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
+    pub min_version: Option<TlsVersion>,
+    pub ciphers: Vec<String>,
 }
 
 /// The section `[high_priority]`; see [`HighPriority`].
@@ -309,6 +324,23 @@ pub enum ConfigProblem {
          \"user\" \"password\"; or auth = \"trust\" (--auth trust)"
     )]
     NoUsersFile(&'static str),
+    /// TLS is to be offered to clients, and a file for it is not named.
+    #[error("client_tls.{missing} is missing: TLS with clients needs a certificate and its key")]
+    ClientTlsFile {
+        /// The key.
+        missing: &'static str,
+    },
+    /// Certificates of clients are to be verified, and by what is not said.
+    #[error(
+        "client_tls.mode = \"{0}\" needs client_tls.ca, the authorities of clients' certificates"
+    )]
+    ClientTlsCa(SslMode),
+    /// Logins by certificate, and no client is asked for one.
+    #[error(
+        "auth = \"cert\" needs certificates of clients: set client_tls.mode = \"verify-ca\" or \
+         \"verify-full\" and client_tls.ca"
+    )]
+    CertificateLogin,
     /// The user file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -330,7 +362,9 @@ impl ConfigFile {
         let mut file: ConfigFile =
             toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        for path in [&mut file.users_file, &mut file.journal].into_iter().flatten() {
+        let ClientTlsSection { certificate, key, ca, .. } = &mut file.client_tls;
+        let paths = [&mut file.users_file, &mut file.journal, certificate, key, ca];
+        for path in paths.into_iter().flatten() {
             *path = directory.join(&*path);
         }
         file.path = Some(path.to_owned());
@@ -355,12 +389,18 @@ impl ConfigFile {
             return Err(ConfigProblem::NoListen);
         }
         let authentication = authentication(self.auth, self.users_file.as_deref(), &listen)?;
+        let client_tls = self.client_tls.check()?;
+        let are_verified = client_tls.as_ref().is_some_and(|tls| tls.mode >= SslMode::VerifyCa);
+        if authentication == ClientAuthentication::Certificate && !are_verified {
+            return Err(ConfigProblem::CertificateLogin);
+        }
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
             threads: self.threads.unwrap_or(defaults::THREADS),
             databases: databases(self.databases)?,
             authentication,
+            client_tls,
             users: match &self.users_file {
                 Some(path) => Users::load(path)?,
                 None => Users::default(),
@@ -377,6 +417,30 @@ impl ConfigFile {
             journal: self.journal,
             seed: self.seed.unwrap_or(defaults::SEED),
         })
+    }
+}
+
+impl ClientTlsSection {
+    /// Returns how TLS is offered to clients, if it is.
+    fn check(self) -> Result<Option<ClientTls>, ConfigProblem> {
+        let is_named = self.certificate.is_some() || self.key.is_some() || self.ca.is_some();
+        let mode = self.mode.unwrap_or(if is_named { SslMode::Prefer } else { SslMode::Disable });
+        if mode == SslMode::Disable {
+            return Ok(None);
+        }
+        if mode >= SslMode::VerifyCa && self.ca.is_none() {
+            return Err(ConfigProblem::ClientTlsCa(mode));
+        }
+        let named =
+            |path: Option<PathBuf>, missing| path.ok_or(ConfigProblem::ClientTlsFile { missing });
+        Ok(Some(ClientTls {
+            mode,
+            certificate: named(self.certificate, "certificate")?,
+            key: named(self.key, "key")?,
+            ca: self.ca,
+            min_version: self.min_version.unwrap_or_default(),
+            ciphers: self.ciphers,
+        }))
     }
 }
 
@@ -484,6 +548,7 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
     Ok(Database {
         name: (name != "*").then(|| name.to_owned()),
         server: section.upstream.server,
+        tls: section.upstream.tls,
         server_database: section.upstream.database,
         server_user: section.upstream.user,
         server_password: section.upstream.password,

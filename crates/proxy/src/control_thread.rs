@@ -28,6 +28,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// How often host names are looked up again.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Certificates are looked at this often, and loaded again if their files have changed.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
 /// One server's control loop.
 pub(crate) struct ControlledServer {
     pub(crate) name: String,
@@ -205,6 +208,7 @@ struct ControlLoop {
     started: Instant,
     looked_up: Arc<AtomicBool>,
     next_look_up: Instant,
+    next_reload: Instant,
 }
 
 impl ControlLoop {
@@ -244,6 +248,7 @@ impl ControlLoop {
             started,
             looked_up: Arc::new(AtomicBool::new(true)),
             next_look_up: started + LOOK_UP_INTERVAL,
+            next_reload: started + RELOAD_INTERVAL,
         }
     }
 
@@ -258,6 +263,10 @@ impl ControlLoop {
             if let Some(adjustment) = self.governors[index].tick_with(now, state) {
                 self.report(index, adjustment, now);
             }
+        }
+        if now >= self.next_reload {
+            self.next_reload = now + RELOAD_INTERVAL;
+            self.shared.reload_certificates();
         }
         if now >= self.next_look_up {
             self.next_look_up = now + LOOK_UP_INTERVAL;

@@ -1,13 +1,17 @@
 //! Logging in to a server, without sockets: start-up, authentication, parameters.
 
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
-use tidegate_wire::authentication::{self, Authentication, SCRAM_SHA_256};
+use tidegate_wire::authentication::{self, Authentication, SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 use tidegate_wire::error_response;
 use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
+use crate::config::ChannelBindingMode;
+use crate::scram;
+use crate::scram::pass_through::{PassThrough, PassThroughError};
+use crate::tls::{Encryption, TlsError};
 use crate::upstream::ServerParameters;
-use crate::users::Secret;
+use crate::users::{Secret, Users};
 
 /// Who the proxy is on a server.
 #[derive(Clone, Debug)]
@@ -15,6 +19,10 @@ pub(crate) struct Credentials {
     pub(crate) user: String,
     /// Absent: only servers that ask for no password can be used.
     pub(crate) secret: Option<Secret>,
+    /// Where the key is that a client of the user has proved.
+    pub(crate) users: Users,
+    /// How far the login is bound to the server's certificate.
+    pub(crate) channel_binding: ChannelBindingMode,
 }
 
 /// Why an upstream connection could not be had.
@@ -36,6 +44,17 @@ pub(crate) enum UpstreamError {
     Method(i32),
     #[error("SCRAM exchange failed: {0}")]
     Scram(String),
+    #[error("SCRAM pass-through: {0}")]
+    PassThrough(#[from] PassThroughError),
+    #[error(
+        "user \"{0}\" has a SCRAM verifier here, which is enough for the server once a client has \
+         logged in as that user by SCRAM; until then the proxy needs the plain password"
+    )]
+    NoClientKey(String),
+    #[error("channel binding is required, and the server {0}")]
+    ChannelBinding(&'static str),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Malformed(#[from] Malformed),
     #[error("the server sent message type {0:#04x} during login")]
@@ -44,10 +63,49 @@ pub(crate) enum UpstreamError {
 
 /// A login under way.
 pub(crate) struct Handshake {
-    scram: Option<ScramSha256>,
+    scram: Option<ScramLogin>,
+    /// The server has proved that it knows the password, if it was asked for one by SCRAM.
+    is_proved: bool,
+    /// The login is bound to the server's certificate.
+    is_bound: bool,
     /// What the server reports of itself, to be repeated to clients.
     pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
+}
+
+/// The client's side of a SCRAM exchange.
+enum ScramLogin {
+    /// With the password.
+    Password(ScramSha256),
+    /// With the key that a client of the proxy has proved.
+    Key(Box<PassThrough>),
+}
+
+impl ScramLogin {
+    fn message(&self) -> &[u8] {
+        match self {
+            ScramLogin::Password(scram) => scram.message(),
+            ScramLogin::Key(scram) => scram.message(),
+        }
+    }
+
+    fn update(&mut self, challenge: &[u8]) -> Result<(), UpstreamError> {
+        match self {
+            ScramLogin::Password(scram) => {
+                scram.update(challenge).map_err(|error| scram_error(&error))
+            }
+            ScramLogin::Key(scram) => Ok(scram.update(challenge)?),
+        }
+    }
+
+    fn finish(&mut self, outcome: &[u8]) -> Result<(), UpstreamError> {
+        match self {
+            ScramLogin::Password(scram) => {
+                scram.finish(outcome).map_err(|error| scram_error(&error))
+            }
+            ScramLogin::Key(scram) => Ok(scram.finish(outcome)?),
+        }
+    }
 }
 
 /// Whether a login goes on.
@@ -59,19 +117,21 @@ pub(crate) enum Progress {
 
 impl Handshake {
     pub(crate) fn new() -> Handshake {
-        Handshake { scram: None, parameters: Vec::new(), key: None }
+        let (is_proved, is_bound) = (false, false);
+        Handshake { scram: None, is_proved, is_bound, parameters: Vec::new(), key: None }
     }
 
-    /// Takes one message of the server; appends what is to be answered.
+    /// Takes one message of the server, over the TLS that there is; appends what is to be
+    /// answered.
     pub(crate) fn message(
         &mut self,
-        tag: u8,
-        payload: &[u8],
+        (tag, payload): (u8, &[u8]),
         credentials: &Credentials,
+        tls: Option<&Encryption>,
         out: &mut Vec<u8>,
     ) -> Result<Progress, UpstreamError> {
         match tag {
-            backend::tag::AUTHENTICATION => self.authenticate(payload, credentials, out)?,
+            backend::tag::AUTHENTICATION => self.authenticate(payload, credentials, tls, out)?,
             backend::tag::PARAMETER_STATUS => {
                 let (name, value) = backend::parameter_status(payload)?;
                 self.parameters.push((name.into(), value.into()));
@@ -94,10 +154,24 @@ impl Handshake {
         &mut self,
         payload: &[u8],
         credentials: &Credentials,
+        tls: Option<&Encryption>,
         out: &mut Vec<u8>,
     ) -> Result<(), UpstreamError> {
+        let needs_binding = credentials.channel_binding == ChannelBindingMode::Require;
         match authentication::authentication(payload)? {
+            // Only who knows the password, or its verifier, can end the exchange.
+            Authentication::Ok if self.scram.is_some() && !self.is_proved => {
+                return Err(out_of_order());
+            }
+            Authentication::Ok if needs_binding && !self.is_bound => {
+                return Err(UpstreamError::ChannelBinding("let the proxy in without it"));
+            }
             Authentication::Ok => {}
+            Authentication::CleartextPassword | Authentication::Md5Password { .. }
+                if needs_binding =>
+            {
+                return Err(UpstreamError::ChannelBinding("asks for a password without it"));
+            }
             Authentication::CleartextPassword => {
                 let password = plain(credentials, "a clear-text password")?;
                 frontend::encode_password(out, password.as_bytes());
@@ -106,16 +180,17 @@ impl Handshake {
                 frontend::encode_password(out, md5_response(credentials, salt)?.as_bytes());
             }
             Authentication::Sasl { mechanisms } => {
-                self.start_scram(mechanisms, credentials, out)?;
+                self.start_scram(mechanisms, credentials, tls, out)?;
             }
             Authentication::SaslContinue(challenge) => {
                 let scram = self.scram.as_mut().ok_or_else(out_of_order)?;
-                scram.update(challenge).map_err(|error| scram_error(&error))?;
+                scram.update(challenge)?;
                 authentication::encode_sasl_response(out, scram.message());
             }
             Authentication::SaslFinal(outcome) => {
                 let scram = self.scram.as_mut().ok_or_else(out_of_order)?;
-                scram.finish(outcome).map_err(|error| scram_error(&error))?;
+                scram.finish(outcome)?;
+                self.is_proved = true;
             }
             Authentication::Unsupported(method) => return Err(UpstreamError::Method(method)),
         }
@@ -126,16 +201,62 @@ impl Handshake {
         &mut self,
         mechanisms: &[u8],
         credentials: &Credentials,
+        tls: Option<&Encryption>,
         out: &mut Vec<u8>,
     ) -> Result<(), UpstreamError> {
         if !authentication::offers(mechanisms, SCRAM_SHA_256) {
             return Err(UpstreamError::Scram("the server does not offer SCRAM-SHA-256".into()));
         }
-        let password = plain(credentials, "SCRAM-SHA-256")?;
-        let scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
-        authentication::encode_sasl_initial_response(out, SCRAM_SHA_256, scram.message());
+        let offers_plus = authentication::offers(mechanisms, SCRAM_SHA_256_PLUS);
+        let end_point = end_point(offers_plus, credentials.channel_binding, tls)?;
+        self.is_bound = end_point.is_some();
+        let mechanism = if self.is_bound { SCRAM_SHA_256_PLUS } else { SCRAM_SHA_256 };
+        // The server checks that it did not offer what the proxy would have taken.
+        let was_not_offered = tls.is_some() && !offers_plus;
+        let scram = if let Some(Secret::Scram(verifier)) = &credentials.secret {
+            let key = credentials.users.client_key(credentials.user.as_bytes());
+            let key = key.ok_or_else(|| UpstreamError::NoClientKey(credentials.user.clone()))?;
+            let header = match &end_point {
+                Some(_) => "p=tls-server-end-point,,",
+                None if was_not_offered => "y,,",
+                None => "n,,",
+            };
+            let nonce = scram::nonce().map_err(|error| UpstreamError::Scram(error.to_string()))?;
+            let keys = (verifier.clone(), key);
+            ScramLogin::Key(Box::new(PassThrough::new(keys, header, end_point.as_deref(), nonce)))
+        } else {
+            let password = plain(credentials, "SCRAM-SHA-256")?;
+            let binding = match end_point {
+                Some(hash) => ChannelBinding::tls_server_end_point(hash),
+                None if was_not_offered => ChannelBinding::unrequested(),
+                None => ChannelBinding::unsupported(),
+            };
+            ScramLogin::Password(ScramSha256::new(password.as_bytes(), binding))
+        };
+        authentication::encode_sasl_initial_response(out, mechanism, scram.message());
         self.scram = Some(scram);
         Ok(())
+    }
+}
+
+/// Returns the hash of the certificate that the login is to be bound to.
+fn end_point(
+    offers_plus: bool,
+    mode: ChannelBindingMode,
+    tls: Option<&Encryption>,
+) -> Result<Option<Vec<u8>>, UpstreamError> {
+    let hash = match (mode, tls) {
+        (ChannelBindingMode::Disable, _) => return Ok(None),
+        (_, Some(tls)) if offers_plus => tls.peer_end_point(),
+        _ => Ok(None),
+    };
+    match (mode, hash) {
+        (ChannelBindingMode::Require, Err(error)) => Err(error.into()),
+        (ChannelBindingMode::Require, Ok(None)) => {
+            Err(UpstreamError::ChannelBinding("does not offer SCRAM-SHA-256-PLUS"))
+        }
+        // Some certificates have no hash function to bind to.
+        (_, hash) => Ok(hash.ok().flatten()),
     }
 }
 

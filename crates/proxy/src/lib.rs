@@ -30,6 +30,7 @@ mod settings;
 mod shared;
 mod slots;
 mod statements;
+mod tls;
 mod upstream;
 mod upstream_url;
 pub mod users;
@@ -47,7 +48,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
-use config::{Config, ListenAddress, ServerAddress};
+use config::{Config, ListenAddress, ServerAddress, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
@@ -55,6 +56,8 @@ use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
 use shared::{Server, Shared};
 use slots::{ServerIndex, WorkerIndex};
+pub use tls::settings::TlsSettingsError;
+use tls::settings::{Connector, Reloaded};
 use watch::{ServerSamples, Watch, WatchPlan};
 use worker::Worker;
 
@@ -94,6 +97,9 @@ pub enum StartError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] TlsSettingsError),
     /// Threads or polls cannot be made.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
@@ -132,7 +138,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let server_metrics = servers.iter().zip(&regulated).map(server_metrics).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
-    let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
+    let acceptor = config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?;
+    let connectors = connectors(&config)?;
+    let shared = Arc::new(Shared { config, servers, server_of, acceptor, connectors, mailboxes });
     let health = Arc::clone(metrics.health());
     let watches = watches(&shared, &regulated)?;
     let control_thread =
@@ -161,6 +169,17 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         running.workers.push(thread.spawn(supervised)?);
     }
     Ok(running)
+}
+
+/// Reads what TLS with each database's server needs.
+fn connectors(config: &Config) -> Result<Vec<Option<Reloaded<Connector>>>, TlsSettingsError> {
+    let connector = |database: &config::Database| match &database.server {
+        ServerAddress::Tcp(host, _) if database.tls.mode != SslMode::Disable => {
+            tls::settings::connector(&database.tls, host).map(Some)
+        }
+        _ => Ok(None),
+    };
+    config.databases.iter().map(connector).collect()
 }
 
 /// Starts to watch the servers that are to be watched.

@@ -60,6 +60,8 @@ worker_counters! {
         "Client connections accepted.";
     logins_failed: Counter, "tidegate_logins_failed_total",
         "Logins refused: wrong password, unknown user or database.";
+    tls_failures: Counter, "tidegate_tls_failures_total",
+        "Clients whose TLS handshake or session failed.";
     protocol_errors: Counter, "tidegate_protocol_errors_total",
         "Client connections closed because of what they sent.";
     upstream_connects: Counter, "tidegate_upstream_connects_total",

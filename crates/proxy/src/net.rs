@@ -3,11 +3,15 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use tidegate_wire::input::Missing;
+
+use crate::tls::settings::{Acceptor, Connector};
+use crate::tls::{Encryption, TlsError};
 
 /// A stream socket, TCP or Unix-domain.
 #[derive(Debug)]
@@ -217,6 +221,9 @@ pub(crate) struct Connection {
     stream: Stream,
     outbox: Outbox,
     readiness: Readiness,
+    /// How a connection to a server begins TLS, until it is connected.
+    connector: Option<Arc<Connector>>,
+    encryption: Option<Box<Encryption>>,
     /// Bytes received and not handled: an incomplete message, or all that came while the peer has
     /// to wait.
     pub(crate) inbox: Vec<u8>,
@@ -230,6 +237,8 @@ impl Connection {
             stream,
             outbox: Outbox::default(),
             readiness: Readiness::Drained,
+            connector: None,
+            encryption: None,
             inbox: Vec::new(),
             passing: Missing::default(),
         }
@@ -240,9 +249,56 @@ impl Connection {
         self.stream.peer()
     }
 
-    /// Returns the outcome of a connection attempt, once the socket has become writable.
-    pub(crate) fn connected(&self) -> io::Result<()> {
-        self.stream.connected()
+    /// Returns whether the peer is on this machine, by a Unix-domain socket.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.stream, Stream::Unix(_))
+    }
+
+    /// Begins to connect to a server, and to use TLS if there is a connector.
+    pub(crate) fn to_server(stream: Stream, connector: Option<Arc<Connector>>) -> Connection {
+        Connection { connector, ..Connection::new(stream) }
+    }
+
+    /// Watches the socket for as long as it lives.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.stream.register(registry, token)
+    }
+
+    /// Returns the outcome of a connection attempt, once the socket has become writable. TLS
+    /// begins then: what is sent from now on waits for it.
+    pub(crate) fn connected(&mut self) -> io::Result<()> {
+        self.stream.connected()?;
+        if let Some(connector) = self.connector.take() {
+            let begun = Encryption::connect(&connector, &mut self.stream, &mut self.outbox);
+            self.encryption = Some(Box::new(begun.map_err(io::Error::other)?));
+        }
+        Ok(())
+    }
+
+    /// Begins TLS with a client, which is to send a `ClientHello`. `received` is what has been read
+    /// of it; nothing else may have been received.
+    ///
+    /// # Errors
+    /// The client has not sent a `ClientHello`.
+    pub(crate) fn accept_tls(
+        &mut self,
+        acceptor: &Acceptor,
+        received: &[u8],
+    ) -> Result<(), TlsError> {
+        debug_assert!(self.encryption.is_none() && self.inbox.is_empty(), "TLS begins once");
+        let (stream, outbox) = (&mut self.stream, &mut self.outbox);
+        self.encryption = Some(Box::new(Encryption::accept(acceptor, received, stream, outbox)?));
+        Ok(())
+    }
+
+    /// Returns the TLS of the connection, if it is encrypted.
+    pub(crate) fn encryption(&self) -> Option<&Encryption> {
+        self.encryption.as_deref().filter(|encryption| encryption.is_encrypted())
+    }
+
+    /// Returns why TLS has failed, if it has.
+    pub(crate) fn tls_error(&self) -> Option<&TlsError> {
+        self.encryption.as_ref()?.error()
     }
 
     /// Takes an event: there may be bytes to read, or the end of them.
@@ -261,7 +317,10 @@ impl Connection {
 
     /// Reads once into `buffer`.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> ReadOutcome {
-        let outcome = read_once(&mut self.stream, buffer);
+        let outcome = match &mut self.encryption {
+            None => read_once(&mut self.stream, buffer),
+            Some(tls) => tls.read(&mut self.stream, &mut self.outbox, buffer),
+        };
         match outcome {
             ReadOutcome::Nothing => self.readiness = Readiness::Drained,
             ReadOutcome::Bytes { more: false, .. } if self.readiness == Readiness::Readable => {
@@ -279,7 +338,10 @@ impl Connection {
 
     /// Writes `bytes` after what waits already, at once as far as the socket takes it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.outbox.send(&mut self.stream, bytes)
+        match &mut self.encryption {
+            None => self.outbox.send(&mut self.stream, bytes),
+            Some(tls) => tls.send(&mut self.stream, &mut self.outbox, bytes),
+        }
     }
 
     /// Writes what waits, as far as the socket takes it.
@@ -292,6 +354,9 @@ impl Connection {
     pub(crate) fn send_last(&mut self, message: &[u8]) {
         if let Err(error) = self.send(message) {
             tracing::debug!(%error, "the peer was gone before the end of its session");
+        }
+        if let Some(tls) = &mut self.encryption {
+            tls.send_close_notify(&mut self.stream, &mut self.outbox);
         }
     }
 }

@@ -24,9 +24,16 @@
 //!
 //! The name after `n=` is not used: PostgreSQL's clients give it in the startup message. An
 //! unknown user gets the same exchange with [`ScramVerifier::mock`], so that the answers do not
-//! tell which users exist. Channel binding belongs to TLS and is refused.
+//! tell which users exist.
+//!
+//! With TLS the client may bind the login to the server's certificate (`SCRAM-SHA-256-PLUS`, RFC
+//! 5929): its first message begins with `p=tls-server-end-point` and its last one repeats the
+//! certificate's hash, so that nobody who shows another certificate can pass the login on.
+
+pub(crate) mod pass_through;
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,12 +74,24 @@ pub enum ScramError {
     /// A message does not follow the grammar of RFC 5802, section 7.
     #[error("malformed SCRAM message: {0}")]
     Malformed(&'static str),
-    /// The client insists on channel binding.
+    /// The client binds the login to its channel and has chosen the mechanism without.
     #[error(
-        "the client demands SCRAM channel binding, which needs TLS; \
-         connect with channel_binding=disable"
+        "the client demands SCRAM channel binding, which needs TLS and SCRAM-SHA-256-PLUS; \
+         connect with sslmode=require, or with channel_binding=disable"
     )]
     ChannelBinding,
+    /// The client binds the login in a way that PostgreSQL has not.
+    #[error("unsupported SCRAM channel binding type; use tls-server-end-point")]
+    ChannelBindingType,
+    /// The client has chosen the mechanism with channel binding and does not bind.
+    #[error("the client chose SCRAM-SHA-256-PLUS, but its message has no channel binding")]
+    NotBound,
+    /// The client could have bound the login and was told that it could not.
+    #[error(
+        "the client supports SCRAM channel binding and was told that the server does not: \
+         somebody is between them"
+    )]
+    Downgrade,
     /// The client wants to act as somebody else.
     #[error("SCRAM authorization identities are not supported")]
     AuthorizationIdentity,
@@ -86,6 +105,20 @@ pub enum ScramError {
     #[error("password authentication failed")]
     WrongProof,
 }
+
+/// What is offered to a client of channel binding, and what it has chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelBinding {
+    /// There is none without TLS.
+    NotOffered,
+    /// It was offered, and the client has chosen the mechanism without it.
+    Declined,
+    /// The client has chosen it; the hash is that of the server's certificate.
+    EndPoint(Arc<[u8]>),
+}
+
+/// The GS2 header's flag of the channel binding that PostgreSQL has.
+const END_POINT_FLAG: &str = "p=tls-server-end-point";
 
 /// A text that is no verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -151,6 +184,25 @@ impl ScramVerifier {
     }
 }
 
+/// The key that proves a user to every server with the same verifier; a client's proof yields it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientKey(Key);
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ClientKey").finish_non_exhaustive()
+    }
+}
+
+/// A client that has proved its password.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Proved {
+    /// The last message to it, which proves that we know the verifier.
+    pub outcome: Vec<u8>,
+    /// What its proof has yielded.
+    pub client_key: ClientKey,
+}
+
 /// Returns a fresh nonce for [`ScramServer::start`].
 ///
 /// # Errors
@@ -165,8 +217,9 @@ pub fn nonce() -> Result<String, getrandom::Error> {
 #[derive(Debug)]
 pub struct ScramServer {
     verifier: ScramVerifier,
-    /// The client's header, to be confirmed in its last message: `n,,` or `y,,`.
-    gs2_header: String,
+    /// What the client confirms in its last message: its header, as in `n,,`, and the hash of the
+    /// server's certificate if it binds the login to that.
+    binding_data: Vec<u8>,
     /// Both nonces.
     nonce: String,
     /// The first two parts of `AuthMessage`, the comma after them included.
@@ -181,16 +234,21 @@ impl ScramServer {
     /// The message is malformed or demands what is not supported.
     pub fn start(
         verifier: ScramVerifier,
+        binding: &ChannelBinding,
         client_first: &[u8],
         server_nonce: &str,
     ) -> Result<(ScramServer, Vec<u8>), ScramError> {
         let message = text(client_first)?;
         let (gs2_header, bare) = split_gs2_header(message)?;
+        let mut binding_data = Vec::from(gs2_header);
+        if let Some(end_point) = agree_on_binding(gs2_header, binding)? {
+            binding_data.extend_from_slice(end_point);
+        }
         let nonce = format!("{}{server_nonce}", client_nonce(bare)?);
         let salt = STANDARD.encode(&verifier.salt);
         let server_first = format!("r={nonce},s={salt},i={}", verifier.iterations);
         let server = ScramServer {
-            gs2_header: gs2_header.to_owned(),
+            binding_data,
             auth_message: format!("{bare},{server_first},"),
             verifier,
             nonce,
@@ -198,12 +256,12 @@ impl ScramServer {
         Ok((server, server_first.into_bytes()))
     }
 
-    /// Judges the client's last message; the answer proves that we know the verifier.
+    /// Judges the client's last message.
     ///
     /// # Errors
     /// [`ScramError::WrongProof`] for a wrong password or an unknown user; another one when the
     /// message is malformed or belongs to another exchange.
-    pub fn finish(&self, client_final: &[u8]) -> Result<Vec<u8>, ScramError> {
+    pub fn finish(&self, client_final: &[u8]) -> Result<Proved, ScramError> {
         let message = text(client_final)?;
         let (without_proof, proof) =
             message.rsplit_once(",p=").ok_or(ScramError::Malformed("there is no proof"))?;
@@ -220,14 +278,15 @@ impl ScramServer {
             return Err(ScramError::WrongProof);
         }
         let signature = hmac(&self.verifier.server_key, &[auth_message.as_bytes()]);
-        Ok(format!("v={}", STANDARD.encode(signature)).into_bytes())
+        let outcome = format!("v={}", STANDARD.encode(signature)).into_bytes();
+        Ok(Proved { outcome, client_key: ClientKey(client_key) })
     }
 
     fn check_binding_and_nonce(&self, without_proof: &str) -> Result<(), ScramError> {
         let mut attributes = without_proof.split(',');
         let binding = attribute(attributes.next(), "c=", "there is no channel binding data")?;
         let nonce = attribute(attributes.next(), "r=", "there is no nonce")?;
-        if binding != STANDARD.encode(&self.gs2_header) {
+        if binding != STANDARD.encode(&self.binding_data) {
             return Err(ScramError::Foreign("channel binding data"));
         }
         if nonce != self.nonce {
@@ -242,7 +301,7 @@ fn split_gs2_header(message: &str) -> Result<(&str, &str), ScramError> {
     let mut parts = message.splitn(3, ',');
     match parts.next() {
         Some("n" | "y") => {}
-        Some(flag) if flag.starts_with("p=") => return Err(ScramError::ChannelBinding),
+        Some(flag) if flag.starts_with("p=") => {}
         _ => return Err(ScramError::Malformed("there is no channel binding flag")),
     }
     match parts.next() {
@@ -256,6 +315,23 @@ fn split_gs2_header(message: &str) -> Result<(&str, &str), ScramError> {
     message
         .split_at_checked(message.len() - bare.len())
         .ok_or(ScramError::Malformed("the GS2 header is cut short"))
+}
+
+/// Checks that the flag of a client's header fits what it was offered and has chosen (RFC 5802,
+/// section 6). Returns the hash that it has to confirm.
+fn agree_on_binding<'a>(
+    gs2_header: &str,
+    binding: &'a ChannelBinding,
+) -> Result<Option<&'a [u8]>, ScramError> {
+    let flag = gs2_header.split(',').next().unwrap_or(gs2_header);
+    match (flag, binding) {
+        (END_POINT_FLAG, ChannelBinding::EndPoint(end_point)) => Ok(Some(end_point)),
+        ("n" | "y", ChannelBinding::EndPoint(_)) => Err(ScramError::NotBound),
+        (_, ChannelBinding::EndPoint(_)) => Err(ScramError::ChannelBindingType),
+        ("y", ChannelBinding::Declined) => Err(ScramError::Downgrade),
+        ("n" | "y", _) => Ok(None),
+        _ => Err(ScramError::ChannelBinding),
+    }
 }
 
 /// Returns the nonce in the client's bare first message.
@@ -301,8 +377,9 @@ fn hmac(key: &Key, parts: &[&[u8]]) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use super::ChannelBinding::{Declined, EndPoint, NotOffered};
     use super::*;
-    use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+    use postgres_protocol::authentication::sasl::{ChannelBinding as ClientBinding, ScramSha256};
     use proptest::prelude::*;
 
     /// The user `user` of RFC 7677, section 3, whose password is `pencil`.
@@ -318,20 +395,21 @@ mod tests {
     }
 
     fn start(client_first: &str) -> Result<(ScramServer, Vec<u8>), ScramError> {
-        ScramServer::start(pencil(), client_first.as_bytes(), SERVER_NONCE)
+        ScramServer::start(pencil(), &NotOffered, client_first.as_bytes(), SERVER_NONCE)
     }
 
     /// Runs a whole exchange with postgres-protocol's client, which also judges our last message.
     fn log_in(
         verifier: ScramVerifier,
         password: &str,
-        binding: ChannelBinding,
+        (offered, binding): (ChannelBinding, ClientBinding),
     ) -> Result<(), ScramError> {
         let mut client = ScramSha256::new(password.as_bytes(), binding);
-        let (server, first) = ScramServer::start(verifier, client.message(), &nonce().unwrap())?;
+        let nonce = nonce().unwrap();
+        let (server, first) = ScramServer::start(verifier, &offered, client.message(), &nonce)?;
         client.update(&first).unwrap();
         let last = server.finish(client.message())?;
-        client.finish(&last).unwrap();
+        client.finish(&last.outcome).unwrap();
         Ok(())
     }
 
@@ -344,7 +422,7 @@ mod tests {
              s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
         );
         let last = server.finish(CLIENT_FINAL.as_bytes()).unwrap();
-        assert_eq!(last, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+        assert_eq!(last.outcome, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
     }
 
     #[test]
@@ -359,18 +437,43 @@ mod tests {
             ("a\u{7}b", "a\u{7}b", Ok(())),
         ] {
             let verifier = ScramVerifier::of_password(password);
-            let unsupported = ChannelBinding::unsupported();
-            assert_eq!(log_in(verifier.clone(), typed, unsupported), expected, "n: {typed:?}");
-            let unrequested = ChannelBinding::unrequested();
-            assert_eq!(log_in(verifier, typed, unrequested), expected, "y: {typed:?}");
+            let end_point = vec![7; 32];
+            for (offered, binding) in [
+                (NotOffered, ClientBinding::unsupported()),
+                (NotOffered, ClientBinding::unrequested()),
+                (Declined, ClientBinding::unsupported()),
+                (
+                    EndPoint(end_point.clone().into()),
+                    ClientBinding::tls_server_end_point(end_point),
+                ),
+            ] {
+                let outcome = log_in(verifier.clone(), typed, (offered.clone(), binding));
+                assert_eq!(outcome, expected, "{offered:?}: {typed:?}");
+            }
         }
     }
 
+    /// RFC 5802, section 6: the flag has to fit what was offered and chosen.
     #[test]
-    fn channel_binding_is_refused() {
-        let verifier = ScramVerifier::of_password("pencil");
-        let binding = ChannelBinding::tls_server_end_point(vec![1; 32]);
-        assert_eq!(log_in(verifier, "pencil", binding), Err(ScramError::ChannelBinding));
+    fn channel_binding_is_what_was_agreed_on() {
+        let end_point = |byte: u8| EndPoint(vec![byte; 32].into());
+        let bound = |byte| ClientBinding::tls_server_end_point(vec![byte; 32]);
+        for (offered, binding, error) in [
+            (NotOffered, bound(1), ScramError::ChannelBinding),
+            (Declined, bound(1), ScramError::ChannelBinding),
+            (Declined, ClientBinding::unrequested(), ScramError::Downgrade),
+            (end_point(1), ClientBinding::unsupported(), ScramError::NotBound),
+            (end_point(1), ClientBinding::unrequested(), ScramError::NotBound),
+            // Another certificate than the server's: somebody is between them.
+            (end_point(1), bound(2), ScramError::Foreign("channel binding data")),
+        ] {
+            let verifier = ScramVerifier::of_password("pencil");
+            let outcome = log_in(verifier, "pencil", (offered.clone(), binding));
+            assert_eq!(outcome, Err(error), "{offered:?}");
+        }
+        let first = b"p=tls-unique,,n=,r=a";
+        let unique = ScramServer::start(pencil(), &end_point(1), first, SERVER_NONCE);
+        assert_eq!(unique.unwrap_err(), ScramError::ChannelBindingType);
     }
 
     #[test]
@@ -382,10 +485,11 @@ mod tests {
         assert_ne!(salt(1, b"ann"), salt(2, b"ann"));
 
         let known = ScramVerifier::of_password("pencil");
-        let (_, to_known) = ScramServer::start(known, b"n,,n=,r=x", "y").unwrap();
-        let (_, to_unknown) = ScramServer::start(mock(1, b"ann"), b"n,,n=,r=x", "y").unwrap();
+        let (_, to_known) = ScramServer::start(known, &NotOffered, b"n,,n=,r=x", "y").unwrap();
+        let (_, to_unknown) =
+            ScramServer::start(mock(1, b"ann"), &NotOffered, b"n,,n=,r=x", "y").unwrap();
         assert_eq!(to_known.len(), to_unknown.len());
-        let outcome = log_in(mock(1, b"ann"), "pencil", ChannelBinding::unsupported());
+        let outcome = log_in(mock(1, b"ann"), "pencil", (NotOffered, ClientBinding::unsupported()));
         assert_eq!(outcome, Err(ScramError::WrongProof));
     }
 
@@ -452,7 +556,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_is_refused(first: Vec<u8>, last: Vec<u8>) {
-            let _ = ScramServer::start(pencil(), &first, SERVER_NONCE);
+            let _ = ScramServer::start(pencil(), &NotOffered, &first, SERVER_NONCE);
             let (server, _) = start(CLIENT_FIRST).unwrap();
             prop_assert!(server.finish(&last).is_err());
         }

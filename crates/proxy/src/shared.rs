@@ -7,8 +7,9 @@ use tidegate_gate::Gate;
 
 use crate::config::{Config, Database, ServerAddress};
 use crate::mailbox::Mailbox;
-use crate::net::Stream;
+use crate::net::{Connection, Stream};
 use crate::slots::{DatabaseIndex, ServerIndex};
+use crate::tls::settings::{Acceptor, Connector, Reloaded};
 
 /// A database server and its gate.
 #[derive(Debug)]
@@ -58,13 +59,19 @@ impl Server {
         Ok(Some(resolved[turn]))
     }
 
-    /// Begins to connect to an address that [`Server::peer`] gave.
-    pub(crate) fn connect(&self, peer: Option<SocketAddr>) -> std::io::Result<Stream> {
-        match (&self.address, peer) {
-            (ServerAddress::Unix(path), _) => Stream::connect_unix(path),
-            (ServerAddress::Tcp(..), Some(address)) => Stream::connect_tcp(address),
-            (ServerAddress::Tcp(..), None) => Err(std::io::ErrorKind::NotFound.into()),
-        }
+    /// Begins to connect to an address that [`Server::peer`] gave, with TLS if there is a
+    /// connector.
+    pub(crate) fn connect(
+        &self,
+        peer: Option<SocketAddr>,
+        connector: Option<Arc<Connector>>,
+    ) -> std::io::Result<Connection> {
+        let stream = match (&self.address, peer) {
+            (ServerAddress::Unix(path), _) => Stream::connect_unix(path)?,
+            (ServerAddress::Tcp(..), Some(address)) => Stream::connect_tcp(address)?,
+            (ServerAddress::Tcp(..), None) => return Err(std::io::ErrorKind::NotFound.into()),
+        };
+        Ok(Connection::to_server(stream, connector))
     }
 }
 
@@ -75,10 +82,29 @@ pub(crate) struct Shared {
     pub(crate) servers: Vec<Server>,
     /// For each configured database, its server.
     pub(crate) server_of: Vec<ServerIndex>,
+    /// How TLS begins with clients, if it is offered.
+    pub(crate) acceptor: Option<Reloaded<Acceptor>>,
+    /// For each configured database, how TLS begins with its server, if it does.
+    pub(crate) connectors: Vec<Option<Reloaded<Connector>>>,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
+    /// Returns how TLS begins with the server of a database, if it does.
+    pub(crate) fn connector(&self, database: DatabaseIndex) -> Option<Arc<Connector>> {
+        self.connectors[database.0].as_ref().map(Reloaded::get)
+    }
+
+    /// Loads certificates again whose files have changed.
+    pub(crate) fn reload_certificates(&self) {
+        if let Some(acceptor) = &self.acceptor {
+            acceptor.reload();
+        }
+        for connector in self.connectors.iter().flatten() {
+            connector.reload();
+        }
+    }
+
     pub(crate) fn server(&self, server: ServerIndex) -> &Server {
         &self.servers[server.0]
     }

@@ -1,8 +1,10 @@
 //! The connections of one event loop to database servers, in pools of like ones.
 
+use crate::tls::settings::Connector;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 use std::time::Instant;
 
 use mio::{Registry, Token};
@@ -125,11 +127,17 @@ impl Upstream {
         self.state = UpstreamState::LoggingIn(self.client(), Box::new(Handshake::new()));
     }
 
-    pub(crate) fn handshake_mut(&mut self) -> Option<&mut Handshake> {
+    /// Returns the login that is under way, and the connection.
+    pub(crate) fn login(&mut self) -> Option<(&mut Handshake, &mut Connection)> {
         match &mut self.state {
-            UpstreamState::LoggingIn(_, handshake) => Some(handshake),
+            UpstreamState::LoggingIn(_, handshake) => Some((handshake, &mut self.connection)),
             _ => None,
         }
+    }
+
+    /// Returns why a connection is of no use that can neither be read nor written.
+    pub(crate) fn closed(&self) -> UpstreamError {
+        self.connection.tls_error().cloned().map_or(UpstreamError::Closed, UpstreamError::Tls)
     }
 
     /// Gives the permit for a transaction to a connection that is lent already.
@@ -321,17 +329,17 @@ impl Upstreams {
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
-        server: &Server,
+        (server, connector): (&Server, Option<Arc<Connector>>),
         (registry, token): (&Registry, impl FnOnce(UpstreamSlot) -> Token),
         now: Instant,
     ) -> Result<UpstreamSlot, UpstreamError> {
         self.begun += 1;
         let peer = server.peer(self.begun)?;
         let slot = self.connections.insert_with(|slot| {
-            let mut stream = server.connect(peer)?;
-            stream.register(registry, token(slot))?;
+            let mut connection = server.connect(peer, connector)?;
+            connection.register(registry, token(slot))?;
             Ok(Upstream {
-                connection: Connection::new(stream),
+                connection,
                 is_passed_on: false,
                 state: UpstreamState::Connecting(client),
                 since: now,

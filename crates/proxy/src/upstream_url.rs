@@ -16,7 +16,9 @@ use std::str::FromStr;
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
-use crate::config::ServerAddress;
+use crate::config::{
+    ChannelBindingMode, Negotiation, RootCertificates, ServerAddress, ServerTls, SslMode,
+};
 
 /// PostgreSQL's registered port.
 const PORT: u16 = 5432;
@@ -26,6 +28,8 @@ const PORT: u16 = 5432;
 pub struct UpstreamUrl {
     /// The server.
     pub server: ServerAddress,
+    /// How connections to it are encrypted.
+    pub tls: ServerTls,
     /// The database; `None` is the name the client used.
     pub database: Option<String>,
     /// The user; `None` is the client's.
@@ -71,8 +75,10 @@ impl FromStr for UpstreamUrl {
         if user.is_empty() && !password.is_empty() {
             return Err(UpstreamUrlError("there is a password but no user"));
         }
+        let query = Query::parse(query)?;
         Ok(UpstreamUrl {
-            server: server(place, &Query::parse(query)?)?,
+            server: server(place, &query)?,
+            tls: query.tls()?,
             database: decode(database)?,
             user: decode(user)?,
             password: decode(password)?,
@@ -85,6 +91,13 @@ impl FromStr for UpstreamUrl {
 struct Query {
     host: Option<String>,
     port: Option<u16>,
+    sslmode: Option<String>,
+    sslrootcert: Option<String>,
+    sslcert: Option<String>,
+    sslkey: Option<String>,
+    sslnegotiation: Option<String>,
+    channel_binding: Option<String>,
+    ssl_min_protocol_version: Option<String>,
 }
 
 impl Query {
@@ -94,12 +107,78 @@ impl Query {
             match pair.split_once('=') {
                 Some(("host", value)) => query.host = decode(value)?,
                 Some(("port", value)) => query.port = Some(port(value)?),
+                Some(("sslmode", value)) => query.sslmode = decode(value)?,
+                Some(("sslrootcert", value)) => query.sslrootcert = decode(value)?,
+                Some(("sslcert", value)) => query.sslcert = decode(value)?,
+                Some(("sslkey", value)) => query.sslkey = decode(value)?,
+                Some(("sslnegotiation", value)) => query.sslnegotiation = decode(value)?,
+                Some(("channel_binding", value)) => query.channel_binding = decode(value)?,
+                Some(("ssl_min_protocol_version", value)) => {
+                    query.ssl_min_protocol_version = decode(value)?;
+                }
                 _ => {
-                    return Err(UpstreamUrlError("only host and port are understood after ?"));
+                    return Err(UpstreamUrlError(
+                        "after ? only host, port, sslmode, sslrootcert, sslcert, sslkey, \
+                         sslnegotiation, ssl_min_protocol_version and channel_binding are \
+                         understood",
+                    ));
                 }
             }
         }
         Ok(query)
+    }
+
+    /// Returns how connections are encrypted, in libpq's terms.
+    fn tls(&self) -> Result<ServerTls, UpstreamUrlError> {
+        let is_system = self.sslrootcert.as_deref() == Some("system");
+        let mode = match &self.sslmode {
+            Some(mode) => mode.parse().map_err(|_| {
+                UpstreamUrlError("sslmode is disable, prefer, require, verify-ca or verify-full")
+            })?,
+            None if is_system => SslMode::VerifyFull,
+            None => ServerTls::default().mode,
+        };
+        if is_system && mode != SslMode::VerifyFull {
+            // Whoever has a certificate of a public authority would be taken for the server.
+            return Err(UpstreamUrlError("sslrootcert=system needs sslmode=verify-full"));
+        }
+        let roots = self.sslrootcert.as_ref().map(|path| {
+            if is_system { RootCertificates::System } else { RootCertificates::File(path.into()) }
+        });
+        if mode >= SslMode::VerifyCa && roots.is_none() {
+            return Err(UpstreamUrlError(
+                "sslmode=verify-ca and verify-full need sslrootcert=FILE or sslrootcert=system",
+            ));
+        }
+        let identity = match (&self.sslcert, &self.sslkey) {
+            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+            (None, None) => None,
+            _ => return Err(UpstreamUrlError("sslcert and sslkey are given together")),
+        };
+        let negotiation = match self.sslnegotiation.as_deref() {
+            None | Some("postgres") => Negotiation::Postgres,
+            // A server that does not speak TLS would take the ClientHello for garbage.
+            Some("direct") if !mode.demands_tls() => {
+                return Err(UpstreamUrlError(
+                    "sslnegotiation=direct needs sslmode=require or more",
+                ));
+            }
+            Some("direct") => Negotiation::Direct,
+            Some(_) => return Err(UpstreamUrlError("sslnegotiation is postgres or direct")),
+        };
+        let channel_binding = match self.channel_binding.as_deref() {
+            Some("disable") => ChannelBindingMode::Disable,
+            None | Some("prefer") => ChannelBindingMode::Prefer,
+            Some("require") => ChannelBindingMode::Require,
+            Some(_) => {
+                return Err(UpstreamUrlError("channel_binding is disable, prefer or require"));
+            }
+        };
+        let min_version = self.ssl_min_protocol_version.as_deref().map(str::parse).transpose();
+        let min_version = min_version
+            .map_err(|_| UpstreamUrlError("ssl_min_protocol_version is TLSv1.2 or TLSv1.3"))?;
+        let min_version = min_version.unwrap_or_default();
+        Ok(ServerTls { mode, roots, identity, negotiation, channel_binding, min_version })
     }
 }
 
@@ -215,7 +294,15 @@ mod tests {
             ("postgres://:secret@h/d", "no user"),
             ("postgres://a@h/d/e", "%2F"),
             ("postgres://a%ff@h/d", "UTF-8"),
-            ("postgres://h/d?sslmode=require", "only host and port"),
+            ("postgres://h/d?target_session_attrs=any", "only host, port"),
+            ("postgres://h/d?sslmode=on", "sslmode is"),
+            ("postgres://h/d?sslmode=verify-ca", "need sslrootcert"),
+            ("postgres://h/d?sslmode=require&sslrootcert=system", "needs sslmode=verify-full"),
+            ("postgres://h/d?sslcert=a.crt", "together"),
+            ("postgres://h/d?sslnegotiation=direct", "needs sslmode=require"),
+            ("postgres://h/d?sslmode=require&sslnegotiation=x", "postgres or direct"),
+            ("postgres://h/d?channel_binding=1", "disable, prefer or require"),
+            ("postgres://h/d?ssl_min_protocol_version=TLSv1", "TLSv1.2 or TLSv1.3"),
         ] {
             let error = url.parse::<UpstreamUrl>().unwrap_err().to_string();
             let (reason, _) = error.split_once(';').unwrap();

@@ -7,7 +7,10 @@
 //! "ann" "plain password, a "" stands for one quote"
 //! "bob" "md5b05e2e0a6a1b4a4ec1a3b7b0a3a4a3d0"
 //! "eve" "SCRAM-SHA-256$4096:<salt>$<StoredKey>:<ServerKey>"
+//! "nobody" "" what follows the password is not read
 //! ```
+//!
+//! A user with an empty password is known and cannot log in by one.
 //!
 //! What a secret can do:
 //!
@@ -15,7 +18,7 @@
 //! | --- | --- | --- | --- |
 //! | plain | yes | yes | any method |
 //! | md5 | yes | no | MD5 only |
-//! | SCRAM | no | yes | no |
+//! | SCRAM | no | yes | SCRAM, if the server has the same verifier, once a client has logged in |
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +29,7 @@ use ctutils::CtEq;
 use md5::{Digest, Md5};
 use thiserror::Error;
 
-use crate::scram::{ScramVerifier, VerifierError};
+use crate::scram::{ClientKey, ScramVerifier, VerifierError};
 
 /// What proves that somebody is a user.
 #[derive(Clone, PartialEq, Eq)]
@@ -66,9 +69,6 @@ impl Secret {
     }
 
     fn parse(text: String) -> Result<Secret, LineError> {
-        if text.is_empty() {
-            return Err(LineError::EmptyPassword);
-        }
         if text.starts_with(ScramVerifier::PREFIX) {
             return Ok(Secret::Scram(ScramVerifier::parse(&text)?));
         }
@@ -123,18 +123,15 @@ pub enum UsersError {
 /// What is wrong with a line of the user file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
+    /// Something follows the password without a space.
+    #[error("unexpected text after the password; a quote inside it is written twice")]
+    Trailing,
     /// A quote is missing.
     #[error("expected a {0} in double quotes, as in \"user\" \"password\"")]
     Quotes(&'static str),
-    /// Something follows the password.
-    #[error("unexpected text after the password; a quote inside it is written twice")]
-    Trailing,
     /// The name is empty.
     #[error("the user name is empty")]
     EmptyName,
-    /// The password is empty, and would let everybody in.
-    #[error("the password is empty: PostgreSQL lets nobody in with an empty password")]
-    EmptyPassword,
     /// The user had a line before.
     #[error("a line for user \"{0}\" is there already")]
     Duplicate(String),
@@ -145,7 +142,10 @@ pub enum LineError {
 
 #[derive(Debug)]
 struct User {
-    secret: Secret,
+    /// What the proof of a client has yielded, for a SCRAM verifier.
+    client_key: OnceLock<ClientKey>,
+    /// `None` is a user who is known and can prove it by no password.
+    secret: Option<Secret>,
     /// The verifier of a plain password, made when it is first needed: making one costs
     /// milliseconds, which must not be paid by every connection.
     verifier: OnceLock<ScramVerifier>,
@@ -198,14 +198,31 @@ impl Users {
     /// Returns the secret of `user`.
     #[must_use]
     pub fn get(&self, user: &[u8]) -> Option<&Secret> {
-        self.users.get(user).map(|user| &user.secret)
+        self.users.get(user)?.secret.as_ref()
+    }
+
+    /// Keeps the key that a client's proof has yielded, for logins at servers with the same
+    /// verifier.
+    pub fn learn(&self, user: &[u8], key: ClientKey) {
+        let Some(user) = self.users.get(user) else { return };
+        // The verifier of a plain password was made here, and no server has it.
+        if matches!(user.secret, Some(Secret::Scram(_))) {
+            // A verifier has one key, so a second proof yields the same.
+            user.client_key.get_or_init(|| key);
+        }
+    }
+
+    /// Returns the key that a client of this user has proved, if one has.
+    #[must_use]
+    pub fn client_key(&self, user: &[u8]) -> Option<ClientKey> {
+        self.users.get(user)?.client_key.get().cloned()
     }
 
     /// Returns what to run a SCRAM exchange with `user` against: its verifier or, for a user who is
     /// unknown or has no verifier, one that always fails.
     #[must_use]
     pub fn scram_verifier(&self, user: &[u8]) -> ScramVerifier {
-        let known = self.users.get(user).and_then(|user| match &user.secret {
+        let known = self.users.get(user).and_then(|user| match user.secret.as_ref()? {
             Secret::Plain(password) => {
                 Some(user.verifier.get_or_init(|| ScramVerifier::of_password(password)))
             }
@@ -223,8 +240,8 @@ fn add_line(users: &mut HashMap<Vec<u8>, User>, line: &str) -> Result<(), LineEr
     }
     let (name, rest) = quoted(line, "user name")?;
     let (secret, rest) = quoted(rest.trim_start(), "password")?;
-    let rest = rest.trim_start();
-    if !rest.is_empty() && !is_comment(rest) {
+    // Further fields are for other programs, as in PgBouncer. A quote amid the password is none.
+    if !rest.is_empty() && !rest.starts_with(char::is_whitespace) && !is_comment(rest) {
         return Err(LineError::Trailing);
     }
     if name.is_empty() {
@@ -233,7 +250,8 @@ fn add_line(users: &mut HashMap<Vec<u8>, User>, line: &str) -> Result<(), LineEr
     if users.contains_key(name.as_bytes()) {
         return Err(LineError::Duplicate(name));
     }
-    let user = User { secret: Secret::parse(secret)?, verifier: OnceLock::new() };
+    let secret = if secret.is_empty() { None } else { Some(Secret::parse(secret)?) };
+    let user = User { secret, verifier: OnceLock::new(), client_key: OnceLock::new() };
     users.insert(name.into_bytes(), user);
     Ok(())
 }
@@ -262,7 +280,7 @@ fn quoted<'a>(text: &'a str, what: &'static str) -> Result<(String, &'a str), Li
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scram::{ScramError, ScramServer};
+    use crate::scram::{ChannelBinding, ScramError, ScramServer};
     use postgres_protocol::authentication::{md5_hash, sasl};
     use postgres_protocol::password;
     use proptest::prelude::*;
@@ -279,7 +297,8 @@ mod tests {
         let binding = sasl::ChannelBinding::unsupported();
         let mut client = sasl::ScramSha256::new(password.as_bytes(), binding);
         let verifier = users.scram_verifier(user.as_bytes());
-        let (server, first) = ScramServer::start(verifier, client.message(), "nonce")?;
+        let (server, first) =
+            ScramServer::start(verifier, &ChannelBinding::NotOffered, client.message(), "nonce")?;
         client.update(&first).unwrap();
         server.finish(client.message()).map(|_| ())
     }
@@ -289,7 +308,7 @@ mod tests {
         let scram = password::scram_sha_256(b"s3");
         let users = users(&format!(
             "; a comment\n# another\n\n\"ann\" \"pl\"\"ain\"\n  \"b\"\"ob\"\t\"md5{}\" ; bob's\r\n\
-             \"eve\" \"{scram}\"\n\"md\"\"\" \"md5short\"\n",
+             \"eve\" \"{scram}\" \"third\"\n\"md\"\"\" \"md5short\"\n\"none\" \"\" x\n",
             "AB".repeat(16)
         ));
         assert_eq!(users.get(b"ann"), Some(&Secret::Plain("pl\"ain".into())));
@@ -297,6 +316,8 @@ mod tests {
         assert_eq!(users.get(b"md\""), Some(&Secret::Plain("md5short".into())));
         assert_eq!(users.get(b"eve"), Some(&Secret::Scram(ScramVerifier::parse(&scram).unwrap())));
         assert_eq!(users.get(b"nobody"), None);
+        assert_eq!(users.get(b"none"), None);
+        assert_eq!(scram_login(&users, "none", ""), Err(ScramError::WrongProof));
     }
 
     #[test]
@@ -306,9 +327,8 @@ mod tests {
             ("\"ann", "line 1: expected a user name"),
             ("\"ann\"", "line 1: expected a password"),
             ("\"ann\" x", "line 1: expected a password"),
-            ("\"ann\" \"x\" y", "line 1: unexpected text after the password"),
+            ("\"ann\" \"x\"y\"", "line 1: unexpected text after the password"),
             ("\"\" \"x\"", "line 1: the user name is empty"),
-            ("\"ann\" \"\"", "line 1: the password is empty"),
             ("\"ann\" \"x\"\n\"ann\" \"y\"", "line 2: a line for user \"ann\""),
             ("\"ann\" \"SCRAM-SHA-256$x\"", "line 1: bad SCRAM verifier"),
         ] {

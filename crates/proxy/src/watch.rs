@@ -47,7 +47,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::config::{Config, ServerAddress};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::shared::Shared;
-use crate::slots::ServerIndex;
+use crate::slots::{DatabaseIndex, ServerIndex};
 use crate::users::Secret;
 
 use maturity::LockMaturity;
@@ -68,6 +68,8 @@ const ANY_DATABASE: &str = "postgres";
 #[derive(Clone, Debug)]
 pub(crate) struct WatchPlan {
     credentials: Credentials,
+    /// The database whose settings are used to log in.
+    login_database: DatabaseIndex,
     /// The database to log in to.
     database: String,
     /// The databases whose sessions are counted; `None` is every one of the server.
@@ -79,17 +81,25 @@ pub(crate) struct WatchPlan {
 impl WatchPlan {
     /// Returns how the server at `address` is watched, if a database on it says that it is to be.
     pub(crate) fn new(config: &Config, address: &ServerAddress) -> Option<WatchPlan> {
-        let mut databases = config.databases.iter().filter(|it| it.server == *address);
+        let mut databases =
+            config.databases.iter().enumerate().filter(|(_, it)| it.server == *address);
         let name = |it: &crate::config::Database| it.server_database.clone().or(it.name.clone());
         // The databases of a server share its gate, so all of them count.
-        let counted: Option<Vec<String>> = databases.clone().map(name).collect();
-        let (database, login) = databases.find_map(|it| Some((it, it.watch.as_ref()?)))?;
+        let counted: Option<Vec<String>> = databases.clone().map(|(_, it)| name(it)).collect();
+        let (index, database, login) =
+            databases.find_map(|(index, it)| Some((index, it, it.watch.as_ref()?)))?;
         let secret = match &login.password {
             Some(password) => Some(Secret::Plain(password.clone())),
             None => config.users.get(login.user.as_bytes()).cloned(),
         };
         Some(WatchPlan {
-            credentials: Credentials { user: login.user.clone(), secret },
+            credentials: Credentials {
+                user: login.user.clone(),
+                secret,
+                users: config.users.clone(),
+                channel_binding: database.tls.channel_binding,
+            },
+            login_database: DatabaseIndex(index),
             database: name(database).unwrap_or_else(|| ANY_DATABASE.to_owned()),
             counted,
             needs_locks: database.control.algorithm.needs_locks(),
@@ -214,6 +224,7 @@ impl Watcher {
         let server = self.shared.server(self.server);
         let deadline = Instant::now() + self.shared.config.timeouts.connect;
         let watch_poll = &mut self.watch_poll;
+        let server = (server, self.shared.connector(self.plan.login_database));
         let mut connection = WatchConnection::open(watch_poll, server, attempt, deadline)?;
         connection.log_in(watch_poll, &self.plan.credentials, &self.plan.database, deadline)?;
         let queries = WatchQueries::new(self.plan.counted.as_deref());

@@ -10,8 +10,10 @@ const SASL: i32 = 10;
 const SASL_CONTINUE: i32 = 11;
 const SASL_FINAL: i32 = 12;
 
-/// The one SASL mechanism spoken here; channel binding waits for TLS.
+/// The SASL mechanism that proves the password.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
+/// The same, bound to the server's certificate: it takes TLS.
+pub const SCRAM_SHA_256_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// What a server asks of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +80,13 @@ pub fn encode_md5_password(out: &mut Vec<u8>, salt: [u8; 4]) {
     encode(out, MD5_PASSWORD, &salt);
 }
 
-/// Appends `AuthenticationSASL` offering SCRAM-SHA-256 alone.
-pub fn encode_sasl(out: &mut Vec<u8>) {
-    let mut mechanisms = Vec::from(SCRAM_SHA_256);
-    mechanisms.extend_from_slice(&[0, 0]);
+/// Appends `AuthenticationSASL` offering these mechanisms, best first.
+pub fn encode_sasl(out: &mut Vec<u8>, offered: &[&str]) {
+    let mut mechanisms = Vec::new();
+    for mechanism in offered {
+        frame::string(&mut mechanisms, mechanism.as_bytes());
+    }
+    mechanisms.push(0);
     encode(out, SASL, &mechanisms);
 }
 

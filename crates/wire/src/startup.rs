@@ -142,6 +142,11 @@ pub fn encode_startup<'a>(
     });
 }
 
+/// Appends an `SSLRequest`.
+pub fn encode_ssl_request(out: &mut Vec<u8>) {
+    frame::untagged(out, |out| out.extend_from_slice(&SSL_REQUEST.to_be_bytes()));
+}
+
 /// Appends a `CancelRequest`.
 pub fn encode_cancel(out: &mut Vec<u8>, key: CancelKey) {
     frame::untagged(out, |out| {

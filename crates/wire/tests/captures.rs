@@ -306,7 +306,7 @@ fn scram_exchange() {
     assert!(!authentication::offers(mechanisms, "SCRAM-SHA-256-PLUS"));
     assert!(challenge.starts_with(b"r=") && outcome.starts_with(b"v="));
     let ours = encoded(|out| {
-        authentication::encode_sasl(out);
+        authentication::encode_sasl(out, &[authentication::SCRAM_SHA_256]);
         authentication::encode_sasl_continue(out, challenge);
         authentication::encode_sasl_final(out, outcome);
         authentication::encode_ok(out);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
-use crate::config::{ClientAuthentication, ListenAddress, PoolMode, ServerAddress};
+use crate::config::{
+    ClientAuthentication, ListenAddress, PoolMode, ServerAddress, SslMode, TlsVersion,
+};
 use crate::upstream_url::UpstreamUrl;
 
 /// A value that is not among the allowed ones.
@@ -69,7 +71,8 @@ impl FromStr for ClientAuthentication {
             "trust" => Ok(ClientAuthentication::Trust),
             "md5" => Ok(ClientAuthentication::Md5),
             "scram-sha-256" => Ok(ClientAuthentication::ScramSha256),
-            _ => Err(ValueError::new(text, "trust, md5 or scram-sha-256")),
+            "cert" => Ok(ClientAuthentication::Certificate),
+            _ => Err(ValueError::new(text, "trust, md5, scram-sha-256 or cert")),
         }
     }
 }
@@ -201,4 +204,12 @@ macro_rules! deserialize_from_str {
     )* };
 }
 
-deserialize_from_str!(AdminAddress, ListenAddress, PoolMode, ClientAuthentication, UpstreamUrl);
+deserialize_from_str!(
+    AdminAddress,
+    ListenAddress,
+    PoolMode,
+    ClientAuthentication,
+    UpstreamUrl,
+    SslMode,
+    TlsVersion
+);

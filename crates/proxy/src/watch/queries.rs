@@ -1,6 +1,8 @@
 //! What the watch asks a server, the connection by which it does, and how the answers read.
 
+use crate::tls::settings::Connector;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token, Waker};
@@ -281,15 +283,15 @@ impl WatchConnection {
     /// Connects; `attempt` chooses among the addresses of a name.
     pub(super) fn open(
         watch_poll: &mut WatchPoll,
-        server: &Server,
+        (server, connector): (&Server, Option<Arc<Connector>>),
         attempt: usize,
         deadline: Instant,
     ) -> Result<WatchConnection, SessionEnd> {
-        let mut stream = server.connect(server.peer(attempt)?)?;
-        stream.register(watch_poll.poll.registry(), SERVER)?;
+        let mut connection = server.connect(server.peer(attempt)?, connector)?;
+        connection.register(watch_poll.poll.registry(), SERVER)?;
         watch_poll.wait_for_server(deadline)?;
-        stream.connected()?;
-        Ok(WatchConnection(Connection::new(stream)))
+        connection.connected()?;
+        Ok(WatchConnection(connection))
     }
 
     /// Logs in and waits until the server is ready.
@@ -313,7 +315,8 @@ impl WatchConnection {
             self.0.send(&out)?;
             out.clear();
             let (tag, payload) = self.receive(watch_poll, deadline)?;
-            if handshake.message(tag, &payload, credentials, &mut out)? == Progress::Ready {
+            let (message, tls) = ((tag, &*payload), self.0.encryption());
+            if handshake.message(message, credentials, tls, &mut out)? == Progress::Ready {
                 return Ok(());
             }
         }

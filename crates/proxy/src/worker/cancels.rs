@@ -20,6 +20,7 @@
 //!
 //! A cancel request is not sent on to a backend that does nothing for the client.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,7 @@ use crate::net::{Connection, ReadOutcome};
 use crate::session;
 use crate::shared::Server;
 use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
+use crate::tls::settings::Connector;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState, Upstreams};
 
 use super::{Source, Worker};
@@ -67,17 +69,17 @@ impl CancelRequests {
         &mut self,
         (slot, upstream, key): (UpstreamSlot, &Upstream, CancelKey),
         requester: Option<Requester>,
-        server: &Server,
+        (server, connector): (&Server, Option<Arc<Connector>>),
         registry: &Registry,
         now: Instant,
     ) -> std::io::Result<()> {
         let mut request = Vec::new();
         startup::encode_cancel(&mut request, key);
         let inserted = self.0.insert_with(|own| {
-            let mut stream = server.connect(upstream.peer)?;
-            stream.register(registry, Source::CancelRequest(own).token())?;
+            let mut connection = server.connect(upstream.peer, connector)?;
+            connection.register(registry, Source::CancelRequest(own).token())?;
             Ok(CancelRequest {
-                connection: Connection::new(stream),
+                connection,
                 unsent: Some(request),
                 upstream: slot,
                 requester,
@@ -264,7 +266,8 @@ impl Worker {
         let Some(key) = upstream.key else {
             return self.tell(requester);
         };
-        let server = self.shared.server(self.upstreams[upstream.pool].server);
+        let pool = &self.upstreams[upstream.pool];
+        let server = (self.shared.server(pool.server), self.shared.connector(pool.key.database));
         let target = (slot, upstream, key);
         let (registry, now) = (self.poll.registry(), self.now);
         match self.cancel_requests.start(target, requester, server, registry, now) {

@@ -102,7 +102,12 @@ impl Worker {
                     self.client_bytes(slot, &buffer[..count]);
                 }
                 ReadOutcome::Nothing => {}
-                ReadOutcome::Closed => self.lose_client(slot),
+                ReadOutcome::Closed => {
+                    if let Some(error) = self.clients[slot].connection.tls_error().cloned() {
+                        self.count_tls_failure(slot, &error);
+                    }
+                    self.lose_client(slot);
+                }
             }
         }
         self.buffers.from_client = buffer;

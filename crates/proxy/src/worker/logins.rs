@@ -12,12 +12,14 @@ use tidegate_wire::input::Input;
 use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
 
 use crate::client::{Account, ClientSlot, ClientState, LoginStage, Requester};
-use crate::config::{Database, PoolMode};
+use crate::config::{Database, PoolMode, SslMode};
 use crate::handshake::Credentials;
-use crate::login::{self, Step};
+use crate::login::{self, ClientProof, Step};
 use crate::session::ClientSession;
 use crate::settings::{self, Settings};
 use crate::slots::{DatabaseIndex, PoolIndex};
+use crate::tls::settings::Acceptor;
+use crate::tls::{HANDSHAKE_RECORD, TlsError, certificate};
 use crate::upstream::{Pool, PoolKey, ServerParameters};
 use crate::users::Secret;
 
@@ -32,12 +34,25 @@ type Refusal = (SqlState<'static>, String);
 
 impl Worker {
     pub(super) fn first_packet(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
+        let acceptor = self.shared.acceptor.as_ref();
+        let is_in_clear = self.clients[slot].connection.encryption().is_none();
+        if let Some(acceptor) = acceptor.filter(|_| is_in_clear)
+            && input.look_ahead().bytes().first() == Some(&HANDSHAKE_RECORD)
+        {
+            let hello = input.look_ahead();
+            input.discard();
+            return self.begin_tls(slot, &acceptor.get(), hello.bytes());
+        }
         match input.first_packet() {
             Ok(None) => Flow::Wait,
             Ok(Some(packet)) => {
                 match packet {
+                    FirstPacket::Ssl | FirstPacket::GssEnc if !is_in_clear => {
+                        return self.violation(slot, "the connection is encrypted already");
+                    }
+                    FirstPacket::Ssl => return self.answer_tls_request(slot, input),
                     // One byte says no; the client goes on in clear text or goes.
-                    FirstPacket::Ssl | FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
+                    FirstPacket::GssEnc => self.send_to_client(slot, b"N"),
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
                         self.clients[slot].state = ClientState::Cancelling { since: self.now };
@@ -55,14 +70,78 @@ impl Worker {
         }
     }
 
+    /// Says whether TLS may begin, and begins it.
+    fn answer_tls_request(&mut self, slot: ClientSlot, input: &Input<'_>) -> Flow {
+        let is_local = self.clients[slot].connection.is_local();
+        let Some(acceptor) = self.shared.acceptor.as_ref().filter(|_| !is_local) else {
+            self.send_to_client(slot, b"N");
+            return Flow::Next;
+        };
+        let acceptor = acceptor.get();
+        if !input.is_empty() {
+            // It would be taken for encrypted (CVE-2021-23214).
+            return self.violation(slot, "received unencrypted data after the request for TLS");
+        }
+        self.send_to_client(slot, b"S");
+        self.begin_tls(slot, &acceptor, &[])
+    }
+
+    fn begin_tls(&mut self, slot: ClientSlot, acceptor: &Acceptor, hello: &[u8]) -> Flow {
+        let Some(client) = self.clients.get_mut(slot) else {
+            return Flow::Wait;
+        };
+        if let Err(error) = client.connection.accept_tls(acceptor, hello) {
+            self.count_tls_failure(slot, &error);
+            self.lose_client(slot);
+        }
+        Flow::Wait
+    }
+
+    /// Counts and logs a client whose TLS has failed.
+    pub(super) fn count_tls_failure(&mut self, slot: ClientSlot, error: &TlsError) {
+        self.counters.tls_failures.fetch_add(1, Ordering::Relaxed);
+        if let (Some(client), Some(left_out)) =
+            (self.clients.get(slot), self.endings.admit(self.now))
+        {
+            let peer = client.connection.peer();
+            tracing::info!(peer, %error, left_out, "TLS with a client failed");
+        }
+    }
+
+    /// Returns what TLS says about a client.
+    ///
+    /// # Errors
+    /// TLS is demanded of the client and there is none, or its certificate cannot be read.
+    fn client_proof(&self, slot: ClientSlot) -> Result<ClientProof, Refusal> {
+        let mode = self.shared.config.client_tls.as_ref().map(|tls| tls.mode);
+        let connection = &self.clients[slot].connection;
+        let Some(tls) = connection.encryption() else {
+            let demands_tls = mode.is_some_and(SslMode::demands_tls) && !connection.is_local();
+            let message = "unencrypted connections are not admitted: connect with sslmode=require";
+            let refused = (SqlState::INVALID_AUTHORIZATION, message.to_owned());
+            return if demands_tls { Err(refused) } else { Ok(ClientProof::default()) };
+        };
+        let common_name = tls.peer_certificate().map(certificate::common_name).transpose();
+        let common_name = common_name.map_err(|error| {
+            (SqlState::INVALID_AUTHORIZATION, format!("the client's certificate: {error}"))
+        })?;
+        Ok(ClientProof {
+            common_name: common_name.flatten(),
+            has_to_name_user: mode == Some(SslMode::VerifyFull),
+            end_point: tls.own_end_point(),
+        })
+    }
+
     fn start_login(&mut self, slot: ClientSlot, startup: Startup<'_>) -> Result<(), Refusal> {
+        let proof = self.client_proof(slot)?;
         let account = self.account(startup)?;
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown_options(startup) {
             backend::encode_negotiate_protocol(&mut out, options.into_iter());
         }
-        let exchange = login::begin(self.shared.config.authentication, &mut out)
+        let method = self.shared.config.authentication;
+        let exchange = login::begin(method, &account.user, &proof, &mut out)
             .map_err(|error| (error.sql_state(), error.to_string()))?;
         let client = &mut self.clients[slot];
         if let Some(exchange) = exchange {
@@ -130,7 +209,10 @@ impl Worker {
                 Some(password) => Some(Secret::Plain(password.clone())),
                 None => shared.config.users.get(key.user.as_bytes()).cloned(),
             };
-            let credentials = Credentials { user: key.user.clone(), secret };
+            let channel_binding = entry.tls.channel_binding;
+            let user = key.user.clone();
+            let users = shared.config.users.clone();
+            let credentials = Credentials { user, secret, users, channel_binding };
             Pool::new(key, shared.server_of[database.0], entry.mode, credentials)
         })
     }

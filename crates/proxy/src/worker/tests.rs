@@ -43,7 +43,14 @@ impl Loop {
         let [ListenAddress::Tcp(address)] = *addresses else { panic!("{addresses:?}") };
         let crate::Gated { servers, server_of, .. } = crate::servers(&config).unwrap();
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
-        let shared = Arc::new(Shared { config, servers, server_of, mailboxes });
+        let shared = Arc::new(Shared {
+            acceptor: None,
+            connectors: config.databases.iter().map(|_| None).collect(),
+            config,
+            servers,
+            server_of,
+            mailboxes,
+        });
         let poll = polls.pop().unwrap();
         let worker = Worker::new(WorkerIndex(0), shared, poll, listeners, Arc::default()).unwrap();
         Loop { worker, events: Events::with_capacity(64), address, upstream }

@@ -105,9 +105,11 @@ impl Worker {
         client: Option<ClientSlot>,
     ) -> Result<UpstreamSlot, UpstreamError> {
         let server = self.shared.server(self.upstreams[pool].server);
+        let connector = self.shared.connector(self.upstreams[pool].key.database);
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        let slot = self.upstreams.open(pool, client, server, (registry, token), self.now)?;
+        let slot =
+            self.upstreams.open(pool, client, (server, connector), (registry, token), self.now)?;
         self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
@@ -189,7 +191,10 @@ impl Worker {
                     self.upstream_bytes(slot, &buffer[..carried + count]);
                 }
                 ReadOutcome::Nothing => {}
-                ReadOutcome::Closed => self.lose_upstream(slot, &UpstreamError::Closed),
+                ReadOutcome::Closed => {
+                    let error = self.upstreams[slot].closed();
+                    self.lose_upstream(slot, &error);
+                }
             }
         }
         self.buffers.from_server = buffer;
@@ -235,17 +240,18 @@ impl Worker {
             }
             let (message, _) = peeked.take();
             // A server that speaks before it was spoken to is none.
-            let Some(handshake) = server.handshake_mut() else {
+            let Some((handshake, connection)) = server.login() else {
                 return Err(UpstreamError::Unexpected(message.tag()));
             };
             let mut out = Vec::new();
-            let (tag, payload) = (message.tag(), message.payload());
-            let progress = handshake.message(tag, payload, &pool.credentials, &mut out)?;
+            let message = (message.tag(), message.payload());
+            let tls = connection.encryption();
+            let progress = handshake.message(message, &pool.credentials, tls, &mut out)?;
             if progress == Progress::Ready {
                 return Ok(progress);
             }
             if !out.is_empty() {
-                server.connection.send(&out)?;
+                connection.send(&out)?;
             }
         }
     }

@@ -110,3 +110,32 @@ fn server_that_wants_clear_text() -> Postgres {
     admin.query("SELECT pg_reload_conf()").unwrap();
     server
 }
+
+/// A verifier is enough for both logins: the client's proof yields the key for the server.
+#[test]
+fn a_clients_proof_logs_the_proxy_in() {
+    let server = own_server(Authentication::ScramSha256("right".to_owned()));
+    let verifier = server
+        .connect()
+        .unwrap()
+        .query("SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'")
+        .unwrap()[0][0]
+        .clone()
+        .unwrap();
+    let other = password::scram_sha_256(b"right");
+    for mode in MODES {
+        let upstream = format!("postgres://127.0.0.1:{}", server.port());
+        let users = format!("\"postgres\" \"{verifier}\"\n");
+        let proxy = setup(&server, mode).upstream(&upstream).users(&users).start();
+        assert_refused(&proxy, "postgres", Some("wrong"), "password authentication failed");
+        assert_let_in(&proxy, "postgres", Some("right"));
+        proxy.is_left_clean();
+        let users = format!("\"postgres\" \"{other}\"\n");
+        let proxy = setup(&server, mode).upstream(&upstream).users(&users).start();
+        assert_refused(&proxy, "postgres", Some("right"), "another SCRAM verifier");
+        let users = format!("\"postgres\" \"{verifier}\"\n");
+        let trusting = setup(&server, mode).upstream(&upstream).users(&users);
+        let trusting = trusting.line("auth = \"trust\"").start();
+        assert_refused(&trusting, "postgres", None, "once a client has logged in");
+    }
+}

@@ -23,4 +23,5 @@ mod settings;
 mod soak;
 mod statements;
 mod support;
+mod tls;
 mod watch;
