@@ -78,13 +78,8 @@ def degrees(matrix: Array, codes: Codes) -> Array:
 def refuse_saturated(free: Array, names: Sequence[str], by: str, clusters: int) -> None:
     """Refuse coefficients for which `degrees` found none.
 
-    Parameters
-    ----------
-    free, names
-        Degrees of freedom of coefficients, and what they are called.
-    by, clusters
-        The column of the clusters, and how many there are.
-
+    - free, names: Degrees of freedom of coefficients, and what they are called.
+    - by, clusters: The column of the clusters, and how many there are.
     """
     if without := [f"`{name}`" for name, left in zip(names, free, strict=True) if np.isnan(left)]:
         raise SampleError(

@@ -24,11 +24,7 @@ _COLLINEAR = 1e-9
 def column(table: pd.DataFrame, name: str) -> pd.Series:
     """Return a column.
 
-    Raises
-    ------
-    ShapeError
-        There is no such column, or there are several.
-
+    Raises `ShapeError`: there is no such column, or there are several.
     """
     if name not in table:
         raise ShapeError(
@@ -46,20 +42,10 @@ def column(table: pd.DataFrame, name: str) -> pd.Series:
 def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
     """Return a column as numbers, none of them missing.
 
-    Parameters
-    ----------
-    table, name
-        A frame and its column.
-    infinite
-        Whether an infinite value means something; else it is refused.
+    - infinite: Whether an infinite value means something; else it is refused.
 
-    Raises
-    ------
-    ShapeError
-        There is no such column, or it holds text.
-    SampleError
-        A value is missing or infinite.
-
+    Raises `ShapeError`: there is no such column, or it holds text. Raises `SampleError`: a value is
+    missing or infinite.
     """
     given = column(table, name)
     as_numbers = pd.to_numeric(given, errors="coerce")
@@ -86,13 +72,8 @@ def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
 def codes(table: pd.DataFrame, name: str, *, sort: bool = False) -> tuple[Codes, list[str]]:
     """Return the group of each sample as a number from 0, and the names of the groups.
 
-    Parameters
-    ----------
-    table, name
-        A frame and the column that groups its rows.
-    sort
-        Whether groups are numbered by name, or as they come.
-
+    - table, name: A frame and the column that groups its rows.
+    - sort: Whether groups are numbered by name, or as they come.
     """
     labels, names = pd.factorize(column(table, name), sort=sort)
     if missing := int((labels < 0).sum()):
@@ -126,20 +107,11 @@ def indicators(table: pd.DataFrame, name: str) -> tuple[list[str], Array]:
 def refuse_unusable(matrix: Array, names: Sequence[str], what: str) -> None:
     """Refuse a design matrix that has no unique least-squares solution with an error left over.
 
-    Parameters
-    ----------
-    matrix
-        Columns of the regression, without the intercept.
-    names
-        Their names.
-    what
-        What the regression is, for messages, such as ``regression of TP``.
+    - matrix: Columns of the regression, without the intercept.
+    - what: What the regression is, for messages, such as ``regression of TP``.
 
-    Raises
-    ------
-    SampleError
-        Too few samples, or a column that is constant or a linear combination of others.
-
+    Raises `SampleError`: too few samples, or a column that is constant or a linear combination of
+    others.
     """
     samples, width = matrix.shape
     if samples < width + 3:

@@ -29,13 +29,8 @@ EXACT = 1e-20
 class WeightedFits:
     """Fits of a model, one to each row of weights.
 
-    Attributes
-    ----------
-    coefficients
-        A row for each weighting; NaN where it has no fit.
-    sigma
-        Residual standard error of each; 0 for a logit model.
-
+    - coefficients: A row for each weighting; NaN where it has no fit.
+    - sigma: Residual standard error of each; 0 for a logit model.
     """
 
     coefficients: Array
@@ -49,12 +44,8 @@ class WeightedFits:
 class WeightedModel:
     """A linear or logit regression of y on X, ready to be fitted to weightings of its samples.
 
-    Raises
-    ------
-    SampleError
-        A logit model whose two outcomes are separated by the variables, or a linear one without
-        any error.
-
+    Raises `SampleError`: a logit model whose two outcomes are separated by the variables, or a
+    linear one without any error.
     """
 
     def __init__(self, X: Array, y: Array, kind: Kind, name: str) -> None:

@@ -36,11 +36,7 @@ _USAGE: Final = "%(prog)s [OPTIONS] [STORE] RUN..."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; its exit code.
 
-    Parameters
-    ----------
-    arguments
-        Those after the program's name; `None` is the process' own.
-
+    - arguments: Those after the program's name; `None` is the process' own.
     """
     options = _parser().parse_args(arguments)
     try:

@@ -44,20 +44,10 @@ ROOT_LIMIT = 2.0
 class Check:
     """One assumption, tested in one way.
 
-    Attributes
-    ----------
-    assumption, test
-        What is asked, and how.
-    statistic
-        Of the test; its meaning is in `meaning`.
-    p
-        NaN where a rule decides and not a distribution.
-    verdict
-        ``holds`` (nothing speaks against it), ``look`` (see the pictures or the samples named) or
-        ``fails``.
-    meaning, advice
-        In plain words.
-
+    - statistic: Of the test; its meaning is in `meaning`.
+    - p: NaN where a rule decides and not a distribution.
+    - verdict: ``holds`` (nothing speaks against it), ``look`` (see the pictures or the samples
+      named) or ``fails``.
     """
 
     assumption: str
@@ -73,25 +63,12 @@ class Check:
 class Checks:
     """The assumptions of one regression, and what to draw.
 
-    Attributes
-    ----------
-    checks
-        One for each assumption and test.
-    regression
-        That was checked.
-    by_group
-        Durbin–Watson within each group, or why there is none; empty without groups.
-    inflation
-        √VIF of each variable.
-    influence
-        Of each sample: residual, leverage, Cook's distance.
-    histogram, quantiles
-        Of residuals, with the normal curve, and the Q–Q line.
-    correction
-        The Cochrane–Orcutt estimate where independence fails.
-    uncorrected
-        Why there is none all the same, and what to do.
-
+    - by_group: Durbin–Watson within each group, or why there is none; empty without groups.
+    - inflation: √VIF of each variable.
+    - influence: Of each sample: residual, leverage, Cook's distance.
+    - histogram, quantiles: Of residuals, with the normal curve, and the Q–Q line.
+    - correction: The Cochrane–Orcutt estimate where independence fails.
+    - uncorrected: Why there is none all the same, and what to do.
     """
 
     checks: tuple[Check, ...]
@@ -151,30 +128,18 @@ def check(
 ) -> Checks:
     """Check the assumptions of the regression of y on X.
 
-    Parameters
-    ----------
-    X
-        Explanatory variables without an intercept, which is added: a table or an array. Rows in
-        the order in which they were measured, or Durbin–Watson means nothing.
-    y
-        The outcome, or the name of its column in X.
-    names
-        The columns of a table to use, or the names of an array's columns.
-    groups
-        The DBMS of each sample, or the name of its column in X.
-    level
-        p-values below it speak against an assumption.
-    draws, seed
-        Of the bootstrap of Durbin–Watson.
+    - X: Explanatory variables without an intercept, which is added: a table or an array. Rows in
+      the order in which they were measured, or Durbin–Watson means nothing.
+    - y: The outcome, or the name of its column in X.
+    - names: The columns of a table to use, or the names of an array's columns.
+    - groups: The DBMS of each sample, or the name of its column in X.
+    - level: p-values below it speak against an assumption.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=(200, 2))
     >>> y = x @ [1.0, -2.0] + rng.normal(size=200)
     >>> check(x, y, names=["numProcs", "PK"])["Durbin–Watson"].verdict
     'holds'
-
     """
     refuse_level(level, "the level")
     fit = regression(X, y, names=names, groups=groups)

@@ -41,21 +41,14 @@ class CensoredRegression(LinearPredictor):
 
     The last of `parameters` is log σ.
 
-    Attributes
-    ----------
-    distribution
-        ``weibull``, ``lognormal`` or ``loglogistic``, where y = log TP; ``gaussian``, where y = TP.
-    sigma
-        σ; Weibull's shape is 1/σ.
-    loglik, aic
-        Log-likelihood of the intervals, and Akaike's criterion. All four distributions give
-        probabilities to the same intervals, so their criteria compare.
-    r2
-        Share of the variance of the latent y that xβ has (McKelvey and Zavoina 1975): what R² of
-        the naive regression is compared with.
-    choices
-        When the AIC chose: ``distribution``, ``loglik``, ``aic``, best first.
-
+    - distribution: ``weibull``, ``lognormal`` or ``loglogistic``, where y = log TP; ``gaussian``,
+      where y = TP.
+    - sigma: σ; Weibull's shape is 1/σ.
+    - loglik, aic: Log-likelihood of the intervals, and Akaike's criterion. All four distributions
+      give probabilities to the same intervals, so their criteria compare.
+    - r2: Share of the variance of the latent y that xβ has (McKelvey and Zavoina 1975): what R² of
+      the naive regression is compared with.
+    - choices: When the AIC chose: ``distribution``, ``loglik``, ``aic``, best first.
     """
 
     distribution: Distribution
@@ -140,30 +133,18 @@ def regress(
 ) -> CensoredRegression:
     """Regress the thrashing point on columns, with TP = inf as censored and not as missing.
 
-    Parameters
-    ----------
-    samples
-        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on
-        Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
-    distribution
-        Of the error; ``best`` takes the accelerated failure time model of the smallest AIC and
-        says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
-    **options
-        The fields of `CensoredOptions`.
+    - samples: A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    - on: Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
+    - distribution: Of the error; ``best`` takes the accelerated failure time model of the smallest
+      AIC and says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
+    - **options: The fields of `CensoredOptions`.
 
-    Raises
-    ------
-    SampleError
-        All samples are censored, a column is constant or tells thrashing perfectly, or samples are
-        too few.
+    Raises `SampleError`: all samples are censored, a column is constant or tells thrashing
+    perfectly, or samples are too few.
 
-    Notes
-    -----
     TP in [low, high) contributes ``F(high) - F(low)``, TP = inf contributes ``1 - F(low)``
     (Klein and Moeschberger, *Survival Analysis*, 2nd ed., Sections 3.5 and 12). The intervals do
     not know that the AIC chose the distribution.
-
     """
     chosen = CensoredOptions(**options)
     found = intervals(samples, chosen.low, chosen.high)

@@ -130,15 +130,10 @@ class Maximum:
 def maximise(error: Error, matrix: Array, low: Array, high: Array) -> Maximum:
     """Fit ``y = xβ + σε`` to intervals by Newton's method on standardised data.
 
-    Parameters
-    ----------
-    error
-        The distribution of ε.
-    matrix
-        x, its first column 1 and all others of mean 0 and standard deviation 1 or so.
-    low, high
-        The ends of each y, infinite where unknown, of mean 0 and standard deviation 1 or so.
-
+    - error: The distribution of ε.
+    - matrix: x, its first column 1 and all others of mean 0 and standard deviation 1 or so.
+    - low, high: The ends of each y, infinite where unknown, of mean 0 and standard deviation 1 or
+      so.
     """
     count = matrix.shape[1]
     at = np.append(np.zeros(count), 1.0)

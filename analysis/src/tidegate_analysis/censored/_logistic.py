@@ -44,17 +44,11 @@ Method = Literal["auto", "ml", "firth"]
 class Logistic(LinearPredictor):
     """Logistic regression on thrashing.
 
-    Attributes
-    ----------
-    method
-        ``ml`` or ``firth``: what was used.
-    loglik, aic
-        Log-likelihood (penalised for ``firth``) and 2 × parameters - 2 × `loglik`.
-    separated
-        Columns of the regression that together tell thrashing perfectly, or for some samples.
-    profile
-        For ``firth``: low, high and p of each coefficient by its profile.
-
+    - method: ``ml`` or ``firth``: what was used.
+    - loglik, aic: Log-likelihood (penalised for ``firth``) and 2 × parameters - 2 × `loglik`.
+    - separated: Columns of the regression that together tell thrashing perfectly, or for some
+      samples.
+    - profile: For ``firth``: low, high and p of each coefficient by its profile.
     """
 
     method: Literal["ml", "firth"]
@@ -110,27 +104,17 @@ def thrashes(
 ) -> Logistic:
     """Regress whether a batchset thrashes on columns.
 
-    Parameters
-    ----------
-    samples
-        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on
-        As for `regress`.
-    method
-        ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
-        likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
-    thrashed
-        Column of yes/no.
-    **options
-        As for `regress`. With ``firth`` samples are taken as independent whatever `cluster` says,
-        and a note says so.
+    - samples: A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    - on: As for `regress`.
+    - method: ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's
+      penalised likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of
+      it.
+    - thrashed: Column of yes/no.
+    - **options: As for `regress`. With ``firth`` samples are taken as independent whatever
+      `cluster` says, and a note says so.
 
-    Raises
-    ------
-    SampleError
-        All samples thrash, or none; separation with ``ml``, or without one of the clusters; a
-        constant or redundant column.
-
+    Raises `SampleError`: all samples thrash, or none; separation with ``ml``, or without one of the
+    clusters; a constant or redundant column.
     """
     chosen = CensoredOptions(**options)
     y = _outcome(samples, thrashed)

@@ -67,17 +67,8 @@ def smallest(W: Array) -> float:
 def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: float) -> Wild:
     """Test column j of X and give the interval of its coefficient.
 
-    Parameters
-    ----------
-    X, y, groups
-        The regression, groups numbered from 0.
-    j
-        The column.
-    W
-        What `weights` returned.
-    confidence
-        Of the interval.
-
+    - X, y, groups: The regression, groups numbered from 0.
+    - W: What `weights` returned.
     """
     others = np.delete(X, j, axis=1)
     x = X[:, j] - others @ np.linalg.lstsq(others, X[:, j], rcond=None)[0]

@@ -40,13 +40,7 @@ _TELLING: Final = 0.9
 class Exploratory:
     """Samples to choose a model with.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    store
-        What tells their numbers of experiments and runs from those of other stores.
-
+    - store: What tells their numbers of experiments and runs from those of other stores.
     """
 
     samples: pd.DataFrame
@@ -67,11 +61,7 @@ Evidence = Exploratory | Confirmatory
 def fingerprint(evidence: Evidence, model: Model) -> Fingerprint:
     """Return what lets these samples, and those seen before, be recognised in another table.
 
-    Raises
-    ------
-    SampleError
-        They have neither a measured column nor numbers of runs.
-
+    Raises `SampleError`: they have neither a measured column nor numbers of runs.
     """
     samples, before = evidence.samples, model.refined_with
     numbers = {name for name in _NUMBERS if name in samples}
@@ -93,11 +83,7 @@ def fingerprint(evidence: Evidence, model: Model) -> Fingerprint:
 def refuse_seen(confirmatory: Confirmatory, model: Model) -> None:
     """Refuse samples that took part in choosing the model's paths.
 
-    Raises
-    ------
-    SampleError
-        Samples, or runs, are among those that the model was refined with.
-
+    Raises `SampleError`: samples, or runs, are among those that the model was refined with.
     """
     known = model.refined_with
     if known is None:
@@ -132,25 +118,12 @@ def split(
 ) -> tuple[Exploratory, Confirmatory]:
     """Split one table of samples in two.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    seed
-        Of the draw.
-    by
-        ``run``: whole runs, drawn inside each DBMS so that each is on both sides where it has two
-        runs; or a column, such as ``dbms``, whose values stay together.
-    share
-        Part of the units that become exploratory; at least one goes to each side.
-    store
-        Kept with both.
+    - by: ``run``: whole runs, drawn inside each DBMS so that each is on both sides where it has two
+      runs; or a column, such as ``dbms``, whose values stay together.
+    - share: Part of the units that become exploratory; at least one goes to each side.
 
-    Raises
-    ------
-    SampleError
-        A column is not there, there are not two units to split, or the seed is none.
-
+    Raises `SampleError`: a column is not there, there are not two units to split, or the seed is
+    none.
     """
     if not 0 < share < 1:
         raise SampleError(f"share is {share}", "give a number between 0 and 1")

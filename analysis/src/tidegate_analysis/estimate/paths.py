@@ -45,19 +45,8 @@ from tidegate_analysis.model.structure import Edge, Model
 class PathFit:
     """An estimated model.
 
-    Parameters
-    ----------
-    model
-        What was estimated.
-    regressions
-        The equation of each endogenous variable, causes before effects.
-    samples
-        What it was estimated on.
-    options
-        How.
-    seen
-        That samples of no kind took part in choosing the model's paths, if they did.
-
+    - regressions: The equation of each endogenous variable, causes before effects.
+    - seen: That samples of no kind took part in choosing the model's paths, if they did.
     """
 
     model: Model
@@ -207,21 +196,12 @@ def fit(
 ) -> PathFit:
     """Estimate a model's path coefficients.
 
-    Parameters
-    ----------
-    model
-        Its equations are estimated one by one.
-    samples
-        A table, or one marked as exploratory or confirmatory. Confirmatory samples are refused
-        when the model was refined with some of them; a table of no kind then has a caution.
-    **options
-        The fields of `RegressionOptions`.
+    - samples: A table, or one marked as exploratory or confirmatory. Confirmatory samples are
+      refused when the model was refined with some of them; a table of no kind then has a caution.
+    - **options: The fields of `RegressionOptions`.
 
-    Raises
-    ------
-    SampleError
-        Nothing can be estimated from the samples, or they are of another group than the model.
-
+    Raises `SampleError`: nothing can be estimated from the samples, or they are of another group
+    than the model.
     """
     if isinstance(samples, Confirmatory):
         refuse_seen(samples, model)

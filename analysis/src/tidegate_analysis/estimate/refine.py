@@ -42,15 +42,8 @@ Rule = Literal["all at once", "one at a time"]
 class Refinement:
     """A refined model beside the one it came from.
 
-    Parameters
-    ----------
-    initial, refined
-        Both fitted to the same exploratory samples. The refined model is `model`.
-    dropped
-        A row for each path or moderator that went: step, from, to, by, standardised, p.
-    rule, alpha
-        As asked for.
-
+    - initial, refined: Both fitted to the same exploratory samples. The refined model is `model`.
+    - dropped: A row for each path or moderator that went: step, from, to, by, standardised, p.
     """
 
     initial: PathFit
@@ -103,26 +96,12 @@ def refine(
 ) -> Refinement:
     """Drop the paths and moderators of a model that are not significant in exploratory samples.
 
-    Parameters
-    ----------
-    model
-        The initial model.
-    samples
-        Exploratory ones: nothing else is taken.
-    rule, alpha
-        See the module; what has p >= alpha is dropped.
-    name
-        Of the refined model.
-    **options
-        The fields of `RegressionOptions`.
+    - samples: Exploratory ones: nothing else is taken.
+    - rule, alpha: See the module; what has p >= alpha is dropped.
+    - **options: The fields of `RegressionOptions`.
 
-    Raises
-    ------
-    SampleError
-        The samples are not marked exploratory, or nothing can be estimated from them.
-    ModelError
-        No path would be left.
-
+    Raises `SampleError`: the samples are not marked exploratory, or nothing can be estimated from
+    them. Raises `ModelError`: no path would be left.
     """
     if not isinstance(samples, Exploratory):
         raise SampleError(
@@ -164,11 +143,8 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
     Columns: outcome (``model`` for the whole), r2_initial, r2_refined, r2_lost (fits of Section
     9.3.4 for the whole), F, df1, df2, p_F, LR, p_LR, aic_initial, aic_refined.
 
-    Raises
-    ------
-    ModelError
-        The second is not nested in the first, or they are fitted to different samples.
-
+    Raises `ModelError`: the second is not nested in the first, or they are fitted to different
+    samples.
     """
     if initial.n != refined.n or initial.options != refined.options:
         raise ModelError(

@@ -74,17 +74,11 @@ def effects(
 ) -> Array:
     """Return ACME(0), ACME(1), ADE(0), ADE(1) for each row of parameters.
 
-    Parameters
-    ----------
-    rows
-        Over which effects are averaged.
-    mediator, outcome
-        Parameters of the two models, row for row.
-    seed
-        Of the draw of the mediator's error for each sample and row of parameters; or None to
-        integrate over the error exactly (its mean when the outcome is linear, else
-        Gauss–Hermite quadrature).
-
+    - rows: Over which effects are averaged.
+    - mediator, outcome: Parameters of the two models, row for row.
+    - seed: Of the draw of the mediator's error for each sample and row of parameters; or None to
+      integrate over the error exactly (its mean when the outcome is linear, else Gauss–Hermite
+      quadrature).
     """
     step = max(1, CELLS // (4 * rows.samples))
     rng = None if seed is None else np.random.default_rng([seed, 1])
@@ -196,23 +190,12 @@ class MediationKeywords(TypedDict, total=False):
 class MediationOptions:
     """How intervals are made.
 
-    Parameters
-    ----------
-    method
-        ``quasi-bayesian`` or ``bootstrap``.
-    interval
-        ``percentile``, or with the bootstrap ``bca``.
-    clusters
-        A column, such as ``dbms``, whose values' samples are not independent of each other:
-        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
-        they leave an effect no degree of freedom.
-    draws
-        Number of draws or resamples; at least 1,000 for intervals to be reported.
-    level
-        Of the intervals.
-    seed
-        Of all random draws.
-
+    - method: ``quasi-bayesian`` or ``bootstrap``.
+    - interval: ``percentile``, or with the bootstrap ``bca``.
+    - clusters: A column, such as ``dbms``, whose values' samples are not independent of each other:
+      covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
+      they leave an effect no degree of freedom.
+    - draws: Number of draws or resamples; at least 1,000 for intervals to be reported.
     """
 
     method: Method = "quasi-bayesian"
@@ -241,14 +224,9 @@ class MediationOptions:
 class Effect:
     """An estimate with its interval.
 
-    Attributes
-    ----------
-    estimate, low, high
-        In units of the outcome; of the proportion, none.
-    p
-        Twice the smaller share of draws on one side of 0, as mediate() has it. A multiple of
-        2/draws: 0 means below that.
-
+    - estimate, low, high: In units of the outcome; of the proportion, none.
+    - p: Twice the smaller share of draws on one side of 0, as mediate() has it. A multiple of
+      2/draws: 0 means below that.
     """
 
     estimate: float
@@ -261,23 +239,10 @@ class Effect:
 class Mediation:
     """Effects of a treatment through a mediator and around it.
 
-    Attributes
-    ----------
-    mechanism
-        What was asked.
-    at
-        Variables held at values; effects are averaged over the samples' values of others.
-    effects
-        By name and exposure, see `EFFECTS`.
-    draws
-        Of the effects, a column for each; behind the intervals.
-    options
-        How.
-    samples, clusters
-        Number of samples, and of clusters or None.
-    cautions
-        What to keep in mind when reading.
-
+    - at: Variables held at values; effects are averaged over the samples' values of others.
+    - effects: By name and exposure, see `EFFECTS`.
+    - draws: Of the effects, a column for each; behind the intervals.
+    - samples, clusters: Number of samples, and of clusters or None.
     """
 
     mechanism: Mechanism
@@ -329,13 +294,8 @@ class Mediation:
 class Moderation:
     """How the effects differ between two values of moderators: first minus second.
 
-    Attributes
-    ----------
-    first, second
-        Effects at the two values, from the same draws.
-    effects
-        Their differences: ACME and ADE.
-
+    - first, second: Effects at the two values, from the same draws.
+    - effects: Their differences: ACME and ADE.
     """
 
     first: Mediation
@@ -370,28 +330,15 @@ def mediate(
 ) -> Mediation:
     """Estimate how much of a treatment's effect goes through a mediator.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    mechanism
-        Treatment, mediator, outcome, contrast, covariates, moderators.
-    at
-        Values at which moderators or covariates are held; others are averaged over.
-    **options
-        The fields of `MediationOptions`.
+    - mechanism: Treatment, mediator, outcome, contrast, covariates, moderators.
+    - at: Values at which moderators or covariates are held; others are averaged over.
+    - **options: The fields of `MediationOptions`.
 
-    Raises
-    ------
-    AnalysisError
-        See `Mechanism` and the messages: each says what to do.
+    Raises `AnalysisError`: see `Mechanism` and the messages: each says what to do.
 
-    Notes
-    -----
     Effects are causal only if treatment is as good as randomised given the covariates, and the
     mediator given both (sequential ignorability). An experiment assures the first, not the second:
     see `sensitivity`.
-
     """
     return _Run(samples, mechanism, MediationOptions(**options)).mediation({} if at is None else at)
 
@@ -405,13 +352,9 @@ def moderation(
 ) -> Moderation:
     """Test whether effects differ between two values of moderators (moderated mediation).
 
-    Parameters
-    ----------
-    samples, mechanism, **options
-        As of `mediate`. Both effects come from the same draws, so that what they share cancels.
-    first, second
-        Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
-
+    - samples, mechanism, **options: As of `mediate`. Both effects come from the same draws, so that
+      what they share cancels.
+    - first, second: Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
     """
     if not first or dict(first) == dict(second):
         raise AnalysisError(

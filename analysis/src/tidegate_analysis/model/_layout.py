@@ -87,17 +87,9 @@ class Line:
 class Layout:
     """All parts of a diagram.
 
-    Parameters
-    ----------
-    width, height
-        Of the whole.
-    constructs
-        Frames around the variables of a construct in one layer; the label is the construct's.
-    variables
-        A box for each variable.
-    lines
-        Of paths, then of moderators.
-
+    - constructs: Frames around the variables of a construct in one layer; the label is the
+      construct's.
+    - lines: Of paths, then of moderators.
     """
 
     width: float
@@ -116,15 +108,8 @@ def text_width(text: str, size: float) -> float:
 def layout(model: Model, texts: Mapping[str, Sequence[str]], labels: Mapping[Edge, str]) -> Layout:
     """Place everything.
 
-    Parameters
-    ----------
-    model
-        What to draw.
-    texts
-        Lines of text in the box of each variable.
-    labels
-        Text on each path and moderator; an empty one takes no place.
-
+    - texts: Lines of text in the box of each variable.
+    - labels: Text on each path and moderator; an empty one takes no place.
     """
     layers = _layers(model)
     columns = [[name for name in model.order() if layers[name] == i] for i in _range(layers)]

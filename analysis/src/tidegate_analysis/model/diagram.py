@@ -56,20 +56,10 @@ def draw(
 ) -> str:
     """Return a path diagram as SVG.
 
-    Parameters
-    ----------
-    model
-        What to draw. To show dropped paths draw the initial model.
-    estimates
-        Standardised coefficient and p of each edge, as `PathFit.estimates` returns them; without
-        them hypotheses are drawn.
-    r_squared
-        Of endogenous variables.
-    dropped
-        Edges that refinement dropped.
-    title
-        The model's name by default.
-
+    - model: What to draw. To show dropped paths draw the initial model.
+    - estimates: Standardised coefficient and p of each edge, as `PathFit.estimates` returns them;
+      without them hypotheses are drawn.
+    - title: The model's name by default.
     """
     title = title or model.name
     labels = label_texts(model, estimates, dropped)

@@ -40,19 +40,12 @@ TIMES: Final = ":"
 class Variable:
     """A variable of a model.
 
-    Parameters
-    ----------
-    name
-        Name of the column that holds it.
-    construct
-        What it stands for, such as ``Resource complexity``: variables of one construct are drawn
-        together.
-    role
-        ``exogenous`` (set by the experiment: no path into it), ``mediator`` (paths into it and out
-        of it) or ``outcome`` (paths into it only).
-    unit
-        Of its values, for people.
-
+    - name: Name of the column that holds it.
+    - construct: What it stands for, such as ``Resource complexity``: variables of one construct are
+      drawn together.
+    - role: ``exogenous`` (set by the experiment: no path into it), ``mediator`` (paths into it and
+      out of it) or ``outcome`` (paths into it only).
+    - unit: Of its values, for people.
     """
 
     name: str
@@ -65,19 +58,11 @@ class Variable:
 class Path:
     """A hypothesis: `source` acts on `target`, with this sign and about this strength.
 
-    Parameters
-    ----------
-    source, target
-        Names of variables.
-    sign
-        ``+`` or ``-``: the hypothesised direction.
-    level
-        The hypothesised strength of the correlation, if any was stated.
-    hypothesis
-        Its name, such as ``H1``.
-    coefficient
-        A standardised coefficient that is known: a published one, or the truth of a simulation.
-
+    - sign: ``+`` or ``-``: the hypothesised direction.
+    - level: The hypothesised strength of the correlation, if any was stated.
+    - hypothesis: Its name, such as ``H1``.
+    - coefficient: A standardised coefficient that is known: a published one, or the truth of a
+      simulation.
     """
 
     source: str
@@ -128,15 +113,9 @@ class Moderator:
 class Fingerprint:
     """The samples that a model was refined with, recognisable but not readable.
 
-    Parameters
-    ----------
-    columns
-        Columns whose values were hashed.
-    rows
-        A 64-bit hash of each sample.
-    runs
-        ``(store, experiment, run)`` of each sample, where the samples say so.
-
+    - columns: Columns whose values were hashed.
+    - rows: A 64-bit hash of each sample.
+    - runs: ``(store, experiment, run)`` of each sample, where the samples say so.
     """
 
     columns: tuple[str, ...]
@@ -148,30 +127,14 @@ class Fingerprint:
 class Model:
     """A structural causal model, valid by construction.
 
-    Parameters
-    ----------
-    name
-        For titles and messages.
-    variables, paths, moderators
-        What it consists of.
-    mode
-        ``read`` or ``update`` when it is about one of the study's two groups.
-    source
-        Where it comes from.
-    refined_with
-        Samples that took part in choosing its paths, which therefore cannot confirm it.
+    - mode: ``read`` or ``update`` when it is about one of the study's two groups.
+    - refined_with: Samples that took part in choosing its paths, which therefore cannot confirm it.
 
-    Raises
-    ------
-    ModelError
-        It means nothing: an unknown variable, a cycle, a path twice, ...
+    Raises `ModelError`: it means nothing: an unknown variable, a cycle, a path twice, ...
 
-    Examples
-    --------
     >>> from tidegate_analysis.model import study
     >>> study("refined, update").formula("TP")
     'TP ~ numProcs + ATPT'
-
     """
 
     name: str
@@ -254,11 +217,7 @@ class Model:
         Moderators of a path that goes, go with it. Roles follow the paths that stay: a mediator
         that nothing acts on any more is exogenous.
 
-        Raises
-        ------
-        ModelError
-            No path stays, or an edge is not there.
-
+        Raises `ModelError`: no path stays, or an edge is not there.
         """
         edges = set(edges)
         known = {p.edge for p in self.paths} | {m.edge for m in self.moderators}

@@ -100,29 +100,15 @@ def write(
 ) -> list[Path]:
     """Write a report of experiments into a directory.
 
-    Parameters
-    ----------
-    results
-        What `tidegate_analysis.load` returns.
-    experiments
-        Numbers of experiments.
-    out
-        A directory; it is made where it is not there. Files in it are replaced.
-    more
-        Makers of further sections, which come before the published figures.
-    progress
-        Called with a line of text before each step.
+    - results: What `tidegate_analysis.load` returns.
+    - out: A directory; it is made where it is not there. Files in it are replaced.
+    - more: Makers of further sections, which come before the published figures.
+    - progress: Called with a line of text before each step.
 
-    Returns
-    -------
-    list of Path
-        The files written, `report.html` first.
+    Returns the files written, `report.html` first.
 
-    Raises
-    ------
-    AnalysisError
-        No experiment was asked for, one is not in the store, or the directory cannot be written.
-
+    Raises `AnalysisError`: no experiment was asked for, one is not in the store, or the directory
+    cannot be written.
     """
     if not experiments:
         raise AnalysisError("no experiment was asked for", "give the number of at least one")

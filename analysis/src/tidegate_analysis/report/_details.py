@@ -124,19 +124,11 @@ def per_class(view: View, seen: pd.DataFrame) -> pd.DataFrame:
 def at_loss(rows: pd.DataFrame, loss: float) -> tuple[float, pd.Series, pd.Series] | None:
     """Return the lowest limit that keeps all but a share of throughput, and what classes saw.
 
-    Parameters
-    ----------
-    rows
-        What `per_class` returns, of one run.
-    loss
-        The share of the throughput of no limit, which is the last level without priority.
+    - rows: What `per_class` returns, of one run.
+    - loss: The share of the throughput of no limit, which is the last level without priority.
 
-    Returns
-    -------
-    tuple or None
-        The limit, the row with priority at it, and the row without priority and limit; None where
-        one of them was not measured.
-
+    Returns the limit, the row with priority at it, and the row without priority and limit; None
+    where one of them was not measured.
     """
     without = rows[rows["priority"] == "priority not given"].sort_values("mpl")
     given = rows[rows["priority"] == "priority given"].set_index("mpl")

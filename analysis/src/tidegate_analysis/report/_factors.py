@@ -62,17 +62,10 @@ _FACTORS: Final = (
 class _Compared:
     """Batchsets of one mode at the levels of a factor.
 
-    Attributes
-    ----------
-    rows
-        The batchsets, of one DBMS or of all.
-    keys
-        What they are matched by.
-    levels
-        The values, from the one that others are compared with to the one that is told of.
-    planned
-        Blocks of runs that the experiment has for it, measured or not.
-
+    - rows: The batchsets, of one DBMS or of all.
+    - keys: What they are matched by.
+    - levels: The values, from the one that others are compared with to the one that is told of.
+    - planned: Blocks of runs that the experiment has for it, measured or not.
     """
 
     factor: _Factor

@@ -45,26 +45,15 @@ VERSIONS: Final = (1, 2, 3, 4, 5)
 class ExportTable:
     """A table of an export.
 
-    Attributes
-    ----------
-    name
-        As its file is called.
-    columns
-        Kinds by name, in order.
-    keys
-        So many of the first columns are a row's key; rows are sorted by them.
-    sql
-        What gives it, without a condition and in no order.
-    scope
-        What its rows belong to, and so the tables that the statement has: `e`, the experiment; `r`
-        and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
-    since
-        The version of the schema that brought it.
-    older
-        What gives it in versions up to a number, where that differs.
-    derived
-        What is made of the last column that the statement gives.
-
+    - name: As its file is called.
+    - columns: Kinds by name, in order.
+    - keys: So many of the first columns are a row's key; rows are sorted by them.
+    - sql: What gives it, without a condition and in no order.
+    - scope: What its rows belong to, and so the tables that the statement has: `e`, the experiment;
+      `r` and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
+    - since: The version of the schema that brought it.
+    - older: What gives it in versions up to a number, where that differs.
+    - derived: What is made of the last column that the statement gives.
     """
 
     name: str

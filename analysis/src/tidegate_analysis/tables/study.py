@@ -63,22 +63,11 @@ _GROUPS: Final = {"read": "table-9", "update": "table-10"}
 class Study:
     """The tables of an experiment.
 
-    Attributes
-    ----------
-    experiment
-        Its number.
-    name
-        Its name.
-    part
-        The study's part that stands beside.
-    tables
-        Frames by name: ``table-3``, ``table-5`` to ``table-8``, ``step-4``, ``table-9``,
-        ``table-10``, as far as there are.
-    notes
-        What is to be known about a table, or why it is missing, by its name.
-    figures
-        SVG by name: ``figure-6-read`` and ``figure-6-update``, where a diagram was asked for.
-
+    - tables: Frames by name: ``table-3``, ``table-5`` to ``table-8``, ``step-4``, ``table-9``,
+      ``table-10``, as far as there are.
+    - notes: What is to be known about a table, or why it is missing, by its name.
+    - figures: SVG by name: ``figure-6-read`` and ``figure-6-update``, where a diagram was asked
+      for.
     """
 
     experiment: int
@@ -109,16 +98,9 @@ class Study:
     def write(self, out: Path) -> list[Path]:
         """Write a CSV file for each table, an SVG for each figure, and all as ``tables.md``.
 
-        Parameters
-        ----------
-        out
-            A directory, made where it is not there.
+        - out: A directory, made where it is not there.
 
-        Raises
-        ------
-        StoreError
-            A file cannot be written.
-
+        Raises `StoreError`: a file cannot be written.
         """
         texts = {f"{name}.csv": table.to_csv(index=False) for name, table in self.tables.items()}
         texts |= {f"{name}.svg": figure for name, figure in self.figures.items()}
@@ -146,29 +128,14 @@ def run(
 ) -> Study:
     """Make the study's tables of an experiment.
 
-    Parameters
-    ----------
-    results
-        A store or an export whose experiment was analysed by `tidegate lab tap`.
-    experiment
-        Its number.
-    part
-        The study's part whose figures stand beside ours. By its name, an experiment called
-        exploratory stands beside the study's, and all others beside its confirmatory one.
-    method, correction
-        As in `correlation.hypotheses`.
-    diagram
-        Draws Fig. 6, for each group that has samples: `figure_6`, or a function of your own.
-    say
-        Told what is being done.
+    - results: A store or an export whose experiment was analysed by `tidegate lab tap`.
+    - part: The study's part whose figures stand beside ours. By its name, an experiment called
+      exploratory stands beside the study's, and all others beside its confirmatory one.
+    - method, correction: As in `correlation.hypotheses`.
+    - diagram: Draws Fig. 6, for each group that has samples: `figure_6`, or a function of your own.
 
-    Raises
-    ------
-    StoreError
-        The source does not have the experiment, or is damaged.
-    SampleError
-        It was never analysed, or no batchset was retained.
-
+    Raises `StoreError`: the source does not have the experiment, or is damaged. Raises
+    `SampleError`: it was never analysed, or no batchset was retained.
     """
     say = say or (lambda _: None)
     name = str(results.experiment(experiment)["name"].iloc[0])

@@ -33,13 +33,8 @@ _UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
 class Compared:
     """The naive and the censored regression of log TP.
 
-    Attributes
-    ----------
-    clusters
-        The column of the clusters; None where the samples do not allow any.
-    problem
-        Why they do not.
-
+    - clusters: The column of the clusters; None where the samples do not allow any.
+    - problem: Why they do not.
     """
 
     table: pd.DataFrame
@@ -77,11 +72,7 @@ def never_thrashed(experiment: Experiment) -> Section:
 def compared(group: Group, on: list[str]) -> Compared:
     """Return both regressions, with clusters where the samples allow it.
 
-    Raises
-    ------
-    SampleError
-        Too few thrashed, no factor varies, or nothing can be estimated.
-
+    Raises `SampleError`: too few thrashed, no factor varies, or nothing can be estimated.
     """
     group.need_thrashed()
     if not on:
@@ -214,15 +205,9 @@ def _bends(group: Group) -> list[Part]:
 class _Bend:
     """The changes of log TP over both halves of a variable's range, with their intervals.
 
-    Attributes
-    ----------
-    middle
-        Where the halves meet.
-    p
-        Of both halves being alike.
-    problem
-        Why samples were taken as independent, where they were.
-
+    - middle: Where the halves meet.
+    - p: Of both halves being alike.
+    - problem: Why samples were taken as independent, where they were.
     """
 
     name: str
