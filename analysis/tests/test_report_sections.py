@@ -67,12 +67,12 @@ def test_kinds_have_percentiles_and_boxes() -> None:
 def test_counts_of_the_latest_analysis_are_tables() -> None:
     made = design({})
     rows = [
-        (1, 1, "1", 6, "zero_tps", "", "execution", 10, 9, 3),
-        (1, 2, "1", 6, "zero_tps", "", "execution", 200, 5, 2),
-        (1, 2, "1", 1, "missing_batches", "", "batch", 100, 0, 0),
-        (1, 2, "1", 9, "transient_thrashing", "", "batchset", 64, 0, 0),
-        (1, 2, "2", None, "faulty_executions", "", "execution", 200, 5, None),
-        (1, 2, "4", None, "thrashing", "update", "batchset", 64, 32, None),
+        (1, 1, "1", "zero_tps", "", "execution", 6, 10, 9, 3),
+        (1, 2, "1", "zero_tps", "", "execution", 6, 200, 5, 2),
+        (1, 2, "1", "missing_batches", "", "batch", 1, 100, 0, 0),
+        (1, 2, "1", "transient_thrashing", "", "batchset", 9, 64, 0, 0),
+        (1, 2, "2", "faulty_executions", "", "execution", None, 200, 5, None),
+        (1, 2, "4", "thrashing", "update", "batchset", None, 64, 32, None),
     ]
     made.frames["tap_counts"] = pd.DataFrame(rows, columns=COLUMNS["tap_counts"])
     section = tap(View(made, 1))

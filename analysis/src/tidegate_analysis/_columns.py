@@ -47,15 +47,7 @@ def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
     Raises `ShapeError`: there is no such column, or it holds text. Raises `SampleError`: a value is
     missing or infinite.
     """
-    given = column(table, name)
-    as_numbers = pd.to_numeric(given, errors="coerce")
-    values = np.asarray(as_numbers.astype("float64"), dtype=np.float64)
-    text = np.isnan(values) & given.notna().to_numpy()
-    if text.any():
-        raise ShapeError(
-            f"`{name}` holds `{given[text].iloc[0]}`, which is no number",
-            "give a column of numbers",
-        )
+    values = floats(column(table, name))
     if missing := int(np.isnan(values).sum()):
         raise SampleError(
             f"`{name}` is missing in {missing} of {len(values)} samples", "leave those samples out"
@@ -67,6 +59,18 @@ def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
             "(survival regression, `censored`), which keep all of them",
         )
     return values
+
+
+def floats(values: pd.Series) -> Array:
+    """Return a column as numbers, NaN where one is missing; what is no number is refused."""
+    found = np.asarray(pd.to_numeric(values, errors="coerce").astype("float64"), dtype=np.float64)
+    text = np.isnan(found) & values.notna().to_numpy()
+    if text.any():
+        raise ShapeError(
+            f"`{values.name}` holds `{values[text].iloc[0]}`, which is no number",
+            "give a column of numbers",
+        )
+    return found
 
 
 def codes(table: pd.DataFrame, name: str, *, sort: bool = False) -> tuple[Codes, list[str]]:

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tidegate_analysis._columns import generator
+from tidegate_analysis._columns import column, floats, generator
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.model.structure import Fingerprint, Model
 
@@ -161,26 +161,26 @@ def _chosen(strata: pd.Series | None, count: int, seed: int, share: float) -> np
 
 
 def _rows(samples: pd.DataFrame, columns: Sequence[str]) -> frozenset[int]:
-    missing = [column for column in columns if column not in samples]
+    missing = [name for name in columns if name not in samples]
     if missing:
         raise SampleError(
             f"the samples have no column `{missing[0]}`, by which they are recognised",
             "add it: it is a variable of the model",
         )
-    values = samples[list(columns)].apply(pd.to_numeric, errors="coerce").astype("float64")
+    values = pd.DataFrame({name: floats(column(samples, name)) for name in columns})
     return frozenset(pd.util.hash_pandas_object(values + 0.0, index=False).tolist())
 
 
 def _runs(evidence: Evidence) -> frozenset[tuple[str, int, int]]:
     samples = evidence.samples
-    if not all(column in samples for column in _RUN):
+    if not all(name in samples for name in _RUN):
         return frozenset()
     given = samples[list(_RUN)].dropna().drop_duplicates()
     pairs = given.apply(pd.to_numeric, errors="coerce")
-    for column in _RUN:
-        if wrong := given.loc[~(pairs[column] % 1 == 0), column].tolist():
+    for name in _RUN:
+        if wrong := given.loc[~(pairs[name] % 1 == 0), name].tolist():
             raise SampleError(
-                f"`{column}` holds `{wrong[0]}`, which is no number of one",
+                f"`{name}` holds `{wrong[0]}`, which is no number of one",
                 "give whole numbers, as the laboratory does, or leave that column out",
             )
     pairs = pairs.astype("int64")
