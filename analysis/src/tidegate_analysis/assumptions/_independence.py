@@ -158,7 +158,6 @@ class CochraneOrcutt:
     after: float
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the coefficients."""
         return self.coefficients
 
 

@@ -34,27 +34,22 @@ class CheckedRegression:
 
     @cached_property
     def fit(self) -> Fitted:
-        """Results of statsmodels."""
         return least_squares(self.X, self.y)
 
     @cached_property
     def influence(self) -> OLSInfluence:
-        """Influence of each sample, by statsmodels."""
         return OLSInfluence(self.fit)
 
     @property
     def coefficients(self) -> Array:
-        """The estimated coefficients."""
         return np.asarray(self.fit.params)
 
     @property
     def fitted(self) -> Array:
-        """Fitted value of each sample."""
         return np.asarray(self.fit.fittedvalues)
 
     @property
     def residuals(self) -> Array:
-        """Residual of each sample."""
         return np.asarray(self.fit.resid)
 
     @property
@@ -64,7 +59,6 @@ class CheckedRegression:
 
     @property
     def samples(self) -> int:
-        """Number of samples, n."""
         return len(self.y)
 
     @property

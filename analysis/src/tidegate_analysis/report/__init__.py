@@ -122,8 +122,9 @@ def write(
         f"{sum(len(view.executions) for view in views):,} planned."
     )
     files = {"report.html": _page.page(chapters, f"Tidegate: report on {names}", summary)}
-    files |= {f"figures/{name}": figure.svg for name, figure in _page.figures(chapters)}
-    files |= {f"data/{name}": _csv(table) for name, table in _page.tables(chapters)}
+    parts = list(_page.files(chapters))
+    files |= {f"figures/{name}": one.svg for name, one in parts if isinstance(one, Figure)}
+    files |= {f"data/{name}": _csv(one) for name, one in parts if isinstance(one, Table)}
     files |= _data(views, chapters)
     return _written(Path(out), files)
 

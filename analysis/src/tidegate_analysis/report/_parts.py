@@ -46,8 +46,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Plain text."""
-
     text: str
 
 

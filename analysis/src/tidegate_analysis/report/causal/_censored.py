@@ -14,7 +14,7 @@ from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
 from tidegate_analysis.report._view import records
 from tidegate_analysis.report.causal._group import (
     FACTORS,
@@ -30,7 +30,7 @@ _UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
 
 
 @dataclass(frozen=True)
-class Compared:
+class RegressionPair:
     """The naive and the censored regression of log TP.
 
     - clusters: The column of the clusters; None where the samples do not allow any.
@@ -69,7 +69,7 @@ def never_thrashed(experiment: Experiment) -> Section:
     return Section("censored", "Batchsets that never thrashed", parts)
 
 
-def compared(group: Group, on: list[str]) -> Compared:
+def compared(group: Group, on: list[str]) -> RegressionPair:
     """Return both regressions, with clusters where the samples allow it.
 
     Raises `SampleError`: too few thrashed, no factor varies, or nothing can be estimated.
@@ -80,8 +80,8 @@ def compared(group: Group, on: list[str]) -> Compared:
     try:
         table = censored.compare(group.retained, on, cluster=group.clusters)
     except SampleError as error:
-        return Compared(censored.compare(group.retained, on), None, error.problem)
-    return Compared(table, group.clusters)
+        return RegressionPair(censored.compare(group.retained, on), None, error.problem)
+    return RegressionPair(table, group.clusters)
 
 
 def unit(group: Group, name: str) -> tuple[float, str]:
@@ -269,21 +269,21 @@ def _moved(
     return float(found["change"]), float(found["low"]), float(found["high"])
 
 
+@style.styled
 def _survival(experiment: Experiment) -> list[Part]:
     said = []
-    with style.style():
-        figure, axes = style.panels(len(experiment.groups), 2, height=2.9)
-        for panel, group in zip(axes, experiment.groups, strict=True):
-            said.append(_drawn(panel, group))
-        names = axes[0].get_legend_handles_labels()
-        figure.legend(*names, loc="outside lower center", ncols=3)
-        alt = " ".join(said)
-        svg = style.svg(figure, "Share of batchsets that are not yet thrashing", alt)
+    figure, axes = style.panels(len(experiment.groups), 2, height=2.9)
+    for panel, group in zip(axes, experiment.groups, strict=True):
+        said.append(_drawn(panel, group))
+    names = axes[0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=3)
+    alt = " ".join(said)
     caption = (
         "Share of batchsets that are not yet seen to thrash, against MPL (Kaplan and Meier): all "
         "of a group with the 95 % band, and each DBMS. What is left at the end never thrashed."
     )
-    return [Figure("causal-survival", caption, alt, svg)]
+    title = "Share of batchsets that are not yet thrashing"
+    return [style.drawn(figure, "causal-survival", title, caption, alt)]
 
 
 def _drawn(axes: Axes, group: Group) -> str:

@@ -45,7 +45,6 @@ class Group:
 
     @cached_property
     def refined(self) -> model.Model:
-        """Return the study's refined model of the group."""
         return model.study(f"refined, {self.name}")
 
     @cached_property
