@@ -157,7 +157,7 @@ class TestTheStudysArithmetic:
     )
     def test_total_effects(self, name: str, source: str, total: float) -> None:
         model = study(name)
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         table = totals(model, known).set_index(["from", "to"])
         assert round(table.loc[(source, "TP"), "total"], 2) == total
         traces = trace(model, known, source, "TP")
@@ -165,7 +165,7 @@ class TestTheStudysArithmetic:
 
     def test_a_trace_reads_like_the_text(self) -> None:
         model = study("refined, read")
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         direct, through = trace(model, known, "numProcs", "TP")
         assert str(direct) == "numProcs -> TP: 0.34 = 0.34"
         assert str(through) == "numProcs -> ATPT -> TP: -0.34 × -0.28 = 0.10"
@@ -192,7 +192,7 @@ class TestTheStudysArithmetic:
 def hits(name: str, n: int, seeds: range, **options: object) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Count over simulated data sets how often paths and effects are found and covered."""
     model = study(name)
-    known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+    known = model.coefficients
     truth = totals(model, known).set_index(["from", "to"])
     paths, traced = [], []
     for seed in seeds:
@@ -253,7 +253,7 @@ class TestPlantedTruth:
     def test_the_bootstrap_of_effects_covers(self, covers: Coverage, full: bool) -> None:
         count, draws = (1000, 1000) if full else (50, 300)
         model = study("refined, read")
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         truth = totals(model, known).set_index(["from", "to"])
         hits: dict[str, int] = {}
         for seed in range(count):
@@ -290,7 +290,7 @@ class TestPlantedTruth:
         count, n = 1000 if full else 100, 300
         model = study("refined, read")
         less = model.without([("PK", "TP")])
-        coefficients = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        coefficients = model.coefficients
         coefficients["PK", "TP"] = 0.15
         # What PK adds to TP beside numProcs and ATPT, which tells a part of PK.
         error = noise_variances(model, coefficients)

@@ -7,7 +7,8 @@ first, and only the sums are taken as independent (Liang and Zeger 1986)::
     V = A⁻¹ (c · sum over clusters of s s') A⁻¹
 
 Three corrections are in use here, by the names of MacKinnon, Nielsen and Webb (2023). The first two
-are computed by statsmodels (`_linear`):
+are computed by statsmodels (`_linear`), which has no jackknife over clusters and gives all
+coefficients G-1 degrees of freedom; what it lacks is here:
 
 ===========  =====================================================  ==========================
 sandwich     c = G/(G-1)                                            of maximum likelihood

@@ -3,7 +3,8 @@
 A bootstrap resample is a vector of counts, a jackknife sample one of ones with a zero, and the
 samples themselves are all ones: so each is a row of weights, and one routine fits them all. It
 works in an orthonormal basis of the design matrix, X = Q R: there the weighted normal equations
-Qᵀ W Q are close to the unit matrix, and forming them loses no digits.
+Qᵀ W Q are close to the unit matrix, and forming them loses no digits. statsmodels fits one
+weighting at a time: minutes for thousands of them, so this is ours.
 """
 
 from dataclasses import dataclass

@@ -196,7 +196,7 @@ def _tables(options: argparse.Namespace) -> None:
             method=options.method,
             correction="holm" if options.holm else "none",
             diagram=None if options.out is None else figure_6,
-            say=show.say,
+            progress=show.say,
         )
         show.clear()
         if options.out is not None:

@@ -76,14 +76,6 @@ class ExampleDesign:
         return [(mode, sf, rose) for (mode, sf), rose in product(sets, self.rose)]
 
 
-#: The design of the study's confirmatory experiment: 70,000 executions.
-PUBLISHED: Final = ExampleDesign(
-    subjects=("alpha", "beta", "gamma", "delta", "epsilon"),
-    processors=(1, 2, 4, 6, 8),
-    repetitions=5,
-)
-
-
 def write_store(
     path: str | Path,
     design: ExampleDesign | None = None,

@@ -69,7 +69,7 @@ class LinearPredictor:
       follow.
     - degrees: Degrees of freedom of Student's t for the interval and test of each coefficient: of
       clusters, see `_clusters.degrees`; inf is the normal.
-    - n, thrashed: Number of samples, and of those among them that thrashed.
+    - thrashed: Number of samples that thrashed.
     - clusters: Number of clusters; None when samples were taken as independent.
     - notes: What a reader must know, in sentences.
     """
@@ -79,10 +79,13 @@ class LinearPredictor:
     covariance: Array = field(repr=False)
     degrees: Array
     level: float
-    n: int
     thrashed: int
     clusters: int | None
     notes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.design.matrix)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each coefficient: term, estimate, se, low, high, p, per_sd."""
@@ -163,6 +166,12 @@ class LinearPredictor:
         return pd.DataFrame(
             {column: values, "change": change, "low": change - half, "high": change + half}
         )
+
+    def _about(self, value: Array, turn: Array) -> Array:
+        """Return values, and the ends of their intervals by the delta method, as three columns."""
+        variance = np.einsum("ij,jk,ik->i", turn, self.covariance, turn)
+        half = self._quantile(self.degrees.min()) * np.sqrt(variance)
+        return np.column_stack([value, value - half, value + half])
 
     def _quantile(self, degrees: Array | float) -> Array:
         return np.asarray(stats.t.ppf(0.5 + self.level / 2, degrees))

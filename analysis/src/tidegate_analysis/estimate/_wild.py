@@ -1,5 +1,7 @@
 """The wild cluster bootstrap-t, for samples in few groups.
 
+statsmodels has no bootstrap by cluster, wild or other: this is ours.
+
 To test b_j = β: fit under that hypothesis, give the residuals of each *group* one common random
 weight, and see how often the t statistic (with CR1) of such data exceeds the one observed (Cameron,
 Gelbach, Miller 2008). The weights are Webb's (2014): ±√½, ±1, ±√(3/2), each one time in six. With

@@ -93,8 +93,8 @@ def totals(model: Model, coefficients: Mapping[Edge, float]) -> pd.DataFrame:
 
     >>> from tidegate_analysis.model import study
     >>> model = study("refined, update")
-    >>> known = {p.edge: p.coefficient for p in model.paths}
-    >>> totals(model, known).query("`from` == 'numProcs' and to == 'TP'")["total"].round(2).item()
+    >>> found = totals(model, model.coefficients).query("`from` == 'numProcs' and to == 'TP'")
+    >>> found["total"].round(2).item()
     -0.33
     """
     values = np.array([coefficients[path.edge] for path in model.paths])

@@ -131,16 +131,22 @@ class RegressionOptions:
 class Estimates:
     """Coefficients on one scale: an entry of each array for each term.
 
-    - coefficients, errors, low, high: The coefficients, their standard errors and intervals.
+    - coefficients, covariance, low, high: The coefficients, their covariance and intervals.
     - influence: Each sample's influence on each of them, times n; empty with a random effect, and
       of raw coefficients with classical errors.
     """
 
     coefficients: Array
-    errors: Array
+    covariance: Array = field(repr=False)
     low: Array
     high: Array
     influence: Array = field(repr=False)
+
+    @property
+    def errors(self) -> Array:
+        """The standard errors."""
+        errors: Array = np.sqrt(np.diag(self.covariance))
+        return errors
 
 
 @dataclass(frozen=True)
@@ -175,24 +181,26 @@ class Regression:
     - raw: Coefficients in the units of the columns.
     - standardised: In standard deviations of the outcome for each standard deviation of the term.
     - df, statistics, p_values: The t tests of the raw coefficients.
-    - covariance: Of the raw coefficients.
     - residuals, fitted: Of each sample; with a random effect, about the mean of all groups.
     """
 
     outcome: str
     terms: tuple[str, ...]
-    n: int
     options: RegressionOptions
     raw: Estimates
     standardised: Estimates
     df: Array
     statistics: Array
     p_values: Array
-    covariance: Array = field(repr=False)
     explained: Explained
     residuals: Array = field(repr=False)
     fitted: Array = field(repr=False)
     cautions: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.residuals)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each term."""
@@ -398,14 +406,12 @@ def _assembled(data: EquationDesign, options: RegressionOptions, found: _Solutio
     return Regression(
         outcome=data.outcome,
         terms=data.terms,
-        n=len(data.y),
         options=options,
         raw=raw,
         standardised=standardised,
         df=found.df,
         statistics=statistics,
         p_values=np.asarray(p),
-        covariance=found.covariance,
         explained=_explained(data, found, fitted),
         residuals=data.y - fitted,
         fitted=fitted,
@@ -414,8 +420,8 @@ def _assembled(data: EquationDesign, options: RegressionOptions, found: _Solutio
 
 
 def _estimates(values: Array, covariance: Array, reach: Array, influence: Array) -> Estimates:
-    errors = np.sqrt(np.diag(covariance))
-    return Estimates(values, errors, values - reach * errors, values + reach * errors, influence)
+    half = reach * np.sqrt(np.diag(covariance))
+    return Estimates(values, covariance, values - half, values + half, influence)
 
 
 def _explained(data: EquationDesign, found: _Solution, fitted: Array) -> Explained:

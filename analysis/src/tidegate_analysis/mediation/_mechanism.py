@@ -126,15 +126,12 @@ class MediationDesign:
 
     @property
     def samples(self) -> int:
-        """Number of rows."""
         return len(self.background)
 
     def of_mediator(self) -> Array:
-        """Return the design matrix of the mediator's model."""
         return np.hstack([self.background, self.treatment[:, None] * self.by_treatment])
 
     def of_outcome(self) -> Array:
-        """Return the design matrix of the outcome's model."""
         blocks = [self.of_mediator(), self.mediator[:, None] * self.by_mediator]
         if self.mechanism.interaction:
             blocks.append((self.treatment * self.mediator)[:, None])

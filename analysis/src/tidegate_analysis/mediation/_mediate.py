@@ -1,5 +1,9 @@
 """Estimates and intervals of mediation: draws of parameters, effects of each, quantiles.
 
+`statsmodels.stats.mediation` has no clusters, no difference between values of a moderator and no
+BCa, contrasts 0 with 1 only, and draws the mediator's error under both exposures apart, which costs
+power. So this is ours; the tests compare the two.
+
 Effects from parameters: the mediation formula
 ----------------------------------------------
 Y(t, m) is the outcome under treatment t with the mediator at m, M(t) the mediator under t. With
@@ -206,7 +210,6 @@ class MediationOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
         if self.method not in get_args(Method):
             raise AnalysisError(f"method `{self.method}`", "say quasi-bayesian or bootstrap")
         if self.interval not in get_args(Interval):
@@ -235,8 +238,24 @@ class Effect:
     p: float
 
 
+class _ThroughAndAround:
+    """What effects, and differences of them, have in common."""
+
+    effects: Mapping[tuple[str, str], Effect]
+
+    @property
+    def acme(self) -> Effect:
+        """Average causal mediation effect: through the mediator."""
+        return self.effects["ACME", "average"]
+
+    @property
+    def ade(self) -> Effect:
+        """Average direct effect: not through the mediator."""
+        return self.effects["ADE", "average"]
+
+
 @dataclass(frozen=True)
-class Mediation:
+class Mediation(_ThroughAndAround):
     """Effects of a treatment through a mediator and around it.
 
     - at: Variables held at values; effects are averaged over the samples' values of others.
@@ -255,18 +274,7 @@ class Mediation:
     cautions: tuple[str, ...] = ()
 
     @property
-    def acme(self) -> Effect:
-        """Average causal mediation effect: through the mediator."""
-        return self.effects["ACME", "average"]
-
-    @property
-    def ade(self) -> Effect:
-        """Average direct effect: not through the mediator."""
-        return self.effects["ADE", "average"]
-
-    @property
     def total(self) -> Effect:
-        """Total effect."""
         return self.effects["total", ""]
 
     @property
@@ -291,7 +299,7 @@ class Mediation:
 
 
 @dataclass(frozen=True)
-class Moderation:
+class Moderation(_ThroughAndAround):
     """How the effects differ between two values of moderators: first minus second.
 
     - first, second: Effects at the two values, from the same draws.
@@ -301,16 +309,6 @@ class Moderation:
     first: Mediation
     second: Mediation
     effects: Mapping[tuple[str, str], Effect]
-
-    @property
-    def acme(self) -> Effect:
-        """Difference of the mediation effects."""
-        return self.effects["ACME", "average"]
-
-    @property
-    def ade(self) -> Effect:
-        """Difference of the direct effects."""
-        return self.effects["ADE", "average"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each difference: ``effect, exposure, estimate, low, high, p``."""
@@ -340,7 +338,9 @@ def mediate(
     mediator given both (sequential ignorability). An experiment assures the first, not the second:
     see `sensitivity`.
     """
-    return _Run(samples, mechanism, MediationOptions(**options)).mediation({} if at is None else at)
+    return _ParameterDraws(samples, mechanism, MediationOptions(**options)).mediation(
+        {} if at is None else at
+    )
 
 
 def moderation(
@@ -361,26 +361,26 @@ def moderation(
             f"moderation between {dict(first)} and {dict(second)}",
             'give two values of a moderator that differ, such as {"PK": 1} and {"PK": 0}',
         )
-    run = _Run(samples, mechanism, MediationOptions(**options))
+    run = _ParameterDraws(samples, mechanism, MediationOptions(**options))
     differences = run.summary(run.evaluate(first) - run.evaluate(second))
     kept = {name: differences[name] for name in EFFECTS if name[0] in ("ACME", "ADE")}
     return Moderation(run.mediation(first), run.mediation(second), kept)
 
 
 @dataclass(frozen=True)
-class _Values:
+class _EffectValues:
     """Effects in the order of `EFFECTS`: estimates, for each draw, without each sample."""
 
     point: Array
     draws: Array
     left_out: Array | None
 
-    def __sub__(self, other: "_Values") -> "_Values":
+    def __sub__(self, other: "_EffectValues") -> "_EffectValues":
         left_out = None
         if self.left_out is not None and other.left_out is not None:
             left_out = _apart(self.left_out, other.left_out)
         draws = _apart(self.draws, other.draws)
-        return _Values(_apart(self.point, other.point), draws, left_out)
+        return _EffectValues(_apart(self.point, other.point), draws, left_out)
 
 
 def _apart(first: Array, second: Array) -> Array:
@@ -388,7 +388,7 @@ def _apart(first: Array, second: Array) -> Array:
     return np.where(np.isclose(first, second, rtol=1e-11, atol=0), 0, first - second)
 
 
-class _Run:
+class _ParameterDraws:
     """One set of parameter draws, from which effects at any values of moderators are computed."""
 
     def __init__(
@@ -454,7 +454,7 @@ class _Run:
         units = np.arange(self.design.samples) if labels is None else labels
         return self._fit((units[None, :] != np.unique(units)[:, None]).astype(np.float64))
 
-    def evaluate(self, at: Mapping[str, float]) -> _Values:
+    def evaluate(self, at: Mapping[str, float]) -> _EffectValues:
         """Return the effects at values of moderators."""
         rows = self.design.at(at)
         noise = None if self.options.method == "bootstrap" else self.options.seed
@@ -466,10 +466,10 @@ class _Run:
             point[7:9] = np.median(draws[:, 7:9], axis=0)
             point[9] = point[7:9].mean()
         if self.left_out is None:
-            return _Values(point, draws, None)
-        return _Values(point, draws, _all_effects(effects(rows, *self.left_out, seed=None)))
+            return _EffectValues(point, draws, None)
+        return _EffectValues(point, draws, _all_effects(effects(rows, *self.left_out, seed=None)))
 
-    def summary(self, values: _Values) -> dict[tuple[str, str], Effect]:
+    def summary(self, values: _EffectValues) -> dict[tuple[str, str], Effect]:
         """Return estimates, intervals and p-values."""
         tail = (1 - self.options.level) / 2
         found = {}

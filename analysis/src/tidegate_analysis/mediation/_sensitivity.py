@@ -71,7 +71,6 @@ class Sensitivity:
         return self.rho_treated**2 * (1 - self.r2_mediator) * (1 - self.r2_outcome)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each ρ."""
         return self.table
 
     def __str__(self) -> str:

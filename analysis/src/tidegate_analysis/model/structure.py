@@ -21,6 +21,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 4 and 8.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, Literal, get_args
 
 from tidegate_analysis.errors import ModelError
@@ -176,6 +177,19 @@ class Model:
         """Variables that act on no other."""
         return tuple(v.name for v in self.variables if v.role == "outcome")
 
+    @property
+    def coefficients(self) -> dict[Edge, float]:
+        """The coefficients of its paths, all of which have to be known.
+
+        Raises `ModelError`: a path states none.
+        """
+        if unknown := [str(path) for path in self.paths if path.coefficient is None]:
+            raise ModelError(
+                f"model `{self.name}` states no coefficient for {_listed(unknown)}",
+                "give it in the model's file, 0 for no effect",
+            )
+        return {path.edge: float(path.coefficient or 0.0) for path in self.paths}
+
     def path(self, source: str, target: str) -> Path:
         """Return the path between two variables."""
         for path in self.paths:
@@ -252,30 +266,22 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _sorted(model: Model) -> tuple[str, ...]:
-    """Kahn's algorithm over paths and moderators."""
-    waiting = {v.name: set(model.parents(v.name)) for v in model.variables}
+    """Order variables by paths and moderators, those that may come together as in the file."""
+    parents = {v.name: model.parents(v.name) for v in model.variables}
+    sorter = TopologicalSorter(parents)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ModelError(
+            f"model `{model.name}` has a cycle through {_listed(error.args[1][1:])}",
+            "remove or turn one of its paths: effects cannot cause their causes",
+        ) from None
     order: list[str] = []
-    while waiting:
-        ready = [name for name, parents in waiting.items() if not parents & waiting.keys()]
-        if not ready:
-            raise ModelError(
-                f"model `{model.name}` has a cycle through {_listed(_cycle(waiting))}",
-                "remove or turn one of its paths: effects cannot cause their causes",
-            )
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=list(parents).index)
         order += ready
-        for name in ready:
-            del waiting[name]
+        sorter.done(*ready)
     return tuple(order)
-
-
-def _cycle(waiting: dict[str, set[str]]) -> list[str]:
-    """Follow causes until one comes again; all that waits has a cause that waits."""
-    trail = [next(iter(waiting))]
-    while True:
-        cause = min(waiting[trail[-1]] & waiting.keys())
-        if cause in trail:
-            return trail[trail.index(cause) :][::-1]
-        trail.append(cause)
 
 
 def _check_names(model: Model) -> None:

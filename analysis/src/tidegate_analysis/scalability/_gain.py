@@ -47,11 +47,9 @@ class Gain:
     repetitions: int
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row."""
         return pd.DataFrame([self._row()])
 
     def __str__(self) -> str:
-        """Return a sentence."""
         return (
             f"MPL held at {self.best:g} instead of {self.clients:g}: {self.ratio:.3g} times the "
             f"throughput ({self.low:.3g} to {self.high:.3g}; by the largest mean {self.naive:.3g})"

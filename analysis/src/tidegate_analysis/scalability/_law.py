@@ -44,9 +44,6 @@ class Law:
       law can, so that only λ/κ is known.
     - sigma, kappa: σ, contention, and κ, coherency (crosstalk): shares of 1. NaN and inf where λ is
       inf.
-    - peak, peak_tps: The MPL N* of the largest throughput, ``sqrt((1 - σ)/κ)``, and throughput
-      there. inf where κ = 0; 0 where σ = 1 or λ is inf, so the law falls everywhere; NaN where it
-      is flat.
     - intervals: ``parameter`` (lambda, sigma, kappa, peak), ``estimate``, ``se`` (delta method; NaN
       at a bound), ``low``, ``high``.
     - r2: Share of the (weighted) variance of throughput.
@@ -61,8 +58,6 @@ class Law:
     lambda_: float
     sigma: float
     kappa: float
-    peak: float
-    peak_tps: float
     intervals: pd.DataFrame
     r2: float
     aicc: dict[str, float]
@@ -72,6 +67,19 @@ class Law:
     level: float
     curve: Curve = field(repr=False)
     abc: Array = field(repr=False)
+
+    @property
+    def peak(self) -> float:
+        """The MPL N* of the largest throughput, ``sqrt((1 - σ)/κ)``.
+
+        Infinite where κ = 0; 0 where σ = 1 or λ is inf, so the law falls everywhere; NaN where it
+        is flat.
+        """
+        return float(parameters(self.abc[None])[0, 3])
+
+    @property
+    def peak_tps(self) -> float:
+        return throughput(self.abc, self.peak)
 
     @property
     def best(self) -> str:
@@ -188,16 +196,13 @@ def fit(
     points = checked(curve, mpl, tps, weights)
     row = (points.mpl, points.tps[None], points.weights[None])
     found, free = bounded(*row), on_face("law", *row)
-    lambda_, sigma, kappa, peak = map(float, parameters(found.abc)[0])
-    top = throughput(found.abc[0], peak)
+    lambda_, sigma, kappa, _ = map(float, parameters(found.abc)[0])
     intervals = intervals_of(points, found, free, level)
     lack = lack_of_fit_p(points, float(found.squares[0]))
     return Law(
         lambda_=lambda_,
         sigma=sigma,
         kappa=kappa,
-        peak=peak,
-        peak_tps=top,
         intervals=intervals,
         r2=r2_of(points, float(found.squares[0])),
         aicc=criteria(points, float(found.squares[0])),

@@ -40,9 +40,6 @@ from tidegate_analysis.tables.markdown import markdown
 #: Draws a group's path diagram as SVG, from its name and its samples that thrashed.
 Diagram = Callable[[str, pd.DataFrame], str]
 
-#: Told what is being done.
-Say = Callable[[str], None]
-
 _HEADINGS: Final = {
     "table-3": "Table 3: what was executed",
     "table-5": "Table 5: checks of the experiment",
@@ -124,7 +121,7 @@ def run(
     method: Method = "pearson",
     correction: Literal["none", "holm"] = "none",
     diagram: Diagram | None = None,
-    say: Say | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Study:
     """Make the study's tables of an experiment.
 
@@ -137,19 +134,19 @@ def run(
     Raises `StoreError`: the source does not have the experiment, or is damaged. Raises
     `SampleError`: it was never analysed, or no batchset was retained.
     """
-    say = say or (lambda _: None)
+    progress = progress or (lambda _: None)
     name = str(results.experiment(experiment)["name"].iloc[0])
     if part == "by name":
         part = "exploratory" if "exploratory" in name else "confirmatory"
     study = Study(experiment, name, part)
-    say(f"experiment {experiment}: executions")
+    progress(f"experiment {experiment}: executions")
     executions = results.executions(experiment)
     study.tables["table-3"] = descriptive.table_3(executions, part=part)
-    say(f"experiment {experiment}: the analysis protocol")
+    progress(f"experiment {experiment}: the analysis protocol")
     _describe(study, results.tap_counts(experiment))
     samples = results.samples(experiment, executions=executions)
     for group in _GROUPS:
-        say(f"experiment {experiment}: {group} group")
+        progress(f"experiment {experiment}: {group} group")
         chosen = samples[samples["mode"] == group]
         _correlate(study, group, chosen, method, correction)
         if diagram is not None:
