@@ -1,10 +1,5 @@
 """Results of the laboratory as pandas frames.
 
->>> import tidegate_analysis as ta
->>> results = ta.load("results.db")            # doctest: +SKIP
->>> results.curves(experiment=1)               # doctest: +SKIP
->>> results.samples(experiment=1)              # doctest: +SKIP
-
 Each table of ``docs/results.md`` ("Exports") is a method with exactly its columns, sorted by its
 keys, and the same from a store as from its export. Where a whole number may be NULL its column is
 of type float64 with NaN, but for seeds, which have 64 bits and are `Int64`; text that is NULL is

@@ -22,7 +22,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 8.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -150,8 +150,7 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
         raise ModelError(
             "two fits of different samples or options", "fit both models alike to compare them"
         )
-    rows = []
-    whole = dict.fromkeys(("q", "LR", "aic_initial", "aic_refined"), 0.0)
+    rows: list[dict[str, Any]] = []
     for outcome, full in initial.regressions.items():
         less = refined.regressions.get(outcome) or _without_terms(initial, outcome)
         if not set(less.terms) <= set(full.terms):
@@ -159,26 +158,15 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
                 f"`{outcome}` has other terms in `{refined.model.name}` than in the initial model",
                 "compare a model with one it was refined from",
             )
-        row = _lost(full, less)
-        rows.append({"outcome": outcome, **row})
-        for key in whole:
-            whole[key] += row["df1"] if key == "q" else row[key]
-    rows.append(
-        {
-            "outcome": "model",
-            "r2_initial": initial.overall_fit,
-            "r2_refined": refined.overall_fit,
-            "r2_lost": initial.overall_fit - refined.overall_fit,
-            "F": np.nan,
-            "df1": whole["q"],
-            "df2": np.nan,
-            "p_F": np.nan,
-            "LR": whole["LR"],
-            "p_LR": _chi2(whole["LR"], whole["q"]),
-            "aic_initial": whole["aic_initial"],
-            "aic_refined": whole["aic_refined"],
-        }
-    )
+        rows.append({"outcome": outcome, **_lost(full, less)})
+    # Of the whole there is no F, whose columns are missing there.
+    sums = {
+        key: sum((row[key] for row in rows), 0.0)
+        for key in ("df1", "LR", "aic_initial", "aic_refined")
+    }
+    fits = {"r2_initial": initial.overall_fit, "r2_refined": refined.overall_fit}
+    fits["r2_lost"] = initial.overall_fit - refined.overall_fit
+    rows.append({"outcome": "model", **fits, **sums, "p_LR": _chi2(sums["LR"], sums["df1"])})
     return pd.DataFrame(rows)
 
 

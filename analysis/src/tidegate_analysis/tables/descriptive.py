@@ -9,6 +9,7 @@ Suh, Snodgrass, Currim (2017), Sections 6.5, 7.1 and 9.1.
 
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -69,21 +70,6 @@ def table_3(executions: pd.DataFrame, *, part: Part | None = None) -> pd.DataFra
     return table
 
 
-def table_5(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the checks of the experiment as a whole; see `checks`."""
-    return checks(counts, 5, part=part)
-
-
-def table_6(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the checks of batch executions, and our tenth; see `checks`."""
-    return checks(counts, 6, part=part)
-
-
-def table_7(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the check of batchset instances; see `checks`."""
-    return checks(counts, 7, part=part)
-
-
 def checks(counts: pd.DataFrame, table: int, *, part: Part | None = None) -> pd.DataFrame:
     """Return the checks of Step 1 that the study has in one of its Tables 5 to 7.
 
@@ -114,6 +100,10 @@ def checks(counts: pd.DataFrame, table: int, *, part: Part | None = None) -> pd.
         of = published(part)["batchsets" if table == 7 else "executions"]
         rows["percent_published"] = 100 * rows["violations_published"] / of
     return rows
+
+
+#: The checks of the experiment as a whole, of batch executions (and our tenth), of batchsets.
+table_5, table_6, table_7 = (partial(checks, table=number) for number in (5, 6, 7))
 
 
 def table_8(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:

@@ -4,13 +4,6 @@ An experiment is taken by itself, since the study keeps exploration and confirma
 here pools two. What one table lacks does not keep the others away: a group in which nothing
 thrashed, or in which TP is constant, leaves a note in place of its table.
 
-Example
--------
->>> from tidegate_analysis.tables import study
->>> results = ta.load("results.db")                   # doctest: +SKIP
->>> found = study.run(results, experiment=1)          # doctest: +SKIP
->>> print(found.markdown())                           # doctest: +SKIP
-
 Where this leaves the study
 ---------------------------
 The study's Tables 9 and 10 are about samples that thrashed, and so are these; each says how many it
@@ -155,7 +148,7 @@ def run(
 
 
 def _describe(study: Study, counts: pd.DataFrame) -> None:
-    tables = {
+    tables: dict[str, Callable[..., pd.DataFrame]] = {
         "table-5": descriptive.table_5,
         "table-6": descriptive.table_6,
         "table-7": descriptive.table_7,
