@@ -18,7 +18,7 @@ from workloads import WORKLOADS, behind, by_scale, level
 HORIZON_S = 10
 
 
-def told(decisions):
+def last_curve(decisions):
     """The rows of the last curve whose throughput is known."""
     curves = [row["curve"] for row in decisions if "curve" in row]
     if not curves:
@@ -39,7 +39,7 @@ def judge(server, options, name, draws):
     workload = WORKLOADS[name]
     level(server)
     *_, decisions = behind(server, options, workload, options.seconds, options.controller)
-    known = told(decisions)
+    known = last_curve(decisions)
     tried = draws.sample(known, min(options.limits, len(known)))
     lines, held = [], []
     for row in tried:

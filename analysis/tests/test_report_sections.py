@@ -3,6 +3,7 @@
 import re
 
 import pandas as pd
+import pytest
 from report_stand_in import (
     COLUMNS,
     HILL,
@@ -17,6 +18,7 @@ from report_stand_in import (
 )
 
 from tidegate_analysis import report
+from tidegate_analysis.errors import StoreError
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report._details import classes, kinds, trees
 from tidegate_analysis.report._protocol import tap, troubles
@@ -85,6 +87,14 @@ def test_counts_of_the_latest_analysis_are_tables() -> None:
         section, "steps"
     ).rows
     assert len(table(section, "tap-points").rows) == 64
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is damaged"), ("[]", r"is `\[\]`, no object")])
+def test_a_treatment_that_is_none_is_no_empty_one(text: str, said: str) -> None:
+    made = curve(HILL)
+    made.table["treatment"] = text
+    with pytest.raises(StoreError, match=f"`treatment` of execution 1 {said}"):
+        _ = View(made, 1).batchsets
 
 
 def test_troubles_are_counted() -> None:
