@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from compare.machine import ROOT, commit
+from compare.script import head, row
 
 PROGRAM = ROOT / "target/release/examples/plants_by_tick"
 PLANT = re.compile(r"^(?P<share>[\d.]+) worst (?P<worst>[\d.]+) soon (?P<soon>[\d.NaN]+) "
@@ -35,7 +36,16 @@ def runs(controller, seeds, first, what):
     text = subprocess.run([PROGRAM, *arguments, *map(str, what)], env=environment, check=True,
                           stdout=subprocess.PIPE, text=True).stdout
     plants = {row["name"]: row for row in map(PLANT.match, text.splitlines()) if row}
-    return plants, TOTAL.search(text)
+    total = TOTAL.search(text)
+    if not total:
+        raise SystemExit(f"{sys.argv[0]}: no summary in: {text[-300:]}")
+    return plants, total
+
+
+def build():
+    """Build the program."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tidegate-control",
+                    "--example", "plants_by_tick"], cwd=ROOT, check=True)
 
 
 def main():
@@ -47,27 +57,24 @@ def main():
     parser.add_argument("plants", nargs="*", help="files of plants, or random:N",
                         default=sorted(ROOT.glob("experiments/plants-by-tick/*.toml")))
     options = parser.parse_args()
-    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tidegate-control",
-                    "--example", "plants_by_tick"], cwd=ROOT, check=True)
+    build()
     names = [*options.controllers, "best limit"]
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         found = dict(zip(names, pool.map(
             lambda name: runs(name, options.seeds, options.first, options.plants), names)))
     print(f"Code: {commit().removeprefix(', ')}.\n")
     if not any(str(plant).startswith("random:") for plant in options.plants):
-        print("| plant | " + " | ".join(f"{name}: share | worst | soon | limit"
-                                        for name in options.controllers) + " | best limit |")
-        print("| --- |" + " ---: | ---: | ---: | ---: |" * len(options.controllers) + " ---: |")
+        columns = [column for name in options.controllers
+                   for column in (f"{name}: share", "worst", "soon", "limit")]
+        print(head("l" + "r" * (len(columns) + 1), "plant", *columns, "best limit"))
         for plant in found["best limit"][0]:
             cells = [found[name][0][plant][key] for name in options.controllers
                      for key in ("share", "worst", "soon", "limit")]
-            best = found["best limit"][0][plant]["share"]
-            print(f"| {plant} | " + " | ".join([*cells, best]) + " |")
+            print(row(plant, *cells, found["best limit"][0][plant]["share"]))
         print()
-    print("| over the plants | " + " | ".join(names) + " |")
-    print("| --- |" + " ---: |" * len(names))
+    print(head("l" + "r" * len(names), "over the plants", *names))
     for title, key in ROWS.items():
-        print(f"| {title} | " + " | ".join(found[name][1][key] for name in names) + " |")
+        print(row(title, *(found[name][1][key] for name in names)))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ code is 0 whatever they show.
 """
 
 import dataclasses
-import pathlib
-import tempfile
 import threading
 import time
 
-from compare import script, servers
+from compare import script
 from compare.idle import raise_file_limit
 from compare.processes import Failed
 from workloads import TABLES, WORKLOADS, Workload, mean, pgbench, run, settled
@@ -25,12 +23,6 @@ PHASES = ("tpcb-1", "range-read")
 CLIENTS = 128
 LIMITS = (2, 4, 8, 16, 32)
 ANALYSTS = Workload([("SELECT count(*) FROM generate_series(1, 20000000);\n", 1)], 8)
-
-
-def behind(server, options, control, directory):
-    """A proxy with `control`."""
-    return servers.tidegate(server, pathlib.Path(directory), options.tidegate,
-                            "--control", control)
 
 
 def best_fixed(server, options, workload):
@@ -48,8 +40,7 @@ def switch(server, options):
     workloads = [dataclasses.replace(WORKLOADS[name], clients=CLIENTS) for name in PHASES]
     before = [best_fixed(server, options, workload) for workload in workloads]
     measured = []
-    with tempfile.TemporaryDirectory() as directory, \
-            behind(server, options, options.control, directory) as proxy:
+    with script.connection(server, options, options.control) as (proxy, directory):
         for turn in range(options.turns):
             rows, _ = pgbench(proxy.port, workloads[turn % 2], options.phase, directory)
             measured.append((turn, rows))
@@ -73,7 +64,7 @@ def beside_analysts(port, options, directory):
     def come():
         time.sleep(options.phase)
         times.append(time.monotonic() - begun)
-        with tempfile.TemporaryDirectory() as own:
+        with script.directory() as own:
             pgbench(port, ANALYSTS, 2 * options.phase, own)
         times.append(time.monotonic() - begun)
 
@@ -94,12 +85,8 @@ def analysts(server, options):
                          "worst 5 s after")]
     for control in (None, options.control) * 2:
         server.level()
-        with tempfile.TemporaryDirectory() as directory:
-            if control is None:
-                rows, times = beside_analysts(server.port, options, directory)
-            else:
-                with behind(server, options, control, directory) as proxy:
-                    rows, times = beside_analysts(proxy.port, options, directory)
+        with script.connection(server, options, control) as (endpoint, directory):
+            rows, times = beside_analysts(endpoint.port, options, directory)
         came, gone = (round(at) for at in times)
         parts = [rows[2:came], rows[came:gone], rows[gone:]]
         worst = [min((mean(part[at:at + 5]) for at in range(max(1, len(part) - 4))), default=0)

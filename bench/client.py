@@ -139,14 +139,14 @@ def measure_all(options, known):
                 try:
                     words = command(subject, workload, clients, server.port, options, seed)
                     run.update(run_once(subject, words, options.seconds))
-                    told = f"{run['tps']:.0f} tps, {run['client_us']:.1f} µs {run['troubles']}"
+                    outcome = f"{run['tps']:.0f} tps, {run['client_us']:.1f} µs {run['troubles']}"
                 except Failed as failure:
                     run["failure"] = " ".join(str(failure).split())
-                    told = f"failed: {run['failure']}"
+                    outcome = f"failed: {run['failure']}"
                 runs.append(run)
                 script.keep(runs, known, options)
                 minutes = (len(todo) - number) * (time.monotonic() - began) / number / 60
-                say(f"{number}/{len(todo)} {workload}, {clients} clients, {subject}: {told}; "
+                say(f"{number}/{len(todo)} {workload}, {clients} clients, {subject}: {outcome}; "
                     f"about {minutes:.1f} min left")
     return runs
 

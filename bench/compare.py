@@ -70,7 +70,7 @@ def measure(run, server, directory, options, repetition):
     return {**outcome, **found}
 
 
-def told(run):
+def summary(run):
     """A run's result in a few words."""
     if run.get("failure"):
         return f"failed: {' '.join(run['failure'].split())}"
@@ -103,7 +103,7 @@ def measure_all(options, known):
             minutes = max(left_s, 0) * (time.monotonic() - began) / done_s / 60
             load = f"{run.part} {run.clients} clients {run.protocol}".strip()
             say(f"{number}/{len(todo)} {load}, {run.subject.name}, repetition "
-                f"{repetition + 1}: {told(runs[-1])}; about {minutes:.1f} min left")
+                f"{repetition + 1}: {summary(runs[-1])}; about {minutes:.1f} min left")
     return runs
 
 

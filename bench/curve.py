@@ -8,28 +8,17 @@ throughput is measured for 10 s after a warm-up. Prints a Markdown table: the in
 measured, and how many held. The exit code is 0 whatever it shows.
 """
 
-import pathlib
 import random
 import statistics
-import tempfile
 
-from compare import script, servers
+from compare import script
 from compare.idle import raise_file_limit
-from workloads import WORKLOADS, by_scale, measure
+from workloads import WORKLOADS, behind, by_scale, level
 
 HORIZON_S = 10
 
 
-def behind(server, options, workload, control, seconds):
-    """Throughput of each second behind a proxy of its own, and its journal's decisions."""
-    with tempfile.TemporaryDirectory() as directory, \
-            servers.tidegate(server, pathlib.Path(directory), options.tidegate,
-                             "--control", control) as proxy:
-        rows, latency_ms = measure(proxy.port, workload, seconds, directory)
-        return rows, latency_ms, proxy.intervals()
-
-
-def told(decisions):
+def last_curve(decisions):
     """The rows of the last curve whose throughput is known."""
     curves = [row["curve"] for row in decisions if "curve" in row]
     if not curves:
@@ -48,15 +37,14 @@ def text(interval, unit=1.0):
 def judge(server, options, name, draws):
     """A line of the table for each limit that was tried, and which of the intervals held."""
     workload = WORKLOADS[name]
-    server.level()
-    server.sql("VACUUM thrash", "VACUUM hot", "TRUNCATE grown", "CHECKPOINT")
-    *_, decisions = behind(server, options, workload, options.controller, options.seconds)
-    known = told(decisions)
+    level(server)
+    *_, decisions = behind(server, options, workload, options.seconds, options.controller)
+    known = last_curve(decisions)
     tried = draws.sample(known, min(options.limits, len(known)))
     lines, held = [], []
     for row in tried:
         seconds = options.warmup + HORIZON_S
-        rows, *_ = behind(server, options, workload, f"fixed:{row['limit']}", seconds)
+        rows, *_ = behind(server, options, workload, seconds, f"fixed:{row['limit']}")
         tps = statistics.fmean(rows[-HORIZON_S:])
         is_held = holds(row["throughput_tps"], tps)
         response = row["response_s"]
@@ -90,11 +78,11 @@ def main():
             lines, own = judge(server, options, name, draws)
             table += lines
             held += own
-    print(f"{script.where(options)}; {options.controller} for {options.seconds} s, seed "
-          f"{options.seed}.\n")
-    print(script.head("lrrrlrr", "workload", "limit", "90 % interval, tps", "measured, tps", "held",
-                      "response time, ms", "measured, ms"))
-    print("\n".join(table))
+    about = (f"{script.where(options)}; {options.controller} for {options.seconds} s, seed "
+             f"{options.seed}.")
+    columns = ("workload", "limit", "90 % interval, tps", "measured, tps", "held",
+               "response time, ms", "measured, ms")
+    script.print_table(about, "lrrrlrr", columns, table)
     responses = [response for _, response in held if response is not None]
     print(f"\nOf {len(held)} intervals of throughput {sum(own for own, _ in held)} held; of "
           f"{len(responses)} of response time {sum(responses)}.")

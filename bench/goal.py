@@ -122,12 +122,12 @@ def main():
         for control, one, seconds in plan:
             rows.append(row(control, one, measure(server, control, one, seconds, options), goal_s))
             script.say(rows[-1])
-    print(f"{script.where(options)}; {options.high} clients of the class high, {options.normal} "
-          f"others; second half of {options.fixed_seconds:g} s for each fixed limit, of "
-          f"{options.seconds:g} s for each controller.\n")
-    print(script.head("llrrrr", "controller", "kept", "tps", "p95, ms",
-                      f"above {options.goal_ms:g} ms", "mean limit"))
-    print("\n".join(rows))
+    about = (f"{script.where(options)}; {options.high} clients of the class high, "
+             f"{options.normal} others; second half of {options.fixed_seconds:g} s for each fixed "
+             f"limit, of {options.seconds:g} s for each controller.")
+    columns = ("controller", "kept", "tps", "p95, ms", f"above {options.goal_ms:g} ms",
+               "mean limit")
+    script.print_table(about, "llrrrr", columns, rows)
 
 
 if __name__ == "__main__":

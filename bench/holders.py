@@ -17,7 +17,7 @@ import subprocess
 import time
 
 from compare import script, servers
-from compare.idle import raise_file_limit
+from compare.idle import STARTUP, message, raise_file_limit
 from compare.processes import Failed
 
 SCALE = 1
@@ -38,14 +38,6 @@ NEED_LOCKS = ("half-and-half", "conflict-ratio")
 # Connections for point selects: more than ever wait at once, unless everything stands still.
 STRANGERS = 24
 SPARE_FILES = 200
-
-
-def message(kind, body=b""):
-    """A message of the protocol."""
-    return kind + struct.pack("!i", len(body) + 4) + body
-
-
-STARTUP = message(b"", struct.pack("!i", 3 << 16) + b"user\0postgres\0database\0postgres\0\0")
 
 
 class Client:
@@ -149,13 +141,10 @@ def proxies(server, names, options):
     with contextlib.ExitStack() as stack:
         ports = {}
         for name in names:
-            arguments = ["--control", name]
-            arguments += [] if name.startswith("fixed") else ["--start-mpl", options.start]
+            arguments = [] if name.startswith("fixed") else ["--start-mpl", options.start]
             arguments += ["--watch", "--watch-user", "postgres"] if name in NEED_LOCKS else []
-            directory = stack.enter_context(script.directory())
-            proxy = servers.tidegate(server, directory, options.tidegate, *arguments,
-                                     has_journal=False)
-            ports[name] = stack.enter_context(proxy).port
+            proxy = script.connection(server, options, name, *arguments, has_journal=False)
+            ports[name] = stack.enter_context(proxy)[0].port
         yield ports
 
 

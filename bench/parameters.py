@@ -7,11 +7,12 @@ parameters may be chosen on. Virtual time: the same figures on every machine. Pr
 page. The figures of results use other seeds.
 """
 
-import re
-import subprocess
+import argparse
 import sys
 
+from by_tick import build, runs
 from compare.machine import ROOT, commit
+from compare.script import head, row
 
 NAME = "paired-comparison"
 VALUES = {
@@ -23,39 +24,25 @@ VALUES = {
     "stale": [8, 15, 30],
     "stale-far": [30, 60, 120],
 }
-PROGRAM = ["cargo", "run", "--quiet", "--release", "-p", "tidegate-control", "--example",
-           "plants_by_tick", "--"]
-TOTAL = re.compile(r"mean ([\d.]+) worst plant ([\d.]+) worst run ([\d.]+) p5 ([\d.]+) .*"
-                   r"soon ([\d.]+) limit x ([\d.]+)")
-
-
-def score(controller, seeds, what):
-    """The summary of a controller's runs on plants."""
-    command = [*PROGRAM, controller, str(seeds), "1", *what]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    found = TOTAL.search(done.stdout.splitlines()[-1])
-    if not found:
-        raise SystemExit(f"parameters: no summary in: {done.stdout[-300:]}")
-    return found.groups()
 
 
 def main():
-    families = sorted(str(path.relative_to(ROOT))
-                      for path in (ROOT / "experiments/plants-by-tick").glob("*.toml"))
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    build()
+    families = sorted(ROOT.glob("experiments/plants-by-tick/*.toml"))
     print("# Parameters of the default controller\n")
     print("```text\npython3 bench/parameters.py > docs/results/parameters.md\n```\n")
     print(f"{__doc__.split(chr(10), 2)[2].strip()}\n\nMade by {commit().removeprefix(', ')}.\n")
-    print("| parameter | value | families: mean | worst plant | worst run | soon | limit x | "
-          "random: mean | 5th percentile |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(head("lrrrrrrrr", "parameter", "value", "families: mean", "worst plant", "worst run",
+               "soon", "limit x", "random: mean", "5th percentile"))
     for key, values in VALUES.items():
         for value in values:
             controller = f"{NAME}:{key}={value}"
-            mean, plant, run, _, soon, limit = score(controller, 6, families)
-            random_mean, _, _, low, _, _ = score(controller, 1, ["random:100"])
-            print(f"| `{key}` | {value} | {mean} | {plant} | {run} | {soon} | {limit} | "
-                  f"{random_mean} | {low} |", flush=True)
-            print(f"{controller}: {mean}, {random_mean}", file=sys.stderr)
+            of = runs(controller, 6, 1, families)[1]
+            random = runs(controller, 1, 1, ["random:100"])[1]
+            cells = [of[name] for name in ("mean", "plant", "run", "soon", "limit")]
+            print(row(f"`{key}`", value, *cells, random["mean"], random["p5"]), flush=True)
+            print(f"{controller}: {of['mean']}, {random['mean']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ second, and what they are of the best fixed limit and of direct connections in t
 medians of the rounds. The tables are no test: the exit code is 0 whatever they show.
 """
 
-import contextlib
 import statistics
 
-from compare import loads, script, servers
+from compare import loads, script
 from compare.processes import Failed
 
 SCALE = 1
@@ -41,17 +40,6 @@ def load(port, think_ms, clients, warmup, options, directory):
     return statistics.fmean(tps)
 
 
-@contextlib.contextmanager
-def subject(name, server, directory, options):
-    """The port to connect to: the server's own, or a proxy's whose `--control` is `name`."""
-    if name == DIRECT:
-        yield server.port
-        return
-    with servers.tidegate(server, directory, options.tidegate, "--control", name,
-                          has_journal=False) as proxy:
-        yield proxy.port
-
-
 def measure(think_ms, clients, server, options):
     """Throughput of every subject, a list with one value for each round."""
     names = [DIRECT, *(f"fixed:{limit}" for limit in options.limits), *options.controllers]
@@ -61,9 +49,9 @@ def measure(think_ms, clients, server, options):
             server.level()
             warmup = options.warmup if name == DIRECT or name.startswith("fixed") \
                 else options.settle
-            with script.directory() as directory, \
-                    subject(name, server, directory, options) as port:
-                tps = load(port, think_ms, clients, warmup, options, directory)
+            control = None if name == DIRECT else name
+            with script.connection(server, options, control, has_journal=False) as (end, directory):
+                tps = load(end.port, think_ms, clients, warmup, options, directory)
             results[name].append(tps)
             script.say(f"{think_ms} ms, {name}: {tps:.1f} tps")
     return results

@@ -169,11 +169,11 @@ def main():
             rows.append(measure(name, server, options))
             script.say(f"{name}: measured")
     average = " ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{script.where(options)}, {options.clients} clients, limit {options.limit}, "
-          f"{options.seconds} s each; load average at the end {average}.\n")
-    print(script.head("lrrrrrlr", "load", "samples/s", "session", "thread", "together",
-                      "by its own account", "bottleneck", "told after, s"))
-    print("\n".join(rows))
+    about = (f"{script.where(options)}, {options.clients} clients, limit {options.limit}, "
+             f"{options.seconds} s each; load average at the end {average}.")
+    columns = ("load", "samples/s", "session", "thread", "together", "by its own account",
+               "bottleneck", "told after, s")
+    script.print_table(about, "lrrrrrlr", columns, rows)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ import dataclasses
 import pathlib
 import re
 import statistics
-import tempfile
 import time
 
-from compare import loads, script, servers
+from compare import loads, script
 from compare.idle import raise_file_limit
 
 TPCB = """\\set aid random(1, 100000 * :scale)
@@ -129,19 +128,24 @@ def measure(port, workload, seconds, directory):
     return rows, statistics.fmean(latencies)
 
 
-def run(server, options, workload, seconds, control, start=None):
-    """A run behind a proxy of its own with `control`, or without a proxy."""
+def level(server):
+    """Give the next run the tables that all others had."""
     server.level()
     server.sql("VACUUM thrash", "VACUUM hot", "TRUNCATE grown", "CHECKPOINT")
-    with tempfile.TemporaryDirectory() as directory:
-        if control is None:
-            return (*measure(server.port, workload, seconds, directory), [])
-        arguments = ["--control", control]
-        arguments += [] if start is None else ["--start-mpl", start]
-        with servers.tidegate(server, pathlib.Path(directory), options.tidegate,
-                              *arguments) as proxy:
-            rows, latency = measure(proxy.port, workload, seconds, directory)
-            return rows, latency, [row["limit"] for row in proxy.intervals()]
+
+
+def run(server, options, workload, seconds, control, start=None):
+    """A run on levelled tables, behind a proxy of its own with `control`, or without a proxy."""
+    level(server)
+    return behind(server, options, workload, seconds, control, start)
+
+
+def behind(server, options, workload, seconds, control, start=None):
+    """Throughput of each second, mean latency, and the decisions of the proxy's journal."""
+    arguments = [] if start is None else ["--start-mpl", start]
+    with script.connection(server, options, control, *arguments) as (endpoint, directory):
+        rows, latency = measure(endpoint.port, workload, seconds, directory)
+        return rows, latency, endpoint.intervals()
 
 
 def mean(values):
@@ -195,7 +199,8 @@ def judge(server, options, name, workload):
     for start in options.starts:
         direct, direct_ms, _ = run(server, options, workload, options.seconds / 2, None)
         for control in options.controllers:
-            rows, ms, limits = run(server, options, workload, options.seconds, control, start)
+            rows, ms, decisions = run(server, options, workload, options.seconds, control, start)
+            limits = [row["limit"] for row in decisions]
             after = reference()
             base = (before + after) / 2
             path = " ".join(f"{limit}" for limit, last in zip(limits, [None, *limits])
@@ -235,11 +240,9 @@ def main():
             table += lines
     print(f"{script.where(options)}; {options.seconds} s for each run of a controller.\n")
     print("Throughput at fixed limits, tps:\n")
-    print("\n".join(swept))
-    print()
-    print(script.head("llrrrrrrrl", "workload", "controller", "start", "best", "settled", "whole",
-                      "direct", "95 % after", "added ms", "limits"))
-    print("\n".join(table))
+    columns = ("workload", "controller", "start", "best", "settled", "whole", "direct",
+               "95 % after", "added ms", "limits")
+    script.print_table("\n".join(swept), "llrrrrrrrl", columns, table)
 
 
 if __name__ == "__main__":

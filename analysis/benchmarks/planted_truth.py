@@ -32,7 +32,7 @@ FITS: Final = (("refined, read", (0.84, 0.93), 0.39), ("refined, update", (0.96,
 def known(name: str) -> pd.DataFrame:
     """Effects that the study's coefficients give."""
     model = study(name)
-    table = totals(model, {path.edge: float(path.coefficient or 0) for path in model.paths})
+    table = totals(model, model.coefficients)
     kinds = ["direct", "indirect", "total"]
     return table.melt(["from", "to"], kinds, "kind", "planted").set_index(EFFECT)
 

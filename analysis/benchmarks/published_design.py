@@ -53,15 +53,9 @@ KINDS: Final = ("workload", "kind", "committed", "mean_ms", "p50_ms", "p95_ms", 
 class Cost:
     """What a command took with its children.
 
-    Attributes
-    ----------
-    wall_s, cpu_s
-        Seconds by the clock, and of processors.
-    largest_mib
-        Peak of its largest process.
-    all_mib
-        The peaks of its processes added up: at no time more than that.
-
+    - wall_s, cpu_s: Seconds by the clock, and of processors.
+    - largest_mib: Peak of its largest process.
+    - all_mib: The peaks of its processes added up: at no time more than that.
     """
 
     wall_s: float

@@ -62,6 +62,18 @@ def samples(request: pytest.FixtureRequest) -> pd.DataFrame:
     return golden_samples(request.module.GOLDEN)
 
 
+#: The least that has all tables: one DBMS, two runs of 28 batchsets, each execution once.
+SMALL = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
+
+
+def edit(store: Path, *statements: str) -> Path:
+    """Change a store."""
+    with closing(sqlite3.connect(store)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+    return store
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that the laboratory made; its exports are in `DATA`."""

@@ -14,32 +14,19 @@ from tidegate_analysis import report
 from tidegate_analysis.report._advice import advice
 from tidegate_analysis.report._parts import adjusted_claims
 from tidegate_analysis.report._view import View
+from tidegate_analysis.store import TABLES
 
 HILL = {1: 300.0, 4: 900.0, 16: 1_000.0, 64: 990.0, 256: 400.0}
 KEY = ["experiment", "run", "batchset", "mpl", "repetition", "execution"]
 BATCH = KEY[:4]
+#: Columns that no part of a report asks for.
+_NOT_ASKED = ("host", "found_us", "atpt_ms")
 COLUMNS: Mapping[str, list[str]] = {
-    "attempts": [*KEY, "attempt", "outcome", "reason"],
-    "kinds": [*KEY, "workload", "kind", "committed", "rolled_back", "mean_ms", "p50_ms", "p95_ms",
-              "p99_ms", "max_ms"],
-    "intervals": [*KEY, "interval", "until_s", "transactions", "mean_ms", "p99_ms"],
-    "interval_kinds": [*KEY, "interval", "workload", "kind", "until_s", "transactions", "mean_ms",
-                       "p99_ms"],
-    "histograms": [*KEY, "interval", "latency_us", "transactions"],
-    "limits": [*KEY, "number", "at_s", "interval_s", "limit", "next_limit", "reason", "tps",
-               "concurrency"],
-    "classes": [*KEY, "class", "transactions", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms"],
-    "trees": [*KEY, "look", "tree", "at_s", "leaves", "entries", "fill", "logical_reads",
-              "physical_reads", "writes", "fills"],
-    "troubles": [*KEY, "trouble", "what", "times"],
-    "conditions": ["experiment", "run", "batchset", "check", "start", "condition", "holds",
-                   "violation"],
-    "tap_counts": ["experiment", "analysis", "step", "number", "name", "part", "level", "checked",
-                   "found", "batchsets"],
-    "points": ["experiment", "run", "batchset", "id", "analysis", "protocol", "rule",
-               "thrashing_point", "low", "high", "caveats"],
-    "drops": [*KEY, "analysis", "step", "name", "why"],
-}  # fmt: skip
+    {"thrashing_points": "points", "tap_drops": "drops"}.get(name, name): [
+        column for column in table.columns if column not in _NOT_ASKED
+    ]
+    for name, table in TABLES.items()
+}
 
 
 class StandIn:
@@ -109,8 +96,8 @@ def execution(number: int, tps: float, **changes: Any) -> dict[str, Any]:
                  "buffer": None, "exchange": None, "aging": None}  # fmt: skip
     row = {
         "experiment": 1, "run": 1, "batchset": 1, "mpl": 1, "repetition": 1, "execution": number,
-        "subject": "embedded", "processors_planned": 0, "primary_key": 1, "isolation": "",
-        "settings_planned": "{}", "workload": "tpcb", "attempts": 1, "failures": 0,
+        "host": None, "subject": "embedded", "processors_planned": 0, "primary_key": 1,
+        "isolation": "", "settings_planned": "{}", "workload": "tpcb", "attempts": 1, "failures": 0,
         "attempt": float(number), "seed": number, "began_us": 1.7e15 + 1e7 * number,
         "ended_us": 1.7e15 + 1e7 * number + 5e6, "version": "1", "settings": "[]",
         "processors": 2.0, "cpu": "A <b>processor</b>", "machine_processors": 2.0,

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from conftest import FULL_SIZE, Coverage
+from conftest import FULL_SETS, FULL_SIZE, Coverage
 from scipy import stats
 
 from tidegate_analysis.errors import AnalysisError, ModelError, SampleError, ShapeError
@@ -157,7 +157,7 @@ class TestTheStudysArithmetic:
     )
     def test_total_effects(self, name: str, source: str, total: float) -> None:
         model = study(name)
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         table = totals(model, known).set_index(["from", "to"])
         assert round(table.loc[(source, "TP"), "total"], 2) == total
         traces = trace(model, known, source, "TP")
@@ -165,7 +165,7 @@ class TestTheStudysArithmetic:
 
     def test_a_trace_reads_like_the_text(self) -> None:
         model = study("refined, read")
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         direct, through = trace(model, known, "numProcs", "TP")
         assert str(direct) == "numProcs -> TP: 0.34 = 0.34"
         assert str(through) == "numProcs -> ATPT -> TP: -0.34 × -0.28 = 0.10"
@@ -192,7 +192,7 @@ class TestTheStudysArithmetic:
 def hits(name: str, n: int, seeds: range, **options: object) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Count over simulated data sets how often paths and effects are found and covered."""
     model = study(name)
-    known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+    known = model.coefficients
     truth = totals(model, known).set_index(["from", "to"])
     paths, traced = [], []
     for seed in seeds:
@@ -222,14 +222,13 @@ def binomial(share: float, n: int) -> tuple[float, float]:
 class TestPlantedTruth:
     """Data from the refined models, with the study's coefficients and numbers of samples."""
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    @pytest.mark.parametrize("count", [80, pytest.param(2000, marks=FULL_SIZE)])
     @pytest.mark.parametrize(("name", "n"), [("refined, read", 148), ("refined, update", 334)])
     def test_every_sign_and_effect_is_found_and_covered(
-        self, covers: Coverage, name: str, n: int, full: bool
+        self, covers: Coverage, name: str, n: int, count: int
     ) -> None:
         # 2,000 and not 1,000: the smallest true coverage here is 0.943 (indirect effects by the
         # delta method, n = 148), and one of 1,000 data sets would leave the bounds by chance.
-        count = 2000 if full else 80
         paths, traced = hits(name, n, range(20_000, 20_000 + count))
         both = pd.concat([paths, traced])
         covers({f"{name}, n = {n}: {of}": share for of, share in both["covered"].items()}, count)
@@ -249,11 +248,11 @@ class TestPlantedTruth:
             ]
             assert np.mean([all(s) for s in signs]) > 0.9
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
-    def test_the_bootstrap_of_effects_covers(self, covers: Coverage, full: bool) -> None:
-        count, draws = (1000, 1000) if full else (50, 300)
+    @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=FULL_SIZE)])
+    def test_the_bootstrap_of_effects_covers(self, covers: Coverage, count: int) -> None:
+        draws = 1000 if count >= FULL_SETS else 300
         model = study("refined, read")
-        known = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        known = model.coefficients
         truth = totals(model, known).set_index(["from", "to"])
         hits: dict[str, int] = {}
         for seed in range(count):
@@ -267,11 +266,10 @@ class TestPlantedTruth:
                 hits[name] = hits.get(name, 0) + bool(inside)
         covers({name: hit / count for name, hit in hits.items()}, count)
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=FULL_SIZE)])
     def test_hc3_covers_where_the_variance_depends_on_a_term(
-        self, covers: Coverage, full: bool
+        self, covers: Coverage, count: int
     ) -> None:
-        count = 1000 if full else 100
         draw, hits = np.random.default_rng(3), {"classical": 0, "hc3": 0}
         for _ in range(count):
             x = draw.choice([1.0, 2.0, 4.0, 8.0], 60)
@@ -284,13 +282,13 @@ class TestPlantedTruth:
         covers({"variance that grows, classical": share["classical"]}, count, 0, 0.93, why)
         covers({"variance that grows, hc3": share["hc3"]}, count)
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
-    def test_the_interval_of_rmsea_covers(self, covers: Coverage, full: bool) -> None:
+    @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=FULL_SIZE)])
+    def test_the_interval_of_rmsea_covers(self, covers: Coverage, count: int) -> None:
         """Of the model without PK -> TP, where that path is 0.15; with df = 1."""
-        count, n = 1000 if full else 100, 300
+        n = 300
         model = study("refined, read")
         less = model.without([("PK", "TP")])
-        coefficients = {p.edge: float(p.coefficient or 0) for p in model.paths}
+        coefficients = model.coefficients
         coefficients["PK", "TP"] = 0.15
         # What PK adds to TP beside numProcs and ATPT, which tells a part of PK.
         error = noise_variances(model, coefficients)
@@ -301,24 +299,24 @@ class TestPlantedTruth:
             data = simulate(model, n, seed=seed, coefficients=coefficients)
             found = structural(fit(less, data))
             hits += found.indices.rmsea_low <= truth <= found.indices.rmsea_high
-        low, high = (0.87, 0.93) if full else tuple(binomial(0.9, count))
+        low, high = (0.87, 0.93) if count >= FULL_SETS else tuple(binomial(0.9, count))
         covers({"RMSEA, 90 %": hits / count}, count, low, high, "an interval of 90 %")
 
 
 class TestGroups:
     """Samples of one DBMS resemble each other: who notices?"""
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
+    @pytest.mark.parametrize("count", [80, pytest.param(1000, marks=FULL_SIZE)])
     def test_cluster_errors_cover_where_classical_ones_do_not(
-        self, covers: Coverage, full: bool
+        self, covers: Coverage, count: int
     ) -> None:
-        count = 1000 if full else 80
         model = study("refined, read")
         options: dict[str, dict[str, str]] = {
             "classical": {}, "cluster": {"errors": "cluster"}, "fixed": {"effect": "fixed"},
             "random": {"effect": "random"}, "wild": {"errors": "wild"},
         }  # fmt: skip
-        few_draw_it = count if full else count // 4  # thousands of draws for each data set
+        # Thousands of draws for each data set.
+        few_draw_it = count if count >= FULL_SETS else count // 4
         covered: dict[str, list[bool]] = {name: [] for name in options}
         for seed in range(count):
             data = simulate(model, 148, seed=seed, dbms_share=0.3, units={})
@@ -332,7 +330,7 @@ class TestGroups:
         covers({"5 DBMSs, classical": share.pop("5 DBMSs, classical")}, count, 0, 0.85, why)
         covers({"5 DBMSs, wild": share.pop("5 DBMSs, wild")}, few_draw_it)
         few = "of few clusters the sandwich is known to be small: for them there is `wild`"
-        low = 0.92 if full else None
+        low = 0.92 if count >= FULL_SETS else None
         covers({"5 DBMSs, cluster": share.pop("5 DBMSs, cluster")}, count, low, why=few)
         covers(share, count)
 
@@ -384,10 +382,9 @@ class TestGroups:
         if len(columns) > 1:
             assert regress(data, "y", ["x", "a"], errors=errors).df.tolist() == [2, 1]
 
-    @pytest.mark.parametrize("full", [False, pytest.param(True, marks=FULL_SIZE)])
-    def test_a_column_of_whole_clusters_is_covered(self, covers: Coverage, full: bool) -> None:
+    @pytest.mark.parametrize("count", [80, pytest.param(1000, marks=FULL_SIZE)])
+    def test_a_column_of_whole_clusters_is_covered(self, covers: Coverage, count: int) -> None:
         """12 clusters that differ in two columns: 9 degrees of freedom, and not 11."""
-        count = 1000 if full else 80
         draw, codes = np.random.default_rng(7), np.repeat(np.arange(12), 10)
         covered = {"a": 0, "x": 0}
         for _ in range(count):
@@ -402,7 +399,7 @@ class TestGroups:
         share = {f"12 clusters, cluster: {of}": c / count for of, c in covered.items()}
         whole = {name: share.pop(name) for name in list(share) if name.endswith("a")}
         few = "CR1 is too small for what is the same in all samples of a cluster, of few most so"
-        covers(whole, count, 0.86 if full else None, why=few)
+        covers(whole, count, 0.86 if count >= FULL_SETS else None, why=few)
         covers(share, count)
 
     def test_an_effect_has_the_fewest_degrees_of_freedom_of_its_chains(self) -> None:

@@ -1,12 +1,11 @@
 """Who measured: in frames, as a block of models, and as a warning of the report."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import edit
 
 from tidegate_analysis import estimate, load
 from tidegate_analysis.errors import SampleError
@@ -18,16 +17,14 @@ from tidegate_analysis.report._view import View
 
 def two_hosts(path: Path, runs: str) -> Path:
     """Write a store whose runs of a condition were measured by another host."""
-    store = write_store(path, ExampleDesign(repetitions=2))
-    with closing(sqlite3.connect(store)) as connection, connection:
-        connection.execute("INSERT INTO machine VALUES (2, 'beta', 'none', 8, 16384, 'none')")
-        connection.execute(f"UPDATE start SET machine = 2 WHERE run IN ({runs})")
+    return edit(
+        write_store(path, ExampleDesign(repetitions=2)),
+        "INSERT INTO machine VALUES (2, 'beta', 'none', 8, 16384, 'none')",
+        f"UPDATE start SET machine = 2 WHERE run IN ({runs})",
         # A batchset of two hosts has no series of its own in a store of before version 5.
-        connection.execute(
-            f"UPDATE series SET host = 'beta' WHERE batchset IN "
-            f"(SELECT id FROM batchset WHERE run IN ({runs}))"
-        )
-    return store
+        f"UPDATE series SET host = 'beta' WHERE batchset IN "
+        f"(SELECT id FROM batchset WHERE run IN ({runs}))",
+    )
 
 
 @pytest.fixture
@@ -57,8 +54,7 @@ def test_what_no_longer_counts_is_in_attempts_only(store: Path) -> None:
     """A later series of another host takes the place of the one before."""
     before = load(store)
     measured = before.executions(run=1, batchset=1)
-    with closing(sqlite3.connect(store)) as connection, connection:
-        connection.execute("INSERT INTO series (batchset, number, host) VALUES (1, 2, 'beta')")
+    edit(store, "INSERT INTO series (batchset, number, host) VALUES (1, 2, 'beta')")
     results = load(store)
     assert results.executions(run=1, batchset=1)["tps"].isna().all()
     for frame in (results.intervals, results.kinds, results.histograms):
@@ -100,11 +96,11 @@ def test_a_factor_that_is_the_hosts_is_refused_with_its_reason(store: Path) -> N
 
 def test_the_report_warns(store: Path) -> None:
     """Hosts, and what cannot be told from them, are said at the report's head."""
-    with closing(sqlite3.connect(store)) as connection, connection:
-        connection.execute(
-            "INSERT INTO tap_count VALUES "
-            "(1, '1', 'confounded_with_host', 'primary_key', 'factor', NULL, 1, 1, NULL)"
-        )
+    edit(
+        store,
+        "INSERT INTO tap_count VALUES "
+        "(1, '1', 'confounded_with_host', 'primary_key', 'factor', NULL, 1, 1, NULL)",
+    )
     said = " ".join(_header.missing(View(load(store), 1)))
     assert "2 hosts measured: beta and example" in said
     assert "`primary_key` cannot be told from the hosts" in said

@@ -118,7 +118,7 @@ def test_samples_that_refined_a_model_do_not_test_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     initial = model.study("initial, read")
-    truth = {p.edge: p.coefficient or 0.0 for p in model.study("refined, read").paths}
+    truth = model.study("refined, read").coefficients
     truth = {p.edge: truth.get(p.edge, 0.0) for p in initial.paths}
     truth |= {m.edge: 0.0 for m in initial.moderators}
     samples = model.simulate(initial, 560, seed=1, coefficients=truth)

@@ -8,7 +8,7 @@ import pytest
 from conftest import golden_samples, read_golden
 
 from tidegate_analysis import shapes
-from tidegate_analysis.errors import ModelError, SampleError
+from tidegate_analysis.errors import ModelError, SampleError, ShapeError
 from tidegate_analysis.estimate import (
     Confirmatory,
     Exploratory,
@@ -181,6 +181,12 @@ class TestTheWall:
         known = refine(INITIAL, Exploratory(samples(seed=2).assign(experiment=2))).model
         with pytest.raises(SampleError, match=f"`{column}` holds `{value}`, which is no number"):
             confirm(known, Confirmatory(odd))
+
+    def test_text_among_the_values_that_samples_are_known_by_is_refused(self) -> None:
+        odd = samples(50).astype({"ATPT": object})
+        odd.loc[7, "ATPT"] = "slow"
+        with pytest.raises(ShapeError, match="`ATPT` holds `slow`, which is no number"):
+            fingerprint(Exploratory(odd), INITIAL)
 
     def test_a_second_refinement_remembers_the_first(self) -> None:
         first, second = samples(seed=1), samples(seed=2).assign(experiment=2)

@@ -270,7 +270,7 @@ def test_few_runs_that_fall_and_many_batchsets_that_rise_are_no_direction() -> N
     table = table.assign(isolation="", settings="", numProcs="1", mode="update")
     keys = [name for name in table if name not in ("PK", "TP")]
     factor = next(one for one in _factors._FACTORS if one.name == "PK")
-    compared = _factors._Compared(factor, table, keys, np.array([0.0, 1.0]), 15)
+    compared = _factors._FactorLevels(factor, table, keys, np.array([0.0, 1.0]), 15)
     claim = _factors._points(compared)
     assert isinstance(claim, report.Claim) and claim.p < 0.05
     said = claim.sentence(claim.p)
@@ -287,7 +287,7 @@ def test_no_number_is_no_evidence() -> None:
     table = pd.DataFrame({"subject": list("aabbccddeeff"), "PK": [0.0, 1.0] * 6, **own})
     table["TP"] = 100 + table["PK"]
     factor = next(one for one in _factors._FACTORS if one.name == "PK")
-    claim = _factors._points(_factors._Compared(factor, table, keys, np.array([0.0, 1.0]), 6))
+    claim = _factors._points(_factors._FactorLevels(factor, table, keys, np.array([0.0, 1.0]), 6))
     assert isinstance(claim, report.Claim)
     assert claim.sentence(0.04).kind == "shown" and claim.sentence(nothing).kind == "not shown"
 

@@ -3,6 +3,7 @@
 import re
 
 import pandas as pd
+import pytest
 from report_stand_in import (
     COLUMNS,
     HILL,
@@ -17,6 +18,7 @@ from report_stand_in import (
 )
 
 from tidegate_analysis import report
+from tidegate_analysis.errors import StoreError
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report._details import classes, kinds, trees
 from tidegate_analysis.report._protocol import tap, troubles
@@ -67,12 +69,12 @@ def test_kinds_have_percentiles_and_boxes() -> None:
 def test_counts_of_the_latest_analysis_are_tables() -> None:
     made = design({})
     rows = [
-        (1, 1, "1", 6, "zero_tps", "", "execution", 10, 9, 3),
-        (1, 2, "1", 6, "zero_tps", "", "execution", 200, 5, 2),
-        (1, 2, "1", 1, "missing_batches", "", "batch", 100, 0, 0),
-        (1, 2, "1", 9, "transient_thrashing", "", "batchset", 64, 0, 0),
-        (1, 2, "2", None, "faulty_executions", "", "execution", 200, 5, None),
-        (1, 2, "4", None, "thrashing", "update", "batchset", 64, 32, None),
+        (1, 1, "1", "zero_tps", "", "execution", 6, 10, 9, 3),
+        (1, 2, "1", "zero_tps", "", "execution", 6, 200, 5, 2),
+        (1, 2, "1", "missing_batches", "", "batch", 1, 100, 0, 0),
+        (1, 2, "1", "transient_thrashing", "", "batchset", 9, 64, 0, 0),
+        (1, 2, "2", "faulty_executions", "", "execution", None, 200, 5, None),
+        (1, 2, "4", "thrashing", "update", "batchset", None, 64, 32, None),
     ]
     made.frames["tap_counts"] = pd.DataFrame(rows, columns=COLUMNS["tap_counts"])
     section = tap(View(made, 1))
@@ -85,6 +87,14 @@ def test_counts_of_the_latest_analysis_are_tables() -> None:
         section, "steps"
     ).rows
     assert len(table(section, "tap-points").rows) == 64
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is damaged"), ("[]", r"is `\[\]`, no object")])
+def test_a_treatment_that_is_none_is_no_empty_one(text: str, said: str) -> None:
+    made = curve(HILL)
+    made.table["treatment"] = text
+    with pytest.raises(StoreError, match=f"`treatment` of execution 1 {said}"):
+        _ = View(made, 1).batchsets
 
 
 def test_troubles_are_counted() -> None:

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from conftest import DATA
+from conftest import DATA, SMALL, edit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -222,15 +220,12 @@ def test_a_point_at_the_lowest_level_is_left_censored(tmp_path: Path) -> None:
     path = examples.write_store(tmp_path / "points.db", examples.ExampleDesign(repetitions=2))
     samples = load(path).samples(1)
     lowest = samples["TP"] == min(examples.ExampleDesign().mpl)
-    with closing(sqlite3.connect(path)) as connection:
-        # As analyses before `tap v2` kept them.
-        connection.execute("UPDATE thrashing_point SET low = mpl, protocol = 'tap v1'"
-                           " WHERE low = 0")  # fmt: skip
-        connection.execute(
-            "UPDATE thrashing_point SET mpl = 100, low = 100, high = 200, protocol = 'tap v1'"
-            " WHERE batchset <= 3"
-        )
-        connection.commit()
+    edit(
+        path,  # as analyses before `tap v2` kept them
+        "UPDATE thrashing_point SET low = mpl, protocol = 'tap v1' WHERE low = 0",
+        "UPDATE thrashing_point SET mpl = 100, low = 100, high = 200, protocol = 'tap v1'"
+        " WHERE batchset <= 3",
+    )
     old = load(path).samples(1)
     first = old["TP"] == 100
     assert first.sum() == lowest.sum() + (~lowest[:3]).sum()
@@ -265,9 +260,8 @@ def test_atpt_of_an_old_store_is_computed(tmp_path: Path) -> None:
 
 
 def test_what_a_newer_store_has_beside_is_left_out(tmp_path: Path) -> None:
-    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
-    older = load(examples.write_store(tmp_path / "older.db", design, version=3))
-    newer = load(examples.write_store(tmp_path / "newer.db", design, version=4))
+    older = load(examples.write_store(tmp_path / "older.db", SMALL, version=3))
+    newer = load(examples.write_store(tmp_path / "newer.db", SMALL, version=4))
     assert (older.version, newer.version) == (3, 4)
     # What it has of the subject's processes is missing in the older, and nothing else differs.
     work = ["subject_cpu_us", "subject_core_share"]
@@ -281,30 +275,24 @@ def test_what_a_newer_store_has_beside_is_left_out(tmp_path: Path) -> None:
 
 
 def test_times_are_the_stores_where_it_has_them(tmp_path: Path) -> None:
-    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
-    old = examples.write_store(tmp_path / "old.db", design, version=2)
-    new = examples.write_store(tmp_path / "new.db", design, version=3)
+    old = examples.write_store(tmp_path / "old.db", SMALL, version=2)
+    new = examples.write_store(tmp_path / "new.db", SMALL, version=3)
     pd.testing.assert_frame_equal(load(old).experiment(), load(new).experiment())
-    with closing(sqlite3.connect(new)) as connection, connection:
-        # A default of the program that planned it, and what one of before did not write.
-        connection.execute("UPDATE experiment SET warmup_s = 2.5, interval_s = NULL")
+    # A default of the program that planned it, and what one of before did not write.
+    edit(new, "UPDATE experiment SET warmup_s = 2.5, interval_s = NULL")
     first = load(new).experiment().iloc[0]
     times = ["ctl_s", "warmup_s", "pause_s", "connect_limit_s", "interval_s", "repetitions"]
-    assert first[times].tolist() == [design.ctl_s, 2.5, 0, 60, 1, 1]
+    assert first[times].tolist() == [SMALL.ctl_s, 2.5, 0, 60, 1, 1]
 
 
 def test_samples_are_of_the_studys_groups_only(tmp_path: Path) -> None:
     design = examples.ExampleDesign(subjects=("one",), processors=(1,), primary_key=(True,))
     path = examples.write_store(tmp_path / "mixed.db", design)
     before = load(path).samples(1)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for batchset, (weight, to) in enumerate(
-            [("changes", 1), ("joins", 2), ("updates", 1), ("reads", 3)], start=1
-        ):
-            connection.execute(
-                f"UPDATE batchset SET spec = json_set(spec, '$.{weight}', {to}) WHERE id = "
-                f"{batchset}"
-            )
+    mixes = [("changes", 1), ("joins", 2), ("updates", 1), ("reads", 3)]
+    for batchset, (weight, to) in enumerate(mixes, start=1):
+        spec = f"json_set(spec, '$.{weight}', {to})"
+        edit(path, f"UPDATE batchset SET spec = {spec} WHERE id = {batchset}")
     results = load(path)
     after = results.samples(1)
     assert len(results.latest_points(1)) == len(before)
@@ -339,18 +327,19 @@ def test_curves_by_hand(tmp_path: Path) -> None:
             subjects=("one",), processors=(1,), primary_key=(True,), mpl=(10, 20, 30)
         ),
     )
-    with closing(sqlite3.connect(path)) as connection, connection:
-        of = "WHERE execution IN (SELECT id FROM execution WHERE batchset = 1 AND mpl = 10"
-        for repetition, (tps, transactions, mean_ms) in enumerate(
-            [(10.0, 100, 2.0), (20.0, 300, 6.0), (30.0, 600, 1.0)], start=1
-        ):
-            connection.execute(
-                "UPDATE measurement_taken SET tps = ?, transactions = ?, mean_ms = ? "
-                f"{of} AND repetition = ?)",
-                (tps, transactions, mean_ms, repetition),
-            )
-        connection.execute("DELETE FROM measurement_taken WHERE execution IN (5, 6, 7, 8, 9)")
-        connection.execute("DELETE FROM thrashing_point WHERE batchset = 2")
+    of = "WHERE execution IN (SELECT id FROM execution WHERE batchset = 1 AND mpl = 10"
+    measured = [(10.0, 100, 2.0), (20.0, 300, 6.0), (30.0, 600, 1.0)]
+    for repetition, (tps, transactions, mean_ms) in enumerate(measured, start=1):
+        edit(
+            path,
+            f"UPDATE measurement_taken SET tps = {tps}, transactions = {transactions}, "
+            f"mean_ms = {mean_ms} {of} AND repetition = {repetition})",
+        )
+    edit(
+        path,
+        "DELETE FROM measurement_taken WHERE execution IN (5, 6, 7, 8, 9)",
+        "DELETE FROM thrashing_point WHERE batchset = 2",
+    )
     curves = load(path).curves(1).set_index(["batchset", "mpl"])
     row = curves.loc[1, 10]
     assert (row["n"], row["tps"], row["tps_sd"]) == (3, 20, 10)
@@ -397,11 +386,7 @@ def test_the_environment_names_the_store(store: Path, monkeypatch: pytest.Monkey
 
 
 def empty(path: Path, version: int) -> Path:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in schema.statements(3):
-            connection.execute(statement)
-        connection.execute("INSERT INTO schema_version VALUES (?)", (version,))
-    return path
+    return edit(path, *schema.statements(3), f"INSERT INTO schema_version VALUES ({version})")
 
 
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
@@ -412,8 +397,7 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"text.db is not a result store"):
         load(text)
     other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection, connection:
-        connection.execute("CREATE TABLE t (a)")
+    edit(other, "CREATE TABLE t (a)")
     with pytest.raises(StoreError, match=r"other.db is not a result store"):
         load(other)
     with pytest.raises(StoreError, match="of schema version 6, and this package reads 1 to 5"):
@@ -444,15 +428,16 @@ def test_a_damaged_export_is_said(tmp_path: Path) -> None:
 def test_a_damaged_store_is_said(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     shutil.copy(store, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE batchset SET spec = '{' WHERE id = 1")
-        connection.execute("UPDATE interval_seen SET histogram = '[[1,' WHERE attempt = 1")
-        connection.execute("UPDATE limit_seen SET tps = 'fast'")
-        connection.execute("UPDATE experiment SET preset = 'none'")
+    edit(
+        path,
+        "UPDATE batchset SET spec = '{' WHERE id = 1",
+        "UPDATE interval_seen SET histogram = '[[1,' WHERE attempt = 1",
+        "UPDATE limit_seen SET tps = 'fast'",
+        "UPDATE experiment SET preset = 'none'",
+    )
     with pytest.raises(StoreError, match="the experiment file in the store cannot be read"):
         load(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE experiment SET preset = ''")
+    edit(path, "UPDATE experiment SET preset = ''")
     results = load(path)
     with pytest.raises(StoreError, match="a workload's description is damaged"):
         results.executions()
@@ -466,8 +451,7 @@ def test_another_workloads_values_of_another_kind_are_none(store: Path, tmp_path
     path = tmp_path / "kinds.db"
     shutil.copy(store, path)
     spec = {"kind": "ds2", "scale": "medium", "rows": 1.5, "sf": 2, "placement": 3, "reads": True}
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE batchset SET spec = ?", (json.dumps(spec),))
+    edit(path, f"UPDATE batchset SET spec = '{json.dumps(spec)}'")
     row = load(path).executions().iloc[0]
     assert row["sf_percent"] == 2
     assert row[["scale", "rows", "reads", "joins"]].isna().all()
@@ -475,18 +459,15 @@ def test_another_workloads_values_of_another_kind_are_none(store: Path, tmp_path
 
 
 def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> None:
-    design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1)
-    fresh = examples.write_store(tmp_path / "fresh.db", design, analysed=False)
+    fresh = examples.write_store(tmp_path / "fresh.db", SMALL, analysed=False)
     with pytest.raises(SampleError, match=r"experiment 1 was not analysed: .*lab tap 1`"):
         load(fresh).samples(1)
-    done = examples.write_store(tmp_path / "done.db", design)
-    with closing(sqlite3.connect(done)) as connection, connection:
-        connection.execute("DELETE FROM thrashing_point")
+    done = examples.write_store(tmp_path / "done.db", SMALL)
+    edit(done, "DELETE FROM thrashing_point")
     with pytest.raises(SampleError, match="retained no batchset: see in `tap_drops`"):
         load(done).samples(1)
-    other = examples.write_store(tmp_path / "other.db", design)
-    with closing(sqlite3.connect(other)) as connection, connection:
-        connection.execute('UPDATE batchset SET spec = \'{"kind":"tpcb","scale":10}\'')
+    other = examples.write_store(tmp_path / "other.db", SMALL)
+    edit(other, 'UPDATE batchset SET spec = \'{"kind":"tpcb","scale":10}\'')
     with pytest.raises(SampleError, match="none of the 56 batchsets that were retained"):
         load(other).samples(1)
 
@@ -494,14 +475,11 @@ def test_samples_that_are_not_there_are_said(store: Path, tmp_path: Path) -> Non
 def test_all_processors_are_those_that_were_seen(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "all.db"
     shutil.copy(store, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE run SET processors = 0")
-        connection.execute("UPDATE measurement_taken SET processors = 3")
+    edit(path, "UPDATE run SET processors = 0", "UPDATE measurement_taken SET processors = 3")
     assert set(load(path).samples()["numProcs"]) == {3.0}
     assert set(load(path).curves()["processors"]) == {3.0}
     # At a server that was there before they are not seen, which is kept as 0.
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE measurement_taken SET processors = 0")
+    edit(path, "UPDATE measurement_taken SET processors = 0")
     assert load(path).samples()["numProcs"].isna().all()
     assert load(path).curves()["processors"].isna().all()
 
@@ -535,9 +513,7 @@ def test_the_schema_is_the_laboratorys() -> None:
 def test_an_experiment_of_which_nothing_is_done(tmp_path: Path) -> None:
     design = examples.ExampleDesign(subjects=("one",), processors=(1,), repetitions=1, mpl=(10, 20))
     path = examples.write_store(tmp_path / "planned.db", design, analysed=False)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("kind", "measurement_taken", "attempt"):
-            connection.execute(f"DELETE FROM {table}")
+    edit(path, *(f"DELETE FROM {table}" for table in ("kind", "measurement_taken", "attempt")))
     results = load(path)
     assert len(results.executions()) == 2 * 28 * 2
     assert results.curves().empty

@@ -35,7 +35,7 @@ def test_a_large_sample_has_the_given_standardised_coefficients(name: str) -> No
 
 def test_noise_is_what_the_equations_leave() -> None:
     model = study("refined, update")
-    noise = noise_variances(model, {p.edge: float(p.coefficient or 0) for p in model.paths})
+    noise = noise_variances(model, model.coefficients)
     assert noise["ATPT"] == pytest.approx(1 - 0.34**2)
     explained = 0.37**2 + 0.13**2 - 2 * 0.37 * 0.13 * 0.34
     assert noise["TP"] == pytest.approx(1 - explained)
@@ -44,7 +44,7 @@ def test_noise_is_what_the_equations_leave() -> None:
 def test_the_published_coefficients_of_reads_explain_more_than_the_published_r2() -> None:
     """Section 9.3.2 says 14 % of TP and 29 % of ATPT; the paths of Fig. 6(a) give 39 % and 29 %."""
     model = study("refined, read")
-    noise = noise_variances(model, {p.edge: float(p.coefficient or 0) for p in model.paths})
+    noise = noise_variances(model, model.coefficients)
     assert round(1 - noise["ATPT"], 2) == 0.29
     assert round(1 - noise["TP"], 2) == 0.39
 

@@ -12,10 +12,16 @@ import struct
 
 from .processes import Failed, time_limit
 
-PARAMETERS = b"user\0postgres\0database\0postgres\0\0"
-# Protocol 3.0; the length counts itself.
-STARTUP = struct.pack("!ii", 8 + len(PARAMETERS), 3 << 16) + PARAMETERS
-QUERY = b"Q" + struct.pack("!i", 4 + len(b"SELECT 1\0")) + b"SELECT 1\0"
+
+
+def message(kind, body):
+    """A message of the protocol; the length counts itself."""
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+# Protocol 3.0.
+STARTUP = message(b"", struct.pack("!i", 3 << 16) + b"user\0postgres\0database\0postgres\0\0")
+QUERY = message(b"Q", b"SELECT 1\0")
 SPARE_FILES = 200
 LIMIT_S = 120
 

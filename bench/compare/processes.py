@@ -109,15 +109,15 @@ def started(command, *, stop_with=(signal.SIGTERM,), **options):
     try:
         with undisturbed():
             process = subprocess.Popen(
-                [str(word) for word in command], stdin=subprocess.DEVNULL, text=True,
-                start_new_session=True, **options,
+                [str(word) for word in command], text=True, start_new_session=True,
+                **{"stdin": subprocess.DEVNULL, **options},
             )
         yield process
     finally:
         if process is not None:
             with undisturbed():
                 stop(process, *stop_with)
-                for pipe in (process.stdout, process.stderr):
+                for pipe in (process.stdin, process.stdout, process.stderr):
                     if pipe:
                         pipe.close()
 

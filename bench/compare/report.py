@@ -22,7 +22,7 @@ CLIENT_US = {"tpcb": 70.0, "point-select": 7.0}
 IDLE_KIB = 20.0
 
 
-class Results:
+class RunResults:
     """The runs that succeeded, by cell and subject."""
 
     def __init__(self, runs):
@@ -226,7 +226,7 @@ def troubles(results):
 
 def document(runs, facts, notes):
     """The whole report."""
-    results = Results(runs)
+    results = RunResults(runs)
     blocks = ["# Tidegate beside other ways to the database",
               "\n".join(f"- {name}: {value}" for name, value in facts.items()),
               *notes, " ".join(__doc__.split("\n\n", 1)[1].split())]

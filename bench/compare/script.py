@@ -115,6 +115,18 @@ def private_server(scale=1, *statements):
         yield server
 
 
+@contextlib.contextmanager
+def connection(server, options, control, *arguments, has_journal=True):
+    """Where clients connect, and a directory: the server, or a proxy of its own with `control`."""
+    with directory() as own, contextlib.ExitStack() as stack:
+        endpoint = servers.Endpoint(server.port)
+        if control is not None:
+            proxy = servers.tidegate(server, own, options.tidegate, "--control", control,
+                                     *arguments, has_journal=has_journal)
+            endpoint = stack.enter_context(proxy)
+        yield endpoint, own
+
+
 def where(options):
     """The program, the server and the processor, as the first words under a page's tables."""
     return f"{version(options.tidegate)}{commit()}, {version('postgres')}, {processor()}"
@@ -133,6 +145,13 @@ def row(*cells):
 def head(align, *columns):
     """The first two rows of a Markdown table; `align` has an l or an r for each column."""
     return f"{row(*columns)}\n{row(*('---' if side == 'l' else '---:' for side in align))}"
+
+
+def print_table(about, align, columns, rows):
+    """Print what was measured and how, and a table."""
+    print(f"{about}\n")
+    print(head(align, *columns))
+    print("\n".join(rows))
 
 
 def run(main):

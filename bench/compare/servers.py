@@ -80,7 +80,7 @@ def accepts(port):
     return False
 
 
-class Postgres:
+class PrivatePostgres:
     """A running server; `sql` goes by its own Unix-domain socket, so it cannot be another's."""
 
     def __init__(self, directory, port, process):
@@ -132,7 +132,7 @@ def postgres(parent, scale=1):
     with log.open("w") as output, \
             started(command, stop_with=(signal.SIGINT, signal.SIGQUIT), cwd=directory,
                     stdout=output, stderr=output, **rights) as process:
-        server = Postgres(directory, port, process)
+        server = PrivatePostgres(directory, port, process)
 
         def ready():
             with contextlib.suppress(RuntimeError):

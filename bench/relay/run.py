@@ -25,6 +25,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from compare import script
+from compare.processes import Failed, cpu_s, started, time_limit
 
 # Name in the tables -> (kind of upstream, arguments of the relay). The first is the reference.
 VARIANTS = {
@@ -53,51 +57,27 @@ def build():
     return next(m["executable"] for m in messages if m.get("executable"))
 
 
-def stop(process):
-    """End one process we started and wait for it."""
-    process.terminate()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 @contextlib.contextmanager
-def started(*command, cpu=None):
+def ready(*command, cpu=None):
     """Run a command, give (process, its first line of output), stop it at the end.
 
     The process is bound to the processor `cpu`, when one is given.
     """
     bind = None if cpu is None else lambda: os.sched_setaffinity(0, {cpu})
-    process = subprocess.Popen(
-        [str(word) for word in command],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=bind,
-    )
-    try:
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                 preexec_fn=bind) as process:
         line = process.stdout.readline().strip()
         if not line:
-            raise RuntimeError(f"ended before it was ready: {' '.join(map(str, command))}")
+            raise Failed(f"ended before it was ready: {' '.join(map(str, command))}")
         yield process, line.removeprefix("listening ")
-    finally:
-        stop(process)
-
-
-def cpu_s(process):
-    """CPU seconds of another process, all its threads: see clock_getcpuclockid(3)."""
-    return time.clock_gettime((~process.pid << 3) | 2)
 
 
 @contextlib.contextmanager
 def counting_syscalls(process, counts):
     """Fill `counts` with the process's system calls, by name and in total, counted by perf."""
     events = ["raw_syscalls:sys_enter"] + [f"syscalls:sys_enter_{name}" for name in SYSCALLS]
-    perf = subprocess.Popen(
-        ["perf", "stat", "-x,", "-e", ",".join(events), "-p", str(process.pid)],
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )
-    try:
+    command = ["perf", "stat", "-x,", "-e", ",".join(events), "-p", process.pid]
+    with started(command, stderr=subprocess.PIPE) as perf:
         time.sleep(0.3)  # perf attaches
         yield
         perf.send_signal(signal.SIGINT)
@@ -105,22 +85,20 @@ def counting_syscalls(process, counts):
             count, _, event = line.split(",")[:3]
             if count.isdigit():
                 counts[event.partition("sys_enter")[2].removeprefix("_") or "all"] = int(count)
-    finally:
-        stop(perf)
 
 
 def measure(binary, echo, variant, clients, options, count=False):
     """One run: a fresh relay and client. CPU in microseconds per round trip."""
     seconds = 1.0 if count else options.seconds
-    signal.alarm(int(seconds) + STEP_LIMIT_S)
     load_cpu, relay_cpu = (0, 1) if options.pin else (None, None)
     upstream_kind, arguments = VARIANTS[variant]
     server, upstream = echo[upstream_kind]
     relay_command = [binary, "relay", "--listen", "127.0.0.1:0", "--upstream", upstream, *arguments]
-    with started(*relay_command, cpu=relay_cpu) as (relay, address):
+    with time_limit(seconds + STEP_LIMIT_S), \
+            ready(*relay_command, cpu=relay_cpu) as (relay, address):
         client_command = [binary, "client", "--connect", address, "--connections", clients,
                           "--seconds", seconds]
-        with started(*client_command, cpu=load_cpu) as (client, _):
+        with ready(*client_command, cpu=load_cpu) as (client, _):
             time.sleep(0.2)  # the relay accepts the last of the connections
             processes = {"relay": relay, "client": client, "echo": server}
             counts = {}
@@ -132,9 +110,8 @@ def measure(binary, echo, variant, clients, options, count=False):
                 line = client.stdout.readline()
                 after = {name: cpu_s(process) for name, process in processes.items()}
             if not line:
-                raise RuntimeError(f"{variant}, {clients} clients: the client failed")
+                raise Failed(f"{variant}, {clients} clients: the client failed")
             result = json.loads(line)
-    signal.alarm(0)
     for name in processes:
         result[f"{name}_us"] = (after[name] - before[name]) * 1e6 / result["trips"]
     result["syscalls"] = {name: value / result["trips"] for name, value in counts.items()}
@@ -221,20 +198,13 @@ def main():
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    # Both signals become exceptions, so that every `finally` above is run.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-
-    def too_slow(*_):
-        raise TimeoutError("a step took too long")
-
-    signal.signal(signal.SIGALRM, too_slow)
     binary = build()
     runs, counted = [], []
     load_cpu = 0 if options.pin else None
     signal.alarm(STEP_LIMIT_S)
     with tempfile.TemporaryDirectory() as directory, \
-            started(binary, "echo-server", "--listen", "127.0.0.1:0", cpu=load_cpu) as tcp, \
-            started(binary, "echo-server", "--listen", f"{directory}/echo", cpu=load_cpu) as unix:
+            ready(binary, "echo-server", "--listen", "127.0.0.1:0", cpu=load_cpu) as tcp, \
+            ready(binary, "echo-server", "--listen", f"{directory}/echo", cpu=load_cpu) as unix:
         echo = {"tcp": tcp, "unix": unix}
         for repetition in range(options.repetitions):
             for clients in options.clients:
@@ -255,5 +225,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        main()
+    script.run(main)

@@ -7,7 +7,8 @@ first, and only the sums are taken as independent (Liang and Zeger 1986)::
     V = A⁻¹ (c · sum over clusters of s s') A⁻¹
 
 Three corrections are in use here, by the names of MacKinnon, Nielsen and Webb (2023). The first two
-are computed by statsmodels (`_linear`):
+are computed by statsmodels (`_linear`), which has no jackknife over clusters and gives all
+coefficients G-1 degrees of freedom; what it lacks is here:
 
 ===========  =====================================================  ==========================
 sandwich     c = G/(G-1)                                            of maximum likelihood
@@ -78,13 +79,8 @@ def degrees(matrix: Array, codes: Codes) -> Array:
 def refuse_saturated(free: Array, names: Sequence[str], by: str, clusters: int) -> None:
     """Refuse coefficients for which `degrees` found none.
 
-    Parameters
-    ----------
-    free, names
-        Degrees of freedom of coefficients, and what they are called.
-    by, clusters
-        The column of the clusters, and how many there are.
-
+    - free, names: Degrees of freedom of coefficients, and what they are called.
+    - by, clusters: The column of the clusters, and how many there are.
     """
     if without := [f"`{name}`" for name, left in zip(names, free, strict=True) if np.isnan(left)]:
         raise SampleError(

@@ -24,11 +24,7 @@ _COLLINEAR = 1e-9
 def column(table: pd.DataFrame, name: str) -> pd.Series:
     """Return a column.
 
-    Raises
-    ------
-    ShapeError
-        There is no such column, or there are several.
-
+    Raises `ShapeError`: there is no such column, or there are several.
     """
     if name not in table:
         raise ShapeError(
@@ -46,30 +42,12 @@ def column(table: pd.DataFrame, name: str) -> pd.Series:
 def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
     """Return a column as numbers, none of them missing.
 
-    Parameters
-    ----------
-    table, name
-        A frame and its column.
-    infinite
-        Whether an infinite value means something; else it is refused.
+    - infinite: Whether an infinite value means something; else it is refused.
 
-    Raises
-    ------
-    ShapeError
-        There is no such column, or it holds text.
-    SampleError
-        A value is missing or infinite.
-
+    Raises `ShapeError`: there is no such column, or it holds text. Raises `SampleError`: a value is
+    missing or infinite.
     """
-    given = column(table, name)
-    as_numbers = pd.to_numeric(given, errors="coerce")
-    values = np.asarray(as_numbers.astype("float64"), dtype=np.float64)
-    text = np.isnan(values) & given.notna().to_numpy()
-    if text.any():
-        raise ShapeError(
-            f"`{name}` holds `{given[text].iloc[0]}`, which is no number",
-            "give a column of numbers",
-        )
+    values = floats(column(table, name))
     if missing := int(np.isnan(values).sum()):
         raise SampleError(
             f"`{name}` is missing in {missing} of {len(values)} samples", "leave those samples out"
@@ -83,16 +61,23 @@ def numbers(table: pd.DataFrame, name: str, *, infinite: bool = False) -> Array:
     return values
 
 
+def floats(values: pd.Series) -> Array:
+    """Return a column as numbers, NaN where one is missing; what is no number is refused."""
+    found = np.asarray(pd.to_numeric(values, errors="coerce").astype("float64"), dtype=np.float64)
+    text = np.isnan(found) & values.notna().to_numpy()
+    if text.any():
+        raise ShapeError(
+            f"`{values.name}` holds `{values[text].iloc[0]}`, which is no number",
+            "give a column of numbers",
+        )
+    return found
+
+
 def codes(table: pd.DataFrame, name: str, *, sort: bool = False) -> tuple[Codes, list[str]]:
     """Return the group of each sample as a number from 0, and the names of the groups.
 
-    Parameters
-    ----------
-    table, name
-        A frame and the column that groups its rows.
-    sort
-        Whether groups are numbered by name, or as they come.
-
+    - table, name: A frame and the column that groups its rows.
+    - sort: Whether groups are numbered by name, or as they come.
     """
     labels, names = pd.factorize(column(table, name), sort=sort)
     if missing := int((labels < 0).sum()):
@@ -126,20 +111,11 @@ def indicators(table: pd.DataFrame, name: str) -> tuple[list[str], Array]:
 def refuse_unusable(matrix: Array, names: Sequence[str], what: str) -> None:
     """Refuse a design matrix that has no unique least-squares solution with an error left over.
 
-    Parameters
-    ----------
-    matrix
-        Columns of the regression, without the intercept.
-    names
-        Their names.
-    what
-        What the regression is, for messages, such as ``regression of TP``.
+    - matrix: Columns of the regression, without the intercept.
+    - what: What the regression is, for messages, such as ``regression of TP``.
 
-    Raises
-    ------
-    SampleError
-        Too few samples, or a column that is constant or a linear combination of others.
-
+    Raises `SampleError`: too few samples, or a column that is constant or a linear combination of
+    others.
     """
     samples, width = matrix.shape
     if samples < width + 3:

@@ -46,11 +46,7 @@ def least_squares(X: Array, y: Array) -> Fitted:
 def logit(X: Array, y: Flags) -> Fitted:
     """Fit the log-odds of y on the columns of X by maximum likelihood.
 
-    Raises
-    ------
-    SampleError
-        The likelihood has no maximum that can be found.
-
+    Raises `SampleError`: the likelihood has no maximum that can be found.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -75,11 +71,7 @@ def covariance(
 ) -> Array:
     """Return the covariance of least-squares coefficients: see the module.
 
-    Raises
-    ------
-    SampleError
-        HC3 is asked for, and a sample alone determines a coefficient.
-
+    Raises `SampleError`: HC3 is asked for, and a sample alone determines a coefficient.
     """
     if errors == "cluster":
         found = cov_cluster(fit, groups)
@@ -100,15 +92,9 @@ def covariance(
 def sandwich(bread: Array, scores: Array, groups: Codes) -> Array:
     """Return Liang and Zeger's covariance of maximum likelihood, times G/(G-1).
 
-    Parameters
-    ----------
-    bread
-        The inverse of the information.
-    scores
-        The gradient of each sample's log-likelihood at the estimate.
-    groups
-        The cluster of each sample, 0, 1, …
-
+    - bread: The inverse of the information.
+    - scores: The gradient of each sample's log-likelihood at the estimate.
+    - groups: The cluster of each sample, 0, 1, …
     """
     count = _clusters.count(groups)
     found = cov_cluster((scores, bread), groups, use_correction=False)

@@ -3,7 +3,8 @@
 A bootstrap resample is a vector of counts, a jackknife sample one of ones with a zero, and the
 samples themselves are all ones: so each is a row of weights, and one routine fits them all. It
 works in an orthonormal basis of the design matrix, X = Q R: there the weighted normal equations
-Qᵀ W Q are close to the unit matrix, and forming them loses no digits.
+Qᵀ W Q are close to the unit matrix, and forming them loses no digits. statsmodels fits one
+weighting at a time: minutes for thousands of them, so this is ours.
 """
 
 from dataclasses import dataclass
@@ -29,13 +30,8 @@ EXACT = 1e-20
 class WeightedFits:
     """Fits of a model, one to each row of weights.
 
-    Attributes
-    ----------
-    coefficients
-        A row for each weighting; NaN where it has no fit.
-    sigma
-        Residual standard error of each; 0 for a logit model.
-
+    - coefficients: A row for each weighting; NaN where it has no fit.
+    - sigma: Residual standard error of each; 0 for a logit model.
     """
 
     coefficients: Array
@@ -49,12 +45,8 @@ class WeightedFits:
 class WeightedModel:
     """A linear or logit regression of y on X, ready to be fitted to weightings of its samples.
 
-    Raises
-    ------
-    SampleError
-        A logit model whose two outcomes are separated by the variables, or a linear one without
-        any error.
-
+    Raises `SampleError`: a logit model whose two outcomes are separated by the variables, or a
+    linear one without any error.
     """
 
     def __init__(self, X: Array, y: Array, kind: Kind, name: str) -> None:

@@ -36,11 +36,7 @@ _USAGE: Final = "%(prog)s [OPTIONS] [STORE] RUN..."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; its exit code.
 
-    Parameters
-    ----------
-    arguments
-        Those after the program's name; `None` is the process' own.
-
+    - arguments: Those after the program's name; `None` is the process' own.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -200,7 +196,7 @@ def _tables(options: argparse.Namespace) -> None:
             method=options.method,
             correction="holm" if options.holm else "none",
             diagram=None if options.out is None else figure_6,
-            say=show.say,
+            progress=show.say,
         )
         show.clear()
         if options.out is not None:

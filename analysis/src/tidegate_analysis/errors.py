@@ -9,13 +9,8 @@ this package.
 class AnalysisError(Exception):
     """Data or a request that cannot be worked with; the message says what to do.
 
-    Parameters
-    ----------
-    problem
-        What is wrong, naming file, column, row or value.
-    advice
-        What to do about it, an imperative sentence.
-
+    - problem: What is wrong, naming file, column, row or value.
+    - advice: What to do about it, an imperative sentence.
     """
 
     def __init__(self, problem: str, advice: str) -> None:

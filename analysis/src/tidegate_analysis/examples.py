@@ -50,23 +50,9 @@ _PROTOCOL: Final = ("tap v2", "equation-1 v1")
 class ExampleDesign:
     """What is varied, as in an experiment file of the scenario `thrash`.
 
-    Attributes
-    ----------
-    subjects
-        Names of DBMSes.
-    processors, primary_key
-        What runs differ in, besides.
-    read_sf, update_sf, rose
-        What batchsets differ in: SF of each group and ROSE, in per cent.
-    mpl
-        Levels, rising.
-    repetitions
-        Executions of a batch.
-    intervals
-        Intervals of an execution.
-    ctl_s
-        Length of an execution.
-
+    - processors, primary_key: What runs differ in, besides.
+    - read_sf, update_sf, rose: What batchsets differ in: SF of each group and ROSE, in per cent.
+    - mpl: Levels, rising.
     """
 
     subjects: tuple[str, ...] = ("alpha", "beta", "gamma")
@@ -90,14 +76,6 @@ class ExampleDesign:
         return [(mode, sf, rose) for (mode, sf), rose in product(sets, self.rose)]
 
 
-#: The design of the study's confirmatory experiment: 70,000 executions.
-PUBLISHED: Final = ExampleDesign(
-    subjects=("alpha", "beta", "gamma", "delta", "epsilon"),
-    processors=(1, 2, 4, 6, 8),
-    repetitions=5,
-)
-
-
 def write_store(
     path: str | Path,
     design: ExampleDesign | None = None,
@@ -108,24 +86,11 @@ def write_store(
 ) -> Path:
     """Write a store with one experiment, which is done and analysed.
 
-    Parameters
-    ----------
-    path
-        A file that is not there yet.
-    design
-        What is varied.
-    seed
-        Where the draws begin.
-    version
-        Of the schema: 1 to 5.
-    analysed
-        Whether thrashing points and counts are in it.
+    - path: A file that is not there yet.
+    - version: Of the schema: 1 to 5.
+    - analysed: Whether thrashing points and counts are in it.
 
-    Raises
-    ------
-    StoreError
-        The file is there, or cannot be written.
-
+    Raises `StoreError`: the file is there, or cannot be written.
     """
     path, design = Path(path), design or ExampleDesign()
     if path.exists():
@@ -170,16 +135,10 @@ def _throughput(design: ExampleDesign, rng: np.random.Generator) -> np.ndarray:
 def equation_1(tps: np.ndarray) -> np.ndarray:
     """Return the place of the thrashing point in each row, −1 for none (Eq. (1)).
 
-    Parameters
-    ----------
-    tps
-        Mean throughput, batchsets by rising levels.
+    - tps: Mean throughput, batchsets by rising levels.
 
-    Examples
-    --------
     >>> equation_1(np.array([[100, 200, 190, 120, 110, 130], [100, 120, 130, 135, 136, 130]]))
     array([ 2, -1])
-
     """
     falls = tps[:, :-1] > 1.2 * tps[:, 1:]
     # The best of all that come after the next level.
@@ -194,14 +153,11 @@ def bounds(places: np.ndarray, mpl: np.ndarray) -> pd.DataFrame:
 
     The fall from the lowest level began somewhere below the second: `low` is 0 there.
 
-    Examples
-    --------
     >>> bounds(np.array([1, 0, -1]), np.array([8, 32, 128]))
          TP    low   high  thrashed
     0  32.0   32.0  128.0      True
     1   8.0    0.0   32.0      True
     2   inf  128.0    inf     False
-
     """
     levels = np.asarray(mpl, dtype=np.float64)
     thrashed = places >= 0

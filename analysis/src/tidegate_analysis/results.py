@@ -1,10 +1,5 @@
 """Results of the laboratory as pandas frames.
 
->>> import tidegate_analysis as ta
->>> results = ta.load("results.db")            # doctest: +SKIP
->>> results.curves(experiment=1)               # doctest: +SKIP
->>> results.samples(experiment=1)              # doctest: +SKIP
-
 Each table of ``docs/results.md`` ("Exports") is a method with exactly its columns, sorted by its
 keys, and the same from a store as from its export. Where a whole number may be NULL its column is
 of type float64 with NaN, but for seeds, which have 64 bits and are `Int64`; text that is NULL is
@@ -46,23 +41,14 @@ def load(
 ) -> "Results":
     """Open a store, or the export of an experiment. Nothing but the experiments is read yet.
 
-    Parameters
-    ----------
-    source
-        The path of a store of SQLite, ``postgres://user:password@host:port/database``, or the
-        directory of a `tidegate lab export` in Parquet, CSV or JSON. `None` is what the environment
-        variable ``TIDEGATE_STORE`` names.
-    experiment
-        The number of the only experiment that is wanted; `None` is all.
-    progress
-        Told the table and the number of its rows that have been read, now and then.
+    - source: The path of a store of SQLite, ``postgres://user:password@host:port/database``, or the
+      directory of a `tidegate lab export` in Parquet, CSV or JSON. `None` is what the environment
+      variable ``TIDEGATE_STORE`` names.
+    - experiment: The number of the only experiment that is wanted; `None` is all.
+    - progress: Told the table and the number of its rows that have been read, now and then.
 
-    Raises
-    ------
-    StoreError
-        The source is not there, is no store, is of a version not in `store.VERSIONS`, is
-        empty, or does not have the experiment.
-
+    Raises `StoreError`: the source is not there, is no store, is of a version not in
+    `store.VERSIONS`, is empty, or does not have the experiment.
     """
     return Results(open_source(source), experiment, progress)
 
@@ -72,11 +58,7 @@ def mode(mix: Mapping[str, Any]) -> str | None:
 
     It is of a group where it draws nothing but reads, or nothing but updates.
 
-    Parameters
-    ----------
-    mix
-        Weights of `reads`, `updates`, `changes` and `joins`, as a row of executions has them.
-
+    - mix: Weights of `reads`, `updates`, `changes` and `joins`, as a row of executions has them.
     """
     drawn = [kind for kind in _MIX if (mix.get(kind) or 0) > 0]
     return {"reads": "read", "updates": "update"}.get(drawn[0]) if len(drawn) == 1 else None
@@ -245,18 +227,10 @@ class Results:
         that were measured. The column `rule` is the rule's version by which TP was found; `host`
         is who measured it, as in `curves`.
 
-        Parameters
-        ----------
-        experiment
-            Its number; `None` is all that were analysed.
-        executions
-            What `executions` gave for it, where that is at hand.
+        - experiment: Its number; `None` is all that were analysed.
+        - executions: What `executions` gave for it, where that is at hand.
 
-        Raises
-        ------
-        SampleError
-            There is no analysis, or nothing was retained.
-
+        Raises `SampleError`: there is no analysis, or nothing was retained.
         """
         points = self.latest_points(experiment)
         if points.empty:
@@ -307,13 +281,8 @@ class Results:
         and `TP`: infinite where throughput never fell, NaN where the batchset was not analysed or
         not retained.
 
-        Parameters
-        ----------
-        experiment
-            Its number; `None` is all.
-        executions
-            What `executions` gave for it, where that is at hand.
-
+        - experiment: Its number; `None` is all.
+        - executions: What `executions` gave for it, where that is at hand.
         """
         if executions is None:
             executions = self.executions(experiment)

@@ -130,21 +130,10 @@ def check(table: pd.DataFrame, shape: Shape, what: str) -> pd.DataFrame:
 
     Columns that the shape does not name are kept as they are.
 
-    Parameters
-    ----------
-    table
-        Any table.
-    shape
-        Its columns.
-    what
-        What the table is, for messages, such as ``samples.csv``.
+    - what: What the table is, for messages, such as ``samples.csv``.
 
-    Raises
-    ------
-    ShapeError
-        A required column is missing, a value is missing or is not of its type, or columns of a
-        sample contradict each other.
-
+    Raises `ShapeError`: a required column is missing, a value is missing or is not of its type, or
+    columns of a sample contradict each other.
     """
     table = table.copy()
     for name, column in shape.items():
@@ -176,11 +165,7 @@ def read(file: str | PathLike[str], shape: Shape = SAMPLES) -> pd.DataFrame:
     Numbers are read to the last bit, by which samples that were used before are recognised; pandas'
     own default may give the number beside.
 
-    Raises
-    ------
-    ShapeError
-        It cannot be read, is empty, or `check` refuses it.
-
+    Raises `ShapeError`: it cannot be read, is empty, or `check` refuses it.
     """
     path = Path(file)
     if path.suffix not in (".csv", ".parquet"):

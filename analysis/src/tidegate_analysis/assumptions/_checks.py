@@ -39,25 +39,17 @@ Verdict = Literal["holds", "look", "fails"]
 #: √VIF from which the study speaks of high correlation among variables (Section 9.2).
 ROOT_LIMIT = 2.0
 
+_NOTHING = "Nothing to do."
+
 
 @dataclass(frozen=True)
 class Check:
     """One assumption, tested in one way.
 
-    Attributes
-    ----------
-    assumption, test
-        What is asked, and how.
-    statistic
-        Of the test; its meaning is in `meaning`.
-    p
-        NaN where a rule decides and not a distribution.
-    verdict
-        ``holds`` (nothing speaks against it), ``look`` (see the pictures or the samples named) or
-        ``fails``.
-    meaning, advice
-        In plain words.
-
+    - statistic: Of the test; its meaning is in `meaning`.
+    - p: NaN where a rule decides and not a distribution.
+    - verdict: ``holds`` (nothing speaks against it), ``look`` (see the pictures or the samples
+      named) or ``fails``.
     """
 
     assumption: str
@@ -73,25 +65,12 @@ class Check:
 class Checks:
     """The assumptions of one regression, and what to draw.
 
-    Attributes
-    ----------
-    checks
-        One for each assumption and test.
-    regression
-        That was checked.
-    by_group
-        Durbin–Watson within each group, or why there is none; empty without groups.
-    inflation
-        √VIF of each variable.
-    influence
-        Of each sample: residual, leverage, Cook's distance.
-    histogram, quantiles
-        Of residuals, with the normal curve, and the Q–Q line.
-    correction
-        The Cochrane–Orcutt estimate where independence fails.
-    uncorrected
-        Why there is none all the same, and what to do.
-
+    - by_group: Durbin–Watson within each group, or why there is none; empty without groups.
+    - inflation: √VIF of each variable.
+    - influence: Of each sample: residual, leverage, Cook's distance.
+    - histogram, quantiles: Of residuals, with the normal curve, and the Q–Q line.
+    - correction: The Cochrane–Orcutt estimate where independence fails.
+    - uncorrected: Why there is none all the same, and what to do.
     """
 
     checks: tuple[Check, ...]
@@ -117,7 +96,6 @@ class Checks:
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks that fail."""
         return tuple(each for each in self.checks if each.verdict == "fails")
 
     def to_frame(self) -> pd.DataFrame:
@@ -151,30 +129,18 @@ def check(
 ) -> Checks:
     """Check the assumptions of the regression of y on X.
 
-    Parameters
-    ----------
-    X
-        Explanatory variables without an intercept, which is added: a table or an array. Rows in
-        the order in which they were measured, or Durbin–Watson means nothing.
-    y
-        The outcome, or the name of its column in X.
-    names
-        The columns of a table to use, or the names of an array's columns.
-    groups
-        The DBMS of each sample, or the name of its column in X.
-    level
-        p-values below it speak against an assumption.
-    draws, seed
-        Of the bootstrap of Durbin–Watson.
+    - X: Explanatory variables without an intercept, which is added: a table or an array. Rows in
+      the order in which they were measured, or Durbin–Watson means nothing.
+    - y: The outcome, or the name of its column in X.
+    - names: The columns of a table to use, or the names of an array's columns.
+    - groups: The DBMS of each sample, or the name of its column in X.
+    - level: p-values below it speak against an assumption.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=(200, 2))
     >>> y = x @ [1.0, -2.0] + rng.normal(size=200)
     >>> check(x, y, names=["numProcs", "PK"])["Durbin–Watson"].verdict
     'holds'
-
     """
     refuse_level(level, "the level")
     fit = regression(X, y, names=names, groups=groups)
@@ -204,28 +170,38 @@ def _correction(fit: CheckedRegression) -> tuple[CochraneOrcutt | None, str]:
         return None, str(error)
 
 
+#: What a check says: what the answer means, and what to do.
+_Explanation = tuple[str, str]
+
+
+def _judged(
+    assumption: str,
+    test: str,
+    found: tuple[float, float],
+    fails: bool,
+    said: tuple[_Explanation, _Explanation],
+) -> Check:
+    """Return a check of a statistic and its p, with what is said where it holds and where not."""
+    return Check(assumption, test, *found, "fails" if fails else "holds", *said[fails])
+
+
 def _independence(
     fit: CheckedRegression, by_group: pd.DataFrame, level: float, draws: int, seed: int
 ) -> Check:
     found = durbin_watson(fit, draws=draws, seed=seed)
-    fails = found.p < level
-    if not fails:
-        meaning = "Neighbouring residuals are not correlated beyond chance (2 is none)."
-        advice = "Nothing to do."
-    else:
-        kind = "alike" if found.statistic < 2 else "opposite"
-        meaning = (
+    kind = "alike" if found.statistic < 2 else "opposite"
+    said = (
+        ("Neighbouring residuals are not correlated beyond chance (2 is none).", _NOTHING),
+        (
             f"Neighbouring residuals are {kind} (2 would be no correlation), so that the samples "
             "hold less information than their number, and p-values and intervals look too good."
-        )
-        meaning += _within(by_group, level)
-        advice = (
+            + _within(by_group, level),
             "Use errors clustered by DBMS, or the DBMS as a variable; where it shows within a "
-            "DBMS, compare with the Cochrane–Orcutt estimate."
-        )
-    verdict: Verdict = "fails" if fails else "holds"
-    test = "Durbin–Watson"
-    return Check("independent residuals", test, found.statistic, found.p, verdict, meaning, advice)
+            "DBMS, compare with the Cochrane–Orcutt estimate.",
+        ),
+    )
+    statistic = (found.statistic, found.p)
+    return _judged("independent residuals", "Durbin–Watson", statistic, found.p < level, said)
 
 
 def _within(by_group: pd.DataFrame, level: float) -> str:
@@ -253,39 +229,28 @@ def _variance(fit: CheckedRegression, level: float) -> list[Check]:
     )
     checks = []
     for name, found, cause in tests:
-        fails = found.p < level
-        meaning = (
-            f"The spread of residuals changes with {cause}: standard errors are wrong."
-            if fails
-            else f"The spread of residuals does not depend on {cause} beyond chance."
+        said = (
+            (f"The spread of residuals does not depend on {cause} beyond chance.", _NOTHING),
+            (
+                f"The spread of residuals changes with {cause}: standard errors are wrong.",
+                "Use robust (sandwich) standard errors, or model the logarithm of the outcome.",
+            ),
         )
-        advice = (
-            "Use robust (sandwich) standard errors, or model the logarithm of the outcome."
-            if fails
-            else "Nothing to do."
-        )
-        verdict: Verdict = "fails" if fails else "holds"
-        checks.append(
-            Check("equal variance", name, found.statistic, found.p, verdict, meaning, advice)
-        )
+        statistic = (found.statistic, found.p)
+        checks.append(_judged("equal variance", name, statistic, found.p < level, said))
     return checks
 
 
 def _collinearity(factors: pd.DataFrame) -> Check:
     position = int(factors["root"].to_numpy().argmax())
     name, root = factors["name"].iloc[position], float(factors["root"].iloc[position])
-    fails = root > ROOT_LIMIT
     meaning = (
         f"`{name}` has the largest factor: correlation with the other variables makes its "
         f"standard error {root:.2f} times what it would be without."
     )
-    advice = (
-        "Leave one of the correlated variables out, or vary them apart in the experiment."
-        if fails
-        else "Nothing to do."
-    )
-    verdict: Verdict = "fails" if fails else "holds"
-    return Check("no multicollinearity", "largest √VIF", root, np.nan, verdict, meaning, advice)
+    advice = "Leave one of the correlated variables out, or vary them apart in the experiment."
+    said = ((meaning, _NOTHING), (meaning, advice))
+    return _judged("no multicollinearity", "largest √VIF", (root, np.nan), root > ROOT_LIMIT, said)
 
 
 def _outliers(samples: pd.DataFrame) -> Check:
@@ -298,7 +263,7 @@ def _outliers(samples: pd.DataFrame) -> Check:
     advice = {
         "fails": "Look at those samples, and report the regression with and without them.",
         "look": "Look at them; below 1 none decides the regression alone.",
-        "holds": "Nothing to do.",
+        "holds": _NOTHING,
     }[verdict]
     return Check(
         "no outliers",
@@ -320,7 +285,7 @@ def _normality(fit: CheckedRegression, level: float) -> list[Check]:
     for name, found in tests:
         if found.p >= level:
             verdict: Verdict = "holds"
-            meaning, advice = "Residuals look normal.", "Nothing to do."
+            meaning, advice = "Residuals look normal.", _NOTHING
         elif many:
             verdict = "look"
             meaning = (

@@ -51,17 +51,9 @@ CELLS = 4_000_000
 class DurbinWatson:
     """A Durbin–Watson statistic.
 
-    Attributes
-    ----------
-    statistic
-        From 0 to 4; 2 without correlation of neighbours.
-    autocorrelation
-        Of neighbouring residuals.
-    p
-        Two-sided, bootstrapped. A multiple of 2/draws; 0 means below that.
-    samples
-        Number of residuals.
-
+    - statistic: From 0 to 4; 2 without correlation of neighbours.
+    - autocorrelation: Of neighbouring residuals.
+    - p: Two-sided, bootstrapped. A multiple of 2/draws; 0 means below that.
     """
 
     statistic: float
@@ -79,17 +71,8 @@ def durbin_watson(
 ) -> DurbinWatson:
     """Test whether neighbouring residuals are correlated.
 
-    Parameters
-    ----------
-    fit
-        The regression, its samples in the order of their measurement.
-    draws
-        Number of bootstrap draws.
-    seed
-        Of the draws.
-    method
-        Draw errors from the residuals, or from a normal distribution.
-
+    - fit: The regression, its samples in the order of their measurement.
+    - method: Draw errors from the residuals, or from a normal distribution.
     """
     if draws < 1:
         raise AnalysisError(f"{draws} draws", "ask for at least 100")
@@ -120,12 +103,8 @@ def durbin_watson_by_group(
     Variables that do not vary in a group are left out there. A group without a regression of its
     own has NaN, and the problem.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each group: ``group, samples, statistic, autocorrelation, p``, and ``problem``,
-        why it could not be tested, else empty.
-
+    Returns a row for each group: ``group, samples, statistic, autocorrelation, p``, and
+    ``problem``, why it could not be tested, else empty.
     """
     rows = []
     labels = np.zeros(fit.samples, dtype=np.intp) if fit.groups is None else fit.groups
@@ -164,18 +143,12 @@ def _of_group(fit: CheckedRegression, inside: Flags) -> CheckedRegression:
 class CochraneOrcutt:
     """A regression corrected for correlated errors.
 
-    Attributes
-    ----------
-    rho
-        Correlation of neighbouring errors.
-    iterations
-        Until ρ moved by less than 1e-8.
-    coefficients
-        A row for each: ``name, estimate, error, t, p``, of the original variables. With groups
-        there is an intercept for each that has two samples or more.
-    before, after
-        Durbin–Watson statistic of the first residuals and of those left, within groups.
-
+    - rho: Correlation of neighbouring errors.
+    - iterations: Until ρ moved by less than 1e-8.
+    - coefficients: A row for each: ``name, estimate, error, t, p``, of the original variables. With
+      groups there is an intercept for each that has two samples or more.
+    - before, after: Durbin–Watson statistic of the first residuals and of those left, within
+      groups.
     """
 
     rho: float
@@ -185,28 +158,18 @@ class CochraneOrcutt:
     after: float
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the coefficients."""
         return self.coefficients
 
 
 def cochrane_orcutt(fit: CheckedRegression, *, iterations: int = 200) -> CochraneOrcutt:
     """Estimate the regression again under errors that follow e_i = ρ e_{i−1} + u_i.
 
-    Parameters
-    ----------
-    fit
-        The regression. Where it has groups, each has an intercept of its own, and differences stay
-        within them: samples of a group are taken in the order given, also when other groups' lie
-        between them. A group of one sample has no part in it.
-    iterations
-        At most.
+    - fit: The regression. Where it has groups, each has an intercept of its own, and differences
+      stay within them: samples of a group are taken in the order given, also when other groups' lie
+      between them. A group of one sample has no part in it.
 
-    Raises
-    ------
-    SampleError
-        ρ does not settle or reaches 1, differences leave too few samples, or a variable does not
-        vary within groups.
-
+    Raises `SampleError`: ρ does not settle or reaches 1, differences leave too few samples, or a
+    variable does not vary within groups.
     """
     series = _series(fit)
     width = series.X.shape[1]

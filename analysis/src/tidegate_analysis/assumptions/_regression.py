@@ -18,17 +18,11 @@ from tidegate_analysis.errors import SampleError, ShapeError
 class CheckedRegression:
     """A least-squares regression, and what the checks read of it.
 
-    Attributes
-    ----------
-    y, X
-        The outcome, and the design matrix with its first column of ones.
-    names
-        Of the columns of X.
-    terms
-        For each variable, the columns of X that it became: several for a text.
-    groups, group_names
-        The group of each sample, where there are groups, and what the groups are called.
-
+    - y, X: The outcome, and the design matrix with its first column of ones.
+    - names: Of the columns of X.
+    - terms: For each variable, the columns of X that it became: several for a text.
+    - groups, group_names: The group of each sample, where there are groups, and what the groups are
+      called.
     """
 
     y: Array = field(repr=False)
@@ -40,27 +34,22 @@ class CheckedRegression:
 
     @cached_property
     def fit(self) -> Fitted:
-        """Results of statsmodels."""
         return least_squares(self.X, self.y)
 
     @cached_property
     def influence(self) -> OLSInfluence:
-        """Influence of each sample, by statsmodels."""
         return OLSInfluence(self.fit)
 
     @property
     def coefficients(self) -> Array:
-        """The estimated coefficients."""
         return np.asarray(self.fit.params)
 
     @property
     def fitted(self) -> Array:
-        """Fitted value of each sample."""
         return np.asarray(self.fit.fittedvalues)
 
     @property
     def residuals(self) -> Array:
-        """Residual of each sample."""
         return np.asarray(self.fit.resid)
 
     @property
@@ -70,7 +59,6 @@ class CheckedRegression:
 
     @property
     def samples(self) -> int:
-        """Number of samples, n."""
         return len(self.y)
 
     @property
@@ -93,25 +81,15 @@ def regression(
 ) -> CheckedRegression:
     """Fit y on the columns of X and an intercept.
 
-    Parameters
-    ----------
-    X
-        Explanatory variables: a table, or an array with a column for each; without an intercept.
-        Text in a table becomes 0/1 columns.
-    y
-        The outcome; or the name of its column when X is a table that has it.
-    names
-        The columns to use of a table, or the names of an array's columns.
-    groups
-        The group of each sample (the DBMS), or the name of its column in X.
+    - X: Explanatory variables: a table, or an array with a column for each; without an intercept.
+      Text in a table becomes 0/1 columns.
+    - y: The outcome; or the name of its column when X is a table that has it.
+    - names: The columns to use of a table, or the names of an array's columns.
+    - groups: The group of each sample (the DBMS), or the name of its column in X.
 
-    Raises
-    ------
-    ShapeError
-        Lengths differ, or a column is unknown or text where numbers are needed.
-    SampleError
-        A value is missing or infinite, a column is constant or collinear, samples are too few.
-
+    Raises `ShapeError`: lengths differ, or a column is unknown or text where numbers are needed.
+    Raises `SampleError`: a value is missing or infinite, a column is constant or collinear, samples
+    are too few.
     """
     table, outcome, label = _table(X, y, names)
     taken = {label, groups if isinstance(groups, str) else None}

@@ -82,12 +82,8 @@ class NormalityTest:
 def inflation(fit: CheckedRegression) -> pd.DataFrame:
     """Return the variance inflation factor of each variable.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each variable: ``name``, ``columns`` (number of), ``vif``, ``root`` (√VIF, or its
-        like for several columns). One variable alone has 1.
-
+    Returns a row for each variable: ``name``, ``columns`` (number of), ``vif``, ``root`` (√VIF, or
+    its like for several columns). One variable alone has 1.
     """
     rows = []
     columns = fit.X[:, 1:]
@@ -105,15 +101,11 @@ def inflation(fit: CheckedRegression) -> pd.DataFrame:
 def influence(fit: CheckedRegression) -> pd.DataFrame:
     """Return what each sample does to the regression, in the order of samples.
 
-    Returns
-    -------
-    pandas.DataFrame
-        ``fitted, residual, leverage, studentised`` (residual over its standard error with the
-        sample left out), ``cook``, and yes/no: ``outlier`` (D > 1), ``look`` (D > 4/n),
-        ``high_leverage`` (h > 2k/n). A sample of leverage 1, which alone decides a parameter,
-        has NaN and counts as an outlier; one without which the fit is exact has an infinite
-        studentised residual.
-
+    Returns the columns ``fitted, residual, leverage, studentised`` (residual over its standard
+    error with the sample left out), ``cook``, and yes/no: ``outlier`` (D > 1), ``look`` (D > 4/n),
+    ``high_leverage`` (h > 2k/n). A sample of leverage 1, which alone decides a parameter, has NaN
+    and counts as an outlier; one without which the fit is exact has an infinite studentised
+    residual.
     """
     n, k = fit.samples, fit.parameters
     leverage = np.asarray(fit.influence.hat_matrix_diag)
@@ -140,13 +132,7 @@ def influence(fit: CheckedRegression) -> pd.DataFrame:
 def breusch_pagan(fit: CheckedRegression, *, studentised: bool = True) -> VarianceTest:
     """Test whether the variance of residuals depends on the explanatory variables.
 
-    Parameters
-    ----------
-    fit
-        The regression.
-    studentised
-        Koenker's version, which does not need normal errors; else the original.
-
+    - studentised: Koenker's version, which does not need normal errors; else the original.
     """
     if fit.parameters == 1:
         raise SampleError(
@@ -185,19 +171,11 @@ def jarque_bera(fit: CheckedRegression) -> NormalityTest:
 def histogram(fit: CheckedRegression, *, bins: int | str = "fd") -> pd.DataFrame:
     """Return the histogram of residuals with the normal curve of their mean and deviation.
 
-    Parameters
-    ----------
-    fit
-        The regression.
-    bins
-        Their number, or a rule of `numpy.histogram_bin_edges`; ``fd`` is Freedman and Diaconis'.
+    - bins: Their number, or a rule of `numpy.histogram_bin_edges`; ``fd`` is Freedman and
+      Diaconis'.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each bin: ``left, right, count, density``, and ``normal``, the normal density
-        at its middle.
-
+    Returns a row for each bin: ``left, right, count, density``, and ``normal``, the normal density
+    at its middle.
     """
     if isinstance(bins, int) and bins < 1:
         raise AnalysisError(f"{bins} bins", "ask for one at least")
@@ -218,12 +196,8 @@ def histogram(fit: CheckedRegression, *, bins: int | str = "fd") -> pd.DataFrame
 def quantiles(fit: CheckedRegression) -> pd.DataFrame:
     """Return the points of the normal Q–Q picture, as R's ``qqnorm`` and ``qqline`` place them.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each sample, ascending: ``theoretical`` (normal quantile), ``residual``, and
-        ``line``, the height of the line through both quartiles.
-
+    Returns a row for each sample, ascending: ``theoretical`` (normal quantile), ``residual``, and
+    ``line``, the height of the line through both quartiles.
     """
     n = fit.samples
     shift = 3 / 8 if n <= 10 else 1 / 2

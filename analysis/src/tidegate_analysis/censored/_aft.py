@@ -41,29 +41,39 @@ class CensoredRegression(LinearPredictor):
 
     The last of `parameters` is log σ.
 
-    Attributes
-    ----------
-    distribution
-        ``weibull``, ``lognormal`` or ``loglogistic``, where y = log TP; ``gaussian``, where y = TP.
-    sigma
-        σ; Weibull's shape is 1/σ.
-    loglik, aic
-        Log-likelihood of the intervals, and Akaike's criterion. All four distributions give
-        probabilities to the same intervals, so their criteria compare.
-    r2
-        Share of the variance of the latent y that xβ has (McKelvey and Zavoina 1975): what R² of
-        the naive regression is compared with.
-    choices
-        When the AIC chose: ``distribution``, ``loglik``, ``aic``, best first.
-
+    - choices: ``distribution``, ``loglik`` of the intervals, ``aic``, best first. All four
+      distributions give probabilities to the same intervals, so their criteria compare.
     """
 
-    distribution: Distribution
-    sigma: float
-    loglik: float
-    aic: float
-    r2: float
     choices: pd.DataFrame
+
+    @property
+    def distribution(self) -> Distribution:
+        """``weibull``, ``lognormal``, ``loglogistic``: y = log TP; or ``gaussian``: y = TP."""
+        name: Distribution = self.choices["distribution"].iloc[0]
+        return name
+
+    @property
+    def loglik(self) -> float:
+        return float(self.choices["loglik"].iloc[0])
+
+    @property
+    def aic(self) -> float:
+        return float(self.choices["aic"].iloc[0])
+
+    @property
+    def sigma(self) -> float:
+        """σ; Weibull's shape is 1/σ."""
+        return float(np.exp(self.parameters[-1]))
+
+    @property
+    def r2(self) -> float:
+        """Share of the variance of the latent y that xβ has (McKelvey and Zavoina 1975).
+
+        What R² of the naive regression is compared with.
+        """
+        explained, latent = self._variances()
+        return explained / latent
 
     def to_frame(self) -> pd.DataFrame:
         """As `LinearPredictor`, and ``standardised`` and acceleration factors.
@@ -73,7 +83,7 @@ class CensoredRegression(LinearPredictor):
         multiplied when x grows by 1 (missing for ``gaussian``).
         """
         table = super().to_frame()
-        table["standardised"] = table["per_sd"] / self._latent_sd()
+        table["standardised"] = table["per_sd"] / np.sqrt(self._variances()[1])
         change = table[["estimate", "low", "high"]].to_numpy()
         logarithm = self.distribution != "gaussian"
         with np.errstate(over="ignore"):
@@ -90,10 +100,7 @@ class CensoredRegression(LinearPredictor):
         x = self.design.at(samples)
         value = x @ self.parameters[:-1] + self.sigma * centre
         turn = np.column_stack([x, np.full(len(x), self.sigma * centre)])
-        half = self._quantile(self.degrees.min()) * np.sqrt(
-            np.einsum("ij,jk,ik->i", turn, self.covariance, turn)
-        )
-        found = np.column_stack([value, value - half, value + half])
+        found = self._about(value, turn)
         if self.distribution != "gaussian":
             found = np.exp(found)
         return pd.DataFrame(found, columns=["median", "low", "high"], index=samples.index)
@@ -108,9 +115,10 @@ class CensoredRegression(LinearPredictor):
         table = self.to_frame().to_string(index=False, float_format="{:.4g}".format)
         return "\n".join([head, table, *self.notes])
 
-    def _latent_sd(self) -> float:
+    def _variances(self) -> tuple[float, float]:
+        """Return the variance of xβ and that of the latent y."""
         explained = float((self.design.matrix @ self.parameters[:-1]).var(ddof=1))
-        return float(np.sqrt(explained + self.sigma**2 * ERRORS[self.distribution].variance))
+        return explained, explained + self.sigma**2 * ERRORS[self.distribution].variance
 
 
 @dataclass(frozen=True)
@@ -140,30 +148,18 @@ def regress(
 ) -> CensoredRegression:
     """Regress the thrashing point on columns, with TP = inf as censored and not as missing.
 
-    Parameters
-    ----------
-    samples
-        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on
-        Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
-    distribution
-        Of the error; ``best`` takes the accelerated failure time model of the smallest AIC and
-        says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
-    **options
-        The fields of `CensoredOptions`.
+    - samples: A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    - on: Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
+    - distribution: Of the error; ``best`` takes the accelerated failure time model of the smallest
+      AIC and says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
+    - **options: The fields of `CensoredOptions`.
 
-    Raises
-    ------
-    SampleError
-        All samples are censored, a column is constant or tells thrashing perfectly, or samples are
-        too few.
+    Raises `SampleError`: all samples are censored, a column is constant or tells thrashing
+    perfectly, or samples are too few.
 
-    Notes
-    -----
     TP in [low, high) contributes ``F(high) - F(low)``, TP = inf contributes ``1 - F(low)``
     (Klein and Moeschberger, *Survival Analysis*, 2nd ed., Sections 3.5 and 12). The intervals do
     not know that the AIC chose the distribution.
-
     """
     chosen = CensoredOptions(**options)
     found = intervals(samples, chosen.low, chosen.high)
@@ -187,24 +183,15 @@ def regress(
         else:
             covariance = jackknife(partial(_without, scaled, name), maximum.parameters, codes)
         notes += few_clusters(_clusters.count(codes), chosen.errors)
-    parameters = scaled.back @ maximum.parameters + scaled.shift
-    sigma = float(np.exp(parameters[-1]))
-    explained = float((plan.matrix @ parameters[:-1]).var(ddof=1))
     return CensoredRegression(
         design=plan,
-        parameters=parameters,
+        parameters=scaled.back @ maximum.parameters + scaled.shift,
         covariance=scaled.back @ covariance @ scaled.back.T,
         degrees=of_coefficients(plan, codes, np.inf),
         level=chosen.level,
-        n=len(samples),
         thrashed=int(found.thrashed.sum()),
         clusters=None if codes is None else _clusters.count(codes),
         notes=notes,
-        distribution=name,
-        sigma=sigma,
-        loglik=maximum.loglik,
-        aic=float(choices["aic"].iloc[0]),
-        r2=explained / (explained + sigma**2 * ERRORS[name].variance),
         choices=choices,
     )
 
@@ -230,16 +217,14 @@ def _scaled(plan: CensoredDesign, found: Intervals, distribution: Distribution) 
     low, high = outcome(found, distribution)
     middle = np.where(np.isfinite(low), low, high)
     centre, spread = float(middle.mean()), float(middle.std()) or 1.0
-    mean, sd = plan.matrix.mean(axis=0), plan.matrix.std(axis=0)
-    mean[0], sd[0] = 0.0, 1.0
+    matrix, back_to_columns = plan.standardised()
     count = len(plan.names)
     back = np.eye(count + 1)
-    back[:count, :count] = np.diag(spread / sd)
-    back[0, 1:count] = -spread * mean[1:] / sd[1:]
+    back[:count, :count] = spread * back_to_columns
     shift = np.zeros(count + 1)
     shift[0], shift[-1] = centre, np.log(spread)
     return _Scaled(
-        matrix=(plan.matrix - mean) / sd,
+        matrix=matrix,
         low=(low - centre) / spread,
         high=(high - centre) / spread,
         back=back,
@@ -323,7 +308,6 @@ def naive(
         covariance=covariance,
         degrees=of_coefficients(plan, codes, fit.df_resid),
         level=chosen.level,
-        n=len(y),
         thrashed=len(y),
         clusters=None if codes is None else _clusters.count(codes),
         notes=(f"{len(samples) - len(y)} samples that never thrashed are left out",),

@@ -33,24 +33,14 @@ def compare(
 ) -> pd.DataFrame:
     """Return least squares over the thrashing samples beside the censored regression over all.
 
-    Parameters
-    ----------
-    samples, on, distribution, **options
-        As for `regress`.
-    scale
-        ``log``: both are of log TP, so a coefficient is a change of log MPL. ``mpl``: both are of
-        TP, as the study's regression is, and the distribution is ``gaussian`` (tobit).
-    tp
-        Column of the thrashing point, for the naive regression.
+    - samples, on, distribution, **options: As for `regress`.
+    - scale: ``log``: both are of log TP, so a coefficient is a change of log MPL. ``mpl``: both are
+      of TP, as the study's regression is, and the distribution is ``gaussian`` (tobit).
 
-    Returns
-    -------
-    DataFrame
-        A row for each coefficient: ``term``; ``naive``, ``naive_low``, ``naive_high``, ``naive_p``;
-        the same of ``censored``; ``difference`` (naive - censored); ``ratio`` (naive / censored:
-        below 1 where the naive effect has shrunk); ``same_sign``; ``naive_n``, ``censored_n``;
-        ``distribution``; ``degrees`` of freedom of the censored interval and p.
-
+    Returns a row for each coefficient: ``term``; ``naive``, ``naive_low``, ``naive_high``,
+    ``naive_p``; the same of ``censored``; ``difference`` (naive - censored); ``ratio`` (naive /
+    censored: below 1 where the naive effect has shrunk); ``same_sign``; ``naive_n``,
+    ``censored_n``; ``distribution``; ``degrees`` of freedom of the censored interval and p.
     """
     family = _family(scale, distribution)
     plain = naive(samples, on, logarithm=scale == "log", tp=tp, **options)
@@ -89,32 +79,18 @@ def bias(
     Each draw keeps the columns of the samples, draws new thrashing points from the truth, sees them
     through the MPLs that were measured, and fits both regressions.
 
-    Parameters
-    ----------
-    samples, on
-        Columns to keep. Unless a truth is given, `regress` of these samples is the truth.
-    truth
-        Coefficients by term, ``intercept`` and all of `on`, of log TP (of TP for ``gaussian``).
-    sigma
-        Scale of the error, with `truth`.
-    distribution
-        Of the error.
-    mpls
-        MPLs at which each sample is measured; those of the samples' intervals unless given.
-    draws, seed
-        Simulated data sets.
-    level
-        Of the intervals whose coverage is counted.
+    - samples, on: Columns to keep. Unless a truth is given, `regress` of these samples is the
+      truth.
+    - truth: Coefficients by term, ``intercept`` and all of `on`, of log TP (of TP for
+      ``gaussian``).
+    - sigma: Scale of the error, with `truth`.
+    - mpls: MPLs at which each sample is measured; those of the samples' intervals unless given.
 
-    Returns
-    -------
-    DataFrame
-        A row for each coefficient: ``term``, ``truth``; ``naive_mean``, ``naive_bias``,
-        ``naive_coverage`` (share of intervals that hold the truth); the same of ``censored``;
-        ``naive_error``, ``censored_error`` (simulation standard errors of the means);
-        ``censored_share``, the mean share of samples that do not thrash; ``draws`` that could be
-        fitted.
-
+    Returns a row for each coefficient: ``term``, ``truth``; ``naive_mean``, ``naive_bias``,
+    ``naive_coverage`` (share of intervals that hold the truth); the same of ``censored``;
+    ``naive_error``, ``censored_error`` (simulation standard errors of the means);
+    ``censored_share``, the mean share of samples that do not thrash; ``draws`` that could be
+    fitted.
     """
     checked_distribution(distribution)
     if draws < 2:

@@ -34,7 +34,6 @@ class Intervals:
         return np.isfinite(self.high)
 
     def take(self, rows: Flags | Codes) -> "Intervals":
-        """Return the intervals of these rows."""
         return Intervals(self.low[rows], self.high[rows])
 
 
@@ -159,6 +158,14 @@ class CensoredDesign:
         columns_there(samples, [term.column for term in self.terms])
         return _matrix(self.terms, samples)
 
+    def standardised(self) -> tuple[Array, Array]:
+        """Return the standardised matrix, and the map from its coefficients to those of this."""
+        mean, sd = self.matrix.mean(axis=0), self.matrix.std(axis=0)
+        mean[0], sd[0] = 0.0, 1.0
+        back = np.diag(1 / sd)
+        back[0, 1:] = -mean[1:] / sd[1:]
+        return (self.matrix - mean) / sd, back
+
     def positions(self, column: str) -> list[int]:
         """Return where a column of samples is in the matrix."""
         for term in self.terms:
@@ -176,7 +183,6 @@ def design(
     nonlinear: Mapping[str, Bend] | None = None,
     knots: int = 4,
 ) -> CensoredDesign:
-    """Return the design of a regression on these columns."""
     bends = dict(nonlinear or {})
     if isinstance(on, str) or not on or len(set(on)) != len(on):
         raise SampleError(f"`on` is {on!r}", "give a list of different columns to regress on")

@@ -27,7 +27,7 @@ from tidegate_analysis.errors import SampleError
 Distribution = Literal["weibull", "lognormal", "loglogistic", "gaussian"]
 
 
-class Error(Protocol):
+class ErrorDistribution(Protocol):
     """A standard distribution of ε."""
 
     variance: float
@@ -49,7 +49,7 @@ class Error(Protocol):
         """Return random errors."""
 
 
-class _Normal:
+class _NormalError:
     variance = 1.0
     median = 0.0
 
@@ -69,7 +69,7 @@ class _Normal:
         return rng.standard_normal(size)
 
 
-class _Logistic:
+class _LogisticError:
     variance = float(np.pi**2 / 3)
     median = 0.0
 
@@ -89,7 +89,7 @@ class _Logistic:
         return rng.logistic(size=size)
 
 
-class _SmallestExtreme:
+class _SmallestExtremeError:
     variance = float(np.pi**2 / 6)
     median = float(np.log(np.log(2)))
 
@@ -109,11 +109,11 @@ class _SmallestExtreme:
         return np.log(rng.exponential(size=size))
 
 
-ERRORS: dict[Distribution, Error] = {
-    "weibull": _SmallestExtreme(),
-    "lognormal": _Normal(),
-    "loglogistic": _Logistic(),
-    "gaussian": _Normal(),
+ERRORS: dict[Distribution, ErrorDistribution] = {
+    "weibull": _SmallestExtremeError(),
+    "lognormal": _NormalError(),
+    "loglogistic": _LogisticError(),
+    "gaussian": _NormalError(),
 }
 
 
@@ -127,18 +127,13 @@ class Maximum:
     loglik: float
 
 
-def maximise(error: Error, matrix: Array, low: Array, high: Array) -> Maximum:
+def maximise(error: ErrorDistribution, matrix: Array, low: Array, high: Array) -> Maximum:
     """Fit ``y = xβ + σε`` to intervals by Newton's method on standardised data.
 
-    Parameters
-    ----------
-    error
-        The distribution of ε.
-    matrix
-        x, its first column 1 and all others of mean 0 and standard deviation 1 or so.
-    low, high
-        The ends of each y, infinite where unknown, of mean 0 and standard deviation 1 or so.
-
+    - error: The distribution of ε.
+    - matrix: x, its first column 1 and all others of mean 0 and standard deviation 1 or so.
+    - low, high: The ends of each y, infinite where unknown, of mean 0 and standard deviation 1 or
+      so.
     """
     count = matrix.shape[1]
     at = np.append(np.zeros(count), 1.0)
@@ -171,7 +166,7 @@ _Likelihood = tuple[float, Array, Array, Array]
 
 
 def _halved(
-    error: Error, at: Array, step: Array, value: float, data: tuple[Array, Array, Array]
+    error: ErrorDistribution, at: Array, step: Array, value: float, data: tuple[Array, Array, Array]
 ) -> tuple[Array, _Likelihood | None]:
     """Return the longest of the steps 1, ½, ¼ … that gains, with the likelihood there."""
     for halvings in range(40):
@@ -201,7 +196,7 @@ def _natural(at: Array, value: float, information: Array, scores: Array) -> Maxi
     )
 
 
-def log_mass(error: Error, low: Array, high: Array) -> Array:
+def log_mass(error: ErrorDistribution, low: Array, high: Array) -> Array:
     """Return the logarithm of F(high) - F(low), without cancellation in either tail."""
     with np.errstate(all="ignore"):
         below, above = error.log_below(high), error.log_above(low)
@@ -210,7 +205,9 @@ def log_mass(error: Error, low: Array, high: Array) -> Array:
     return np.where(low > 0, right, left)
 
 
-def _likelihood(error: Error, at: Array, matrix: Array, low: Array, high: Array) -> _Likelihood:
+def _likelihood(
+    error: ErrorDistribution, at: Array, matrix: Array, low: Array, high: Array
+) -> _Likelihood:
     """Return the log-likelihood of (γ, τ), its gradient, minus its Hessian, each row's gradient."""
     tau, centre = at[-1], matrix @ at[:-1]
     ends = [tau * low - centre, tau * high - centre]

@@ -6,6 +6,9 @@ information (Jeffreys' prior), always has one, and takes the first-order bias aw
 1993, *Biometrika* 80; Heinze and Schemper 2002, *Statistics in Medicine* 21, for separation and for
 intervals by the profile of the penalised likelihood).
 
+statsmodels fits the likelihood, and has neither the penalty, its profile nor a test of
+separation: these are ours.
+
 Samples of one DBMS are not independent: with clusters, errors are by jackknife (CV3) or sandwich,
 see `_clusters`. Both learn from how clusters differ. Where a column tells thrashing perfectly they
 do not differ: the scores of Firth's likelihood nearly vanish, all of them, and its estimate hardly
@@ -44,24 +47,22 @@ Method = Literal["auto", "ml", "firth"]
 class Logistic(LinearPredictor):
     """Logistic regression on thrashing.
 
-    Attributes
-    ----------
-    method
-        ``ml`` or ``firth``: what was used.
-    loglik, aic
-        Log-likelihood (penalised for ``firth``) and 2 × parameters - 2 × `loglik`.
-    separated
-        Columns of the regression that together tell thrashing perfectly, or for some samples.
-    profile
-        For ``firth``: low, high and p of each coefficient by its profile.
-
+    - method: ``ml`` or ``firth``: what was used.
+    - loglik: Log-likelihood, penalised for ``firth``.
+    - separated: Columns of the regression that together tell thrashing perfectly, or for some
+      samples.
+    - profile: For ``firth``: low, high and p of each coefficient by its profile.
     """
 
     method: Literal["ml", "firth"]
     loglik: float
-    aic: float
     separated: tuple[str, ...]
     profile: Array | None = field(repr=False)
+
+    @property
+    def aic(self) -> float:
+        """2 × parameters - 2 × `loglik`."""
+        return 2 * len(self.parameters) - 2 * self.loglik
 
     def to_frame(self) -> pd.DataFrame:
         """As `LinearPredictor`, and odds ratios ``odds``, ``odds_low``, ``odds_high``."""
@@ -76,11 +77,7 @@ class Logistic(LinearPredictor):
     def probability(self, samples: pd.DataFrame) -> pd.DataFrame:
         """Return the probability that such samples thrash: ``probability``, ``low``, ``high``."""
         x = self.design.at(samples)
-        value = x @ self.parameters
-        half = self._quantile(self.degrees.min()) * np.sqrt(
-            np.einsum("ij,jk,ik->i", x, self.covariance, x)
-        )
-        found = special.expit(np.column_stack([value, value - half, value + half]))
+        found = special.expit(self._about(x @ self.parameters, x))
         return pd.DataFrame(found, columns=["probability", "low", "high"], index=samples.index)
 
     def __str__(self) -> str:
@@ -110,27 +107,17 @@ def thrashes(
 ) -> Logistic:
     """Regress whether a batchset thrashes on columns.
 
-    Parameters
-    ----------
-    samples
-        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    on
-        As for `regress`.
-    method
-        ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's penalised
-        likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of it.
-    thrashed
-        Column of yes/no.
-    **options
-        As for `regress`. With ``firth`` samples are taken as independent whatever `cluster` says,
-        and a note says so.
+    - samples: A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    - on: As for `regress`.
+    - method: ``ml`` is maximum likelihood, an error at perfect separation; ``firth`` is Firth's
+      penalised likelihood; ``auto`` is ``ml``, and ``firth`` at perfect separation with a note of
+      it.
+    - thrashed: Column of yes/no.
+    - **options: As for `regress`. With ``firth`` samples are taken as independent whatever
+      `cluster` says, and a note says so.
 
-    Raises
-    ------
-    SampleError
-        All samples thrash, or none; separation with ``ml``, or without one of the clusters; a
-        constant or redundant column.
-
+    Raises `SampleError`: all samples thrash, or none; separation with ``ml``, or without one of the
+    clusters; a constant or redundant column.
     """
     chosen = CensoredOptions(**options)
     y = _outcome(samples, thrashed)
@@ -139,7 +126,7 @@ def thrashes(
     codes = clusters(samples, chosen.cluster)
     apart = separated(plan, y)
     used = _method(method, apart)
-    scaled, back = _standard(plan)
+    scaled, back = plan.standardised()
     profile = None
     notes = _notes(apart, used)
     if used == "firth":
@@ -163,13 +150,11 @@ def thrashes(
         covariance=back @ covariance @ back.T,
         degrees=of_coefficients(plan, codes, np.inf),
         level=chosen.level,
-        n=len(samples),
         thrashed=int(y.sum()),
         clusters=None if codes is None else _clusters.count(codes),
         notes=notes,
         method=used,
         loglik=loglik,
-        aic=2 * len(parameters) - 2 * loglik,
         separated=apart,
         profile=profile,
     )
@@ -204,7 +189,7 @@ def separated(plan: CensoredDesign, y: Flags) -> tuple[str, ...]:
     Some β with ``xβ >= 0`` wherever y and ``xβ <= 0`` elsewhere, not all 0, means that maximum
     likelihood diverges along it (Albert and Anderson 1984; Konis 2007).
     """
-    scaled, _ = _standard(plan)
+    scaled, _ = plan.standardised()
     if not any(_directions(scaled, y)):
         return ()
     for term in plan.terms:
@@ -258,15 +243,6 @@ def _notes(apart: tuple[str, ...], used: str) -> tuple[str, ...]:
         f"perfect separation by {', '.join(apart)}: estimates are Firth's ({used}), and the size "
         "of these effects depends on his penalty; their direction does not",
     )
-
-
-def _standard(plan: CensoredDesign) -> tuple[Array, Array]:
-    """Return the standardised matrix, and the map from its coefficients to the original ones."""
-    mean, sd = plan.matrix.mean(axis=0), plan.matrix.std(axis=0)
-    mean[0], sd[0] = 0.0, 1.0
-    back = np.diag(1 / sd)
-    back[0, 1:] = -mean[1:] / sd[1:]
-    return (plan.matrix - mean) / sd, back
 
 
 def _penalised(matrix: Array, y: Flags, at: Array) -> _Penalised:

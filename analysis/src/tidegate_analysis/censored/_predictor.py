@@ -32,23 +32,15 @@ class CensoredKeywords(TypedDict, total=False):
 class CensoredOptions:
     """How thrashing points are regressed.
 
-    Parameters
-    ----------
-    nonlinear
-        Columns that are bent, such as ``{"ATPT": "spline"}``; see `LinearPredictor.nonlinearity`.
-    knots
-        Number of knots of a spline, 3 to 5.
-    cluster
-        Column whose values are clusters, such as ``dbms``; None takes samples as independent.
-    errors
-        Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
-        ``sandwich`` (Liang and Zeger's, times G/(G - 1)). Both with t on clusters - 1 degrees of
-        freedom, or fewer for columns that vary between clusters only; see `_clusters`.
-    low, high
-        Columns of the interval that holds TP; `high` is inf where no fall was seen.
-    level
-        Of the confidence intervals.
-
+    - nonlinear: Columns that are bent, such as ``{"ATPT": "spline"}``; see
+      `LinearPredictor.nonlinearity`.
+    - knots: Number of knots of a spline, 3 to 5.
+    - cluster: Column whose values are clusters, such as ``dbms``; None takes samples as
+      independent.
+    - errors: Standard errors with clusters: ``jackknife`` (CV3: a fit without each cluster) or
+      ``sandwich`` (Liang and Zeger's, times G/(G - 1)). Both with t on clusters - 1 degrees of
+      freedom, or fewer for columns that vary between clusters only; see `_clusters`.
+    - low, high: Columns of the interval that holds TP; `high` is inf where no fall was seen.
     """
 
     nonlinear: Mapping[str, Bend] | None = None
@@ -72,24 +64,14 @@ class CensoredOptions:
 class LinearPredictor:
     """Estimated coefficients of a linear predictor.
 
-    Attributes
-    ----------
-    design
-        The columns and the matrix.
-    parameters, covariance
-        The coefficients in the order of the design's names; a scale may follow.
-    degrees
-        Degrees of freedom of Student's t for the interval and test of each coefficient: of
-        clusters, see `_clusters.degrees`; inf is the normal.
-    level
-        Of the confidence intervals.
-    n, thrashed
-        Number of samples, and of those among them that thrashed.
-    clusters
-        Number of clusters; None when samples were taken as independent.
-    notes
-        What a reader must know, in sentences.
-
+    - design: The columns and the matrix.
+    - parameters, covariance: The coefficients in the order of the design's names; a scale may
+      follow.
+    - degrees: Degrees of freedom of Student's t for the interval and test of each coefficient: of
+      clusters, see `_clusters.degrees`; inf is the normal.
+    - thrashed: Number of samples that thrashed.
+    - clusters: Number of clusters; None when samples were taken as independent.
+    - notes: What a reader must know, in sentences.
     """
 
     design: CensoredDesign = field(repr=False)
@@ -97,10 +79,13 @@ class LinearPredictor:
     covariance: Array = field(repr=False)
     degrees: Array
     level: float
-    n: int
     thrashed: int
     clusters: int | None
     notes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.design.matrix)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each coefficient: term, estimate, se, low, high, p, per_sd."""
@@ -131,11 +116,8 @@ class LinearPredictor:
         Economic Statistics* 36). Columns: ``column``, ``bend``, ``statistic``, ``degrees`` (q),
         ``p``.
 
-        Raises
-        ------
-        SampleError
-            There are no more clusters than coefficients to test, or they say nothing of some.
-
+        Raises `SampleError`: there are no more clusters than coefficients to test, or they say
+        nothing of some.
         """
         bent = [term for term in self.design.terms if term.bend is not None]
         rows = [(term.column, term.bend, *self._bent(term)) for term in bent]
@@ -164,20 +146,10 @@ class LinearPredictor:
     ) -> pd.DataFrame:
         """Return the curve of a column of numbers: the predictor's change from a reference value.
 
-        Parameters
-        ----------
-        column
-            Name of a column.
-        at
-            Values of it; 50 evenly over those in the samples unless given.
-        reference
-            Where the change is 0; the median of the samples unless given.
+        - at: Values of it; 50 evenly over those in the samples unless given.
+        - reference: Where the change is 0; the median of the samples unless given.
 
-        Returns
-        -------
-        DataFrame
-            ``column`` (its values), ``change``, ``low``, ``high`` (pointwise).
-
+        Returns the columns ``column`` (its values), ``change``, ``low``, ``high`` (pointwise).
         """
         places = self.design.positions(column)
         term = next(term for term in self.design.terms if term.column == column)
@@ -194,6 +166,12 @@ class LinearPredictor:
         return pd.DataFrame(
             {column: values, "change": change, "low": change - half, "high": change + half}
         )
+
+    def _about(self, value: Array, turn: Array) -> Array:
+        """Return values, and the ends of their intervals by the delta method, as three columns."""
+        variance = np.einsum("ij,jk,ik->i", turn, self.covariance, turn)
+        half = self._quantile(self.degrees.min()) * np.sqrt(variance)
+        return np.column_stack([value, value - half, value + half])
 
     def _quantile(self, degrees: Array | float) -> Array:
         return np.asarray(stats.t.ppf(0.5 + self.level / 2, degrees))
@@ -250,15 +228,9 @@ def few_clusters(count: int, errors: str) -> tuple[str, ...]:
 def jackknife(without: Callable[[Codes], Array], estimate: Array, codes: Codes) -> Array:
     """CV3: from the estimates with each cluster left out, about the estimate with all.
 
-    Parameters
-    ----------
-    without
-        The estimate from these rows alone.
-    estimate
-        That from all.
-    codes
-        The cluster of each sample, 0, 1, …
-
+    - without: The estimate from these rows alone.
+    - estimate: That from all.
+    - codes: The cluster of each sample, 0, 1, …
     """
     kept = (np.flatnonzero(codes != code) for code in range(_clusters.count(codes)))
     return _clusters.jackknife(np.array([without(rows) for rows in kept]), estimate)

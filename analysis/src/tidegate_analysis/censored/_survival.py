@@ -41,32 +41,19 @@ def kaplan_meier(
 ) -> pd.DataFrame:
     """Return the share of batchsets that are not yet thrashing, against MPL.
 
-    Parameters
-    ----------
-    samples
-        A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
-    by
-        Columns whose values are groups with a curve of their own.
-    low, high
-        Columns of the interval that holds TP; `high` is inf where no fall was seen.
-    level
-        Of the pointwise bands.
+    - samples: A row for each batchset: `shapes.SAMPLES`, or any frame with the columns named.
+    - by: Columns whose values are groups with a curve of their own.
+    - low, high: Columns of the interval that holds TP; `high` is inf where no fall was seen.
 
-    Returns
-    -------
-    DataFrame
-        The columns of `by`, then ``mpl``; ``not_thrashing``, the estimated share with TP at or
-        above that MPL, so not seen to have fallen there; ``low``, ``high``, its band; ``at_risk``,
-        samples measured up to there and not seen to fall before; ``thrashed``, samples that had
-        fallen there by their `high`; ``method``, ``kaplan-meier`` or ``turnbull``. Begins at MPL 0
-        with a share of 1.
+    Returns the columns of `by`, then ``mpl``; ``not_thrashing``, the estimated share with TP at or
+    above that MPL, so not seen to have fallen there; ``low``, ``high``, its band; ``at_risk``,
+    samples measured up to there and not seen to fall before; ``thrashed``, samples that had fallen
+    there by their `high`; ``method``, ``kaplan-meier`` or ``turnbull``. Begins at MPL 0 with a
+    share of 1.
 
-    Notes
-    -----
     Greenwood's band has no width while nobody has thrashed, and none once all have. There the band
     is of an exact binomial: down to ``(α/2)^(1/n)`` and up to ``1 - (α/2)^(1/n)``, for n samples
     at risk, and n in all.
-
     """
     refuse_level(level)
     names = [] if by is None else [by] if isinstance(by, str) else list(by)
@@ -136,13 +123,8 @@ def _innermost(pairs: Array) -> tuple[Array, Array]:
 class _Masses:
     """Masses on the innermost intervals, and their likelihood.
 
-    Attributes
-    ----------
-    inside
-        1 where an innermost interval, a column, is in a pair of low and high, a row.
-    counts
-        Samples of each pair.
-
+    - inside: 1 where an innermost interval, a column, is in a pair of low and high, a row.
+    - counts: Samples of each pair.
     """
 
     inside: Array

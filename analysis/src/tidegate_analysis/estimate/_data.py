@@ -21,22 +21,12 @@ _TOLERANCE = 1e-9
 class EquationDesign:
     """Matrices of one regression.
 
-    Parameters
-    ----------
-    outcome, terms
-        Names: the column explained, and the terms that explain it.
-    y
-        Values of the outcome.
-    X
-        The terms: columns, or products of columns less their means.
-    scales
-        Standard deviation of each term; of a product, the product of the two.
-    nuisance
-        The intercept, or an indicator for each group when groups have intercepts of their own;
-        indicators of blocks after them.
-    groups
-        The group of each sample, or all zero.
-
+    - outcome, terms: Names: the column explained, and the terms that explain it.
+    - X: The terms: columns, or products of columns less their means.
+    - scales: Standard deviation of each term; of a product, the product of the two.
+    - nuisance: The intercept, or an indicator for each group when groups have intercepts of their
+      own; indicators of blocks after them.
+    - groups: The group of each sample, or all zero.
     """
 
     outcome: str
@@ -77,22 +67,11 @@ def design(
 ) -> EquationDesign:
     """Make the matrices of a regression of `outcome` on `terms`.
 
-    Parameters
-    ----------
-    samples, outcome, terms
-        ``a:b`` is the product of two columns less their means.
-    cluster
-        Column that groups the samples.
-    intercepts
-        Whether each group has an intercept of its own.
-    block
-        Column whose values have effects of their own beside that, such as the host.
+    - samples, outcome, terms: ``a:b`` is the product of two columns less their means.
+    - intercepts: Whether each group has an intercept of its own.
+    - block: Column whose values have effects of their own beside that, such as the host.
 
-    Raises
-    ------
-    SampleError
-        Nothing can be estimated from this; the message says why and what to do.
-
+    Raises `SampleError`: nothing can be estimated from this; the message says why and what to do.
     """
     if len(samples) == 0:
         raise SampleError("the table of samples is empty", "load or keep at least some samples")

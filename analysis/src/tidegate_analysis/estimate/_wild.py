@@ -1,5 +1,7 @@
 """The wild cluster bootstrap-t, for samples in few groups.
 
+statsmodels has no bootstrap by cluster, wild or other: this is ours.
+
 To test b_j = β: fit under that hypothesis, give the residuals of each *group* one common random
 weight, and see how often the t statistic (with CR1) of such data exceeds the one observed (Cameron,
 Gelbach, Miller 2008). The weights are Webb's (2014): ±√½, ±1, ±√(3/2), each one time in six. With
@@ -67,17 +69,8 @@ def smallest(W: Array) -> float:
 def wild(X: Array, y: Array, groups: Codes, j: int, *, W: Array, confidence: float) -> Wild:
     """Test column j of X and give the interval of its coefficient.
 
-    Parameters
-    ----------
-    X, y, groups
-        The regression, groups numbered from 0.
-    j
-        The column.
-    W
-        What `weights` returned.
-    confidence
-        Of the interval.
-
+    - X, y, groups: The regression, groups numbered from 0.
+    - W: What `weights` returned.
     """
     others = np.delete(X, j, axis=1)
     x = X[:, j] - others @ np.linalg.lstsq(others, X[:, j], rcond=None)[0]

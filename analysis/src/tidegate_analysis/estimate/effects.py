@@ -69,15 +69,7 @@ def trace(
 ) -> tuple[Trace, ...]:
     """Return all chains of paths from `source` to `target`, the shortest first.
 
-    Parameters
-    ----------
-    model
-        Its paths.
-    coefficients
-        Of each path, by its ends.
-    source, target
-        Where chains begin and end.
-
+    - coefficients: Of each path, by its ends.
     """
     chains = [[source]]
     found = []
@@ -101,8 +93,8 @@ def totals(model: Model, coefficients: Mapping[Edge, float]) -> pd.DataFrame:
 
     >>> from tidegate_analysis.model import study
     >>> model = study("refined, update")
-    >>> known = {p.edge: p.coefficient for p in model.paths}
-    >>> totals(model, known).query("`from` == 'numProcs' and to == 'TP'")["total"].round(2).item()
+    >>> found = totals(model, model.coefficients).query("`from` == 'numProcs' and to == 'TP'")
+    >>> found["total"].round(2).item()
     -0.33
     """
     values = np.array([coefficients[path.edge] for path in model.paths])
@@ -115,18 +107,10 @@ def totals(model: Model, coefficients: Mapping[Edge, float]) -> pd.DataFrame:
 class Effects:
     """Effects with their uncertainty.
 
-    Parameters
-    ----------
-    table
-        A row for each pair of variables that chains connect, and each of `KINDS`: from, to, kind,
-        effect, se, low, high, p.
-    method
-        ``delta`` or ``bootstrap``.
-    standardised
-        Whether effects are in standard deviations, or in the units of the variables.
-    traces
-        The chains behind each pair.
-
+    - table: A row for each pair of variables that chains connect, and each of `KINDS`: from, to,
+      kind, effect, se, low, high, p.
+    - method: ``delta`` or ``bootstrap``.
+    - standardised: Whether effects are in standard deviations, or in the units of the variables.
     """
 
     table: pd.DataFrame
@@ -162,22 +146,11 @@ def effects(
 ) -> Effects:
     """Return direct, indirect and total effects of a fitted model.
 
-    Parameters
-    ----------
-    fit
-        A fitted model; its options say what groups samples.
-    method
-        See the module.
-    scale
-        In standard deviations, or in units: MPL for each processor more.
-    draws, seed
-        Of the bootstrap.
+    - fit: A fitted model; its options say what groups samples.
+    - method: See the module.
+    - scale: In standard deviations, or in units: MPL for each processor more.
 
-    Raises
-    ------
-    SampleError
-        A bootstrap of a random effect, which is not supported.
-
+    Raises `SampleError`: a bootstrap of a random effect, which is not supported.
     """
     raw = scale == "raw"
     values, covariance, df = fit.joint(raw=raw)

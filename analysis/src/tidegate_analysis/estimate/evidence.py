@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tidegate_analysis._columns import generator
+from tidegate_analysis._columns import column, floats, generator
 from tidegate_analysis.errors import SampleError
 from tidegate_analysis.model.structure import Fingerprint, Model
 
@@ -40,13 +40,7 @@ _TELLING: Final = 0.9
 class Exploratory:
     """Samples to choose a model with.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    store
-        What tells their numbers of experiments and runs from those of other stores.
-
+    - store: What tells their numbers of experiments and runs from those of other stores.
     """
 
     samples: pd.DataFrame
@@ -67,11 +61,7 @@ Evidence = Exploratory | Confirmatory
 def fingerprint(evidence: Evidence, model: Model) -> Fingerprint:
     """Return what lets these samples, and those seen before, be recognised in another table.
 
-    Raises
-    ------
-    SampleError
-        They have neither a measured column nor numbers of runs.
-
+    Raises `SampleError`: they have neither a measured column nor numbers of runs.
     """
     samples, before = evidence.samples, model.refined_with
     numbers = {name for name in _NUMBERS if name in samples}
@@ -93,11 +83,7 @@ def fingerprint(evidence: Evidence, model: Model) -> Fingerprint:
 def refuse_seen(confirmatory: Confirmatory, model: Model) -> None:
     """Refuse samples that took part in choosing the model's paths.
 
-    Raises
-    ------
-    SampleError
-        Samples, or runs, are among those that the model was refined with.
-
+    Raises `SampleError`: samples, or runs, are among those that the model was refined with.
     """
     known = model.refined_with
     if known is None:
@@ -132,25 +118,12 @@ def split(
 ) -> tuple[Exploratory, Confirmatory]:
     """Split one table of samples in two.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    seed
-        Of the draw.
-    by
-        ``run``: whole runs, drawn inside each DBMS so that each is on both sides where it has two
-        runs; or a column, such as ``dbms``, whose values stay together.
-    share
-        Part of the units that become exploratory; at least one goes to each side.
-    store
-        Kept with both.
+    - by: ``run``: whole runs, drawn inside each DBMS so that each is on both sides where it has two
+      runs; or a column, such as ``dbms``, whose values stay together.
+    - share: Part of the units that become exploratory; at least one goes to each side.
 
-    Raises
-    ------
-    SampleError
-        A column is not there, there are not two units to split, or the seed is none.
-
+    Raises `SampleError`: a column is not there, there are not two units to split, or the seed is
+    none.
     """
     if not 0 < share < 1:
         raise SampleError(f"share is {share}", "give a number between 0 and 1")
@@ -188,26 +161,26 @@ def _chosen(strata: pd.Series | None, count: int, seed: int, share: float) -> np
 
 
 def _rows(samples: pd.DataFrame, columns: Sequence[str]) -> frozenset[int]:
-    missing = [column for column in columns if column not in samples]
+    missing = [name for name in columns if name not in samples]
     if missing:
         raise SampleError(
             f"the samples have no column `{missing[0]}`, by which they are recognised",
             "add it: it is a variable of the model",
         )
-    values = samples[list(columns)].apply(pd.to_numeric, errors="coerce").astype("float64")
+    values = pd.DataFrame({name: floats(column(samples, name)) for name in columns})
     return frozenset(pd.util.hash_pandas_object(values + 0.0, index=False).tolist())
 
 
 def _runs(evidence: Evidence) -> frozenset[tuple[str, int, int]]:
     samples = evidence.samples
-    if not all(column in samples for column in _RUN):
+    if not all(name in samples for name in _RUN):
         return frozenset()
     given = samples[list(_RUN)].dropna().drop_duplicates()
     pairs = given.apply(pd.to_numeric, errors="coerce")
-    for column in _RUN:
-        if wrong := given.loc[~(pairs[column] % 1 == 0), column].tolist():
+    for name in _RUN:
+        if wrong := given.loc[~(pairs[name] % 1 == 0), name].tolist():
             raise SampleError(
-                f"`{column}` holds `{wrong[0]}`, which is no number of one",
+                f"`{name}` holds `{wrong[0]}`, which is no number of one",
                 "give whole numbers, as the laboratory does, or leave that column out",
             )
     pairs = pairs.astype("int64")

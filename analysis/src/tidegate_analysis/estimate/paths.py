@@ -22,7 +22,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 9.3.4.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -40,24 +40,16 @@ from tidegate_analysis.estimate.regression import (
 from tidegate_analysis.model.diagram import draw
 from tidegate_analysis.model.structure import Edge, Model
 
+#: The first columns of `PathFit.paths`.
+_HYPOTHESIS: Final = ("from", "to", "by", "hypothesis", "sign", "level")
+
 
 @dataclass(frozen=True, eq=False)
 class PathFit:
     """An estimated model.
 
-    Parameters
-    ----------
-    model
-        What was estimated.
-    regressions
-        The equation of each endogenous variable, causes before effects.
-    samples
-        What it was estimated on.
-    options
-        How.
-    seen
-        That samples of no kind took part in choosing the model's paths, if they did.
-
+    - regressions: The equation of each endogenous variable, causes before effects.
+    - seen: That samples of no kind took part in choosing the model's paths, if they did.
     """
 
     model: Model
@@ -105,38 +97,22 @@ class PathFit:
             for name, fit in self.regressions.items()
             for row in fit.to_frame().to_dict("records")
         }
-        rows: list[dict[str, Any]] = []
-        for path in self.model.paths:
-            row = estimates[path.target, path.source]
-            agrees = (row["coefficient"] > 0) == (path.sign == "+")
-            rows.append(
-                {
-                    "from": path.source,
-                    "to": path.target,
-                    "by": "",
-                    "hypothesis": path.hypothesis,
-                    "sign": path.sign,
-                    "level": path.level or "",
-                    **row,
-                    "stars": stars(row["p"]),
-                    "supported": bool(agrees and row["p"] < alpha),
-                }
-            )
-        for moderator in self.model.moderators:
-            row = estimates[moderator.target, moderator.term]
-            rows.append(
-                {
-                    "from": moderator.source,
-                    "to": moderator.target,
-                    "by": moderator.by,
-                    "hypothesis": "",
-                    "sign": "",
-                    "level": "",
-                    **row,
-                    "stars": stars(row["p"]),
-                    "supported": None,
-                }
-            )
+
+        def row(term: str, ends: Edge, said: tuple[str, ...]) -> dict[str, Any]:
+            found = estimates[ends[1], term]
+            agrees = (found["coefficient"] > 0) == (said[1] == "+")
+            return {
+                **dict(zip(_HYPOTHESIS, ends + said, strict=True)),
+                **found,
+                "stars": stars(found["p"]),
+                "supported": bool(agrees and found["p"] < alpha) if said[1] else None,
+            }
+
+        rows = [
+            row(path.source, (*path.edge, ""), (path.hypothesis, path.sign, path.level or ""))
+            for path in self.model.paths
+        ]
+        rows += [row(one.term, one.edge, ("", "", "")) for one in self.model.moderators]
         return pd.DataFrame(rows).astype({"supported": "boolean"})
 
     def estimates(self) -> dict[Edge, tuple[float, float]]:
@@ -186,10 +162,10 @@ class PathFit:
         covariance = np.zeros((len(places), len(places)))
         for a, (name, i) in enumerate(places):
             fit = self.regressions[name]
-            scale = np.ones_like(fit.raw.coefficients) if raw else _ratio(fit)
+            own = (fit.raw if raw else fit.standardised).covariance
             for b, (other, j) in enumerate(places):
                 if name == other:
-                    covariance[a, b] = fit.covariance[i, j] * scale[i] * scale[j]
+                    covariance[a, b] = own[i, j]
         return covariance
 
     def __str__(self) -> str:
@@ -207,21 +183,12 @@ def fit(
 ) -> PathFit:
     """Estimate a model's path coefficients.
 
-    Parameters
-    ----------
-    model
-        Its equations are estimated one by one.
-    samples
-        A table, or one marked as exploratory or confirmatory. Confirmatory samples are refused
-        when the model was refined with some of them; a table of no kind then has a caution.
-    **options
-        The fields of `RegressionOptions`.
+    - samples: A table, or one marked as exploratory or confirmatory. Confirmatory samples are
+      refused when the model was refined with some of them; a table of no kind then has a caution.
+    - **options: The fields of `RegressionOptions`.
 
-    Raises
-    ------
-    SampleError
-        Nothing can be estimated from the samples, or they are of another group than the model.
-
+    Raises `SampleError`: nothing can be estimated from the samples, or they are of another group
+    than the model.
     """
     if isinstance(samples, Confirmatory):
         refuse_seen(samples, model)
@@ -264,9 +231,3 @@ def overall_fit(r_squared: Iterable[float]) -> float:
 def stars(p: float) -> str:
     """Return ``***`` below 0.001, ``**`` below 0.01, ``*`` below 0.05."""
     return "*" * sum(p < limit for limit in (0.05, 0.01, 0.001))
-
-
-def _ratio(fit: Regression) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: Array = fit.standardised.coefficients / fit.raw.coefficients
-    return np.nan_to_num(ratio)

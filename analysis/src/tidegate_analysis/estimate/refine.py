@@ -22,7 +22,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 7.2.4 and 8.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -42,15 +42,8 @@ Rule = Literal["all at once", "one at a time"]
 class Refinement:
     """A refined model beside the one it came from.
 
-    Parameters
-    ----------
-    initial, refined
-        Both fitted to the same exploratory samples. The refined model is `model`.
-    dropped
-        A row for each path or moderator that went: step, from, to, by, standardised, p.
-    rule, alpha
-        As asked for.
-
+    - initial, refined: Both fitted to the same exploratory samples. The refined model is `model`.
+    - dropped: A row for each path or moderator that went: step, from, to, by, standardised, p.
     """
 
     initial: PathFit
@@ -103,26 +96,12 @@ def refine(
 ) -> Refinement:
     """Drop the paths and moderators of a model that are not significant in exploratory samples.
 
-    Parameters
-    ----------
-    model
-        The initial model.
-    samples
-        Exploratory ones: nothing else is taken.
-    rule, alpha
-        See the module; what has p >= alpha is dropped.
-    name
-        Of the refined model.
-    **options
-        The fields of `RegressionOptions`.
+    - samples: Exploratory ones: nothing else is taken.
+    - rule, alpha: See the module; what has p >= alpha is dropped.
+    - **options: The fields of `RegressionOptions`.
 
-    Raises
-    ------
-    SampleError
-        The samples are not marked exploratory, or nothing can be estimated from them.
-    ModelError
-        No path would be left.
-
+    Raises `SampleError`: the samples are not marked exploratory, or nothing can be estimated from
+    them. Raises `ModelError`: no path would be left.
     """
     if not isinstance(samples, Exploratory):
         raise SampleError(
@@ -164,18 +143,14 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
     Columns: outcome (``model`` for the whole), r2_initial, r2_refined, r2_lost (fits of Section
     9.3.4 for the whole), F, df1, df2, p_F, LR, p_LR, aic_initial, aic_refined.
 
-    Raises
-    ------
-    ModelError
-        The second is not nested in the first, or they are fitted to different samples.
-
+    Raises `ModelError`: the second is not nested in the first, or they are fitted to different
+    samples.
     """
     if initial.n != refined.n or initial.options != refined.options:
         raise ModelError(
             "two fits of different samples or options", "fit both models alike to compare them"
         )
-    rows = []
-    whole = dict.fromkeys(("q", "LR", "aic_initial", "aic_refined"), 0.0)
+    rows: list[dict[str, Any]] = []
     for outcome, full in initial.regressions.items():
         less = refined.regressions.get(outcome) or _without_terms(initial, outcome)
         if not set(less.terms) <= set(full.terms):
@@ -183,26 +158,15 @@ def compare(initial: PathFit, refined: PathFit) -> pd.DataFrame:
                 f"`{outcome}` has other terms in `{refined.model.name}` than in the initial model",
                 "compare a model with one it was refined from",
             )
-        row = _lost(full, less)
-        rows.append({"outcome": outcome, **row})
-        for key in whole:
-            whole[key] += row["df1"] if key == "q" else row[key]
-    rows.append(
-        {
-            "outcome": "model",
-            "r2_initial": initial.overall_fit,
-            "r2_refined": refined.overall_fit,
-            "r2_lost": initial.overall_fit - refined.overall_fit,
-            "F": np.nan,
-            "df1": whole["q"],
-            "df2": np.nan,
-            "p_F": np.nan,
-            "LR": whole["LR"],
-            "p_LR": _chi2(whole["LR"], whole["q"]),
-            "aic_initial": whole["aic_initial"],
-            "aic_refined": whole["aic_refined"],
-        }
-    )
+        rows.append({"outcome": outcome, **_lost(full, less)})
+    # Of the whole there is no F, whose columns are missing there.
+    sums = {
+        key: sum((row[key] for row in rows), 0.0)
+        for key in ("df1", "LR", "aic_initial", "aic_refined")
+    }
+    fits = {"r2_initial": initial.overall_fit, "r2_refined": refined.overall_fit}
+    fits["r2_lost"] = initial.overall_fit - refined.overall_fit
+    rows.append({"outcome": "model", **fits, **sums, "p_LR": _chi2(sums["LR"], sums["df1"])})
     return pd.DataFrame(rows)
 
 

@@ -79,25 +79,14 @@ class RegressionKeywords(TypedDict, total=False):
 class RegressionOptions:
     """How an equation is estimated.
 
-    Parameters
-    ----------
-    errors, effect
-        See the module.
-    cluster
-        Column that groups samples; needed when errors or effects go by group.
-    confidence
-        Of intervals.
-    draws, seed
-        Data sets of the wild bootstrap when there are too many groups to make all, and their seed.
-    block
-        Column whose values have an effect of their own that is held constant, such as ``host``
-        where several hosts measured. It takes part in no errors: those go by `cluster`.
+    - errors, effect: See the module.
+    - cluster: Column that groups samples; needed when errors or effects go by group.
+    - draws, seed: Data sets of the wild bootstrap when there are too many groups to make all, and
+      their seed.
+    - block: Column whose values have an effect of their own that is held constant, such as ``host``
+      where several hosts measured. It takes part in no errors: those go by `cluster`.
 
-    Raises
-    ------
-    SampleError
-        The options contradict each other.
-
+    Raises `SampleError`: the options contradict each other.
     """
 
     errors: Errors = "classical"
@@ -142,42 +131,36 @@ class RegressionOptions:
 class Estimates:
     """Coefficients on one scale: an entry of each array for each term.
 
-    Parameters
-    ----------
-    coefficients, errors, low, high
-        The coefficients, their standard errors and intervals.
-    influence
-        Each sample's influence on each of them, times n; empty with a random effect, and of raw
-        coefficients with classical errors.
-
+    - coefficients, covariance, low, high: The coefficients, their covariance and intervals.
+    - influence: Each sample's influence on each of them, times n; empty with a random effect, and
+      of raw coefficients with classical errors.
     """
 
     coefficients: Array
-    errors: Array
+    covariance: Array = field(repr=False)
     low: Array
     high: Array
     influence: Array = field(repr=False)
+
+    @property
+    def errors(self) -> Array:
+        """The standard errors."""
+        errors: Array = np.sqrt(np.diag(self.covariance))
+        return errors
 
 
 @dataclass(frozen=True)
 class Explained:
     """How much of the outcome an equation explains.
 
-    Parameters
-    ----------
-    parameters
-        Coefficients, including intercepts.
-    intercept
-        Mean of the outcome where all terms are 0; with effects of groups, the mean over samples.
-    r_squared, adjusted_r_squared
-        With a random effect, the part explained by the terms (Nakagawa and Schielzeth 2013).
-    log_likelihood, aic
-        Of maximum likelihood; the AIC counts variances, as R does.
-    rss
-        Sum of squared residuals.
-    group_share
-        With a random effect, the part of the unexplained variance between groups.
-
+    - parameters: Coefficients, including intercepts.
+    - intercept: Mean of the outcome where all terms are 0; with effects of groups, the mean over
+      samples.
+    - r_squared, adjusted_r_squared: With a random effect, the part explained by the terms (Nakagawa
+      and Schielzeth 2013).
+    - log_likelihood, aic: Of maximum likelihood; the AIC counts variances, as R does.
+    - rss: Sum of squared residuals.
+    - group_share: With a random effect, the part of the unexplained variance between groups.
     """
 
     parameters: int
@@ -194,45 +177,30 @@ class Explained:
 class Regression:
     """A fitted linear equation.
 
-    Parameters
-    ----------
-    outcome, terms
-        What is explained, and by what. The arrays below have an entry for each term.
-    n
-        Number of samples.
-    options
-        As asked for.
-    raw
-        Coefficients in the units of the columns.
-    standardised
-        In standard deviations of the outcome for each standard deviation of the term.
-    df, statistics, p_values
-        The t tests of the raw coefficients.
-    covariance
-        Of the raw coefficients.
-    explained
-        R² and likelihood.
-    residuals, fitted
-        Of each sample; with a random effect, about the mean of all groups.
-    cautions
-        What a reader has to know.
-
+    - outcome, terms: What is explained, and by what. The arrays below have an entry for each term.
+    - raw: Coefficients in the units of the columns.
+    - standardised: In standard deviations of the outcome for each standard deviation of the term.
+    - df, statistics, p_values: The t tests of the raw coefficients.
+    - residuals, fitted: Of each sample; with a random effect, about the mean of all groups.
     """
 
     outcome: str
     terms: tuple[str, ...]
-    n: int
     options: RegressionOptions
     raw: Estimates
     standardised: Estimates
     df: Array
     statistics: Array
     p_values: Array
-    covariance: Array = field(repr=False)
     explained: Explained
     residuals: Array = field(repr=False)
     fitted: Array = field(repr=False)
     cautions: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.residuals)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each term."""
@@ -270,30 +238,17 @@ def regress(
 ) -> Regression:
     """Regress a column on others.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    outcome, terms
-        Names of columns; ``a:b`` is a product.
-    **options
-        The fields of `RegressionOptions`.
+    - outcome, terms: Names of columns; ``a:b`` is a product.
+    - **options: The fields of `RegressionOptions`.
 
-    Raises
-    ------
-    ShapeError
-        A column is unknown or holds text.
-    SampleError
-        Nothing can be estimated from the samples, clusters leave a term no degree of freedom, or
-        the options contradict each other.
+    Raises `ShapeError`: a column is unknown or holds text. Raises `SampleError`: nothing can be
+    estimated from the samples, clusters leave a term no degree of freedom, or the options
+    contradict each other.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> samples = pd.DataFrame({"numProcs": [1, 2, 4, 8], "TP": [300, 400, 500, 900]})
     >>> regress(samples, "TP", ["numProcs"]).raw.coefficients.round(1).tolist()
     [84.3]
-
     """
     return regress_with(samples, outcome, terms, RegressionOptions(**options))
 
@@ -451,14 +406,12 @@ def _assembled(data: EquationDesign, options: RegressionOptions, found: _Solutio
     return Regression(
         outcome=data.outcome,
         terms=data.terms,
-        n=len(data.y),
         options=options,
         raw=raw,
         standardised=standardised,
         df=found.df,
         statistics=statistics,
         p_values=np.asarray(p),
-        covariance=found.covariance,
         explained=_explained(data, found, fitted),
         residuals=data.y - fitted,
         fitted=fitted,
@@ -467,8 +420,8 @@ def _assembled(data: EquationDesign, options: RegressionOptions, found: _Solutio
 
 
 def _estimates(values: Array, covariance: Array, reach: Array, influence: Array) -> Estimates:
-    errors = np.sqrt(np.diag(covariance))
-    return Estimates(values, errors, values - reach * errors, values + reach * errors, influence)
+    half = reach * np.sqrt(np.diag(covariance))
+    return Estimates(values, covariance, values - half, values + half, influence)
 
 
 def _explained(data: EquationDesign, found: _Solution, fitted: Array) -> Explained:

@@ -66,17 +66,9 @@ class ModelLikelihood:
 class Structural:
     """Fit of a model's implied covariance matrix.
 
-    Parameters
-    ----------
-    chi2, df, p
-        The model against the saturated one; p is missing when df is 0.
-    baseline_chi2, baseline_df
-        The baseline against the saturated one.
-    indices, likelihood
-        How well the model fits.
-    names, observed, implied
-        Variables, and their covariances (divided by n).
-
+    - chi2, df, p: The model against the saturated one; p is missing when df is 0.
+    - baseline_chi2, baseline_df: The baseline against the saturated one.
+    - names, observed, implied: Variables, and their covariances (divided by n).
     """
 
     chi2: float
@@ -103,24 +95,13 @@ class Structural:
 def structural(fit: PathFit, *, beside: Sequence[str] = ()) -> Structural:
     """Return how well the covariances that a fitted model implies agree with those observed.
 
-    Parameters
-    ----------
-    fit
-        A fitted model.
-    beside
-        Columns of its samples that are taken as further exogenous variables, without a path: that
-        they act on nothing is tested, too.
+    - beside: Columns of its samples that are taken as further exogenous variables, without a path:
+      that they act on nothing is tested, too.
 
-    Raises
-    ------
-    ModelError
-        A moderated path or its moderator is endogenous, or the fit has effects of groups, about
-        which the covariance matrix of all samples says nothing; or the model has a variable of
-        `beside` itself.
-    SampleError
-        There are no more samples than variables, or some add up to others: what is observed has no
-        determinant to compare with.
-
+    Raises `ModelError`: a moderated path or its moderator is endogenous, or the fit has effects of
+    groups, about which the covariance matrix of all samples says nothing; or the model has a
+    variable of `beside` itself. Raises `SampleError`: there are no more samples than variables, or
+    some add up to others: what is observed has no determinant to compare with.
     """
     model = fit.model
     if fit.options.effect != "none":

@@ -36,29 +36,17 @@ Moderates: TypeAlias = Literal["treatment", "mediator", "both"]
 class Mechanism:
     """A treatment that acts on an outcome, directly and through a mediator.
 
-    Parameters
-    ----------
-    treatment, mediator, outcome
-        Names of columns.
-    control, treated
-        The two values of the treatment that are contrasted, such as 1 and 8 processors. Effects
-        are those of going from the first to the second.
-    covariates
-        Columns that both models hold constant. Text becomes 0/1 columns: ``dbms`` gives each DBMS
-        a level of its own.
-    moderators
-        Columns on which effects depend, and whose: the ``treatment`` (on mediator and outcome), the
-        ``mediator`` (on the outcome), or ``both``. They are covariates too.
-    interaction
-        Whether the mediator's effect depends on the treatment.
-    mediator_model, outcome_model
-        ``linear``, or ``logit`` for a column of 0 and 1.
+    - control, treated: The two values of the treatment that are contrasted, such as 1 and 8
+      processors. Effects are those of going from the first to the second.
+    - covariates: Columns that both models hold constant. Text becomes 0/1 columns: ``dbms`` gives
+      each DBMS a level of its own.
+    - moderators: Columns on which effects depend, and whose: the ``treatment`` (on mediator and
+      outcome), the ``mediator`` (on the outcome), or ``both``. They are covariates too.
+    - interaction: Whether the mediator's effect depends on the treatment.
+    - mediator_model, outcome_model: ``linear``, or ``logit`` for a column of 0 and 1.
 
-    Examples
-    --------
     >>> Mechanism("numProcs", "ATPT", "TP", control=1, treated=8, moderators={"PK": "both"}).treated
     8
-
     """
 
     treatment: str
@@ -115,19 +103,12 @@ class Mechanism:
 class MediationDesign:
     """The columns of both models. Each field has a row for each sample.
 
-    Attributes
-    ----------
-    background
-        Ones, covariates, moderators.
-    by_treatment, by_mediator
-        Ones and the moderators with which the treatment, the mediator is multiplied.
-    where
-        Column of `background` of each numeric variable.
-    clusters, clustered_by
-        The cluster of each sample, and the column that says so.
-    averaged
-        Number of samples that a row stands for the mean of.
-
+    - background: Ones, covariates, moderators.
+    - by_treatment, by_mediator: Ones and the moderators with which the treatment, the mediator is
+      multiplied.
+    - where: Column of `background` of each numeric variable.
+    - clusters, clustered_by: The cluster of each sample, and the column that says so.
+    - averaged: Number of samples that a row stands for the mean of.
     """
 
     mechanism: Mechanism
@@ -145,15 +126,12 @@ class MediationDesign:
 
     @property
     def samples(self) -> int:
-        """Number of rows."""
         return len(self.background)
 
     def of_mediator(self) -> Array:
-        """Return the design matrix of the mediator's model."""
         return np.hstack([self.background, self.treatment[:, None] * self.by_treatment])
 
     def of_outcome(self) -> Array:
-        """Return the design matrix of the outcome's model."""
         blocks = [self.of_mediator(), self.mediator[:, None] * self.by_mediator]
         if self.mechanism.interaction:
             blocks.append((self.treatment * self.mediator)[:, None])
@@ -165,11 +143,8 @@ class MediationDesign:
         When both models are linear and no moderator varies, effects are linear in each row: their
         mean is the effect in the mean row, and that one row is returned.
 
-        Raises
-        ------
-        ModelError
-            A variable is neither a covariate nor a moderator, or a value is not finite.
-
+        Raises `ModelError`: a variable is neither a covariate nor a moderator, or a value is not
+        finite.
         """
         background = self.background.copy()
         for name, value in values.items():
@@ -200,14 +175,9 @@ class MediationDesign:
 def design(samples: pd.DataFrame, mechanism: Mechanism, clusters: str | None) -> MediationDesign:
     """Return the columns of both models.
 
-    Raises
-    ------
-    ShapeError
-        A column is unknown or is text where numbers are needed.
-    SampleError
-        A value is missing or infinite; treatment, mediator or outcome is constant; columns are
-        collinear; samples are too few; a logit model's column is not 0 and 1.
-
+    Raises `ShapeError`: a column is unknown or is text where numbers are needed. Raises
+    `SampleError`: a value is missing or infinite; treatment, mediator or outcome is constant;
+    columns are collinear; samples are too few; a logit model's column is not 0 and 1.
     """
     main = {
         name: numbers(samples, name)
@@ -264,11 +234,7 @@ def degrees(made: MediationDesign) -> tuple[float | None, float | None]:
     The fewest of the coefficients of the treatment, the mediator and their products; what clusters
     say of covariates does not matter.
 
-    Raises
-    ------
-    SampleError
-        Clusters leave such a coefficient none.
-
+    Raises `SampleError`: clusters leave such a coefficient none.
     """
     if made.clusters is None:
         return None, None

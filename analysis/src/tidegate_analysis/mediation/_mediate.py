@@ -1,5 +1,9 @@
 """Estimates and intervals of mediation: draws of parameters, effects of each, quantiles.
 
+`statsmodels.stats.mediation` has no clusters, no difference between values of a moderator and no
+BCa, contrasts 0 with 1 only, and draws the mediator's error under both exposures apart, which costs
+power. So this is ours; the tests compare the two.
+
 Effects from parameters: the mediation formula
 ----------------------------------------------
 Y(t, m) is the outcome under treatment t with the mediator at m, M(t) the mediator under t. With
@@ -74,17 +78,11 @@ def effects(
 ) -> Array:
     """Return ACME(0), ACME(1), ADE(0), ADE(1) for each row of parameters.
 
-    Parameters
-    ----------
-    rows
-        Over which effects are averaged.
-    mediator, outcome
-        Parameters of the two models, row for row.
-    seed
-        Of the draw of the mediator's error for each sample and row of parameters; or None to
-        integrate over the error exactly (its mean when the outcome is linear, else
-        Gauss–Hermite quadrature).
-
+    - rows: Over which effects are averaged.
+    - mediator, outcome: Parameters of the two models, row for row.
+    - seed: Of the draw of the mediator's error for each sample and row of parameters; or None to
+      integrate over the error exactly (its mean when the outcome is linear, else Gauss–Hermite
+      quadrature).
     """
     step = max(1, CELLS // (4 * rows.samples))
     rng = None if seed is None else np.random.default_rng([seed, 1])
@@ -196,23 +194,12 @@ class MediationKeywords(TypedDict, total=False):
 class MediationOptions:
     """How intervals are made.
 
-    Parameters
-    ----------
-    method
-        ``quasi-bayesian`` or ``bootstrap``.
-    interval
-        ``percentile``, or with the bootstrap ``bca``.
-    clusters
-        A column, such as ``dbms``, whose values' samples are not independent of each other:
-        covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
-        they leave an effect no degree of freedom.
-    draws
-        Number of draws or resamples; at least 1,000 for intervals to be reported.
-    level
-        Of the intervals.
-    seed
-        Of all random draws.
-
+    - method: ``quasi-bayesian`` or ``bootstrap``.
+    - interval: ``percentile``, or with the bootstrap ``bca``.
+    - clusters: A column, such as ``dbms``, whose values' samples are not independent of each other:
+      covariance by jackknife and draws of Student's t, or resampling of clusters. Refused where
+      they leave an effect no degree of freedom.
+    - draws: Number of draws or resamples; at least 1,000 for intervals to be reported.
     """
 
     method: Method = "quasi-bayesian"
@@ -223,7 +210,6 @@ class MediationOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
         if self.method not in get_args(Method):
             raise AnalysisError(f"method `{self.method}`", "say quasi-bayesian or bootstrap")
         if self.interval not in get_args(Interval):
@@ -241,14 +227,9 @@ class MediationOptions:
 class Effect:
     """An estimate with its interval.
 
-    Attributes
-    ----------
-    estimate, low, high
-        In units of the outcome; of the proportion, none.
-    p
-        Twice the smaller share of draws on one side of 0, as mediate() has it. A multiple of
-        2/draws: 0 means below that.
-
+    - estimate, low, high: In units of the outcome; of the proportion, none.
+    - p: Twice the smaller share of draws on one side of 0, as mediate() has it. A multiple of
+      2/draws: 0 means below that.
     """
 
     estimate: float
@@ -257,27 +238,30 @@ class Effect:
     p: float
 
 
+class _ThroughAndAround:
+    """What effects, and differences of them, have in common."""
+
+    effects: Mapping[tuple[str, str], Effect]
+
+    @property
+    def acme(self) -> Effect:
+        """Average causal mediation effect: through the mediator."""
+        return self.effects["ACME", "average"]
+
+    @property
+    def ade(self) -> Effect:
+        """Average direct effect: not through the mediator."""
+        return self.effects["ADE", "average"]
+
+
 @dataclass(frozen=True)
-class Mediation:
+class Mediation(_ThroughAndAround):
     """Effects of a treatment through a mediator and around it.
 
-    Attributes
-    ----------
-    mechanism
-        What was asked.
-    at
-        Variables held at values; effects are averaged over the samples' values of others.
-    effects
-        By name and exposure, see `EFFECTS`.
-    draws
-        Of the effects, a column for each; behind the intervals.
-    options
-        How.
-    samples, clusters
-        Number of samples, and of clusters or None.
-    cautions
-        What to keep in mind when reading.
-
+    - at: Variables held at values; effects are averaged over the samples' values of others.
+    - effects: By name and exposure, see `EFFECTS`.
+    - draws: Of the effects, a column for each; behind the intervals.
+    - samples, clusters: Number of samples, and of clusters or None.
     """
 
     mechanism: Mechanism
@@ -290,18 +274,7 @@ class Mediation:
     cautions: tuple[str, ...] = ()
 
     @property
-    def acme(self) -> Effect:
-        """Average causal mediation effect: through the mediator."""
-        return self.effects["ACME", "average"]
-
-    @property
-    def ade(self) -> Effect:
-        """Average direct effect: not through the mediator."""
-        return self.effects["ADE", "average"]
-
-    @property
     def total(self) -> Effect:
-        """Total effect."""
         return self.effects["total", ""]
 
     @property
@@ -326,31 +299,16 @@ class Mediation:
 
 
 @dataclass(frozen=True)
-class Moderation:
+class Moderation(_ThroughAndAround):
     """How the effects differ between two values of moderators: first minus second.
 
-    Attributes
-    ----------
-    first, second
-        Effects at the two values, from the same draws.
-    effects
-        Their differences: ACME and ADE.
-
+    - first, second: Effects at the two values, from the same draws.
+    - effects: Their differences: ACME and ADE.
     """
 
     first: Mediation
     second: Mediation
     effects: Mapping[tuple[str, str], Effect]
-
-    @property
-    def acme(self) -> Effect:
-        """Difference of the mediation effects."""
-        return self.effects["ACME", "average"]
-
-    @property
-    def ade(self) -> Effect:
-        """Difference of the direct effects."""
-        return self.effects["ADE", "average"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each difference: ``effect, exposure, estimate, low, high, p``."""
@@ -370,30 +328,19 @@ def mediate(
 ) -> Mediation:
     """Estimate how much of a treatment's effect goes through a mediator.
 
-    Parameters
-    ----------
-    samples
-        A row for each sample.
-    mechanism
-        Treatment, mediator, outcome, contrast, covariates, moderators.
-    at
-        Values at which moderators or covariates are held; others are averaged over.
-    **options
-        The fields of `MediationOptions`.
+    - mechanism: Treatment, mediator, outcome, contrast, covariates, moderators.
+    - at: Values at which moderators or covariates are held; others are averaged over.
+    - **options: The fields of `MediationOptions`.
 
-    Raises
-    ------
-    AnalysisError
-        See `Mechanism` and the messages: each says what to do.
+    Raises `AnalysisError`: see `Mechanism` and the messages: each says what to do.
 
-    Notes
-    -----
     Effects are causal only if treatment is as good as randomised given the covariates, and the
     mediator given both (sequential ignorability). An experiment assures the first, not the second:
     see `sensitivity`.
-
     """
-    return _Run(samples, mechanism, MediationOptions(**options)).mediation({} if at is None else at)
+    return _ParameterDraws(samples, mechanism, MediationOptions(**options)).mediation(
+        {} if at is None else at
+    )
 
 
 def moderation(
@@ -405,39 +352,35 @@ def moderation(
 ) -> Moderation:
     """Test whether effects differ between two values of moderators (moderated mediation).
 
-    Parameters
-    ----------
-    samples, mechanism, **options
-        As of `mediate`. Both effects come from the same draws, so that what they share cancels.
-    first, second
-        Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
-
+    - samples, mechanism, **options: As of `mediate`. Both effects come from the same draws, so that
+      what they share cancels.
+    - first, second: Values of moderators, such as ``{"PK": 1}`` and ``{"PK": 0}``.
     """
     if not first or dict(first) == dict(second):
         raise AnalysisError(
             f"moderation between {dict(first)} and {dict(second)}",
             'give two values of a moderator that differ, such as {"PK": 1} and {"PK": 0}',
         )
-    run = _Run(samples, mechanism, MediationOptions(**options))
+    run = _ParameterDraws(samples, mechanism, MediationOptions(**options))
     differences = run.summary(run.evaluate(first) - run.evaluate(second))
     kept = {name: differences[name] for name in EFFECTS if name[0] in ("ACME", "ADE")}
     return Moderation(run.mediation(first), run.mediation(second), kept)
 
 
 @dataclass(frozen=True)
-class _Values:
+class _EffectValues:
     """Effects in the order of `EFFECTS`: estimates, for each draw, without each sample."""
 
     point: Array
     draws: Array
     left_out: Array | None
 
-    def __sub__(self, other: "_Values") -> "_Values":
+    def __sub__(self, other: "_EffectValues") -> "_EffectValues":
         left_out = None
         if self.left_out is not None and other.left_out is not None:
             left_out = _apart(self.left_out, other.left_out)
         draws = _apart(self.draws, other.draws)
-        return _Values(_apart(self.point, other.point), draws, left_out)
+        return _EffectValues(_apart(self.point, other.point), draws, left_out)
 
 
 def _apart(first: Array, second: Array) -> Array:
@@ -445,7 +388,7 @@ def _apart(first: Array, second: Array) -> Array:
     return np.where(np.isclose(first, second, rtol=1e-11, atol=0), 0, first - second)
 
 
-class _Run:
+class _ParameterDraws:
     """One set of parameter draws, from which effects at any values of moderators are computed."""
 
     def __init__(
@@ -511,7 +454,7 @@ class _Run:
         units = np.arange(self.design.samples) if labels is None else labels
         return self._fit((units[None, :] != np.unique(units)[:, None]).astype(np.float64))
 
-    def evaluate(self, at: Mapping[str, float]) -> _Values:
+    def evaluate(self, at: Mapping[str, float]) -> _EffectValues:
         """Return the effects at values of moderators."""
         rows = self.design.at(at)
         noise = None if self.options.method == "bootstrap" else self.options.seed
@@ -523,10 +466,10 @@ class _Run:
             point[7:9] = np.median(draws[:, 7:9], axis=0)
             point[9] = point[7:9].mean()
         if self.left_out is None:
-            return _Values(point, draws, None)
-        return _Values(point, draws, _all_effects(effects(rows, *self.left_out, seed=None)))
+            return _EffectValues(point, draws, None)
+        return _EffectValues(point, draws, _all_effects(effects(rows, *self.left_out, seed=None)))
 
-    def summary(self, values: _Values) -> dict[tuple[str, str], Effect]:
+    def summary(self, values: _EffectValues) -> dict[tuple[str, str], Effect]:
         """Return estimates, intervals and p-values."""
         tail = (1 - self.options.level) / 2
         found = {}

@@ -45,18 +45,10 @@ from tidegate_analysis.mediation._mechanism import Mechanism, MediationDesign, d
 class Sensitivity:
     """ACME as it would be under correlations of the two models' errors.
 
-    Attributes
-    ----------
-    table
-        A row for each ρ: ``rho, acme_control, low_control, high_control, acme_treated,
-        low_treated, high_treated, r2_unexplained`` (ρ²), ``r2_total``.
-    rho_control, rho_treated
-        Where ACME under control and under treatment is 0.
-    r2_mediator, r2_outcome
-        Share of variance that each model explains.
-    mechanism, at, level
-        What was asked.
-
+    - table: A row for each ρ: ``rho, acme_control, low_control, high_control, acme_treated,
+      low_treated, high_treated, r2_unexplained`` (ρ²), ``r2_total``.
+    - rho_control, rho_treated: Where ACME under control and under treatment is 0.
+    - r2_mediator, r2_outcome: Share of variance that each model explains.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -79,7 +71,6 @@ class Sensitivity:
         return self.rho_treated**2 * (1 - self.r2_mediator) * (1 - self.r2_outcome)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each ρ."""
         return self.table
 
     def __str__(self) -> str:
@@ -101,17 +92,9 @@ def sensitivity(
 ) -> Sensitivity:
     """Compute ACME for correlations of the errors that an unobserved common cause would leave.
 
-    Parameters
-    ----------
-    samples, mechanism
-        As of `mediate`; both models linear.
-    at
-        Values of moderators; others are taken at their means.
-    rho
-        Correlations to try; from −0.9 to 0.9 in steps of 0.1.
-    level
-        Of the intervals.
-
+    - samples, mechanism: As of `mediate`; both models linear.
+    - at: Values of moderators; others are taken at their means.
+    - rho: Correlations to try; from −0.9 to 0.9 in steps of 0.1.
     """
     if not mechanism.linear:
         raise AnalysisError(

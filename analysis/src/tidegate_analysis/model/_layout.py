@@ -34,8 +34,6 @@ _MARGIN: Final = 16.0
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle."""
-
     x: float
     y: float
     width: float
@@ -43,17 +41,14 @@ class Box:
 
     @property
     def right(self) -> float:
-        """Its right side."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """Its lower side."""
         return self.y + self.height
 
     @property
     def middle(self) -> Point:
-        """Its centre."""
         return (self.x + self.width / 2, self.y + self.height / 2)
 
     def overlaps(self, other: "Box", gap: float = 0.0) -> bool:
@@ -76,7 +71,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Line:
-    """The way of a path: corners, where its label stands, and where a moderator meets it."""
+    """The route of a path: corners, where its label stands, and where a moderator meets it."""
 
     edge: Edge
     points: tuple[Point, ...]
@@ -87,17 +82,9 @@ class Line:
 class Layout:
     """All parts of a diagram.
 
-    Parameters
-    ----------
-    width, height
-        Of the whole.
-    constructs
-        Frames around the variables of a construct in one layer; the label is the construct's.
-    variables
-        A box for each variable.
-    lines
-        Of paths, then of moderators.
-
+    - constructs: Frames around the variables of a construct in one layer; the label is the
+      construct's.
+    - lines: Of paths, then of moderators.
     """
 
     width: float
@@ -116,15 +103,8 @@ def text_width(text: str, size: float) -> float:
 def layout(model: Model, texts: Mapping[str, Sequence[str]], labels: Mapping[Edge, str]) -> Layout:
     """Place everything.
 
-    Parameters
-    ----------
-    model
-        What to draw.
-    texts
-        Lines of text in the box of each variable.
-    labels
-        Text on each path and moderator; an empty one takes no place.
-
+    - texts: Lines of text in the box of each variable.
+    - labels: Text on each path and moderator; an empty one takes no place.
     """
     layers = _layers(model)
     columns = [[name for name in model.order() if layers[name] == i] for i in _range(layers)]
@@ -151,9 +131,9 @@ def layout(model: Model, texts: Mapping[str, Sequence[str]], labels: Mapping[Edg
             y += _LANE
         x += widths[i] + _BETWEEN
     width, height = x - _BETWEEN + _MARGIN, top + tallest + _MARGIN
-    ways = _ways(model, layers, variables, rails)
+    routes = _routes(model, layers, variables, rails)
     obstacles = [*variables.values(), *(frame for _, frame in frames)]
-    lines, joints = _labelled(model, ways, labels, obstacles, variables)
+    lines, joints = _labelled(model, routes, labels, obstacles, variables)
     return Layout(width, height, tuple(frames), variables, lines, joints)
 
 
@@ -236,7 +216,7 @@ def _sides(
     return ordered[:half], ordered[half:]
 
 
-def _ways(
+def _routes(
     model: Model,
     layers: Mapping[str, int],
     variables: Mapping[str, Box],
@@ -259,15 +239,15 @@ def _ways(
         )
         for edge, corners in passing.items()
     }
-    ways: dict[Edge, tuple[Point, ...]] = {}
+    routes: dict[Edge, tuple[Point, ...]] = {}
     for edge, corners in passing.items():
         leaving = sorted((e for e in passing if e[0] == edge[0]), key=lambda e: aims[e][0][1])
         coming = sorted((e for e in passing if e[1] == edge[1]), key=lambda e: aims[e][1][1])
         source, target = variables[edge[0]], variables[edge[1]]
         begin = (source.right, _port(source, leaving.index(edge), len(leaving)))
         end = (target.x, _port(target, coming.index(edge), len(coming)))
-        ways[edge] = (begin, *corners, end)
-    return ways
+        routes[edge] = (begin, *corners, end)
+    return routes
 
 
 def _port(box: Box, place: int, count: int) -> float:
@@ -277,29 +257,29 @@ def _port(box: Box, place: int, count: int) -> float:
 
 def _labelled(
     model: Model,
-    ways: Mapping[Edge, tuple[Point, ...]],
+    routes: Mapping[Edge, tuple[Point, ...]],
     labels: Mapping[Edge, str],
     obstacles: list[Box],
     variables: Mapping[str, Box],
 ) -> tuple[tuple[Line, ...], dict[Edge, Point]]:
     """Put moderators on their paths, and labels beside all lines."""
     joints = {}
-    ways = dict(ways)
+    routes = dict(routes)
     for i, moderator in enumerate(model.moderators):
         source = variables[moderator.by]
-        joint = _along(ways[moderator.path], 0.34 + 0.08 * (i % 2))
+        joint = _along(routes[moderator.path], 0.34 + 0.08 * (i % 2))
         joints[moderator.edge] = joint
         y = source.y + source.height * (0.12 if joint[1] < source.y else 0.88)
         begin = (source.right, y) if joint[0] > source.right else (source.x, y)
-        ways[moderator.edge] = (begin, joint)
+        routes[moderator.edge] = (begin, joint)
     taken = list(obstacles)
     lines = []
-    for edge, points in ways.items():
+    for edge, points in routes.items():
         text = labels.get(edge, "")
         if not text:
             lines.append(Line(edge, points))
             continue
-        others = [way for other, way in ways.items() if other != edge]
+        others = [route for other, route in routes.items() if other != edge]
         box = _free_place(points, text, taken, others)
         taken.append(box)
         lines.append(Line(edge, points, Label(text, box)))
@@ -317,7 +297,7 @@ def _free_place(
         for dx, dy in _offsets(width, height):
             box = Box(x + dx - width / 2, y + dy - height / 2, width, height)
             cost = 1000.0 * sum(box.overlaps(other, 2) for other in taken)
-            cost += 30.0 * sum(_crosses(box, way) for way in [points, *others])
+            cost += 30.0 * sum(_crosses(box, route) for route in [points, *others])
             cost += 20.0 * abs(share - 0.5) + 0.05 * (abs(dx) + abs(dy))
             if cost < best_cost:
                 best, best_cost = box, cost
@@ -339,7 +319,7 @@ def _offsets(width: float, height: float) -> list[Point]:
 
 
 def _along(points: Sequence[Point], share: float) -> Point:
-    """Return the point at a share of the way's length."""
+    """Return the point at a share of the route's length."""
     lengths = [math.dist(a, b) for a, b in pairwise(points)]
     left = share * sum(lengths)
     for (a, b), length in zip(pairwise(points), lengths, strict=True):
@@ -350,8 +330,8 @@ def _along(points: Sequence[Point], share: float) -> Point:
     return points[-1]
 
 
-def _crosses(box: Box, way: Sequence[Point]) -> bool:
-    return any(_cuts(box, a, b) for a, b in pairwise(way))
+def _crosses(box: Box, route: Sequence[Point]) -> bool:
+    return any(_cuts(box, a, b) for a, b in pairwise(route))
 
 
 def _cuts(box: Box, a: Point, b: Point) -> bool:

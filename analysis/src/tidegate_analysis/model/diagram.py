@@ -56,32 +56,38 @@ def draw(
 ) -> str:
     """Return a path diagram as SVG.
 
-    Parameters
-    ----------
-    model
-        What to draw. To show dropped paths draw the initial model.
-    estimates
-        Standardised coefficient and p of each edge, as `PathFit.estimates` returns them; without
-        them hypotheses are drawn.
-    r_squared
-        Of endogenous variables.
-    dropped
-        Edges that refinement dropped.
-    title
-        The model's name by default.
-
+    - model: What to draw. To show dropped paths draw the initial model.
+    - estimates: Standardised coefficient and p of each edge, as `PathFit.estimates` returns them;
+      without them hypotheses are drawn.
+    - title: The model's name by default.
     """
     title = title or model.name
-    labels = label_texts(model, estimates, dropped)
     texts = _variable_texts(model, r_squared or {})
-    return _render(
-        model,
-        layout(model, texts, labels),
-        estimates=estimates,
-        dropped=dropped,
-        title=title,
-        texts=texts,
-    )
+    plan = layout(model, texts, label_texts(model, estimates, dropped))
+    name = "tg-" + (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "model")
+    width, height = _number(plan.width), _number(plan.height)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tg-path" role="img" '
+        f'aria-labelledby="{name}-title {name}-desc" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" style="max-width:100%;height:auto">',
+        f'<title id="{name}-title">{escape(title)}</title>',
+        f'<desc id="{name}-desc">{escape(describe(model, estimates, dropped))}</desc>',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
+    ]
+    for label, frame in plan.constructs:
+        parts.append(
+            f'<rect class="frame" x="{_number(frame.x)}" y="{_number(frame.y)}" '
+            f'width="{_number(frame.width)}" height="{_number(frame.height)}" rx="8"/>'
+        )
+        parts.append(
+            f'<text class="quiet" x="{_number(label.box.x)}" '
+            f'y="{_number(label.box.bottom - 3)}" font-size="{_number(SMALL)}">'
+            f"{escape(label.text)}</text>"
+        )
+    parts += [_line(line, model, estimates, dropped) for line in plan.lines]
+    parts += [_variable(name, plan, texts[name]) for name in plan.variables]
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def geometry(
@@ -133,41 +139,6 @@ def _variable_texts(model: Model, r_squared: Mapping[str, float]) -> dict[str, l
         ]
         for v in model.variables
     }
-
-
-def _render(
-    model: Model,
-    plan: Layout,
-    *,
-    estimates: Estimates | None,
-    dropped: Collection[Edge],
-    title: str,
-    texts: Mapping[str, list[str]],
-) -> str:
-    name = "tg-" + (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "model")
-    width, height = _number(plan.width), _number(plan.height)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tg-path" role="img" '
-        f'aria-labelledby="{name}-title {name}-desc" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" style="max-width:100%;height:auto">',
-        f'<title id="{name}-title">{escape(title)}</title>',
-        f'<desc id="{name}-desc">{escape(describe(model, estimates, dropped))}</desc>',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
-    ]
-    for label, frame in plan.constructs:
-        parts.append(
-            f'<rect class="frame" x="{_number(frame.x)}" y="{_number(frame.y)}" '
-            f'width="{_number(frame.width)}" height="{_number(frame.height)}" rx="8"/>'
-        )
-        parts.append(
-            f'<text class="quiet" x="{_number(label.box.x)}" '
-            f'y="{_number(label.box.bottom - 3)}" font-size="{_number(SMALL)}">'
-            f"{escape(label.text)}</text>"
-        )
-    parts += [_line(line, model, estimates, dropped) for line in plan.lines]
-    parts += [_variable(name, plan, texts[name]) for name in plan.variables]
-    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _variable(name: str, plan: Layout, texts: list[str]) -> str:

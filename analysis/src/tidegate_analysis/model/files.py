@@ -71,11 +71,8 @@ def study(name: str) -> Model:
 def read(file: str | PathLike[str]) -> Model:
     """Read a model's file.
 
-    Raises
-    ------
-    ModelError
-        The file cannot be read, or means nothing; the message names file and entry.
-
+    Raises `ModelError`: the file cannot be read, or means nothing; the message names file and
+    entry.
     """
     try:
         text = File(file).read_text("utf-8")

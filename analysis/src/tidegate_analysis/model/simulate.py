@@ -78,48 +78,26 @@ def simulate(
 ) -> pd.DataFrame:
     """Draw samples from a model.
 
-    Parameters
-    ----------
-    model
-        Its paths give the form and, where they state them, the coefficients.
-    n
-        Number of samples.
-    seed
-        Of all draws.
-    coefficients
-        Standardised, by edge, such as ``{("PK", "TP"): 0.26}``; moderators by
-        ``(from, to, by)``. They go before those of the model.
-    design
-        Levels of each exogenous variable; the study's by default. Columns of the design that the
-        model does not use are drawn, too.
-    units
-        Mean and standard deviation of each endogenous variable; standard units where not given.
-    dbms
-        Names of DBMSs, or how many; samples are dealt to them in turn.
-    dbms_share
-        Part of each error's variance that is common to a DBMS, from 0 to 1.
-    dbms_slopes
-        Standard deviation of coefficients between DBMSs.
-    grid
-        MPLs of a batchset, rising. Then `outcome` is mapped to them as an experiment would:
-        TP is the largest of them not above the latent value, infinite from the last one on, and
-        the first one below the first (`low` is 0 there). None: the latent value itself.
-    outcome
-        The variable that becomes TP, low, high and thrashed.
+    - model: Its paths give the form and, where they state them, the coefficients.
+    - coefficients: Standardised, by edge, such as ``{("PK", "TP"): 0.26}``; moderators by ``(from,
+      to, by)``. They go before those of the model.
+    - design: Levels of each exogenous variable; the study's by default. Columns of the design that
+      the model does not use are drawn, too.
+    - units: Mean and standard deviation of each endogenous variable; standard units where not
+      given.
+    - dbms: Names of DBMSs, or how many; samples are dealt to them in turn.
+    - dbms_share: Part of each error's variance that is common to a DBMS, from 0 to 1.
+    - dbms_slopes: Standard deviation of coefficients between DBMSs.
+    - grid: MPLs of a batchset, rising. Then `outcome` is mapped to them as an experiment would: TP
+      is the largest of them not above the latent value, infinite from the last one on, and the
+      first one below the first (`low` is 0 there). None: the latent value itself.
+    - outcome: The variable that becomes TP, low, high and thrashed.
 
-    Returns
-    -------
-    DataFrame
-        The columns of `shapes.SAMPLES` and any other variable of the model.
+    Returns the columns of `shapes.SAMPLES` and any other variable of the model.
 
-    Raises
-    ------
-    ModelError
-        A coefficient or the levels of a variable are not given, the coefficients explain more
-        than everything, or a product has no simple variance.
-    SampleError
-        `n` or the grid makes no sense.
-
+    Raises `ModelError`: a coefficient or the levels of a variable are not given, the coefficients
+    explain more than everything, or a product has no simple variance. Raises `SampleError`: `n` or
+    the grid makes no sense.
     """
     names = [f"dbms{i + 1}" for i in range(dbms)] if isinstance(dbms, int) else list(dbms)
     _check(n, names, dbms_share, grid)

@@ -21,6 +21,7 @@ Source: Suh, Snodgrass, Currim 2017, Sections 4 and 8.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, Literal, get_args
 
 from tidegate_analysis.errors import ModelError
@@ -40,19 +41,12 @@ TIMES: Final = ":"
 class Variable:
     """A variable of a model.
 
-    Parameters
-    ----------
-    name
-        Name of the column that holds it.
-    construct
-        What it stands for, such as ``Resource complexity``: variables of one construct are drawn
-        together.
-    role
-        ``exogenous`` (set by the experiment: no path into it), ``mediator`` (paths into it and out
-        of it) or ``outcome`` (paths into it only).
-    unit
-        Of its values, for people.
-
+    - name: Name of the column that holds it.
+    - construct: What it stands for, such as ``Resource complexity``: variables of one construct are
+      drawn together.
+    - role: ``exogenous`` (set by the experiment: no path into it), ``mediator`` (paths into it and
+      out of it) or ``outcome`` (paths into it only).
+    - unit: Of its values, for people.
     """
 
     name: str
@@ -65,19 +59,11 @@ class Variable:
 class Path:
     """A hypothesis: `source` acts on `target`, with this sign and about this strength.
 
-    Parameters
-    ----------
-    source, target
-        Names of variables.
-    sign
-        ``+`` or ``-``: the hypothesised direction.
-    level
-        The hypothesised strength of the correlation, if any was stated.
-    hypothesis
-        Its name, such as ``H1``.
-    coefficient
-        A standardised coefficient that is known: a published one, or the truth of a simulation.
-
+    - sign: ``+`` or ``-``: the hypothesised direction.
+    - level: The hypothesised strength of the correlation, if any was stated.
+    - hypothesis: Its name, such as ``H1``.
+    - coefficient: A standardised coefficient that is known: a published one, or the truth of a
+      simulation.
     """
 
     source: str
@@ -128,15 +114,9 @@ class Moderator:
 class Fingerprint:
     """The samples that a model was refined with, recognisable but not readable.
 
-    Parameters
-    ----------
-    columns
-        Columns whose values were hashed.
-    rows
-        A 64-bit hash of each sample.
-    runs
-        ``(store, experiment, run)`` of each sample, where the samples say so.
-
+    - columns: Columns whose values were hashed.
+    - rows: A 64-bit hash of each sample.
+    - runs: ``(store, experiment, run)`` of each sample, where the samples say so.
     """
 
     columns: tuple[str, ...]
@@ -148,30 +128,14 @@ class Fingerprint:
 class Model:
     """A structural causal model, valid by construction.
 
-    Parameters
-    ----------
-    name
-        For titles and messages.
-    variables, paths, moderators
-        What it consists of.
-    mode
-        ``read`` or ``update`` when it is about one of the study's two groups.
-    source
-        Where it comes from.
-    refined_with
-        Samples that took part in choosing its paths, which therefore cannot confirm it.
+    - mode: ``read`` or ``update`` when it is about one of the study's two groups.
+    - refined_with: Samples that took part in choosing its paths, which therefore cannot confirm it.
 
-    Raises
-    ------
-    ModelError
-        It means nothing: an unknown variable, a cycle, a path twice, ...
+    Raises `ModelError`: it means nothing: an unknown variable, a cycle, a path twice, ...
 
-    Examples
-    --------
     >>> from tidegate_analysis.model import study
     >>> study("refined, update").formula("TP")
     'TP ~ numProcs + ATPT'
-
     """
 
     name: str
@@ -212,6 +176,19 @@ class Model:
     def outcomes(self) -> tuple[str, ...]:
         """Variables that act on no other."""
         return tuple(v.name for v in self.variables if v.role == "outcome")
+
+    @property
+    def coefficients(self) -> dict[Edge, float]:
+        """The coefficients of its paths, all of which have to be known.
+
+        Raises `ModelError`: a path states none.
+        """
+        if unknown := [str(path) for path in self.paths if path.coefficient is None]:
+            raise ModelError(
+                f"model `{self.name}` states no coefficient for {_listed(unknown)}",
+                "give it in the model's file, 0 for no effect",
+            )
+        return {path.edge: float(path.coefficient or 0.0) for path in self.paths}
 
     def path(self, source: str, target: str) -> Path:
         """Return the path between two variables."""
@@ -254,11 +231,7 @@ class Model:
         Moderators of a path that goes, go with it. Roles follow the paths that stay: a mediator
         that nothing acts on any more is exogenous.
 
-        Raises
-        ------
-        ModelError
-            No path stays, or an edge is not there.
-
+        Raises `ModelError`: no path stays, or an edge is not there.
         """
         edges = set(edges)
         known = {p.edge for p in self.paths} | {m.edge for m in self.moderators}
@@ -293,30 +266,22 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _sorted(model: Model) -> tuple[str, ...]:
-    """Kahn's algorithm over paths and moderators."""
-    waiting = {v.name: set(model.parents(v.name)) for v in model.variables}
+    """Order variables by paths and moderators, those that may come together as in the file."""
+    parents = {v.name: model.parents(v.name) for v in model.variables}
+    sorter = TopologicalSorter(parents)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ModelError(
+            f"model `{model.name}` has a cycle through {_listed(error.args[1][1:])}",
+            "remove or turn one of its paths: effects cannot cause their causes",
+        ) from None
     order: list[str] = []
-    while waiting:
-        ready = [name for name, parents in waiting.items() if not parents & waiting.keys()]
-        if not ready:
-            raise ModelError(
-                f"model `{model.name}` has a cycle through {_listed(_cycle(waiting))}",
-                "remove or turn one of its paths: effects cannot cause their causes",
-            )
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=list(parents).index)
         order += ready
-        for name in ready:
-            del waiting[name]
+        sorter.done(*ready)
     return tuple(order)
-
-
-def _cycle(waiting: dict[str, set[str]]) -> list[str]:
-    """Follow causes until one comes again; all that waits has a cause that waits."""
-    trail = [next(iter(waiting))]
-    while True:
-        cause = min(waiting[trail[-1]] & waiting.keys())
-        if cause in trail:
-            return trail[trail.index(cause) :][::-1]
-        trail.append(cause)
 
 
 def _check_names(model: Model) -> None:

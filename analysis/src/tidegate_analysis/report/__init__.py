@@ -100,29 +100,15 @@ def write(
 ) -> list[Path]:
     """Write a report of experiments into a directory.
 
-    Parameters
-    ----------
-    results
-        What `tidegate_analysis.load` returns.
-    experiments
-        Numbers of experiments.
-    out
-        A directory; it is made where it is not there. Files in it are replaced.
-    more
-        Makers of further sections, which come before the published figures.
-    progress
-        Called with a line of text before each step.
+    - results: What `tidegate_analysis.load` returns.
+    - out: A directory; it is made where it is not there. Files in it are replaced.
+    - more: Makers of further sections, which come before the published figures.
+    - progress: Called with a line of text before each step.
 
-    Returns
-    -------
-    list of Path
-        The files written, `report.html` first.
+    Returns the files written, `report.html` first.
 
-    Raises
-    ------
-    AnalysisError
-        No experiment was asked for, one is not in the store, or the directory cannot be written.
-
+    Raises `AnalysisError`: no experiment was asked for, one is not in the store, or the directory
+    cannot be written.
     """
     if not experiments:
         raise AnalysisError("no experiment was asked for", "give the number of at least one")
@@ -136,8 +122,9 @@ def write(
         f"{sum(len(view.executions) for view in views):,} planned."
     )
     files = {"report.html": _page.page(chapters, f"Tidegate: report on {names}", summary)}
-    files |= {f"figures/{name}": figure.svg for name, figure in _page.figures(chapters)}
-    files |= {f"data/{name}": _csv(table) for name, table in _page.tables(chapters)}
+    parts = list(_page.files(chapters))
+    files |= {f"figures/{name}": one.svg for name, one in parts if isinstance(one, Figure)}
+    files |= {f"data/{name}": _csv(one) for name, one in parts if isinstance(one, Table)}
     files |= _data(views, chapters)
     return _written(Path(out), files)
 

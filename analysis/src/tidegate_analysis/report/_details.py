@@ -36,68 +36,65 @@ def kinds(view: View) -> Section:
     return Section("kinds", title, parts)
 
 
+@style.styled
 def _ranges(table: pd.DataFrame, picked: dict[int, str]) -> Figure:
     """Return percentiles of each kind as bars with ticks."""
     said = []
-    with style.style():
-        figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.4)
-        for panel, (execution, label) in zip(axes, picked.items(), strict=True):
-            own = table[table["execution"] == execution].reset_index(drop=True)
-            rows = own.index.to_numpy()
-            panel.hlines(rows, own["p50_ms"], own["p95_ms"], color=style.COLOURS[0], lw=7)
-            panel.hlines(rows, own["p95_ms"], own["p99_ms"], color=style.COLOURS[0], lw=1.2)
-            panel.plot(own["p99_ms"], rows, "|", color=style.COLOURS[0], markersize=8)
-            panel.plot(own["mean_ms"], rows, "D", color=style.COLOURS[1], markersize=4)
-            panel.set_yticks(rows, own["kind"].astype(str))
-            style.logarithmic(panel, "x")
-            panel.set_ylim(len(own) - 0.5, -0.5)
-            if len(own):
-                slow = own.loc[own["p95_ms"].idxmax()]
-                said.append(
-                    f"{label}: the slowest kind is {slow['kind']}, half of which take more than "
-                    f"{words.number(slow['p50_ms'])} ms and one of twenty more than "
-                    f"{words.number(slow['p95_ms'])} ms"
-                )
-        figure.supxlabel("latency, ms", fontsize=9)
-        style.titles(figure, axes, list(picked.values()), 9)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, "Latency of each kind of transaction", alt)
+    figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.4)
+    for panel, (execution, label) in zip(axes, picked.items(), strict=True):
+        own = table[table["execution"] == execution].reset_index(drop=True)
+        rows = own.index.to_numpy()
+        panel.hlines(rows, own["p50_ms"], own["p95_ms"], color=style.COLOURS[0], lw=7)
+        panel.hlines(rows, own["p95_ms"], own["p99_ms"], color=style.COLOURS[0], lw=1.2)
+        panel.plot(own["p99_ms"], rows, "|", color=style.COLOURS[0], markersize=8)
+        panel.plot(own["mean_ms"], rows, "D", color=style.COLOURS[1], markersize=4)
+        panel.set_yticks(rows, own["kind"].astype(str))
+        style.logarithmic(panel, "x")
+        panel.set_ylim(len(own) - 0.5, -0.5)
+        if len(own):
+            slow = own.loc[own["p95_ms"].idxmax()]
+            said.append(
+                f"{label}: the slowest kind is {slow['kind']}, half of which take more than "
+                f"{words.number(slow['p50_ms'])} ms and one of twenty more than "
+                f"{words.number(slow['p95_ms'])} ms"
+            )
+    figure.supxlabel("latency, ms", fontsize=9)
+    style.titles(figure, axes, list(picked.values()), 9)
     caption = (
         "Latency of each kind of transaction: the bar goes from the median to the 95th percentile, "
         "the line to the 99th; the diamond is the mean; logarithmic."
     )
-    return Figure("kinds", caption, alt, svg)
+    return style.drawn(figure, "kinds", "Latency of each kind of transaction", caption, said)
 
 
+@style.styled
 def _boxes(intervals: pd.DataFrame, picked: dict[int, str]) -> Figure:
     """Return a box for each kind: its mean latency, interval by interval."""
     said = []
-    with style.style():
-        figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.4)
-        for panel, (execution, label) in zip(axes, picked.items(), strict=True):
-            own = intervals[intervals["execution"] == execution]
-            each = {str(k): part["mean_ms"].dropna() for k, part in own.groupby("kind")}
-            if not each:
-                panel.set_visible(False)
-                continue
-            panel.boxplot(
-                list(each.values()), orientation="horizontal", tick_labels=list(each),
-                medianprops={"color": style.COLOURS[1]}, boxprops={"color": style.INK},
-                whiskerprops={"color": style.INK}, capprops={"color": style.INK},
-                flierprops={"marker": ".", "markersize": 2, "markeredgecolor": style.INK},
-            )  # fmt: skip
-            style.logarithmic(panel, "x")
-            medians = [f"{kind} {words.number(means.median())} ms" for kind, means in each.items()]
-            said.append(f"{label}: medians are {words.enumeration(medians)}")
-        figure.supxlabel("mean latency of an interval, ms", fontsize=9)
-        style.titles(figure, axes, list(picked.values()), 9)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, "Mean latency of each kind, interval by interval", alt)
+    figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.4)
+    for panel, (execution, label) in zip(axes, picked.items(), strict=True):
+        own = intervals[intervals["execution"] == execution]
+        each = {str(k): part["mean_ms"].dropna() for k, part in own.groupby("kind")}
+        if not each:
+            panel.set_visible(False)
+            continue
+        panel.boxplot(
+            list(each.values()), orientation="horizontal", tick_labels=list(each),
+            medianprops={"color": style.COLOURS[1]}, boxprops={"color": style.INK},
+            whiskerprops={"color": style.INK}, capprops={"color": style.INK},
+            flierprops={"marker": ".", "markersize": 2, "markeredgecolor": style.INK},
+        )  # fmt: skip
+        style.logarithmic(panel, "x")
+        medians = [f"{kind} {words.number(means.median())} ms" for kind, means in each.items()]
+        said.append(f"{label}: medians are {words.enumeration(medians)}")
+    figure.supxlabel("mean latency of an interval, ms", fontsize=9)
+    style.titles(figure, axes, list(picked.values()), 9)
     caption = (
         "Mean latency of each kind, interval by interval: quartiles and median, whiskers to the "
         "last value within one and a half times their distance; logarithmic."
     )
-    return Figure("boxes", caption, alt, svg)
+    title = "Mean latency of each kind, interval by interval"
+    return style.drawn(figure, "boxes", title, caption, said)
 
 
 def classes(view: View) -> Section:
@@ -124,19 +121,11 @@ def per_class(view: View, seen: pd.DataFrame) -> pd.DataFrame:
 def at_loss(rows: pd.DataFrame, loss: float) -> tuple[float, pd.Series, pd.Series] | None:
     """Return the lowest limit that keeps all but a share of throughput, and what classes saw.
 
-    Parameters
-    ----------
-    rows
-        What `per_class` returns, of one run.
-    loss
-        The share of the throughput of no limit, which is the last level without priority.
+    - rows: What `per_class` returns, of one run.
+    - loss: The share of the throughput of no limit, which is the last level without priority.
 
-    Returns
-    -------
-    tuple or None
-        The limit, the row with priority at it, and the row without priority and limit; None where
-        one of them was not measured.
-
+    Returns the limit, the row with priority at it, and the row without priority and limit; None
+    where one of them was not measured.
     """
     without = rows[rows["priority"] == "priority not given"].sort_values("mpl")
     given = rows[rows["priority"] == "priority given"].set_index("mpl")
@@ -152,34 +141,34 @@ def at_loss(rows: pd.DataFrame, loss: float) -> tuple[float, pd.Series, pd.Serie
     return float(kept.iloc[0]), at, free
 
 
+@style.styled
 def _classes(view: View, table: pd.DataFrame) -> Figure:
     each = list(table.groupby(BATCHSET, sort=True))[:8]
     said = []
-    with style.style():
-        figure, axes = style.panels(len(each), 1 if len(each) == 1 else 2, height=2.6)
-        for panel, (_, rows) in zip(axes, each, strict=True):
-            label = str(rows["label"].iloc[0])
-            for index, name in enumerate(name for name in ("high", "normal") if name in rows):
-                in_legend = name if panel is axes[0] else None
-                look = style.line(index, marker=True)
-                panel.plot(rows["mpl"], rows[name], label=in_legend, **look)
-            style.logarithmic(panel, "y")
-            style.levels(panel, rows["mpl"])
-            if {"high", "normal"} <= set(rows):
-                ratio = rows["normal"] / rows["high"]
-                at = int(ratio.to_numpy().argmax()) if ratio.notna().any() else 0
-                said.append(
-                    f"{label}: high is up to {words.number(ratio.iloc[at])} times faster than "
-                    f"normal, at MPL {words.number(rows['mpl'].iloc[at])}"
-                )
-        figure.supxlabel("MPL", fontsize=9)
-        figure.supylabel("mean latency, ms", fontsize=9)
-        figure.legend(loc="outside upper center", ncols=2)
-        labels = [str(rows["label"].iloc[0]) for _, rows in each]
-        style.titles(figure, axes, labels, 9)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, title := "Mean latency of the two classes", alt)
-    return Figure("classes", f"{title} against MPL; logarithmic.", alt, svg)
+    figure, axes = style.panels(len(each), 1 if len(each) == 1 else 2, height=2.6)
+    for panel, (_, rows) in zip(axes, each, strict=True):
+        label = str(rows["label"].iloc[0])
+        for index, name in enumerate(name for name in ("high", "normal") if name in rows):
+            in_legend = name if panel is axes[0] else None
+            look = style.line(index, marker=True)
+            panel.plot(rows["mpl"], rows[name], label=in_legend, **look)
+        style.logarithmic(panel, "y")
+        style.levels(panel, rows["mpl"])
+        if {"high", "normal"} <= set(rows):
+            ratio = rows["normal"] / rows["high"]
+            at = int(ratio.to_numpy().argmax()) if ratio.notna().any() else 0
+            said.append(
+                f"{label}: high is up to {words.number(ratio.iloc[at])} times faster than "
+                f"normal, at MPL {words.number(rows['mpl'].iloc[at])}"
+            )
+    figure.supxlabel("MPL", fontsize=9)
+    figure.supylabel("mean latency, ms", fontsize=9)
+    figure.legend(loc="outside upper center", ncols=2)
+    labels = [str(rows["label"].iloc[0]) for _, rows in each]
+    style.titles(figure, axes, labels, 9)
+    title = "Mean latency of the two classes"
+    caption = f"{title} against MPL; logarithmic."
+    return style.drawn(figure, "classes", title, caption, said)
 
 
 def _class_table(view: View, table: pd.DataFrame) -> Table:
@@ -242,6 +231,7 @@ def _tree_panels(seen: pd.DataFrame, names: list[str], column: str) -> tuple[Any
     return figure, axes
 
 
+@style.styled
 def _fills(seen: pd.DataFrame, names: list[str], ends: pd.DataFrame) -> Figure:
     said = [
         f"{row['tree']}, {row['label']}: from {words.percent(row['first'])} to "
@@ -249,17 +239,16 @@ def _fills(seen: pd.DataFrame, names: list[str], ends: pd.DataFrame) -> Figure:
         for row in records(ends.reset_index())
         if row["tree"] in names
     ]
-    with style.style():
-        figure, axes = _tree_panels(seen.assign(percent=100 * seen["fill"]), names, "percent")
-        for panel in axes:
-            panel.set_ylim(0, 100)
-        figure.supylabel("fill of the leaves, %", fontsize=9)
-        alt = "Fill factor: " + "; ".join(said[:12]) + "."
-        svg = style.svg(figure, "Fill factor over time", alt)
+    figure, axes = _tree_panels(seen.assign(percent=100 * seen["fill"]), names, "percent")
+    for panel in axes:
+        panel.set_ylim(0, 100)
+    figure.supylabel("fill of the leaves, %", fontsize=9)
+    alt = "Fill factor: " + "; ".join(said[:12]) + "."
     caption = f"Fill factor of the leaves over time; the {len(names)} trees in which it moves most."
-    return Figure("fills", caption, alt, svg)
+    return style.drawn(figure, "fills", "Fill factor over time", caption, alt)
 
 
+@style.styled
 def _reads(seen: pd.DataFrame, names: list[str]) -> Figure:
     each = seen.groupby(["execution", "tree"])
     # The last look comes when the execution is over, perhaps at once after another: no time to
@@ -272,16 +261,16 @@ def _reads(seen: pd.DataFrame, names: list[str]) -> Figure:
         f"{row['tree']}, {row['label']}: {words.number(row['rate'])} a second"
         for row in records(mean.reset_index())
     ]
-    with style.style():
-        figure, axes = _tree_panels(table, names, "rate")
-        for panel in axes:
-            style.thousands(panel)
-        figure.supylabel("pages read, a second", fontsize=9)
-        alt = "Pages read in the mean: " + "; ".join(said[:12]) + "."
-        svg = style.svg(figure, "Pages read over time", alt)
-    return Figure("reads", "Pages read from disk, from look to look.", alt, svg)
+    figure, axes = _tree_panels(table, names, "rate")
+    for panel in axes:
+        style.thousands(panel)
+    figure.supylabel("pages read, a second", fontsize=9)
+    alt = "Pages read in the mean: " + "; ".join(said[:12]) + "."
+    caption = "Pages read from disk, from look to look."
+    return style.drawn(figure, "reads", "Pages read over time", caption, alt)
 
 
+@style.styled
 def _leaves(seen: pd.DataFrame, tree: str) -> Figure | None:
     """Return the fill of each leaf of a tree in the order of keys, at the last look."""
     kept = seen[seen["fills"].notna()].drop_duplicates("label", keep="last")
@@ -295,15 +284,13 @@ def _leaves(seen: pd.DataFrame, tree: str) -> Figure | None:
         "than 60 % full"
         for label, fills in each.items()
     ]
-    with style.style():
-        figure, axes = style.panels(len(each), 1, height=1.4)
-        for panel, fills in zip(axes, each.values(), strict=True):
-            panel.plot(100 * fills, ".", color=style.COLOURS[0], markersize=3)
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-            panel.set_ylim(0, 105)
-        figure.supxlabel("leaf, in the order of keys", fontsize=9)
-        figure.supylabel("fill, %", fontsize=9)
-        style.titles(figure, axes, list(each), 9)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, f"Fill of each leaf of {tree}", alt)
-    return Figure("leaves", f"Fill of each leaf of {tree} at the last look.", alt, svg)
+    figure, axes = style.panels(len(each), 1, height=1.4)
+    for panel, fills in zip(axes, each.values(), strict=True):
+        panel.plot(100 * fills, ".", color=style.COLOURS[0], markersize=3)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylim(0, 105)
+    figure.supxlabel("leaf, in the order of keys", fontsize=9)
+    figure.supylabel("fill, %", fontsize=9)
+    style.titles(figure, axes, list(each), 9)
+    title = f"Fill of each leaf of {tree}"
+    return style.drawn(figure, "leaves", title, f"{title} at the last look.", said)

@@ -59,20 +59,13 @@ _FACTORS: Final = (
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _FactorLevels:
     """Batchsets of one mode at the levels of a factor.
 
-    Attributes
-    ----------
-    rows
-        The batchsets, of one DBMS or of all.
-    keys
-        What they are matched by.
-    levels
-        The values, from the one that others are compared with to the one that is told of.
-    planned
-        Blocks of runs that the experiment has for it, measured or not.
-
+    - rows: The batchsets, of one DBMS or of all.
+    - keys: What they are matched by.
+    - levels: The values, from the one that others are compared with to the one that is told of.
+    - planned: Blocks of runs that the experiment has for it, measured or not.
     """
 
     factor: _Factor
@@ -145,7 +138,7 @@ def factors(view: View) -> list[Sentence | Claim]:
     return found
 
 
-def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _Compared | None:
+def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _FactorLevels | None:
     """Return the batchsets at the factor's levels, where there are two levels."""
     keys = [name for name in view.factors if name != factor.name]
     rows = rows.astype(dict.fromkeys(keys, str) | {factor.name: float})
@@ -157,10 +150,10 @@ def _compared(view: View, factor: _Factor, rows: pd.DataFrame) -> _Compared | No
         levels = levels[[-1, 0]]
     of_them = view.batchsets["subject"].isin(rows["subject"].unique())
     blocks = view.batchsets.loc[of_them, factor.of_block].astype(str).drop_duplicates()
-    return _Compared(factor, rows, keys, levels, len(blocks))
+    return _FactorLevels(factor, rows, keys, levels, len(blocks))
 
 
-def _throughput(compared: _Compared) -> Sentence | Claim:
+def _throughput(compared: _FactorLevels) -> Sentence | Claim:
     """Return what a factor does to throughput; without an interval, no more than was seen."""
     table, of = compared.by_level("best_tps")
     table = table.where(table > 0).dropna()
@@ -208,7 +201,7 @@ def _throughput(compared: _Compared) -> Sentence | Claim:
     return Claim(ratio.p, sentence)
 
 
-def _by_design(compared: _Compared) -> str:
+def _by_design(compared: _FactorLevels) -> str:
     """Return that all runs of the experiment would be too few, where they would."""
     if inference.free(compared.planned, len(compared.levels)) >= inference.FEWEST_FREE:
         return ""
@@ -223,7 +216,7 @@ def _observed_ratio(blocks: pd.DataFrame) -> str:
     return f"; the ratio in them is {words.number(seen)}."
 
 
-def _points(compared: _Compared) -> Claim | Sentence:
+def _points(compared: _FactorLevels) -> Claim | Sentence:
     """Return where a factor moves the thrashing points of all DBMSs, and of how many batchsets."""
     table, of = compared.by_level("TP")
     ranks = table.rank(axis=1)
@@ -243,7 +236,7 @@ def _points(compared: _Compared) -> Claim | Sentence:
     if not inference.is_shown(2 * inference.arrangements(blocks)):
         text = f"{cannot}, and {runs} are too few for a test."
         return Sentence(about, text, "not shown", "tap-points", numbers)
-    way = float((blocks.to_numpy() @ slope).sum())
+    direction = float((blocks.to_numpy() @ slope).sum())
     p_value = inference.permuted(blocks, lambda drawn: np.abs((drawn @ slope).sum(axis=-1)))
 
     def sentence(p: float) -> Sentence:
@@ -251,10 +244,10 @@ def _points(compared: _Compared) -> Claim | Sentence:
         basis = f"{runs}, adjusted p {words.p_value(p)}"
         if not inference.is_shown(p):
             return Sentence(about, f"{cannot} ({basis}).", "not shown", "tap-points", behind)
-        if way * (rises - falls) <= 0:
+        if direction * (rises - falls) <= 0:
             text = f"{cannot}; the numbers of these moves and their sizes disagree ({basis})."
             return Sentence(about, text, "not shown", "tap-points", behind)
-        goes = "raises" if way > 0 else "lowers"
+        goes = "raises" if direction > 0 else "lowers"
         text = f"{compares} {goes} the thrashing point: {seen} ({basis})."
         return Sentence(about, text, "shown", "tap-points", behind)
 

@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from tidegate_analysis.report import _words as words
@@ -88,14 +87,9 @@ def _design(view: View) -> str:
 
 
 def _timing(about: Any) -> str:
-    try:
-        ctl, warmup = float(about["ctl_s"]), float(about["warmup_s"])
-    except (KeyError, TypeError, ValueError):
-        return ""
-    if np.isnan(ctl):
-        return ""
-    text = f"{words.duration(ctl)} measured after {words.duration(warmup)} of warm-up"
-    return f"{text}, each batch {words.count(int(about.get('repetitions') or 1), 'time')}"
+    ctl, warmup = words.duration(about["ctl_s"]), words.duration(about["warmup_s"])
+    times = words.count(int(about["repetitions"]), "time")
+    return f"{ctl} measured after {warmup} of warm-up, each batch {times}"
 
 
 def missing(view: View) -> list[str]:
@@ -115,7 +109,7 @@ def missing(view: View) -> list[str]:
             f"{'is' if planned - done == 1 else 'are'} missing; "
             f"`tidegate lab resume {view.number}` tries them."
         )
-    failures = int(view.executions["failures"].fillna(0).sum())
+    failures = int(view.executions["failures"].sum())
     if failures:
         said.append(
             f"{words.count(failures, 'attempt')} failed before an execution was measured or given "
@@ -132,7 +126,7 @@ def missing(view: View) -> list[str]:
 
 def _of_hosts(view: View) -> list[str]:
     """Return who measured, where several hosts did, and what cannot be told from them."""
-    hosts = sorted(view.measured["host"].dropna().unique()) if "host" in view.measured else []
+    hosts = sorted(view.measured["host"].dropna().unique())
     if len(hosts) < 2:
         return []
     said = [f"{len(hosts)} hosts measured: {words.enumeration(hosts)}."]

@@ -79,14 +79,10 @@ def of_pairs(
 def of_blocks(logs: ArrayLike, place: np.ndarray) -> Ratio | None:
     """Return the ratio between the places 0 and 1; None where there are too few values.
 
-    Parameters
-    ----------
-    logs
-        A row for each block of runs that differ in one factor only, a column for each level of it.
-    place
-        Where each level is: the line through all blocks has an intercept for each of them. With
-        two levels this is the paired t.
-
+    - logs: A row for each block of runs that differ in one factor only, a column for each level of
+      it.
+    - place: Where each level is: the line through all blocks has an intercept for each of them.
+      With two levels this is the paired t.
     """
     values, x = np.asarray(logs, dtype=float), place - place.mean()
     freedom = free(*values.shape)
@@ -134,16 +130,8 @@ def permuted(
 ) -> float:
     """Return the p-value of columns being alike, where rows were measured apart.
 
-    Parameters
-    ----------
-    values
-        A row for each block.
-    statistic
-        What is large where columns differ, of each table of an array of tables. Each row is
-        permuted by itself, so what a row has of its own does not count.
-    draws, seed
-        Of the permutations.
-
+    - statistic: What is large where columns differ, of each table of an array of tables. Each row
+      is permuted by itself, so what a row has of its own does not count.
     """
     table = np.asarray(values, dtype=float)[np.newaxis]
     mixed = np.random.default_rng(seed).permuted(np.repeat(table, draws, axis=0), axis=2)

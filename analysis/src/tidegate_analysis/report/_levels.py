@@ -256,12 +256,8 @@ def _group_gain(
 def held(table: pd.DataFrame) -> np.ndarray:
     """Return each batchset's throughput at the level that is best for batchsets of other runs.
 
-    Parameters
-    ----------
-    table
-        Throughput by batchset (run, number) and level. Of one run, the level is that of all other
-        batchsets.
-
+    - table: Throughput by batchset (run, number) and level. Of one run, the level is that of all
+      other batchsets.
     """
     values = table.to_numpy()
     logs = np.log(values)

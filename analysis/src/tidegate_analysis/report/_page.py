@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from tidegate_analysis import __version__
 from tidegate_analysis.report import _style as style
-from tidegate_analysis.report._parts import Advice, Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._parts import Advice, Figure, Part, Section, Table
 
 #: Rows of a table that the page shows; its CSV file has all.
 MOST_ROWS: Final = 60
@@ -29,7 +29,6 @@ class Chapter:
 
     @property
     def parts(self) -> list[Part]:
-        """Return the parts of all sections."""
         return [part for section in self.sections for part in section.parts]
 
     def file(self, part: Figure | Table) -> str:
@@ -37,20 +36,13 @@ class Chapter:
         return f"{self.number}-{part.name}.{'svg' if isinstance(part, Figure) else 'csv'}"
 
 
-def figures(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Figure]]:
-    """Return all figures with the names of their files."""
+def files(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Figure | Table]]:
+    """Return all figures and tables with the names of their files."""
     for chapter in chapters:
-        yield from ((chapter.file(p), p) for p in chapter.parts if isinstance(p, Figure))
-
-
-def tables(chapters: Sequence[Chapter]) -> Iterator[tuple[str, Table]]:
-    """Return all tables with the names of their files."""
-    for chapter in chapters:
-        yield from ((chapter.file(p), p) for p in chapter.parts if isinstance(p, Table))
+        yield from ((chapter.file(p), p) for p in chapter.parts if isinstance(p, Figure | Table))
 
 
 def page(chapters: Sequence[Chapter], title: str, summary: str) -> str:
-    """Return the HTML of a report."""
     templates = jinja2.PackageLoader("tidegate_analysis.report", "templates")
     environment = jinja2.Environment(
         loader=templates,
@@ -103,38 +95,21 @@ def _names(chapter: Chapter) -> Mapping[str, tuple[str, str]]:
 def _part(
     part: Part, chapter: Chapter, names: Mapping[str, tuple[str, str]], counter: Iterator[int]
 ) -> dict[str, Any]:
-    own = f"e{chapter.number}"
+    shown: dict[str, Any] = {"type": type(part).__name__, **vars(part)}
+    if isinstance(part, Table | Figure):
+        shown |= {"id": f"e{chapter.number}-{part.name}", "file": chapter.file(part)}
     match part:
-        case Paragraph(text):
-            return {"type": "Paragraph", "text": text}
-        case Table():
-            more = ""
-            if len(part.rows) > MOST_ROWS:
-                more = f"The first {MOST_ROWS} of {len(part.rows):,} rows; all are in the file."
-            return {"type": "Table", "id": f"{own}-{part.name}", "caption": part.caption,
-                    "header": part.header, "rows": part.rows[:MOST_ROWS],
-                    "note": " ".join(filter(None, (part.note, more))),
-                    "file": chapter.file(part)}  # fmt: skip
+        case Table() if len(part.rows) > MOST_ROWS:
+            more = f"The first {MOST_ROWS} of {len(part.rows):,} rows; all are in the file."
+            shown |= {"rows": part.rows[:MOST_ROWS], "note": f"{part.note} {more}".lstrip()}
         case Figure():
-            number = next(counter)
-            return {
-                "type": "Figure",
-                "id": f"{own}-{part.name}",
-                "number": f"Figure {chapter.number}.{number}",
-                "svg": Markup(style.inline(part.svg, f"{own}-{part.name}", part.alt)),
-                "caption": part.caption,
-                "alt": part.alt,
-                "file": chapter.file(part),
-            }
+            shown["number"] = f"Figure {chapter.number}.{next(counter)}"
+            shown["svg"] = Markup(style.inline(part.svg, shown["id"], part.alt))
         case Advice():
-            return {
-                "type": "Advice",
-                "rules": part.rules,
-                "sentences": [_sentence(sentence, names) for sentence in part.sentences],
-            }
+            shown["sentences"] = [_sentence(sentence, names) for sentence in part.sentences]
+    return shown
 
 
 def _sentence(sentence: Any, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     href, where = names.get(sentence.anchor, ("", ""))
-    return {"about": sentence.about, "text": sentence.text, "kind": sentence.kind,
-            "numbers": sentence.numbers, "href": href, "where": where}  # fmt: skip
+    return {**vars(sentence), "href": href, "where": where}

@@ -34,17 +34,8 @@ class Table:
 class Figure:
     """A figure: a print-ready SVG, and words that say what it shows.
 
-    Attributes
-    ----------
-    name
-        Its name in links, and that of its file; unique in an experiment.
-    caption
-        What is drawn, and how.
-    alt
-        What can be seen, made from the data, for those who do not see it.
-    svg
-        The whole SVG document.
-
+    - name: Its name in links, and that of its file; unique in an experiment.
+    - alt: What can be seen, made from the data, for those who do not see it.
     """
 
     name: str
@@ -55,8 +46,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Plain text."""
-
     text: str
 
 
@@ -64,20 +53,9 @@ class Paragraph:
 class Sentence:
     """A sentence of advice with the numbers behind it.
 
-    Attributes
-    ----------
-    about
-        What it is about, in a few words.
-    text
-        The sentence.
-    kind
-        ``shown``: the sample shows it. ``not shown``: the sample cannot show it. ``warning``:
-        something stands against the sample itself.
-    anchor
-        Name of the table or figure that it is read from.
-    numbers
-        The numbers behind it, by name.
-
+    - kind: ``shown``: the sample shows it. ``not shown``: the sample cannot show it. ``warning``:
+      something stands against the sample itself.
+    - anchor: Name of the table or figure that it is read from.
     """
 
     about: str

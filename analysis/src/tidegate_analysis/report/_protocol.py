@@ -115,7 +115,7 @@ def _points(view: View) -> Table:
         caveats = "" if row["caveats"] in (None, "", "[]") else str(row["caveats"]).strip("[]")
         rows.append(
             (
-                labels.get((row["run"], row["batchset"]), ""),
+                labels[row["run"], row["batchset"]],
                 words.number(row["thrashing_point"]) if thrashes else "∞",
                 _where(row),
                 caveats.replace('"', ""),

@@ -17,14 +17,13 @@ from tidegate_analysis.published import experiments
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.report._details import at_loss, per_class
-from tidegate_analysis.report._parts import Figure, Part, Section, Table
+from tidegate_analysis.report._parts import Part, Section, Table
 from tidegate_analysis.report._view import BATCHSET, NOTHING, View, records
 
 Entry = Mapping[str, Any]
 
 
 def published_figures(view: View) -> Section:
-    """Return published figures beside ours."""
     title = "Published figures beside ours"
     entry = experiments().get(view.name)
     if entry is None:
@@ -260,6 +259,7 @@ def _x(row: Mapping[Any, Any], name: str) -> float:
     return float(found.group(1)) if found else float("nan")
 
 
+@style.styled
 def _curve(view: View, curve: Entry, source: str) -> list[Part]:
     """Return a published curve beside ours, each as a share of its own best, and the numbers."""
     done = view.done.merge(view.batchsets, on=BATCHSET, suffixes=("", "_of_batchset"))
@@ -271,25 +271,23 @@ def _curve(view: View, curve: Entry, source: str) -> list[Part]:
             "run the experiment from its own file",
         )
     xs, ys = np.asarray(curve["xs"], float), np.asarray(curve["throughput"], float)
-    with style.style():
-        figure = style.empty(7.2, 3.4)
-        axes = figure.subplots()
-        axes.plot(xs, 100 * ys / ys.max(), color=style.COLOURS[1], marker="s", linestyle="--",
-                  label="published")  # fmt: skip
-        axes.plot(ours.index, 100 * ours / ours.max(), color=style.COLOURS[0], marker="o",
-                  label="ours")  # fmt: skip
-        axes.set(xlabel=_AXES[curve["x"]], ylabel="throughput, % of its own best")
-        if curve["x"] == "buffer":
-            style.levels(axes, [*xs, *ours.index])
-        style.thousands(axes)
-        figure.legend(loc="outside lower center", ncols=2)
-        where = _AXES[curve["x"]].split(",")[0]
-        theirs = words.curve(xs, ys, "throughput", "a minute", where)
-        own = words.curve(ours.index, ours, "throughput", "tps", where)
-        alt = f"Published: {theirs}. Ours: {own}."
-        svg = style.svg(figure, "Published curve beside ours", alt)
+    figure = style.empty(7.2, 3.4)
+    axes = figure.subplots()
+    axes.plot(xs, 100 * ys / ys.max(), color=style.COLOURS[1], marker="s", linestyle="--",
+              label="published")  # fmt: skip
+    axes.plot(ours.index, 100 * ours / ours.max(), color=style.COLOURS[0], marker="o",
+              label="ours")  # fmt: skip
+    axes.set(xlabel=_AXES[curve["x"]], ylabel="throughput, % of its own best")
+    if curve["x"] == "buffer":
+        style.levels(axes, [*xs, *ours.index])
+    style.thousands(axes)
+    figure.legend(loc="outside lower center", ncols=2)
+    where = _AXES[curve["x"]].split(",")[0]
+    theirs = words.curve(xs, ys, "throughput", "a minute", where)
+    own = words.curve(ours.index, ours, "throughput", "tps", where)
+    alt = f"Published: {theirs}. Ours: {own}."
     caption = f"Published curve beside ours, each as a share of its own best. Source: {source}."
-    figure_ = Figure("published-curve", caption, alt, svg)
+    figure_ = style.drawn(figure, "published-curve", "Published curve beside ours", caption, alt)
     return [figure_, _curve_table(curve, ours, _limits(view, done))]
 
 

@@ -21,6 +21,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from tidegate_analysis.report import _words as words
+from tidegate_analysis.report._parts import Figure as Drawn
 
 INK: Final = "#1b2026"
 GRID: Final = "#d5dae0"
@@ -63,13 +64,16 @@ STYLE: Final[Any] = {
 _NOTHING: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
+#: Makes a function draw in our style.
+styled: Final = mpl.rc_context(STYLE)
+
+
 def style() -> Any:
     """Return a context in which figures have our style."""
     return mpl.rc_context(STYLE)
 
 
 def colour(index: int) -> str:
-    """Return the colour of the line of that number."""
     return COLOURS[index % len(COLOURS)]
 
 
@@ -188,6 +192,12 @@ def svg(figure: Figure, title: str, alt: str) -> str:
     head = text.index(">") + 1
     words_ = f"<title>{html.escape(title)}</title><desc>{html.escape(alt)}</desc>"
     return f"{text[:head]}\n {words_}{text[head:]}"
+
+
+def drawn(figure: Figure, name: str, title: str, caption: str, seen: str | Sequence[str]) -> Drawn:
+    """Return a figure of the report; what is seen in it is a text, or sentences without stops."""
+    alt = seen if isinstance(seen, str) else ". ".join(seen) + "."
+    return Drawn(name, caption, alt, svg(figure, title, alt))
 
 
 def inline(document: str, prefix: str, alt: str) -> str:

@@ -75,29 +75,28 @@ def comparison(view: View) -> Figure:
     return _subjects(view)
 
 
+@style.styled
 def _together(view: View) -> Figure:
-    with style.style():
-        figure = style.empty(7.2, 3.8)
-        axes = figure.subplots()
-        for index, (_, curve) in enumerate(view.curves.groupby(BATCHSET)):
-            _draw(axes, curve, index, str(curve["label"].iloc[0]))
-            if len(view.summary) == 1:
-                _dots(axes, view.done)
-        style.levels(axes, view.curves["mpl"])
-        style.thousands(axes, 1.4 * view.done["tps"].max())
-        axes.set(xlabel=view.level, ylabel="throughput, tps")
-        if len(view.summary) > 1:
-            figure.legend(loc="outside lower center", ncols=1 if len(view.summary) > 4 else 2)
-        alt = ". ".join(_curve_text(view, row) for row in records(view.summary)) + "."
-        name = f"Throughput against {view.level}"
-        svg = style.svg(figure, name, alt)
+    figure = style.empty(7.2, 3.8)
+    axes = figure.subplots()
+    for index, (_, curve) in enumerate(view.curves.groupby(BATCHSET)):
+        _draw(axes, curve, index, str(curve["label"].iloc[0]))
+        if len(view.summary) == 1:
+            _dots(axes, view.done)
+    style.levels(axes, view.curves["mpl"])
+    style.thousands(axes, 1.4 * view.done["tps"].max())
+    axes.set(xlabel=view.level, ylabel="throughput, tps")
+    if len(view.summary) > 1:
+        figure.legend(loc="outside lower center", ncols=1 if len(view.summary) > 4 else 2)
+    alt = ". ".join(_curve_text(view, row) for row in records(view.summary)) + "."
+    name = f"Throughput against {view.level}"
     caption = f"Throughput against {view.level}: mean of the repetitions"
     if view.curves["n"].max() > 1:
         caption += ", with the 95 % t interval of the mean as a band where there is more than one"
     if len(view.summary) == 1:
         caption += "; every repetition is a dot"
     caption += f"{_crosses(view.summary)}."
-    return Figure("throughput", caption, alt, svg)
+    return style.drawn(figure, "throughput", name, caption, alt)
 
 
 def _crosses(shown: pd.DataFrame) -> str:
@@ -136,6 +135,7 @@ def _dots(axes: Any, executions: pd.DataFrame) -> None:
     )  # fmt: skip
 
 
+@style.styled
 def _subjects(view: View) -> Figure:
     """Return each subject's throughput as a share of each batchset's best: median and quartiles."""
     curves = view.curves.copy()
@@ -145,29 +145,26 @@ def _subjects(view: View) -> Figure:
     table = pd.DataFrame(quartiles | {"n": groups.size()}).reset_index()
     sizes = view.batchsets.groupby("subject").size()
     said = []
-    with style.style():
-        figure = style.empty(7.2, 3.8)
-        axes = figure.subplots()
-        for index, (subject, part) in enumerate(table.groupby("subject")):
-            colour = style.colour(index)
-            axes.fill_between(
-                part["mpl"], 100 * part[0.25], 100 * part[0.75], color=colour, alpha=0.15, lw=0
-            )
-            axes.plot(
-                part["mpl"], 100 * part[0.5], color=colour, label=subject,
-                marker=style.MARKERS[index % len(style.MARKERS)],
-            )  # fmt: skip
-            said.append(
-                f"{subject}: half of the {_of_all(int(part['n'].iloc[-1]), sizes[subject])} at "
-                f"{view.level} {words.number(float(part['mpl'].iloc[-1]))} keep "
-                f"{words.percent(float(part[0.5].iloc[-1]))} or more of their best throughput there"
-            )
-        style.levels(axes, curves["mpl"])
-        style.thousands(axes)
-        axes.set(xlabel=view.level, ylabel="throughput, % of the batchset's best")
-        figure.legend(loc="outside lower center", ncols=5)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, "Comparison of subjects", alt)
+    figure = style.empty(7.2, 3.8)
+    axes = figure.subplots()
+    for index, (subject, part) in enumerate(table.groupby("subject")):
+        colour = style.colour(index)
+        axes.fill_between(
+            part["mpl"], 100 * part[0.25], 100 * part[0.75], color=colour, alpha=0.15, lw=0
+        )
+        axes.plot(
+            part["mpl"], 100 * part[0.5], color=colour, label=subject,
+            marker=style.MARKERS[index % len(style.MARKERS)],
+        )  # fmt: skip
+        said.append(
+            f"{subject}: half of the {_of_all(int(part['n'].iloc[-1]), sizes[subject])} at "
+            f"{view.level} {words.number(float(part['mpl'].iloc[-1]))} keep "
+            f"{words.percent(float(part[0.5].iloc[-1]))} or more of their best throughput there"
+        )
+    style.levels(axes, curves["mpl"])
+    style.thousands(axes)
+    axes.set(xlabel=view.level, ylabel="throughput, % of the batchset's best")
+    figure.legend(loc="outside lower center", ncols=5)
     caption = (
         "Comparison of subjects: throughput as a share of the best of the same batchset, median "
         f"over the batchsets, with the quartiles as a band; {len(view.summary):,} batchsets."
@@ -180,7 +177,7 @@ def _subjects(view: View) -> Figure:
             f"{_of_all(row['n'], row['of'])}, of {row['subject']} at {view.level} "
             f"{words.number(row['mpl'])}. What collapsed is dropped first."
         )
-    return Figure("throughput", caption, alt, svg)
+    return style.drawn(figure, "throughput", "Comparison of subjects", caption, said)
 
 
 def _of_all(n: int, of: int) -> str:
@@ -188,34 +185,34 @@ def _of_all(n: int, of: int) -> str:
     return words.count(of, "batchset") if n == of else f"{n:,} of {words.count(of, 'batchset')}"
 
 
+@style.styled
 def small_multiples(view: View, shown: pd.DataFrame) -> Figure:
     """Return a panel for each chosen batchset with every repetition."""
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4
     grouped = dict(tuple(view.curves.groupby(BATCHSET)))
     points = dict(tuple(view.done.groupby(BATCHSET)))
-    with style.style():
-        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
-        for panel, row in zip(axes, records(shown), strict=True):
-            key = (row["run"], row["batchset"])
-            repetitions = points[key]
-            _draw(panel, grouped[key], 0)
-            _dots(panel, repetitions)
-            style.levels(panel, grouped[key]["mpl"], ticks=4)
-            style.thousands(panel, 1.4 * repetitions["tps"].max())
-        figure.supxlabel(view.level, fontsize=9)
-        figure.supylabel("throughput, tps", fontsize=9)
-        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
-        alt = ". ".join(_curve_text(view, row) for row in records(shown)[:8]) + "."
-        if len(shown) > 8:
-            alt += f" And {len(shown) - 8} more, which the table lists."
-        svg = style.svg(figure, "Throughput of each batchset", alt)
+    figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
+    for panel, row in zip(axes, records(shown), strict=True):
+        key = (row["run"], row["batchset"])
+        repetitions = points[key]
+        _draw(panel, grouped[key], 0)
+        _dots(panel, repetitions)
+        style.levels(panel, grouped[key]["mpl"], ticks=4)
+        style.thousands(panel, 1.4 * repetitions["tps"].max())
+    figure.supxlabel(view.level, fontsize=9)
+    figure.supylabel("throughput, tps", fontsize=9)
+    style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
+    alt = ". ".join(_curve_text(view, row) for row in records(shown)[:8]) + "."
+    if len(shown) > 8:
+        alt += f" And {len(shown) - 8} more, which the table lists."
     caption = "Throughput of each batchset: every repetition as a dot, the mean as a line"
     if shown["n"].max() > 1:
         caption += ", its 95 % interval as a band where there are repetitions"
     caption += f"{_crosses(shown)}."
-    return Figure("batchsets", caption, alt, svg)
+    return style.drawn(figure, "batchsets", "Throughput of each batchset", caption, alt)
 
 
+@style.styled
 def at_a_glance(view: View) -> Figure:
     """Return all batchsets as rows of shades: throughput as a share of the batchset's best."""
     order = view.summary.sort_values(["subject", "loss"], kind="stable")
@@ -224,68 +221,64 @@ def at_a_glance(view: View) -> Figure:
     share = table.div(table.max(axis=1), axis=0)
     sizes = order.groupby("subject").size()
     ends = sizes.cumsum()
-    with style.style():
-        figure = style.empty(7.2, 4.6)
-        axes = figure.subplots()
-        image = axes.imshow(
-            100 * share.to_numpy(), aspect="auto", interpolation="nearest", vmin=0, vmax=100
-        )
-        axes.set_xticks(range(share.shape[1]), [words.number(mpl) for mpl in share.columns])
-        axes.set_yticks(ends - sizes / 2 - 0.5, [str(subject) for subject in sizes.index])
-        axes.hlines(ends[:-1] - 0.5, -0.5, share.shape[1] - 0.5, color="white", lw=1.5)
-        axes.grid(visible=False)
-        axes.set(xlabel=view.level)
-        figure.colorbar(image, label="throughput, % of the batchset's best", shrink=0.8)
-        alt = "; ".join(
-            f"{subject}: {int((loss > 0.5).sum()):,} of "
-            f"{words.count(int(loss.notna().sum()), 'batchset')} with the last level lose more "
-            f"than half of their best throughput there"
-            for subject, loss in order.groupby("subject")["loss"]
-        )
-        svg = style.svg(figure, "All batchsets at a glance", alt)
+    figure = style.empty(7.2, 4.6)
+    axes = figure.subplots()
+    image = axes.imshow(
+        100 * share.to_numpy(), aspect="auto", interpolation="nearest", vmin=0, vmax=100
+    )
+    axes.set_xticks(range(share.shape[1]), [words.number(mpl) for mpl in share.columns])
+    axes.set_yticks(ends - sizes / 2 - 0.5, [str(subject) for subject in sizes.index])
+    axes.hlines(ends[:-1] - 0.5, -0.5, share.shape[1] - 0.5, color="white", lw=1.5)
+    axes.grid(visible=False)
+    axes.set(xlabel=view.level)
+    figure.colorbar(image, label="throughput, % of the batchset's best", shrink=0.8)
+    alt = "; ".join(
+        f"{subject}: {int((loss > 0.5).sum()):,} of "
+        f"{words.count(int(loss.notna().sum()), 'batchset')} with the last level lose more "
+        f"than half of their best throughput there"
+        for subject, loss in order.groupby("subject")["loss"]
+    )
     caption = (
         f"All {len(order):,} batchsets at a glance: a row is a batchset, sorted by subject and by "
         "what it loses; bright is its best throughput, dark is none, white is not measured or "
         "dropped."
     )
-    return Figure("glance", caption, alt, svg)
+    return style.drawn(figure, "glance", "All batchsets at a glance", caption, alt)
 
 
+@style.styled
 def thrashing_points(view: View) -> Figure:
     """Return how many batchsets have which thrashing point, by subject; ∞ is one that has none."""
     known = view.summary[view.summary["TP"].notna()]
     counts = pd.crosstab(known["subject"], known["TP"])
     counts = counts.reindex(columns=sorted({*view.curves["mpl"].unique(), np.inf}), fill_value=0)
-    with style.style():
-        figure = style.empty(7.2, 3.0)
-        axes = figure.subplots()
-        base = np.zeros(counts.shape[1])
-        for index, (subject, row) in enumerate(counts.iterrows()):
-            colour = style.colour(index)
-            axes.bar(range(len(row)), row, bottom=base, color=colour, label=str(subject), width=0.8)
-            base += row.to_numpy()
-        names = [words.number(mpl) if np.isfinite(mpl) else "none" for mpl in counts.columns]
-        axes.set_xticks(range(len(names)), names)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(xlabel="thrashing point, MPL", ylabel="batchsets")
-        figure.legend(loc="outside lower center", ncols=5)
-        finite = known[np.isfinite(known["TP"])]
-        alt = f"{len(finite):,} of {words.count(len(known), 'analysed batchset')} thrashed" + (
-            f", half of them at MPL {words.number(finite['TP'].median())} or below."
-            if len(finite)
-            else "."
-        )
-        svg = style.svg(figure, "Thrashing points", alt)
+    figure = style.empty(7.2, 3.0)
+    axes = figure.subplots()
+    base = np.zeros(counts.shape[1])
+    for index, (subject, row) in enumerate(counts.iterrows()):
+        colour = style.colour(index)
+        axes.bar(range(len(row)), row, bottom=base, color=colour, label=str(subject), width=0.8)
+        base += row.to_numpy()
+    names = [words.number(mpl) if np.isfinite(mpl) else "none" for mpl in counts.columns]
+    axes.set_xticks(range(len(names)), names)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="thrashing point, MPL", ylabel="batchsets")
+    figure.legend(loc="outside lower center", ncols=5)
+    finite = known[np.isfinite(known["TP"])]
+    alt = f"{len(finite):,} of {words.count(len(known), 'analysed batchset')} thrashed" + (
+        f", half of them at MPL {words.number(finite['TP'].median())} or below."
+        if len(finite)
+        else "."
+    )
     caption = (
         "Thrashing points: how many batchsets have which. One that has none up to the last level "
         "is not without one: its point is censored there. One at the lowest level may lie below "
         "it: throughput is not known to have held anywhere."
     )
-    return Figure("points", caption, alt, svg)
+    return style.drawn(figure, "points", "Thrashing points", caption, alt)
 
 
 def numbers(view: View) -> Table:
-    """Return the batchsets' numbers."""
     rows = [
         (
             row["label"],
@@ -315,31 +308,29 @@ def numbers(view: View) -> Table:
     )  # fmt: skip
 
 
+@style.styled
 def settings(view: View) -> Figure:
     """Return the throughput of each execution, a row for each batchset: controllers, or splits."""
     shown = chosen(view)
     points = dict(tuple(view.done.groupby(BATCHSET)))
     said = []
-    with style.style():
-        figure = style.empty(7.2, 1.0 + 0.34 * len(shown))
-        axes = figure.subplots()
-        for place, row in enumerate(records(shown)):
-            tps = points[row["run"], row["batchset"]]["tps"]
-            axes.plot(tps, [place] * len(tps), "o", color=style.INK, alpha=0.55, markersize=4)
-            axes.plot(tps.mean(), place, "D", color=style.COLOURS[1], markersize=6)
-            said.append(
-                f"{row['label']}: {words.number(tps.mean())} tps in the mean of "
-                f"{words.count(len(tps), 'execution')}"
-            )
-        axes.set_yticks(range(len(shown)), list(shown["label"]))
-        axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.set_xlim(0, 1.05 * max(float(view.done["tps"].max()), 1e-9))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
-        axes.set_xlabel("throughput, tps")
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, "Throughput", alt)
+    figure = style.empty(7.2, 1.0 + 0.34 * len(shown))
+    axes = figure.subplots()
+    for place, row in enumerate(records(shown)):
+        tps = points[row["run"], row["batchset"]]["tps"]
+        axes.plot(tps, [place] * len(tps), "o", color=style.INK, alpha=0.55, markersize=4)
+        axes.plot(tps.mean(), place, "D", color=style.COLOURS[1], markersize=6)
+        said.append(
+            f"{row['label']}: {words.number(tps.mean())} tps in the mean of "
+            f"{words.count(len(tps), 'execution')}"
+        )
+    axes.set_yticks(range(len(shown)), list(shown["label"]))
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xlim(0, 1.05 * max(float(view.done["tps"].max()), 1e-9))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: words.number(x)))
+    axes.set_xlabel("throughput, tps")
     caption = "Throughput of each execution as a dot, and of each batchset's mean as a diamond."
-    return Figure("throughput", caption, alt, svg)
+    return style.drawn(figure, "throughput", "Throughput", caption, said)
 
 
 def _setting_numbers(view: View) -> Table:
@@ -356,6 +347,7 @@ def _setting_numbers(view: View) -> Table:
 LATENCIES: Final = {"p50_ms": "median", "mean_ms": "mean", "p95_ms": "95 %", "p99_ms": "99 %"}
 
 
+@style.styled
 def latency(view: View) -> Section:
     """Return latency percentiles by MPL."""
     title = f"Latency against {view.level}"
@@ -369,36 +361,34 @@ def latency(view: View) -> Section:
     shown = chosen(view).head(12) if len(view.summary) <= 12 else chosen(view).iloc[::2]
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3
     said = []
-    with style.style():
-        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 2.0)
-        for panel, row in zip(axes, records(shown), strict=True):
-            curve = view.curves[
-                (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
-            ]
-            for index, (column, name) in enumerate(LATENCIES.items()):
-                panel.plot(
-                    curve["mpl"], curve[column].where(curve[column] > 0),
-                    label=name if panel is axes[0] else None, **style.line(index, marker=True),
-                )  # fmt: skip
-            style.logarithmic(panel, "y")
-            style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
-            ends = curve["p99_ms"].to_numpy()
-            said.append(
-                f"{row['label']}: the 99th percentile goes from {words.number(ends[0])} ms at "
-                f"{view.level} {words.number(curve['mpl'].iloc[0])} to {words.number(ends[-1])} ms "
-                f"at {words.number(curve['mpl'].iloc[-1])}"
-            )
-        figure.supxlabel(view.level, fontsize=9)
-        figure.supylabel("latency, ms", fontsize=9)
-        figure.legend(loc="outside upper center", ncols=4)
-        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
-        alt = ". ".join(said[:8]) + "."
-        svg = style.svg(figure, "Latency percentiles", alt)
+    figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 2.0)
+    for panel, row in zip(axes, records(shown), strict=True):
+        curve = view.curves[
+            (view.curves["run"] == row["run"]) & (view.curves["batchset"] == row["batchset"])
+        ]
+        for index, (column, name) in enumerate(LATENCIES.items()):
+            panel.plot(
+                curve["mpl"], curve[column].where(curve[column] > 0),
+                label=name if panel is axes[0] else None, **style.line(index, marker=True),
+            )  # fmt: skip
+        style.logarithmic(panel, "y")
+        style.levels(panel, curve["mpl"], ticks=5 if columns > 1 else 10)
+        ends = curve["p99_ms"].to_numpy()
+        said.append(
+            f"{row['label']}: the 99th percentile goes from {words.number(ends[0])} ms at "
+            f"{view.level} {words.number(curve['mpl'].iloc[0])} to {words.number(ends[-1])} ms "
+            f"at {words.number(curve['mpl'].iloc[-1])}"
+        )
+    figure.supxlabel(view.level, fontsize=9)
+    figure.supylabel("latency, ms", fontsize=9)
+    figure.legend(loc="outside upper center", ncols=4)
+    style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
+    alt = ". ".join(said[:8]) + "."
     caption = (
         "Latency percentiles, from the moment a transaction was due, retries included; means over "
         "the repetitions; logarithmic."
     )
-    parts: list[Part] = [Figure("latency", caption, alt, svg)]
+    parts: list[Part] = [style.drawn(figure, "latency", "Latency percentiles", caption, alt)]
     if len(shown) < len(view.summary):
         parts.append(
             Paragraph(f"{len(shown)} of {len(view.summary):,} batchsets are drawn; the numbers of "
@@ -439,35 +429,34 @@ def law(view: View) -> Section:
     return Section("law", title, parts)
 
 
+@style.styled
 def _drawn(view: View, shown: pd.DataFrame) -> Figure:
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4
     said = []
-    with style.style():
-        figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
-        for panel, row in zip(axes, records(shown), strict=True):
-            own = view.own(row)
-            found = scalability.fit(own)
-            places = np.geomspace(max(1.0, own["mpl"].min()), own["mpl"].max(), 80)
-            curve = found.at(places)
-            high = curve["high"].clip(upper=2 * own["tps"].max())
-            panel.fill_between(
-                curve["mpl"], curve["low"], high, color=style.COLOURS[2], alpha=0.2, lw=0
-            )
-            panel.plot(curve["mpl"], curve["tps"], color=style.COLOURS[2])
-            panel.plot(own["mpl"], own["tps"], "o", color=style.INK, alpha=0.6, markersize=2.6)
-            style.levels(panel, own["mpl"], ticks=4 if columns > 2 else 10)
-            style.thousands(panel, 1.4 * own["tps"].max())
-            said.append(f"{row['label']}: {_peak(found)}, R² {words.number(found.r2)}")
-        figure.supxlabel("MPL", fontsize=9)
-        figure.supylabel("throughput, tps", fontsize=9)
-        style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
-        alt = ". ".join(said[:8]) + "."
-        svg = style.svg(figure, "The scalability law beside what was measured", alt)
+    figure, axes = style.panels(len(shown), columns, height=3.4 if columns == 1 else 1.9)
+    for panel, row in zip(axes, records(shown), strict=True):
+        own = view.own(row)
+        found = scalability.fit(own)
+        places = np.geomspace(max(1.0, own["mpl"].min()), own["mpl"].max(), 80)
+        curve = found.at(places)
+        high = curve["high"].clip(upper=2 * own["tps"].max())
+        panel.fill_between(
+            curve["mpl"], curve["low"], high, color=style.COLOURS[2], alpha=0.2, lw=0
+        )
+        panel.plot(curve["mpl"], curve["tps"], color=style.COLOURS[2])
+        panel.plot(own["mpl"], own["tps"], "o", color=style.INK, alpha=0.6, markersize=2.6)
+        style.levels(panel, own["mpl"], ticks=4 if columns > 2 else 10)
+        style.thousands(panel, 1.4 * own["tps"].max())
+        said.append(f"{row['label']}: {_peak(found)}, R² {words.number(found.r2)}")
+    figure.supxlabel("MPL", fontsize=9)
+    figure.supylabel("throughput, tps", fontsize=9)
+    style.titles(figure, axes, list(shown["label"]), 9 if columns < 3 else 7)
+    alt = ". ".join(said[:8]) + "."
     caption = (
         "Gunther's universal scalability law fitted to each curve, with its 95 % band; every "
         "execution as a dot."
     )
-    return Figure("law", caption, alt, svg)
+    return style.drawn(figure, "law", "The scalability law beside what was measured", caption, alt)
 
 
 def _peak(found: scalability.Law) -> str:

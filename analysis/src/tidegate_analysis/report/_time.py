@@ -148,30 +148,29 @@ def _lines(group: TimeFigure, intervals: pd.DataFrame, limits: pd.DataFrame) -> 
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
 
 
+@style.styled
 def _series(view: View, group: TimeFigure, intervals: pd.DataFrame, limits: pd.DataFrame) -> Part:
     rows = _lines(group, intervals, limits)
     if rows.empty:
         return Paragraph(f"{group.label}: {ONE_INTERVAL}.")
     names = {column: title for column, title in NAMES.items() if column in rows}
-    with style.style():
-        figure = style.empty(7.2, 1.5 * len(names) + 0.6)
-        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False).ravel()
-        for index, (name, line) in enumerate(rows.groupby("line", sort=False)):
-            for panel, column in zip(axes, names, strict=True):
-                panel.plot(
-                    line["s"], line[column], linewidth=1.0, **style.line(index),
-                    label=str(name) if panel is axes[0] else None,
-                    drawstyle="steps-pre" if column == "limit" else "default",
-                )  # fmt: skip
-        for panel, title in zip(axes, names.values(), strict=True):
-            panel.set_ylabel(title.replace(", ", ",\n"))
-            style.thousands(panel)
-            for at in group.exchanged_at:
-                panel.axvline(at, color=style.INK, linestyle="--", linewidth=0.9)
-        axes[-1].set_xlabel("time, s")
-        figure.legend(loc="outside lower center", ncols=2 if view.scenario == "deteriorate" else 6)
-        alt = words.sentence(f"{group.label}: {_course(rows)}" if group.label else _course(rows))
-        svg = style.svg(figure, f"Over time: {group.label}".removesuffix(": "), alt)
+    figure = style.empty(7.2, 1.5 * len(names) + 0.6)
+    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False).ravel()
+    for index, (name, line) in enumerate(rows.groupby("line", sort=False)):
+        for panel, column in zip(axes, names, strict=True):
+            panel.plot(
+                line["s"], line[column], linewidth=1.0, **style.line(index),
+                label=str(name) if panel is axes[0] else None,
+                drawstyle="steps-pre" if column == "limit" else "default",
+            )  # fmt: skip
+    for panel, title in zip(axes, names.values(), strict=True):
+        panel.set_ylabel(title.replace(", ", ",\n"))
+        style.thousands(panel)
+        for at in group.exchanged_at:
+            panel.axvline(at, color=style.INK, linestyle="--", linewidth=0.9)
+    axes[-1].set_xlabel("time, s")
+    figure.legend(loc="outside lower center", ncols=2 if view.scenario == "deteriorate" else 6)
+    alt = words.sentence(f"{group.label}: {_course(rows)}" if group.label else _course(rows))
     what = (
         "limit, throughput and response time"
         if "limit" in names
@@ -181,7 +180,8 @@ def _series(view: View, group: TimeFigure, intervals: pd.DataFrame, limits: pd.D
     caption = words.sentence(f"{where}{what} over time, first repetition")
     if group.exchanged_at:
         caption += f"; the dashed line, at {words.number(group.exchanged_at[0])} s, is the switch"
-    return Figure(group.name, caption + ".", alt, svg)
+    title = f"Over time: {group.label}".removesuffix(": ")
+    return style.drawn(figure, group.name, title, caption + ".", alt)
 
 
 def _course(rows: pd.DataFrame) -> str:
@@ -214,26 +214,24 @@ def heat(view: View) -> Section:
     return Section("heat", title, [_heat_map(view, picked, seen)])
 
 
+@style.styled
 def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figure:
-    length = float(view.about.get("interval_s") or 1.0)
+    length = float(view.about["interval_s"])
     edges = _edges(seen)
     said = []
-    with style.style():
-        figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.6)
-        image = None
-        for panel, (execution, label) in zip(axes, picked.items(), strict=True):
-            own = seen[seen["execution"] == execution]
-            image = _shade(panel, own, edges, length)
-            said.append(f"{label}: {_spread(own)}")
-        figure.supxlabel("time, s", fontsize=9)
-        figure.supylabel("latency, ms", fontsize=9)
-        if image is not None:
-            figure.colorbar(
-                image, ax=axes, label="% of the interval's transactions", shrink=0.8, extend="max"
-            )
-        style.titles(figure, axes, list(picked.values()), 9)
-        alt = ". ".join(said) + "."
-        svg = style.svg(figure, "Latencies over time", alt)
+    figure, axes = style.panels(len(picked), 1 if len(picked) == 1 else 2, height=2.6)
+    image = None
+    for panel, (execution, label) in zip(axes, picked.items(), strict=True):
+        own = seen[seen["execution"] == execution]
+        image = _shade(panel, own, edges, length)
+        said.append(f"{label}: {_spread(own)}")
+    figure.supxlabel("time, s", fontsize=9)
+    figure.supylabel("latency, ms", fontsize=9)
+    if image is not None:
+        figure.colorbar(
+            image, ax=axes, label="% of the interval's transactions", shrink=0.8, extend="max"
+        )
+    style.titles(figure, axes, list(picked.values()), 9)
     caption = (
         "Latencies over time: each column is an interval, each row a range of latencies, bright "
         "is where most transactions of the interval were. "
@@ -241,7 +239,7 @@ def _heat_map(view: View, picked: Mapping[int, str], seen: pd.DataFrame) -> Figu
            if view.is_controlled
            else "Executions: those of the time series above.")
     )  # fmt: skip
-    return Figure("heat", caption, alt, svg)
+    return style.drawn(figure, "heat", "Latencies over time", caption, said)
 
 
 def _edges(seen: pd.DataFrame) -> np.ndarray:

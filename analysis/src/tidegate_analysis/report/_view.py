@@ -21,6 +21,7 @@ import pandas as pd
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report import _words as words
 from tidegate_analysis.results import ExecutionRows, Results, mode
+from tidegate_analysis.store.source import json_object
 
 BATCHSET: Final = ["run", "batchset"]
 BATCH: Final = [*BATCHSET, "mpl"]
@@ -37,7 +38,6 @@ class View:
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """Return the experiment's row."""
         table = self.results.experiment(self.number)
         if table.empty:
             raise AnalysisError(
@@ -48,7 +48,6 @@ class View:
 
     @cached_property
     def name(self) -> str:
-        """Return the experiment's name."""
         return str(self.about["name"])
 
     @cached_property
@@ -58,12 +57,10 @@ class View:
 
     @cached_property
     def executions(self) -> pd.DataFrame:
-        """Return all planned executions."""
         return self.results.executions(self.number)
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """Return the executions that were measured."""
         return self.executions[self.executions["tps"].notna()]
 
     @cached_property
@@ -95,7 +92,6 @@ class View:
         return table
 
     def own(self, row: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the executions of a batchset."""
         is_own = (self.done["run"] == row["run"]) & (self.done["batchset"] == row["batchset"])
         own: pd.DataFrame = self.done[is_own]
         return own
@@ -156,7 +152,6 @@ class View:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a table's rows."""
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 
@@ -227,13 +222,13 @@ def _value_text(name: str, value: Any) -> str:
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a batchset under short names: its run's, workload's and treatment's."""
-    workload, treatment = _json(row["workload_values"]), _json(row["treatment"])
+    workload, treatment = _json(row, "workload_values"), _json(row, "treatment")
     values: dict[str, Any] = {
         "subject": str(row["subject"]),
         "numProcs": int(row["processors_planned"] or 0),
         "PK": bool(row["primary_key"]),
         "isolation": row["isolation"] or "",
-        "settings": _short(_json(row["settings_planned"])),
+        "settings": _short(_json(row, "settings_planned")),
         "workload": str(row["workload"]),
         # Other mixes and workloads are groups of their own.
         "mode": mode(row) or str(row["workload"]),
@@ -281,9 +276,5 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _json(text: Any) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (TypeError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _json(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return json_object(row[name], f"`{name}` of execution {row['execution']}")

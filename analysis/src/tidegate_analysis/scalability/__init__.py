@@ -8,6 +8,9 @@ One client gives λ. Waiting for what is shared (σ) bends the curve towards λ/
 other (κ), such as over locks and cache lines, costs with the square of N and turns it down, from
 ``N* = sqrt((1 - σ)/κ)`` on. κ = 0 is Amdahl's law, σ = κ = 0 is linear growth.
 
+SciPy fits such a curve, but one at a time, with bounds on single parameters only, and gives no
+interval at a bound: faces of bounds, thousands of draws at once and Fieller's intervals are ours.
+
 * `fit`, `fit_all`: the law by bounded least squares, with intervals, bands, bootstrap, goodness of
   fit, and flags for what a curve cannot say.
 * `gain`, `gain_all`: throughput at the best measured MPL over throughput with all clients let in.

@@ -29,21 +29,12 @@ from tidegate_analysis.scalability._least_squares import each, positive
 class Gain:
     """Throughput at the best level over throughput with all clients let in.
 
-    Attributes
-    ----------
-    best
-        The MPL with the largest mean (geometric) throughput.
-    clients
-        The MPL that stands for letting all in.
-    ratio, low, high
-        The gain as a factor, free of the winner's curse, with its interval.
-    naive
-        The largest mean over the mean at `clients`: never below 1.
-    chosen
-        Share of bootstrap draws that chose `best`: near 1 where the peak is sharp.
-    repetitions
-        Fewest executions at a level.
-
+    - best: The MPL with the largest mean (geometric) throughput.
+    - clients: The MPL that stands for letting all in.
+    - ratio, low, high: The gain as a factor, free of the winner's curse, with its interval.
+    - naive: The largest mean over the mean at `clients`: never below 1.
+    - chosen: Share of bootstrap draws that chose `best`: near 1 where the peak is sharp.
+    - repetitions: Fewest executions at a level.
     """
 
     best: float
@@ -56,11 +47,9 @@ class Gain:
     repetitions: int
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row."""
         return pd.DataFrame([self._row()])
 
     def __str__(self) -> str:
-        """Return a sentence."""
         return (
             f"MPL held at {self.best:g} instead of {self.clients:g}: {self.ratio:.3g} times the "
             f"throughput ({self.low:.3g} to {self.high:.3g}; by the largest mean {self.naive:.3g})"
@@ -101,25 +90,11 @@ def gain(
 ) -> Gain:
     """Return the gain of the best measured MPL over letting all clients in.
 
-    Parameters
-    ----------
-    executions
-        A row for each execution of one batchset, at least two for each MPL.
-    clients
-        The measured MPL that stands for all clients; the largest unless given. Levels above it are
-        left out.
-    mpl, tps
-        Columns.
-    level
-        Of the interval.
-    draws, seed
-        Bootstrap draws.
+    - executions: A row for each execution of one batchset, at least two for each MPL.
+    - clients: The measured MPL that stands for all clients; the largest unless given. Levels above
+      it are left out.
 
-    Raises
-    ------
-    SampleError
-        One repetition only, one MPL only, or a throughput that is not positive.
-
+    Raises `SampleError`: one repetition only, one MPL only, or a throughput that is not positive.
     """
     if not 0 < level < 1 or draws < 2:
         raise SampleError(

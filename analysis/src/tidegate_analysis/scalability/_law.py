@@ -40,40 +40,24 @@ from tidegate_analysis.scalability._least_squares import (
 class Law:
     """Gunther's universal scalability law of one curve.
 
-    Attributes
-    ----------
-    lambda_
-        λ, throughput of one client, tps; inf where throughput falls at least as fast as the law
-        can, so that only λ/κ is known.
-    sigma, kappa
-        σ, contention, and κ, coherency (crosstalk): shares of 1. NaN and inf where λ is inf.
-    peak, peak_tps
-        The MPL N* of the largest throughput, ``sqrt((1 - σ)/κ)``, and throughput there. inf where
-        κ = 0; 0 where σ = 1 or λ is inf, so the law falls everywhere; NaN where it is flat.
-    intervals
-        ``parameter`` (lambda, sigma, kappa, peak), ``estimate``, ``se`` (delta method; NaN at a
-        bound), ``low``, ``high``.
-    r2
-        Share of the (weighted) variance of throughput.
-    aicc
-        Akaike's criterion with the small-sample term of ``law``, ``amdahl`` (κ = 0) and ``linear``
-        (σ = κ = 0): inf where points are too few for it. The smallest is best.
-    lack_of_fit
-        p of the F test that means at each MPL are on the law; NaN without repetitions.
-    face
-        Which bounds hold: ``law`` when none does.
-    flags
-        What the data cannot say, in sentences.
-    abc
-        Coefficients of N/X by 1, N - 1 and N(N - 1): (1, σ, κ)/λ, finite also where λ is not.
-
+    - lambda_: λ, throughput of one client, tps; inf where throughput falls at least as fast as the
+      law can, so that only λ/κ is known.
+    - sigma, kappa: σ, contention, and κ, coherency (crosstalk): shares of 1. NaN and inf where λ is
+      inf.
+    - intervals: ``parameter`` (lambda, sigma, kappa, peak), ``estimate``, ``se`` (delta method; NaN
+      at a bound), ``low``, ``high``.
+    - r2: Share of the (weighted) variance of throughput.
+    - aicc: Akaike's criterion with the small-sample term of ``law``, ``amdahl`` (κ = 0) and
+      ``linear`` (σ = κ = 0): inf where points are too few for it. The smallest is best.
+    - lack_of_fit: p of the F test that means at each MPL are on the law; NaN without repetitions.
+    - face: Which bounds hold: ``law`` when none does.
+    - flags: What the data cannot say, in sentences.
+    - abc: Coefficients of N/X by 1, N - 1 and N(N - 1): (1, σ, κ)/λ, finite also where λ is not.
     """
 
     lambda_: float
     sigma: float
     kappa: float
-    peak: float
-    peak_tps: float
     intervals: pd.DataFrame
     r2: float
     aicc: dict[str, float]
@@ -83,6 +67,19 @@ class Law:
     level: float
     curve: Curve = field(repr=False)
     abc: Array = field(repr=False)
+
+    @property
+    def peak(self) -> float:
+        """The MPL N* of the largest throughput, ``sqrt((1 - σ)/κ)``.
+
+        Infinite where κ = 0; 0 where σ = 1 or λ is inf, so the law falls everywhere; NaN where it
+        is flat.
+        """
+        return float(parameters(self.abc[None])[0, 3])
+
+    @property
+    def peak_tps(self) -> float:
+        return throughput(self.abc, self.peak)
 
     @property
     def best(self) -> str:
@@ -123,26 +120,16 @@ class Law:
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Percentile intervals of the parameters and of the curve.
 
-        Parameters
-        ----------
-        kind
-            ``residual``: residuals, rescaled by their leverage, are drawn anew. ``pairs``: points
-            are drawn anew, within each MPL where all have repetitions: one fewer than there are, as
-            means of all would vary too little (Rao and Wu 1988, JASA 83).
-        draws, seed
-            Bootstrap draws.
-        mpls
-            Where to give the curve; the measured MPLs unless given.
+        - kind: ``residual``: residuals, rescaled by their leverage, are drawn anew. ``pairs``:
+          points are drawn anew, within each MPL where all have repetitions: one fewer than there
+          are, as means of all would vary too little (Rao and Wu 1988, JASA 83).
+        - mpls: Where to give the curve; the measured MPLs unless given.
 
-        Returns
-        -------
-        parameters
-            ``parameter``, ``estimate``, ``low``, ``high``, and ``at_bound``, the share of draws in
-            which it is at a bound (of λ: infinite; of the peak: in which there is none). A draw
-            that does not know a parameter counts for both ends.
-        curve
-            ``mpl``, ``tps``, ``low``, ``high``.
-
+        Both are frames:
+        - parameters: ``parameter``, ``estimate``, ``low``, ``high``, and ``at_bound``, the share of
+          draws in which it is at a bound (of λ: infinite; of the peak: in which there is none). A
+          draw that does not know a parameter counts for both ends.
+        - curve: ``mpl``, ``tps``, ``low``, ``high``.
         """
         rng = np.random.default_rng(seed)
         found = _redraw(self, kind, draws, rng)
@@ -195,41 +182,27 @@ def fit(
 ) -> Law:
     """Fit the law to one curve by weighted nonlinear least squares, 0 <= σ <= 1 and κ >= 0.
 
-    Parameters
-    ----------
-    curve
-        A row for each execution, or for each batch with its mean.
-    mpl, tps, weights
-        Columns: MPL; throughput; weight, such as repetitions over variance (all 1 unless given).
-    level
-        Of the intervals.
+    - curve: A row for each execution, or for each batch with its mean.
+    - mpl, tps, weights: Columns: MPL; throughput; weight, such as repetitions over variance (all 1
+      unless given).
 
-    Raises
-    ------
-    SampleError
-        Fewer than four MPLs, or a throughput or MPL that is not positive.
+    Raises `SampleError`: fewer than four MPLs, or a throughput or MPL that is not positive.
 
-    Notes
-    -----
     Intervals are Fieller's, from the estimate without bounds, cut to the bounds: each parameter
     and N*² is a ratio of the coefficients of N/X. So they hold at a bound as well, and an interval
     has no end where the data give none.
-
     """
     refuse_level(level)
     points = checked(curve, mpl, tps, weights)
     row = (points.mpl, points.tps[None], points.weights[None])
     found, free = bounded(*row), on_face("law", *row)
-    lambda_, sigma, kappa, peak = map(float, parameters(found.abc)[0])
-    top = throughput(found.abc[0], peak)
+    lambda_, sigma, kappa, _ = map(float, parameters(found.abc)[0])
     intervals = intervals_of(points, found, free, level)
     lack = lack_of_fit_p(points, float(found.squares[0]))
     return Law(
         lambda_=lambda_,
         sigma=sigma,
         kappa=kappa,
-        peak=peak,
-        peak_tps=top,
         intervals=intervals,
         r2=r2_of(points, float(found.squares[0])),
         aicc=criteria(points, float(found.squares[0])),
@@ -253,25 +226,15 @@ def fit_all(
 ) -> pd.DataFrame:
     """Fit the law to each curve of a table.
 
-    Parameters
-    ----------
-    curves
-        Points of many curves.
-    by
-        Columns that tell the curves apart, such as ``["experiment", "run", "batchset"]``.
-    mpl, tps, weights, level
-        As for `fit`.
+    - by: Columns that tell the curves apart, such as ``["experiment", "run", "batchset"]``.
+    - mpl, tps, weights, level: As for `fit`.
 
-    Returns
-    -------
-    DataFrame
-        A row for each curve: the columns of `by`; ``points``, ``mpls``; each of lambda, sigma,
-        kappa, peak with ``_low`` and ``_high``; ``peak_tps``; ``r2``; ``aicc_law``,
-        ``aicc_amdahl``, ``aicc_linear``, ``best``; ``lack_of_fit``; ``flags``, a text; ``problem``,
-        why a curve could not be fitted, else empty. With a column ``TP`` in the curves also ``TP``,
-        ``peak_over_tp`` (for a finite TP), ``tp_in_interval`` (whether the interval of the peak
-        holds it). Throughput falls sharply above its peak, so a TP is rather above N* than below.
-
+    Returns a row for each curve: the columns of `by`; ``points``, ``mpls``; each of lambda, sigma,
+    kappa, peak with ``_low`` and ``_high``; ``peak_tps``; ``r2``; ``aicc_law``, ``aicc_amdahl``,
+    ``aicc_linear``, ``best``; ``lack_of_fit``; ``flags``, a text; ``problem``, why a curve could
+    not be fitted, else empty. With a column ``TP`` in the curves also ``TP``, ``peak_over_tp`` (for
+    a finite TP), ``tp_in_interval`` (whether the interval of the peak holds it). Throughput falls
+    sharply above its peak, so a TP is rather above N* than below.
     """
     ends = [f"{name}{end}" for name in PARAMETERS for end in ("", "_low", "_high")]
     fits = ["peak_tps", "r2", "aicc_law", "aicc_amdahl", "aicc_linear", "best", "lack_of_fit"]

@@ -66,15 +66,7 @@ def columns(mpl: Array) -> Array:
 def on_face(face: str, mpl: Array, tps: Array, weights: Array) -> LawFits:
     """Return the estimates on one face, whether they keep to the bounds or not.
 
-    Parameters
-    ----------
-    face
-        Name of a face.
-    mpl
-        MPL of each point.
-    tps, weights
-        Throughput and weight of each point, a row for each data set.
-
+    - tps, weights: Throughput and weight of each point, a row for each data set.
     """
     basis = np.array(FACES[face])
     design = columns(mpl) @ basis.T

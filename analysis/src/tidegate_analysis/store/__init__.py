@@ -18,17 +18,11 @@ VARIABLE = "TIDEGATE_STORE"
 def open_source(source: str | Path | None) -> Source:
     """Return what gives the tables of a store or an export.
 
-    Parameters
-    ----------
-    source
-        The path of a store, ``postgres://user:password@host:port/database``, or the directory of
-        an export. `None` is what the environment variable ``TIDEGATE_STORE`` names.
+    - source: The path of a store, ``postgres://user:password@host:port/database``, or the directory
+      of an export. `None` is what the environment variable ``TIDEGATE_STORE`` names.
 
-    Raises
-    ------
-    StoreError
-        There is nothing, it is something else, or it is of a version that cannot be read.
-
+    Raises `StoreError`: there is nothing, it is something else, or it is of a version that cannot
+    be read.
     """
     if source is None:
         source = os.environ.get(VARIABLE) or None

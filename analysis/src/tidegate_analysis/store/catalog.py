@@ -45,26 +45,15 @@ VERSIONS: Final = (1, 2, 3, 4, 5)
 class ExportTable:
     """A table of an export.
 
-    Attributes
-    ----------
-    name
-        As its file is called.
-    columns
-        Kinds by name, in order.
-    keys
-        So many of the first columns are a row's key; rows are sorted by them.
-    sql
-        What gives it, without a condition and in no order.
-    scope
-        What its rows belong to, and so the tables that the statement has: `e`, the experiment; `r`
-        and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
-    since
-        The version of the schema that brought it.
-    older
-        What gives it in versions up to a number, where that differs.
-    derived
-        What is made of the last column that the statement gives.
-
+    - name: As its file is called.
+    - columns: Kinds by name, in order.
+    - keys: So many of the first columns are a row's key; rows are sorted by them.
+    - sql: What gives it, without a condition and in no order.
+    - scope: What its rows belong to, and so the tables that the statement has: `e`, the experiment;
+      `r` and `b` too, the run and the batchset; or only `q`, with the number of an attempt.
+    - since: The version of the schema that brought it.
+    - older: What gives it in versions up to a number, where that differs.
+    - derived: What is made of the last column that the statement gives.
     """
 
     name: str
@@ -239,43 +228,40 @@ _ATTEMPTS = ExportTable(
     older=(4, _attempts("", "")),
 )
 
-_KINDS = ExportTable(
-    "kinds",
-    _columns(_KEY, "text host", "text workload kind", "whole committed rolled_back", _LATENCY),
-    keys=9,
-    scope="attempt",
-    sql="SELECT q.attempt, q.workload, q.kind, q.committed, q.rolled_back, q.mean_ms, q.p50_ms, "
-    "q.p95_ms, q.p99_ms, q.max_ms "
-    "FROM kind q",
+#: What columns are called in the store, where that is not their name.
+_STORED: Final = {
+    "interval": "number",
+    "look": "number",
+    "limit": "mpl",
+    "next_limit": "next_mpl",
+    "trouble": "kind",
+}
+
+
+def _of_attempts(name: str, rows: str, keys: int, *columns: str) -> ExportTable:
+    """Return a table of what attempts measured: rows of the store, the first columns as keys."""
+    own = _columns(*columns)
+    stored = ", ".join(f"q.{_STORED.get(column, column)}" for column in own)
+    return ExportTable(
+        name,
+        _columns(_KEY, "text host") | own,
+        keys=len(PLACE) + keys,
+        scope="attempt",
+        sql=f"SELECT q.attempt, {stored} FROM {rows} q",
+    )
+
+
+_KINDS = _of_attempts(
+    "kinds", "kind", 2, "text workload kind", "whole committed rolled_back", _LATENCY
 )
 
-_INTERVALS = ExportTable(
-    "intervals",
-    _columns(
-        _KEY,
-        "text host",
-        "whole interval",
-        "number until_s",
-        "whole transactions",
-        "number mean_ms p99_ms",
-    ),
-    keys=8,
-    scope="attempt",
-    sql="SELECT q.attempt, q.number, q.until_s, q.transactions, q.mean_ms, q.p99_ms "
-    "FROM interval_seen q",
-)
+_OF_INTERVAL: Final = ("number until_s", "whole transactions", "number mean_ms p99_ms")
+
+_INTERVALS = _of_attempts("intervals", "interval_seen", 1, "whole interval", *_OF_INTERVAL)
 
 _INTERVAL_KINDS = ExportTable(
     "interval_kinds",
-    _columns(
-        _KEY,
-        "text host",
-        "whole interval",
-        "text workload kind",
-        "number until_s",
-        "whole transactions",
-        "number mean_ms p99_ms",
-    ),
+    _columns(_KEY, "text host", "whole interval", "text workload kind", *_OF_INTERVAL),
     keys=10,
     since=2,
     scope="attempt",
@@ -293,61 +279,19 @@ _HISTOGRAMS = ExportTable(
     sql="SELECT q.attempt, q.number, q.histogram FROM interval_seen q",
 )
 
-_LIMITS = ExportTable(
-    "limits",
-    _columns(
-        _KEY,
-        "text host",
-        "whole number",
-        "number at_s interval_s",
-        "whole limit next_limit",
-        "text reason",
-        "number tps concurrency",
-    ),
-    keys=8,
-    scope="attempt",
-    sql="SELECT q.attempt, q.number, q.at_s, q.interval_s, q.mpl, q.next_mpl, q.reason, q.tps, "
-    "q.concurrency "
-    "FROM limit_seen q",
-)
+_LIMITS = _of_attempts(
+    "limits", "limit_seen", 1, "whole number", "number at_s interval_s", "whole limit next_limit",
+    "text reason", "number tps concurrency",
+)  # fmt: skip
 
-_CLASSES = ExportTable(
-    "classes",
-    _columns(_KEY, "text host", "text class", "whole transactions", _LATENCY),
-    keys=8,
-    scope="attempt",
-    sql="SELECT q.attempt, q.class, q.transactions, q.mean_ms, q.p50_ms, q.p95_ms, q.p99_ms, "
-    "q.max_ms "
-    "FROM class_seen q",
-)
+_CLASSES = _of_attempts("classes", "class_seen", 1, "text class", "whole transactions", _LATENCY)
 
-_TREES = ExportTable(
-    "trees",
-    _columns(
-        _KEY,
-        "text host",
-        "whole look",
-        "text tree",
-        "number at_s",
-        "whole leaves entries",
-        "number fill",
-        "whole logical_reads physical_reads writes",
-        "text fills",
-    ),
-    keys=9,
-    scope="attempt",
-    sql="SELECT q.attempt, q.number, q.tree, q.at_s, q.leaves, q.entries, q.fill, q.logical_reads, "
-    "q.physical_reads, q.writes, q.fills "
-    "FROM tree_seen q",
-)
+_TREES = _of_attempts(
+    "trees", "tree_seen", 2, "whole look", "text tree", "number at_s", "whole leaves entries",
+    "number fill", "whole logical_reads physical_reads writes", "text fills",
+)  # fmt: skip
 
-_TROUBLES = ExportTable(
-    "troubles",
-    _columns(_KEY, "text host", "text trouble what", "whole times"),
-    keys=9,
-    scope="attempt",
-    sql="SELECT q.attempt, q.kind, q.what, q.times FROM trouble q",
-)
+_TROUBLES = _of_attempts("troubles", "trouble", 2, "text trouble what", "whole times")
 
 _CONDITIONS = ExportTable(
     "conditions",

@@ -32,7 +32,7 @@ from tidegate_analysis.store.catalog import (
     Kind,
 )
 from tidegate_analysis.store.settings import TIMES, settings
-from tidegate_analysis.store.source import Progress, Selection
+from tidegate_analysis.store.source import Progress, Selection, json_object
 
 #: Rows that are Python objects at a time.
 PORTION: Final = 65_536
@@ -262,7 +262,7 @@ def _with_workload(found: pa.Table, table: ExportTable) -> pa.Table:
     """Append what the workload's description says by name, each description read once."""
     texts = pc.dictionary_encode(found["workload_values"].combine_chunks())
     names = list(table.columns)[found.num_columns :]
-    specs = [_parsed(text) for text in texts.dictionary.to_pylist()]
+    specs = [json_object(t, "a workload's description") for t in texts.dictionary.to_pylist()]
     values = [{name: _value(spec, name, table.columns[name]) for name in names} for spec in specs]
     schema = pa.schema([table.schema().field(name) for name in names])
     columns = pa.Table.from_pylist(values, schema=schema).take(texts.indices)
@@ -276,16 +276,6 @@ def _value(spec: dict[str, Any], name: str, kind: Kind) -> object:
     value = spec.get(_VALUES.get(name, name))
     kinds = {"number": (int, float), "text": (str,)}.get(kind, (int,))
     return value if isinstance(value, kinds) and not isinstance(value, bool) else None
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        spec = json.loads(text)
-    except ValueError as error:
-        raise StoreError(
-            f"a workload's description is damaged: {error}", "use another copy of the store"
-        ) from error
-    return spec if isinstance(spec, dict) else {}
 
 
 def _appended(found: pa.Table, table: ExportTable, values: list[dict[str, float]]) -> pa.Table:

@@ -6,6 +6,16 @@ together. The laboratory also makes triggers that refuse changes, which a reader
 
 from typing import Final
 
+#: What is measured of an execution, but for what its keys are and what later steps added.
+_MEASURED: Final = (
+    "ended_us bigint NOT NULL, connect_s {real} NOT NULL, seconds {real} NOT NULL, clients integer "
+    "NOT NULL, transactions bigint NOT NULL, tps {real} NOT NULL, mean_ms {real} NOT NULL, p50_ms "
+    "{real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, max_ms {real} NOT NULL, "
+    "retries bigint NOT NULL, stragglers integer NOT NULL, overdue bigint NOT NULL, "
+    "connection_losses integer NOT NULL, client_cpu_us {real} NOT NULL, client_core_share {real} "
+    "NOT NULL, processors integer NOT NULL, other_executors integer NOT NULL, report text NOT NULL"
+)
+
 #: What is planned, tried and measured.
 _FIRST: Final = (
     "CREATE TABLE machine (id {id}, host text NOT NULL, cpu text NOT NULL, processors integer "
@@ -35,13 +45,7 @@ _FIRST: Final = (
     "CREATE TABLE failure (attempt integer PRIMARY KEY REFERENCES attempt (id), reason text NOT"
     " NULL)",
     "CREATE TABLE measurement (attempt integer PRIMARY KEY REFERENCES attempt (id), execution "
-    "integer NOT NULL UNIQUE REFERENCES execution (id), ended_us bigint NOT NULL, connect_s "
-    "{real} NOT NULL, seconds {real} NOT NULL, clients integer NOT NULL, transactions bigint "
-    "NOT NULL, tps {real} NOT NULL, mean_ms {real} NOT NULL, p50_ms {real} NOT NULL, p95_ms "
-    "{real} NOT NULL, p99_ms {real} NOT NULL, max_ms {real} NOT NULL, retries bigint NOT NULL, "
-    "stragglers integer NOT NULL, overdue bigint NOT NULL, connection_losses integer NOT NULL, "
-    "client_cpu_us {real} NOT NULL, client_core_share {real} NOT NULL, processors integer NOT "
-    "NULL, other_executors integer NOT NULL, report text NOT NULL)",
+    f"integer NOT NULL UNIQUE REFERENCES execution (id), {_MEASURED})",
     "CREATE TABLE kind (attempt integer NOT NULL REFERENCES attempt (id), workload text NOT "
     "NULL, kind text NOT NULL, committed bigint NOT NULL, rolled_back bigint NOT NULL, mean_ms "
     "{real} NOT NULL, p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, "
@@ -105,6 +109,13 @@ _SUBJECT_CPU: Final = (
     "ALTER TABLE measurement ADD COLUMN subject_core_share {real}",
 )
 
+#: The columns of a measurement, before its host was kept.
+_TAKEN: Final = (
+    *("attempt", "execution"),
+    *(column.split()[0] for column in _MEASURED.split(", ")),
+    *("subject_cpu_us", "subject_core_share"),
+)
+
 #: Which host measured: what counts of a batchset is the last series of one host.
 _HOSTS: Final = (
     "CREATE TABLE series (id {id}, batchset integer NOT NULL REFERENCES batchset (id), number "
@@ -115,30 +126,15 @@ _HOSTS: Final = (
     "ON s.id = a.start JOIN machine k ON k.id = s.machine",
     "CREATE TABLE measurement_taken (attempt integer PRIMARY KEY REFERENCES attempt (id), "
     "execution integer NOT NULL REFERENCES execution (id), series integer NOT NULL REFERENCES "
-    "series (id), ended_us bigint NOT NULL, connect_s {real} NOT NULL, seconds {real} NOT NULL, "
-    "clients integer NOT NULL, transactions bigint NOT NULL, tps {real} NOT NULL, mean_ms "
-    "{real} NOT NULL, p50_ms {real} NOT NULL, p95_ms {real} NOT NULL, p99_ms {real} NOT NULL, "
-    "max_ms {real} NOT NULL, retries bigint NOT NULL, stragglers integer NOT NULL, overdue "
-    "bigint NOT NULL, connection_losses integer NOT NULL, client_cpu_us {real} NOT NULL, "
-    "client_core_share {real} NOT NULL, processors integer NOT NULL, other_executors integer "
-    "NOT NULL, report text NOT NULL, subject_cpu_us {real}, subject_core_share {real}, UNIQUE "
+    f"series (id), {_MEASURED}, subject_cpu_us {{real}}, subject_core_share {{real}}, UNIQUE "
     "(execution, series))",
-    "INSERT INTO measurement_taken (attempt, execution, ended_us, connect_s, seconds, clients, "
-    "transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, overdue, "
-    "connection_losses, client_cpu_us, client_core_share, processors, other_executors, report, "
-    "subject_cpu_us, subject_core_share, series) SELECT m.attempt, m.execution, m.ended_us, "
-    "m.connect_s, m.seconds, m.clients, m.transactions, m.tps, m.mean_ms, m.p50_ms, m.p95_ms, "
-    "m.p99_ms, m.max_ms, m.retries, m.stragglers, m.overdue, m.connection_losses, "
-    "m.client_cpu_us, m.client_core_share, m.processors, m.other_executors, m.report, "
-    "m.subject_cpu_us, m.subject_core_share, s.id FROM measurement m JOIN execution x ON x.id = "
-    "m.execution JOIN series s ON s.batchset = x.batchset",
+    f"INSERT INTO measurement_taken ({', '.join(_TAKEN)}, series) SELECT m.{', m.'.join(_TAKEN)}, "
+    "s.id FROM measurement m JOIN execution x ON x.id = m.execution JOIN series s ON s.batchset = "
+    "x.batchset",
     "DROP TABLE measurement",
-    "CREATE VIEW measurement AS SELECT attempt, execution, ended_us, connect_s, seconds, "
-    "clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, retries, stragglers, "
-    "overdue, connection_losses, client_cpu_us, client_core_share, processors, other_executors, "
-    "report, subject_cpu_us, subject_core_share FROM measurement_taken m WHERE NOT EXISTS "
-    "(SELECT 1 FROM series s JOIN series n ON n.batchset = s.batchset AND n.number > s.number "
-    "WHERE s.id = m.series)",
+    f"CREATE VIEW measurement AS SELECT {', '.join(_TAKEN)} FROM measurement_taken m WHERE NOT "
+    "EXISTS (SELECT 1 FROM series s JOIN series n ON n.batchset = s.batchset AND n.number > "
+    "s.number WHERE s.id = m.series)",
     "CREATE TABLE turn (id {id}, experiment integer NOT NULL REFERENCES experiment (id), place "
     "integer NOT NULL, run integer NOT NULL UNIQUE REFERENCES run (id), host text NOT NULL, "
     "UNIQUE (experiment, place))",

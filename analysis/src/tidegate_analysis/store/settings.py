@@ -38,11 +38,7 @@ _SECONDS: Final = {
 def seconds(period: str) -> float:
     """Return a length of time in words, such as ``500ms`` or ``1h 30min``, in seconds.
 
-    Raises
-    ------
-    ValueError
-        The words are no length of time.
-
+    Raises `ValueError`: the words are no length of time.
     """
     total, end = 0.0, 0
     for part in _PART.finditer(period):
@@ -60,18 +56,10 @@ def seconds(period: str) -> float:
 def settings(file: str, preset: str) -> dict[str, float]:
     """Return the columns `ctl_s` to `repetitions` of an experiment.
 
-    Parameters
-    ----------
-    file
-        The experiment file, word for word.
-    preset
-        The preset that was chosen, or nothing.
+    - file: The experiment file, word for word.
+    - preset: The preset that was chosen, or nothing.
 
-    Raises
-    ------
-    StoreError
-        The file is not one, or has no such preset.
-
+    Raises `StoreError`: the file is not one, or has no such preset.
     """
     try:
         keys: dict[str, Any] = tomllib.loads(file)

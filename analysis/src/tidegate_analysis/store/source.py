@@ -1,11 +1,13 @@
 """What a source of results is: something that gives the tables of an export."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tidegate_analysis.errors import StoreError
 from tidegate_analysis.store.catalog import ExportTable
 
 #: Told how many rows of a table have been read so far.
@@ -23,6 +25,17 @@ class Selection:
     def chosen(self) -> dict[str, int]:
         """Return the columns that are fixed, and to what."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """Return the object that a text of a store is."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"{what} is damaged: {error}", "use another copy of the store") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{what} is `{text}`, no object", "use another copy of the store")
+    return found
 
 
 class Source(Protocol):

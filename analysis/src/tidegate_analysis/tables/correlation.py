@@ -64,21 +64,8 @@ LEAST: Final = 5
 class Correlation:
     """A test that two variables are not correlated.
 
-    Attributes
-    ----------
-    method
-        Whose coefficient it is.
-    n
-        Samples.
-    r
-        The coefficient, from −1 to 1.
-    low, high
-        The ends of its confidence interval.
-    confidence
-        The interval's coverage.
-    p
-        The two-sided p-value.
-
+    - r: The coefficient, from −1 to 1.
+    - p: The two-sided p-value.
     """
 
     method: Method
@@ -115,17 +102,7 @@ class Correlation:
 class Hypothesis:
     """That one variable moves another.
 
-    Attributes
-    ----------
-    name
-        As the study calls it, such as ``H1``.
-    cause, effect
-        Names of columns.
-    sign
-        The direction.
-    level
-        The strength.
-
+    - name: As the study calls it, such as ``H1``.
     """
 
     name: str
@@ -180,30 +157,12 @@ def correlate(
 ) -> Correlation:
     """Test that two columns are not correlated.
 
-    Parameters
-    ----------
-    table
-        Any frame.
-    one, other
-        Names of its columns.
-    method
-        Whose coefficient.
-    confidence
-        The coverage of the interval.
+    Raises `ShapeError`: a column is missing, or has something that is no finite number. Raises
+    `SampleError`: there are fewer than five rows, or a column is constant.
 
-    Raises
-    ------
-    ShapeError
-        A column is missing, or has something that is no finite number.
-    SampleError
-        There are fewer than five rows, or a column is constant.
-
-    Examples
-    --------
     >>> table = pd.DataFrame({"x": [1, 2, 3, 4, 5, 6], "y": [2, 1, 4, 3, 6, 5]})
     >>> print(correlate(table, "x", "y"))
     pearson r = 0.83 (95% interval 0.05 to 0.98), p = 0.042, n = 6
-
     """
     if not 0 < confidence < 1:
         raise SampleError(f"a confidence of {confidence} is none", "give one between 0 and 1")
@@ -276,11 +235,8 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     The k-th smallest of m is multiplied by m − k + 1, and none is below one before it. That one or
     more of the hypotheses that hold are rejected then has at most the probability of one test.
 
-    Examples
-    --------
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
-
     """
     values = np.asarray(p, dtype="float64")
     order = np.argsort(values, kind="stable")
@@ -301,30 +257,15 @@ def hypotheses(
 ) -> pd.DataFrame:
     """Test hypotheses about correlations: Tables 9 and 10 as rows.
 
-    Parameters
-    ----------
-    table
-        Samples, or any frame with the columns named.
-    tested
-        The hypotheses, such as `INITIAL` or those of `REFINED`.
-    method, confidence
-        As in `correlate`.
-    alpha
-        The level of significance.
-    correction
-        With ``holm``, the columns `p_holm` and `supported_holm` stand beside.
+    - table: Samples, or any frame with the columns named.
+    - tested: The hypotheses, such as `INITIAL` or those of `REFINED`.
+    - method, confidence: As in `correlate`.
+    - correction: With ``holm``, the columns `p_holm` and `supported_holm` stand beside.
 
-    Returns
-    -------
-    DataFrame
-        hypothesis, cause, effect, n, r, low, high, p, significant, sign, sign_expected, level,
-        level_expected, supported.
+    Returns the columns hypothesis, cause, effect, n, r, low, high, p, significant, sign,
+    sign_expected, level, level_expected, supported.
 
-    Raises
-    ------
-    SampleError, ShapeError
-        As in `correlate`; or there is no hypothesis.
-
+    Raises `SampleError` or `ShapeError`: as in `correlate`; or there is no hypothesis.
     """
     if not tested:
         raise SampleError("there is no hypothesis to test", "give some, such as `INITIAL`")

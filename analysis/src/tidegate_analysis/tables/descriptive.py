@@ -9,6 +9,7 @@ Suh, Snodgrass, Currim (2017), Sections 6.5, 7.1 and 9.1.
 
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -50,13 +51,7 @@ def table_3(executions: pd.DataFrame, *, part: Part | None = None) -> pd.DataFra
     from the beginning of the attempt to when its measurement was written; making tables and pauses
     are not in it.
 
-    Parameters
-    ----------
-    executions
-        `Results.executions` of one experiment.
-    part
-        The study's part whose figures stand beside.
-
+    - executions: `Results.executions` of one experiment.
     """
     done = executions[executions["attempt"].notna()]
     run, batchset = ["experiment", "run"], ["experiment", "run", "batchset"]
@@ -75,38 +70,14 @@ def table_3(executions: pd.DataFrame, *, part: Part | None = None) -> pd.DataFra
     return table
 
 
-def table_5(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the checks of the experiment as a whole; see `checks`."""
-    return checks(counts, 5, part=part)
-
-
-def table_6(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the checks of batch executions, and our tenth; see `checks`."""
-    return checks(counts, 6, part=part)
-
-
-def table_7(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
-    """Return the check of batchset instances; see `checks`."""
-    return checks(counts, 7, part=part)
-
-
 def checks(counts: pd.DataFrame, table: int, *, part: Part | None = None) -> pd.DataFrame:
     """Return the checks of Step 1 that the study has in one of its Tables 5 to 7.
 
-    Parameters
-    ----------
-    counts
-        `Results.tap_counts` of one experiment; the latest analysis is taken.
-    table
-        5, 6 or 7.
-    part
-        The study's part whose figures stand beside.
+    - counts: `Results.tap_counts` of one experiment; the latest analysis is taken.
+    - table: 5, 6 or 7.
 
-    Returns
-    -------
-    DataFrame
-        number, check, violations, checked, percent, batchsets (in how many violations are).
-
+    Returns the columns number, check, violations, checked, percent, batchsets (in how many
+    violations are).
     """
     counts = latest(counts)
     counts = counts[counts["step"] == "1"].set_index("name")
@@ -131,22 +102,17 @@ def checks(counts: pd.DataFrame, table: int, *, part: Part | None = None) -> pd.
     return rows
 
 
+#: The checks of the experiment as a whole, of batch executions (and our tenth), of batchsets.
+table_5, table_6, table_7 = (partial(checks, table=number) for number in (5, 6, 7))
+
+
 def table_8(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
     """Return how many batch executions and batchset instances each step left.
 
-    Parameters
-    ----------
-    counts
-        `Results.tap_counts` of one experiment; the latest analysis is taken.
-    part
-        The study's part whose figures stand beside.
+    - counts: `Results.tap_counts` of one experiment; the latest analysis is taken.
 
-    Returns
-    -------
-    DataFrame
-        after (a step), executions, executions_percent (dropped in it), batchsets,
-        batchsets_percent.
-
+    Returns the columns after (a step), executions, executions_percent (dropped in it), batchsets,
+    batchsets_percent.
     """
     counts = latest(counts)
     found = {
@@ -182,19 +148,11 @@ def _left(
 def outcome(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
     """Return Step 4: of how many retained batchset instances a thrashing point was found.
 
-    Parameters
-    ----------
-    counts
-        `Results.tap_counts` of one experiment; the latest analysis is taken.
-    part
-        The study's part whose figures stand beside. It prints what its groups retained only as a
-        sum.
+    - counts: `Results.tap_counts` of one experiment; the latest analysis is taken.
+    - part: The study's part whose figures stand beside. It prints what its groups retained only as
+      a sum.
 
-    Returns
-    -------
-    DataFrame
-        group, retained, thrashed, percent; the last row is all groups.
-
+    Returns the columns group, retained, thrashed, percent; the last row is all groups.
     """
     counts = latest(counts)
     found = counts[counts["step"] == "4"]
@@ -218,11 +176,7 @@ def outcome(counts: pd.DataFrame, *, part: Part | None = None) -> pd.DataFrame:
 def latest(counts: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of the latest analysis of the only experiment there is.
 
-    Raises
-    ------
-    SampleError
-        There is no count, or there are counts of several experiments.
-
+    Raises `SampleError`: there is no count, or there are counts of several experiments.
     """
     if counts.empty:
         raise SampleError(

@@ -8,18 +8,10 @@ from tidegate_analysis import estimate, model
 def figure_6(group: str, thrashed: pd.DataFrame) -> str:
     """Return the path diagram of a group's refined model, estimated, as SVG.
 
-    Parameters
-    ----------
-    group
-        ``read`` or ``update``.
-    thrashed
-        Its samples that thrashed, as in the study.
+    - group: ``read`` or ``update``.
+    - thrashed: Its samples that thrashed, as in the study.
 
-    Raises
-    ------
-    SampleError
-        There are too few of them, or a variable is constant in them.
-
+    Raises `SampleError`: there are too few of them, or a variable is constant in them.
     """
     refined = model.study(f"refined, {group}")
     return estimate.fit(refined, thrashed).diagram(

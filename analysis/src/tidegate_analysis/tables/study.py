@@ -4,13 +4,6 @@ An experiment is taken by itself, since the study keeps exploration and confirma
 here pools two. What one table lacks does not keep the others away: a group in which nothing
 thrashed, or in which TP is constant, leaves a note in place of its table.
 
-Example
--------
->>> from tidegate_analysis.tables import study
->>> results = ta.load("results.db")                   # doctest: +SKIP
->>> found = study.run(results, experiment=1)          # doctest: +SKIP
->>> print(found.markdown())                           # doctest: +SKIP
-
 Where this leaves the study
 ---------------------------
 The study's Tables 9 and 10 are about samples that thrashed, and so are these; each says how many it
@@ -40,9 +33,6 @@ from tidegate_analysis.tables.markdown import markdown
 #: Draws a group's path diagram as SVG, from its name and its samples that thrashed.
 Diagram = Callable[[str, pd.DataFrame], str]
 
-#: Told what is being done.
-Say = Callable[[str], None]
-
 _HEADINGS: Final = {
     "table-3": "Table 3: what was executed",
     "table-5": "Table 5: checks of the experiment",
@@ -63,22 +53,11 @@ _GROUPS: Final = {"read": "table-9", "update": "table-10"}
 class Study:
     """The tables of an experiment.
 
-    Attributes
-    ----------
-    experiment
-        Its number.
-    name
-        Its name.
-    part
-        The study's part that stands beside.
-    tables
-        Frames by name: ``table-3``, ``table-5`` to ``table-8``, ``step-4``, ``table-9``,
-        ``table-10``, as far as there are.
-    notes
-        What is to be known about a table, or why it is missing, by its name.
-    figures
-        SVG by name: ``figure-6-read`` and ``figure-6-update``, where a diagram was asked for.
-
+    - tables: Frames by name: ``table-3``, ``table-5`` to ``table-8``, ``step-4``, ``table-9``,
+      ``table-10``, as far as there are.
+    - notes: What is to be known about a table, or why it is missing, by its name.
+    - figures: SVG by name: ``figure-6-read`` and ``figure-6-update``, where a diagram was asked
+      for.
     """
 
     experiment: int
@@ -109,16 +88,9 @@ class Study:
     def write(self, out: Path) -> list[Path]:
         """Write a CSV file for each table, an SVG for each figure, and all as ``tables.md``.
 
-        Parameters
-        ----------
-        out
-            A directory, made where it is not there.
+        - out: A directory, made where it is not there.
 
-        Raises
-        ------
-        StoreError
-            A file cannot be written.
-
+        Raises `StoreError`: a file cannot be written.
         """
         texts = {f"{name}.csv": table.to_csv(index=False) for name, table in self.tables.items()}
         texts |= {f"{name}.svg": figure for name, figure in self.figures.items()}
@@ -142,47 +114,32 @@ def run(
     method: Method = "pearson",
     correction: Literal["none", "holm"] = "none",
     diagram: Diagram | None = None,
-    say: Say | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Study:
     """Make the study's tables of an experiment.
 
-    Parameters
-    ----------
-    results
-        A store or an export whose experiment was analysed by `tidegate lab tap`.
-    experiment
-        Its number.
-    part
-        The study's part whose figures stand beside ours. By its name, an experiment called
-        exploratory stands beside the study's, and all others beside its confirmatory one.
-    method, correction
-        As in `correlation.hypotheses`.
-    diagram
-        Draws Fig. 6, for each group that has samples: `figure_6`, or a function of your own.
-    say
-        Told what is being done.
+    - results: A store or an export whose experiment was analysed by `tidegate lab tap`.
+    - part: The study's part whose figures stand beside ours. By its name, an experiment called
+      exploratory stands beside the study's, and all others beside its confirmatory one.
+    - method, correction: As in `correlation.hypotheses`.
+    - diagram: Draws Fig. 6, for each group that has samples: `figure_6`, or a function of your own.
 
-    Raises
-    ------
-    StoreError
-        The source does not have the experiment, or is damaged.
-    SampleError
-        It was never analysed, or no batchset was retained.
-
+    Raises `StoreError`: the source does not have the experiment, or is damaged. Raises
+    `SampleError`: it was never analysed, or no batchset was retained.
     """
-    say = say or (lambda _: None)
+    progress = progress or (lambda _: None)
     name = str(results.experiment(experiment)["name"].iloc[0])
     if part == "by name":
         part = "exploratory" if "exploratory" in name else "confirmatory"
     study = Study(experiment, name, part)
-    say(f"experiment {experiment}: executions")
+    progress(f"experiment {experiment}: executions")
     executions = results.executions(experiment)
     study.tables["table-3"] = descriptive.table_3(executions, part=part)
-    say(f"experiment {experiment}: the analysis protocol")
+    progress(f"experiment {experiment}: the analysis protocol")
     _describe(study, results.tap_counts(experiment))
     samples = results.samples(experiment, executions=executions)
     for group in _GROUPS:
-        say(f"experiment {experiment}: {group} group")
+        progress(f"experiment {experiment}: {group} group")
         chosen = samples[samples["mode"] == group]
         _correlate(study, group, chosen, method, correction)
         if diagram is not None:
@@ -191,7 +148,7 @@ def run(
 
 
 def _describe(study: Study, counts: pd.DataFrame) -> None:
-    tables = {
+    tables: dict[str, Callable[..., pd.DataFrame]] = {
         "table-5": descriptive.table_5,
         "table-6": descriptive.table_6,
         "table-7": descriptive.table_7,

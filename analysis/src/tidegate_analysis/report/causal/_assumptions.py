@@ -126,21 +126,21 @@ def _corrected(group: Group, found: Equations) -> Table:
     )
 
 
+@style.styled
 def _figure(group: Group, found: Equations) -> Figure:
     said = []
-    with style.style():
-        figure, axes = style.panels(2 * len(found), 2, height=2.1)
-        for place, (name, checks) in enumerate(found.items()):
-            _histogram(axes[2 * place], name, checks)
-            _quantiles(axes[2 * place + 1], name, checks)
-            said.append(_in_words(name, checks))
-        alt = " ".join(said)
-        svg = style.svg(figure, f"Residuals of the models of {group.name}s", alt)
+    figure, axes = style.panels(2 * len(found), 2, height=2.1)
+    for place, (name, checks) in enumerate(found.items()):
+        _histogram(axes[2 * place], name, checks)
+        _quantiles(axes[2 * place + 1], name, checks)
+        said.append(_in_words(name, checks))
+    alt = " ".join(said)
     caption = (
         f"Residuals of the regressions of {group.name}s: histogram with the normal curve of the "
         "same deviation, and normal Q–Q picture with the line through the quartiles."
     )
-    return Figure(f"causal-residuals-{group.name}", caption, alt, svg)
+    title = f"Residuals of the models of {group.name}s"
+    return style.drawn(figure, f"causal-residuals-{group.name}", title, caption, alt)
 
 
 def _histogram(axes: Axes, name: str, checks: assumptions.Checks) -> None:

@@ -14,7 +14,7 @@ from tidegate_analysis.errors import SampleError
 from tidegate_analysis.report import _inference as inference
 from tidegate_analysis.report import _style as style
 from tidegate_analysis.report import _words as words
-from tidegate_analysis.report._parts import Figure, Paragraph, Part, Section, Table
+from tidegate_analysis.report._parts import Paragraph, Part, Section, Table
 from tidegate_analysis.report._view import records
 from tidegate_analysis.report.causal._group import (
     FACTORS,
@@ -30,16 +30,11 @@ _UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
 
 
 @dataclass(frozen=True)
-class Compared:
+class RegressionPair:
     """The naive and the censored regression of log TP.
 
-    Attributes
-    ----------
-    clusters
-        The column of the clusters; None where the samples do not allow any.
-    problem
-        Why they do not.
-
+    - clusters: The column of the clusters; None where the samples do not allow any.
+    - problem: Why they do not.
     """
 
     table: pd.DataFrame
@@ -74,14 +69,10 @@ def never_thrashed(experiment: Experiment) -> Section:
     return Section("censored", "Batchsets that never thrashed", parts)
 
 
-def compared(group: Group, on: list[str]) -> Compared:
+def compared(group: Group, on: list[str]) -> RegressionPair:
     """Return both regressions, with clusters where the samples allow it.
 
-    Raises
-    ------
-    SampleError
-        Too few thrashed, no factor varies, or nothing can be estimated.
-
+    Raises `SampleError`: too few thrashed, no factor varies, or nothing can be estimated.
     """
     group.need_thrashed()
     if not on:
@@ -89,8 +80,8 @@ def compared(group: Group, on: list[str]) -> Compared:
     try:
         table = censored.compare(group.retained, on, cluster=group.clusters)
     except SampleError as error:
-        return Compared(censored.compare(group.retained, on), None, error.problem)
-    return Compared(table, group.clusters)
+        return RegressionPair(censored.compare(group.retained, on), None, error.problem)
+    return RegressionPair(table, group.clusters)
 
 
 def unit(group: Group, name: str) -> tuple[float, str]:
@@ -214,15 +205,9 @@ def _bends(group: Group) -> list[Part]:
 class _Bend:
     """The changes of log TP over both halves of a variable's range, with their intervals.
 
-    Attributes
-    ----------
-    middle
-        Where the halves meet.
-    p
-        Of both halves being alike.
-    problem
-        Why samples were taken as independent, where they were.
-
+    - middle: Where the halves meet.
+    - p: Of both halves being alike.
+    - problem: Why samples were taken as independent, where they were.
     """
 
     name: str
@@ -284,21 +269,21 @@ def _moved(
     return float(found["change"]), float(found["low"]), float(found["high"])
 
 
+@style.styled
 def _survival(experiment: Experiment) -> list[Part]:
     said = []
-    with style.style():
-        figure, axes = style.panels(len(experiment.groups), 2, height=2.9)
-        for panel, group in zip(axes, experiment.groups, strict=True):
-            said.append(_drawn(panel, group))
-        names = axes[0].get_legend_handles_labels()
-        figure.legend(*names, loc="outside lower center", ncols=3)
-        alt = " ".join(said)
-        svg = style.svg(figure, "Share of batchsets that are not yet thrashing", alt)
+    figure, axes = style.panels(len(experiment.groups), 2, height=2.9)
+    for panel, group in zip(axes, experiment.groups, strict=True):
+        said.append(_drawn(panel, group))
+    names = axes[0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=3)
+    alt = " ".join(said)
     caption = (
         "Share of batchsets that are not yet seen to thrash, against MPL (Kaplan and Meier): all "
         "of a group with the 95 % band, and each DBMS. What is left at the end never thrashed."
     )
-    return [Figure("causal-survival", caption, alt, svg)]
+    title = "Share of batchsets that are not yet thrashing"
+    return [style.drawn(figure, "causal-survival", title, caption, alt)]
 
 
 def _drawn(axes: Axes, group: Group) -> str:

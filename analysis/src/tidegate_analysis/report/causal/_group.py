@@ -45,7 +45,6 @@ class Group:
 
     @cached_property
     def refined(self) -> model.Model:
-        """Return the study's refined model of the group."""
         return model.study(f"refined, {self.name}")
 
     @cached_property
@@ -86,11 +85,7 @@ class Group:
     def need_thrashed(self) -> None:
         """Refuse a group of which too few thrashed.
 
-        Raises
-        ------
-        SampleError
-            With how many did.
-
+        Raises `SampleError`: with how many did.
         """
         if len(self.thrashed) < FEWEST_THRASHED:
             raise SampleError(
@@ -102,11 +97,7 @@ class Group:
     def need_seen(self, names: Sequence[str]) -> None:
         """Refuse columns that are missing in a sample.
 
-        Raises
-        ------
-        SampleError
-            With the DBMSs whose samples lack it.
-
+        Raises `SampleError`: with the DBMSs whose samples lack it.
         """
         for name in names:
             lacking = self.retained.loc[self.retained[name].isna(), "dbms"]
@@ -137,13 +128,8 @@ class Group:
 class Experiment:
     """The groups of an experiment, or why there are none.
 
-    Attributes
-    ----------
-    left_out
-        Batchsets that were retained, but are neither reads alone nor updates alone.
-    processors
-        Those of the machine; None where that is not known.
-
+    - left_out: Batchsets that were retained, but are neither reads alone nor updates alone.
+    - processors: Those of the machine; None where that is not known.
     """
 
     number: int
@@ -156,11 +142,7 @@ class Experiment:
 def experiment(results: Results, number: int) -> Experiment:
     """Return the groups of an experiment of the scenario `thrash`.
 
-    Raises
-    ------
-    StoreError
-        The store does not have the experiment, or is damaged.
-
+    Raises `StoreError`: the store does not have the experiment, or is damaged.
     """
     about = results.experiment(number).iloc[0]
     scenario = str(about["scenario"])

@@ -79,11 +79,8 @@ def mechanisms(experiment: Experiment) -> Section:
 def mechanism(group: Group, treatment: str, by: str = "") -> mediation.Mechanism:
     """Return the mechanism of a factor, over the whole range of it, within DBMSs.
 
-    Raises
-    ------
-    SampleError
-        Too few thrashed, or the factor or the moderator is missing, or the same in all that did.
-
+    Raises `SampleError`: too few thrashed, or the factor or the moderator is missing, or the same
+    in all that did.
     """
     group.need_thrashed()
     asked = [name for name in (treatment, by) if name]

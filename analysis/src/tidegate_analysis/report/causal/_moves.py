@@ -26,7 +26,7 @@ from tidegate_analysis.report._parts import (
     Table,
 )
 from tidegate_analysis.report._view import records
-from tidegate_analysis.report.causal._censored import Compared, compared, effect, unit
+from tidegate_analysis.report.causal._censored import RegressionPair, compared, effect, unit
 from tidegate_analysis.report.causal._group import FACTORS, Experiment, Group, attempt
 
 RULES: Final = (
@@ -134,7 +134,7 @@ def _claims(group: Group) -> list[Sentence | Claim]:
     factors = [name for name in FACTORS if len(group.retained[name].unique()) > 1]
     if not factors:
         return []
-    found: Compared | AnalysisError
+    found: RegressionPair | AnalysisError
     try:
         found = compared(group, group.varied())
     except AnalysisError as error:
@@ -142,7 +142,7 @@ def _claims(group: Group) -> list[Sentence | Claim]:
     return [_claim(group, factor, found) for factor in factors]
 
 
-def _claim(group: Group, factor: str, found: Compared | AnalysisError) -> Sentence | Claim:
+def _claim(group: Group, factor: str, found: RegressionPair | AnalysisError) -> Sentence | Claim:
     """Return a sentence about a factor, by the regression on all of them or why there is none."""
     try:
         group.need_thrashed()

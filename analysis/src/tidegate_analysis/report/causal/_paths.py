@@ -188,8 +188,7 @@ def _explained(group: Group) -> Table:
 
 
 def _effects(group: Group) -> Table:
-    known = {path.edge: path.coefficient or 0.0 for path in group.refined.paths}
-    published_effects = records(estimate.totals(group.refined, known))
+    published_effects = records(estimate.totals(group.refined, group.refined.coefficients))
     theirs = {(row["from"], row["to"]): row for row in published_effects}
     ours = estimate.effects(group.fit).to_frame()
     raw = estimate.effects(group.fit, scale="raw").to_frame()
