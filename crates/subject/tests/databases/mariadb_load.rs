@@ -1,150 +1,48 @@
 //! Many clients on one thread, and a workload from its load to its check, on a private MariaDB.
-//!
-//! Where MariaDB is not installed each test says so and is skipped.
-
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
-mod mariadb_server;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use mariadb_server::server;
-use tidegate_subject::connection::{LoadError, check, load, run};
+use tidegate_subject::connection::{self, LoadError, check};
 use tidegate_subject::database::Database;
 use tidegate_subject::mariadb::MariaDb;
 use tidegate_subject::mysql::{Connection, Event, QUIT, TransactionStatus, encode_query};
 use tidegate_subject::url::Url;
-use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
-use tidegate_workload::{
-    Column, Ending, Failure, Index, Random, Running, Session, Statement, Table, Type, Value,
-};
+use tidegate_workload::workload::{Client, Depth, Workload};
+use tidegate_workload::{Ending, Failure};
 
-const ACCOUNTS: i32 = 2_500;
-const EACH: i64 = 100;
-
-/// Money goes from account to account, and none gets lost.
-#[derive(Debug)]
-struct Bank;
-
-#[derive(Debug)]
-struct Transfer {
-    from: i32,
-    to: i32,
-    amount: i32,
-    ending: Ending,
-}
-
-struct Teller(Random);
-
-impl Workload for Bank {
-    fn name(&self) -> &'static str {
-        "bank"
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        &[Kind { name: "transfer", phases: &["all"] }]
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        let columns = vec![
-            Column::new("id", Type::Int),
-            Column::new("cents", Type::BigInt),
-            Column::new("kind", Type::Char(4)),
-            Column::nullable("note", Type::Varchar(400)),
-            Column::nullable("moment", Type::Timestamp),
-        ];
-        let indexes = vec![Index { name: "by_kind", columns: vec!["kind", "id"], unique: true }];
-        vec![Table { name: "account", columns, primary_key: vec!["id"], indexes }]
-    }
-
-    fn rows(&self, _: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send + '_> {
-        // Longer than one INSERT is meant to grow, each time a thousand rows are put together.
-        let note = "it's a note? ".repeat(30);
-        Box::new((0..ACCOUNTS).map(move |id| {
-            let note = if id % 2 == 0 { Value::Null } else { note.clone().into() };
-            vec![id.into(), EACH.into(), "a".into(), note, Value::Null]
-        }))
-    }
-
-    fn client(&self, number: usize, _: usize, seed: u64) -> Box<dyn Client> {
-        Box::new(Teller(Random::new(seed, number as u64)))
-    }
-
-    fn check<'d>(&self, session: Session<'d>, _: Depth) -> Running<'d, Vec<Condition>> {
-        const SUM: Statement = Statement::new("SELECT sum(cents), count(*) FROM account");
-        Box::pin(async move {
-            let rows = session.query_some(&SUM, &[], "the sum").await?;
-            let (sum, count) = (rows.int(0, 0), rows.int(0, 1));
-            let is_kept = sum == Some(i64::from(ACCOUNTS) * EACH) && count == Some(ACCOUNTS.into());
-            let violation = (!is_kept).then(|| format!("{sum:?} in {count:?} accounts"));
-            Ok(vec![Condition { name: "money is kept", violation }])
-        })
-    }
-}
-
-impl Client for Teller {
-    fn next(&mut self) -> Arc<dyn Transaction> {
-        let mut account = || self.0.between(0, 9);
-        let (from, to, amount) = (account(), account(), account());
-        let ending = if account() == 0 { Ending::Rollback } else { Ending::Commit };
-        Arc::new(Transfer { from, to, amount, ending })
-    }
-}
-
-impl Transaction for Transfer {
-    fn kind(&self) -> usize {
-        0
-    }
-
-    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
-        const READ: Statement = Statement::new("SELECT cents FROM account WHERE id = ? FOR UPDATE");
-        const WRITE: Statement = Statement::new(
-            "UPDATE account SET cents = cents + ?, moment = CURRENT_TIMESTAMP WHERE id = ?",
-        );
-        Box::pin(async move {
-            session.query_some(&READ, &[self.from.into()], "an account").await?;
-            for (sign, account) in [(-1, self.from), (1, self.to)] {
-                let values = [(sign * self.amount).into(), account.into()];
-                if session.execute(&WRITE, &values).await? != 1 {
-                    return Err(Failure::Unexpected("an account"));
-                }
-            }
-            Ok(self.ending)
-        })
-    }
-}
+use super::bank::Bank;
+use super::mariadb::server;
+use super::{NEVER, assert_consistent};
 
 #[test]
 fn a_workload_is_loaded_run_and_checked() {
+    const BANK: Bank = Bank::CROWDED;
     let Some(server) = server(&[]) else { return };
     let mut client = server.connect().unwrap();
     let mut loaded = Vec::new();
-    load(&mut client, &Bank, &AtomicBool::new(false), &mut |rows| loaded.push(rows)).unwrap();
-    assert_eq!(loaded, [1000, 2000, 2500]);
-    let notes = client.value("SELECT sum(length(note)) FROM account").unwrap();
-    assert_eq!(notes, (i64::from(ACCOUNTS) / 2 * 13 * 30).to_string());
+    connection::load(&mut client, &BANK, &NEVER, &mut |rows| loaded.push(rows)).unwrap();
+    assert_eq!(loaded, [1000, 2000, 2500, 2500]);
+    let notes = client.value("SELECT sum(char_length(note)) FROM account").unwrap();
+    assert_eq!(notes, (BANK.accounts / 2 * 13 * 28).to_string());
     server.level(&[]).unwrap();
 
     let clients = 4;
     let done: Vec<(u32, u32)> = thread::scope(|scope| {
         let server = &server;
         let tellers: Vec<_> = (0..clients)
-            .map(|number| scope.spawn(move || work(server, Bank.client(number, clients, 7))))
+            .map(|number| scope.spawn(move || work(server, BANK.client(number, clients, 7))))
             .collect();
         tellers.into_iter().map(|teller| teller.join().unwrap()).collect()
     });
     assert!(done.iter().all(|(committed, _)| *committed > 0), "{done:?}");
 
-    let conditions = check(&mut client, &Bank, Depth::Full).unwrap();
-    assert_eq!(conditions, [Condition { name: "money is kept", violation: None }]);
+    assert_eq!(assert_consistent(&mut client, &BANK, Depth::Full), 1);
     client.query("UPDATE account SET cents = cents + 1 WHERE id = 1").unwrap();
-    let conditions = check(&mut client, &Bank, Depth::Full).unwrap();
+    let conditions = check(&mut client, &BANK, Depth::Full).unwrap();
     assert!(conditions[0].violation.is_some());
-    let again = load(&mut client, &Bank, &AtomicBool::new(false), &mut |_| {});
+    let again = connection::load(&mut client, &BANK, &NEVER, &mut |_| {});
     assert!(matches!(again, Err(LoadError::Table { source: Failure::Refused { .. }, .. })));
 }
 
@@ -154,7 +52,7 @@ fn work(server: &MariaDb, mut teller: Box<dyn Client>) -> (u32, u32) {
     let mut connection = server.connect().unwrap();
     let (mut committed, mut conflicts) = (0, 0);
     for _ in 0..200 {
-        match run(&mut connection, teller.next()) {
+        match connection::run(&mut connection, teller.next()) {
             Ok(Ending::Commit) => committed += 1,
             Ok(Ending::Rollback) => {}
             Err(Failure::Conflict(_)) => conflicts += 1,
@@ -202,7 +100,7 @@ impl Caller {
     fn new(server: &MariaDb, url: &Url) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Caller { socket, connection: Connection::start(url, None), transactions: 0, is_done: false }
+        Caller { socket, connection: Connection::start(url), transactions: 0, is_done: false }
     }
 
     fn is_logged_in(&self) -> bool {

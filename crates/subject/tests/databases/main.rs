@@ -1,0 +1,77 @@
+//! Databases under test: they come, obey, run transactions, and leave nothing behind.
+//!
+//! | module | on what |
+//! | --- | --- |
+//! | `postgres`, `mariadb`, `firebird`, `sqlite`, `embedded` | a private database of each |
+//! | `guests` | servers that somebody else started |
+//! | `procedures` | TPC-C by stored procedures, on the servers that have them |
+//! | `sql` | SQL on the embedded engine |
+//!
+//! A DBMS that is not installed is skipped, which a line on standard error says.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
+
+mod bank;
+#[path = "../common/mod.rs"]
+mod common;
+mod embedded;
+mod firebird;
+mod guests;
+mod mariadb;
+mod mariadb_load;
+mod postgres;
+mod procedures;
+mod sql;
+mod sqlite;
+mod traces;
+
+use std::sync::atomic::AtomicBool;
+
+use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
+use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::embedded::{Embedded, Isolation, Options};
+use tidegate_workload::workload::{Depth, Workload};
+use tidegate_workload::{Connection, Failure, Reply, Statement, Value, Wants};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn run<C: Connection + ?Sized>(
+    connection: &mut C,
+    sql: &str,
+    values: &[Value<'_>],
+) -> Result<Reply, Failure> {
+    connection.run(&Statement::written(sql.to_owned()), values, Wants::Rows)
+}
+
+/// Makes a workload's tables.
+fn load(connection: &mut dyn Transactional, workload: &dyn Workload) {
+    connection::load(connection, workload, &NEVER, &mut |_| {}).unwrap();
+}
+
+/// Fails unless every condition of a workload holds. Returns how many there are.
+fn assert_consistent(
+    connection: &mut dyn Transactional,
+    workload: &dyn Workload,
+    depth: Depth,
+) -> usize {
+    let conditions = connection::check(connection, workload, depth).unwrap();
+    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:#?}");
+    conditions.len()
+}
+
+/// Starts a small store of the embedded engine.
+fn store() -> Embedded {
+    Embedded::start(Options { buffer_bytes: 4 << 20, isolation: Isolation::Serializable }).unwrap()
+}
+
+/// Returns a fixed limit, and what the engine's server is set to with it.
+fn fixed(limit: u32) -> (Algorithm, Setting) {
+    let limit = Mpl::at_least_one(limit);
+    let setting = Setting {
+        bounds: Bounds::new(Mpl::ONE, Mpl::at_least_one(100)).unwrap(),
+        start: limit,
+        resources: Resources { cpus: 2, disks: 1 },
+    };
+    (Algorithm::Fixed(limit), setting)
+}
