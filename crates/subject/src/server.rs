@@ -45,7 +45,7 @@ pub trait Program: std::fmt::Debug + Sized {
     /// What a server is started with.
     type Options: Default;
     /// What is needed for as long as the server runs.
-    type Resident: std::fmt::Debug;
+    type Resident;
 
     /// Finds the programs, and the user to run them as.
     ///
@@ -89,7 +89,6 @@ pub trait Program: std::fmt::Debug + Sized {
 }
 
 /// A running private server; dropping it stops it and removes its directory.
-#[derive(Debug)]
 pub struct ServerProcess<P: Program> {
     // Dropped in this order: the server ends before its directory goes.
     pub(crate) resident: P::Resident,
@@ -175,6 +174,14 @@ impl<P: Program> ServerProcess<P> {
     }
 }
 
+impl<P: Program> std::fmt::Debug for ServerProcess<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("ServerProcess");
+        debug.field("process", &self.process).field("directory", &self.directory);
+        debug.field("program", &self.program).field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
 /// Starts a server on a port, and waits until it accepts connections.
 fn start<P: Program>(
     program: &P,
@@ -235,6 +242,17 @@ pub(crate) fn command(
         account.run_as(&mut command);
     }
     command
+}
+
+/// Runs a program that prepares a server's directory. The error has the end of what it says.
+pub(crate) fn run(program: &'static str, command: &mut Command) -> Result<(), DatabaseError> {
+    let failed = |reason| DatabaseError::Prepare { program, reason };
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    Err(failed(tail(&String::from_utf8_lossy(&text))))
 }
 
 /// Returns the account that a server runs as, the first of these users: none unless we are root.

@@ -7,11 +7,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,8 +113,7 @@ impl Installation {
     /// Makes the database of users with the package's script: its user SYSDBA has the password
     /// that Firebird is known for, unless it is to have another.
     fn make_security_database(&self, directory: &Path) -> Result<(), DatabaseError> {
-        let failed = |reason| DatabaseError::Prepare { program: "isql-fb", reason };
-        let cannot = |error: io::Error| failed(error.to_string());
+        let path = directory.join("security.sql");
         let users = match &self.options.authentication {
             Authentication::Legacy => format!("INPUT {SECURITY_SCRIPT}"),
             Authentication::Password { password, .. } => {
@@ -126,23 +125,10 @@ impl Installation {
             "CREATE DATABASE '{}/security.fdb' USER 'SYSDBA';\n{users};\nCOMMIT;\nEXIT;\n",
             directory.display()
         );
-        let mut child = self
-            .base_command(&self.isql, directory)
-            .args(["-quiet", "-bail"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(cannot)?;
-        if let Some(mut input) = child.stdin.take() {
-            // Should it not read, its own message says why.
-            let _ = input.write_all(script.as_bytes());
-        }
-        let output = child.wait_with_output().map_err(cannot)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        fs::write(&path, script).map_err(DatabaseError::directory(&path))?;
+        let mut command = self.base_command(&self.isql, directory);
+        command.args(["-quiet", "-bail", "-input"]).arg(path);
+        server::run("isql-fb", &mut command)
     }
 
     /// Returns a command of the unprivileged user, which ends when we are gone: at once, because a

@@ -111,13 +111,8 @@ impl Program for Installation {
             "--debug-no-sync",
             "--innodb-log-file-size=8M",
         ]);
-        let failed = |reason| DatabaseError::Prepare { program: "mariadb-install-db", reason };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(directory);
-        }
-        let text = [output.stdout, output.stderr].concat();
-        Err(failed(server::tail(&String::from_utf8_lossy(&text))))
+        server::run("mariadb-install-db", &mut command)?;
+        Ok(directory)
     }
 
     fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {

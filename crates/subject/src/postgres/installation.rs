@@ -49,12 +49,7 @@ impl Installation {
             self.write_password(directory, password)?;
             command.arg("--pwfile=password");
         }
-        let failed = |reason| DatabaseError::Prepare { program: "initdb", reason };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        server::run("initdb", &mut command)
     }
 
     /// Writes the file initdb takes the password from; the directory is closed to others.

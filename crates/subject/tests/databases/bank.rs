@@ -1,11 +1,16 @@
 //! A workload small enough to be seen through: money moves between accounts and stays as much.
 
 use std::sync::Arc;
+use std::thread;
 
+use tidegate_subject::connection::{LoadError, check, load};
+use tidegate_subject::database::Database;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{
     Column, Ending, Failure, Index, Random, Running, Session, Statement, Table, Type, Value,
 };
+
+use super::{NEVER, assert_consistent, insist, run};
 
 /// What each account has at first.
 const CENTS: i64 = 1_000;
@@ -34,6 +39,33 @@ impl Bank {
     pub(crate) const CROWDED: Bank = Bank { accounts: 2_500, busy: 10 };
     /// As many, all of which money is moved between.
     pub(crate) const WIDE: Bank = Bank { accounts: 2_500, busy: 2_500 };
+}
+
+/// The workload is loaded, run by four clients at once, and checked.
+pub(crate) fn assert_works(database: &dyn Database, bank: Bank, transactions: usize) {
+    let mut session = database.session().unwrap();
+    let mut loaded = Vec::new();
+    load(&mut *session, &bank, &NEVER, &mut |rows| loaded.push(rows)).unwrap();
+    assert_eq!(loaded, [1000, 2000, 2500, 2500]);
+    database.level(&[]).unwrap();
+    let work = |number| {
+        let mut connection = database.session().unwrap();
+        let mut client = bank.client(number, 4, 7);
+        let one = |_| insist(&mut *connection, &client.next()).0;
+        (0..transactions).map(one).collect::<Vec<_>>()
+    };
+    let endings: Vec<Ending> = thread::scope(|scope| {
+        let work = &work;
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(move || work(number))).collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    assert!([Ending::Commit, Ending::Rollback].iter().all(|ending| endings.contains(ending)));
+    assert_eq!(assert_consistent(&mut *session, &bank, Depth::Full), 1);
+    run(&mut *session, "UPDATE account SET cents = cents + 1 WHERE id = 1", &[]).unwrap();
+    let conditions = check(&mut *session, &bank, Depth::Quick).unwrap();
+    assert!(conditions[0].violation.is_some());
+    let again = load(&mut *session, &bank, &NEVER, &mut |_| {});
+    assert!(matches!(again, Err(LoadError::Table { source: Failure::Refused { .. }, .. })));
 }
 
 impl Workload for Bank {

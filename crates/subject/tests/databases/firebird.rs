@@ -4,16 +4,15 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::connection::Transactional;
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::firebird::{Firebird, FirebirdConnection, Isolation, Options};
-use tidegate_workload::workload::{Depth, Workload};
-use tidegate_workload::{Conflict, Connection, Ending, Failure, Reply, Statement, Value, Wants};
+use tidegate_workload::{Conflict, Connection, Failure, Reply, Statement, Value, Wants};
 
-use super::bank::Bank;
+use super::bank::{Bank, assert_works};
 use super::common::{self, Named, firebird, settings};
+use super::run;
 use super::traces::{Traces, assert_gone_after_panic, assert_restarts_and_stops};
-use super::{NEVER, assert_consistent, run};
 
 fn start(options: Options) -> Option<Firebird> {
     common::start(options)
@@ -296,47 +295,10 @@ fn fifty_connections_work_side_by_side() {
 
 #[test]
 fn a_workload_is_loaded_run_and_checked() {
-    const BANK: Bank = Bank::WIDE;
     let options = Options {
         isolation: Isolation::ReadCommitted,
         ..with_settings(&[("DeadlockTimeout", "1")])
     };
     let Some(server) = start(options) else { return };
-    let mut setup = server.connect().unwrap();
-    let mut loaded = 0;
-    connection::load(&mut setup, &BANK, &NEVER, &mut |rows| loaded = rows).unwrap();
-    assert_eq!(loaded, 2_500);
-    let endings: Vec<Ending> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|number| {
-                let mut connection = server.connect().unwrap();
-                scope.spawn(move || client(&mut connection, number))
-            })
-            .collect();
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
-    });
-    for ending in [Ending::Commit, Ending::Rollback] {
-        assert!(endings.contains(&ending), "no {ending:?}");
-    }
-    assert_consistent(&mut setup, &BANK, Depth::Quick);
-
-    run(&mut setup, "UPDATE account SET cents = cents + 1 WHERE id = 7", &[]).unwrap();
-    let conditions = connection::check(&mut setup, &BANK, Depth::Quick).unwrap();
-    assert!(conditions.iter().any(|condition| condition.violation.is_some()));
-}
-
-fn client(connection: &mut FirebirdConnection, number: usize) -> Vec<Ending> {
-    let mut client = Bank::WIDE.client(number, 4, 1);
-    (0..100)
-        .map(|_| {
-            let transaction = client.next();
-            loop {
-                match connection::run(connection, transaction.clone()) {
-                    Ok(ending) => return ending,
-                    Err(Failure::Conflict(_)) => {}
-                    Err(failure) => panic!("{failure}"),
-                }
-            }
-        })
-        .collect()
+    assert_works(&server, Bank::WIDE, 100);
 }

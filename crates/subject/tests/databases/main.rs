@@ -26,15 +26,19 @@ mod sql;
 mod sqlite;
 mod traces;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_subject::connection::{self, Transactional};
 use tidegate_subject::embedded::{Embedded, Isolation, Options};
-use tidegate_workload::workload::{Depth, Workload};
-use tidegate_workload::{Connection, Failure, Reply, Statement, Value, Wants};
+use tidegate_workload::workload::{Depth, Transaction, Workload};
+use tidegate_workload::{Connection, Ending, Failure, Reply, Statement, Value, Wants};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// How often a transaction is run again before it will never come to its end.
+const ATTEMPTS: usize = 10_000;
 
 fn run<C: Connection + ?Sized>(
     connection: &mut C,
@@ -74,4 +78,19 @@ fn fixed(limit: u32) -> (Algorithm, Setting) {
         resources: Resources { cpus: 2, disks: 1 },
     };
     (Algorithm::Fixed(limit), setting)
+}
+
+/// Runs a transaction until no other one is in its way; how it ended, and how often one was.
+fn insist(
+    connection: &mut dyn Transactional,
+    transaction: &Arc<dyn Transaction>,
+) -> (Ending, usize) {
+    for conflicts in 0..ATTEMPTS {
+        match connection::run(connection, Arc::clone(transaction)) {
+            Ok(ending) => return (ending, conflicts),
+            Err(Failure::Conflict(_)) => {}
+            Err(failure) => panic!("{transaction:?}: {failure}"),
+        }
+    }
+    panic!("{transaction:?} never comes to its end");
 }

@@ -4,62 +4,22 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use tidegate_subject::connection::{self, LoadError, check};
 use tidegate_subject::database::Database;
 use tidegate_subject::mariadb::MariaDb;
 use tidegate_subject::mysql::{Connection, Event, QUIT, TransactionStatus, encode_query};
 use tidegate_subject::url::Url;
-use tidegate_workload::workload::{Client, Depth, Workload};
-use tidegate_workload::{Ending, Failure};
 
-use super::bank::Bank;
+use super::bank::{Bank, assert_works};
 use super::mariadb::server;
-use super::{NEVER, assert_consistent};
 
 #[test]
 fn a_workload_is_loaded_run_and_checked() {
     const BANK: Bank = Bank::CROWDED;
     let Some(server) = server(&[]) else { return };
-    let mut client = server.connect().unwrap();
-    let mut loaded = Vec::new();
-    connection::load(&mut client, &BANK, &NEVER, &mut |rows| loaded.push(rows)).unwrap();
-    assert_eq!(loaded, [1000, 2000, 2500, 2500]);
-    let notes = client.value("SELECT sum(char_length(note)) FROM account").unwrap();
+    assert_works(&server, BANK, 200);
+    let notes = "SELECT sum(char_length(note)) FROM account";
+    let notes = server.connect().unwrap().value(notes).unwrap();
     assert_eq!(notes, (BANK.accounts / 2 * 13 * 28).to_string());
-    server.level(&[]).unwrap();
-
-    let clients = 4;
-    let done: Vec<(u32, u32)> = thread::scope(|scope| {
-        let server = &server;
-        let tellers: Vec<_> = (0..clients)
-            .map(|number| scope.spawn(move || work(server, BANK.client(number, clients, 7))))
-            .collect();
-        tellers.into_iter().map(|teller| teller.join().unwrap()).collect()
-    });
-    assert!(done.iter().all(|(committed, _)| *committed > 0), "{done:?}");
-
-    assert_eq!(assert_consistent(&mut client, &BANK, Depth::Full), 1);
-    client.query("UPDATE account SET cents = cents + 1 WHERE id = 1").unwrap();
-    let conditions = check(&mut client, &BANK, Depth::Full).unwrap();
-    assert!(conditions[0].violation.is_some());
-    let again = connection::load(&mut client, &BANK, &NEVER, &mut |_| {});
-    assert!(matches!(again, Err(LoadError::Table { source: Failure::Refused { .. }, .. })));
-}
-
-/// Runs transactions on the same few accounts as others do; how many were committed, and how many
-/// gave way.
-fn work(server: &MariaDb, mut teller: Box<dyn Client>) -> (u32, u32) {
-    let mut connection = server.connect().unwrap();
-    let (mut committed, mut conflicts) = (0, 0);
-    for _ in 0..200 {
-        match connection::run(&mut connection, teller.next()) {
-            Ok(Ending::Commit) => committed += 1,
-            Ok(Ending::Rollback) => {}
-            Err(Failure::Conflict(_)) => conflicts += 1,
-            Err(failure) => panic!("{failure}"),
-        }
-    }
-    (committed, conflicts)
 }
 
 #[test]

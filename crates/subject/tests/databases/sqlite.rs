@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::connection::Transactional;
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::sqlite::{JournalMode, Options, Sqlite, Synchronous};
-use tidegate_workload::workload::{Depth, Workload};
+use tidegate_workload::workload::Depth;
 use tidegate_workload::{Conflict, Connection, Failure, Statement, Wants};
 
-use super::bank::Bank;
+use super::bank::{Bank, assert_works};
 use super::{assert_consistent, load};
 
 fn start(busy_timeout: Duration) -> Sqlite {
@@ -52,22 +52,9 @@ fn settings_are_in_force_and_nothing_is_left() {
 }
 
 #[test]
-fn two_threads_write_and_what_they_wrote_is_consistent() {
+fn clients_at_once_write_and_what_they_wrote_is_consistent() {
     let sqlite = start(Duration::from_secs(60));
-    let mut setup = sqlite.connect().unwrap();
-    load(&mut setup, &Bank::WIDE);
-    std::thread::scope(|scope| {
-        for number in 0..2 {
-            let mut connection = sqlite.connect().unwrap();
-            let mut client = Bank::WIDE.client(number, 2, 1);
-            scope.spawn(move || {
-                for _ in 0..300 {
-                    connection::run(&mut connection, client.next()).unwrap();
-                }
-            });
-        }
-    });
-    assert_consistent(&mut setup, &Bank::WIDE, Depth::Quick);
+    assert_works(&sqlite, Bank::WIDE, 150);
     sqlite.level(&[]).unwrap();
 }
 

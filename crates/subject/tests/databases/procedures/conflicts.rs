@@ -10,8 +10,8 @@ use tidegate_workload::tpcc::{Form, PAYMENT, Tpcc};
 use tidegate_workload::workload::{Depth, Transaction, Workload};
 use tidegate_workload::{Conflict, Ending, Failure, Session, Statement, Wants, finish};
 
-use super::super::assert_consistent;
-use super::{Server, fill, firebird, insist, mariadb, number, postgres, tpcc};
+use super::super::{assert_consistent, insist};
+use super::{Server, fill, firebird, mariadb, number, postgres, tpcc};
 
 const CLIENTS: usize = 4;
 

@@ -8,18 +8,12 @@ mod conflicts;
 mod inside;
 mod same;
 
-use std::sync::Arc;
-
-use tidegate_subject::connection::{Transactional, remove, run};
+use tidegate_subject::connection::remove;
 use tidegate_subject::database::Database;
 use tidegate_workload::tpcc::{Form, Scale, Tpcc};
-use tidegate_workload::workload::Transaction;
-use tidegate_workload::{Ending, Failure, Statement, Wants};
+use tidegate_workload::{Statement, Wants};
 
 use super::{common, load};
-
-/// How often a transaction is run again before it will never come to its end.
-const ATTEMPTS: usize = 10_000;
 
 /// A server with stored procedures, none where it is not installed.
 type Server = Option<Box<dyn Database>>;
@@ -52,19 +46,4 @@ fn number(server: &dyn Database, sql: impl Into<String>) -> i64 {
 /// Two warehouses with so many items and ten times 30 customers each.
 fn tpcc(items: u32, form: Form) -> Tpcc {
     Tpcc { form, ..Tpcc::new(Scale::new(2).unwrap().reduced(items, 30).unwrap()) }
-}
-
-/// Runs a transaction until no other one is in its way; how it ended, and how often one was.
-fn insist(
-    connection: &mut dyn Transactional,
-    transaction: &Arc<dyn Transaction>,
-) -> (Ending, usize) {
-    for conflicts in 0..ATTEMPTS {
-        match run(connection, Arc::clone(transaction)) {
-            Ok(ending) => return (ending, conflicts),
-            Err(Failure::Conflict(_)) => {}
-            Err(failure) => panic!("{transaction:?}: {failure}"),
-        }
-    }
-    panic!("{transaction:?} never comes to its end");
 }

@@ -13,8 +13,8 @@ use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Rows, Statement, Value, Wants,
 };
 
-use super::super::assert_consistent;
-use super::{Server, fill, firebird, insist, mariadb, postgres, tpcc};
+use super::super::{assert_consistent, insist};
+use super::{Server, fill, firebird, mariadb, postgres, tpcc};
 
 /// Terminals that take turns.
 const TERMINALS: usize = 3;
