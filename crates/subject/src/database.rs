@@ -7,8 +7,10 @@
 //! runs.
 //!
 //! # A sixth DBMS
-//! One folder with a `Dbms` and an implementation of [`Database`], and one line in [`Dbms::ALL`].
-//! Its SQL is one of [`Dialect`]'s, or one more there.
+//! One module with a `Dbms` and an implementation of [`Database`], its line in `lib.rs`, and its
+//! entry in [`Dbms::ALL`]. A server is a [`Program`](crate::server::Program). One that speaks
+//! PostgreSQL's or MySQL's protocol needs no client, and [`Host`](crate::guest::Host) makes guests
+//! on it. Its SQL is one of [`Dialect`]'s, or one more there.
 
 use std::cmp::Ordering;
 use std::error::Error;
