@@ -224,6 +224,25 @@ fn insert<C: Transactional + ?Sized>(
     connection.commit()
 }
 
+/// Returns the first column of a query's first row, which is to be text.
+pub(crate) fn ask(
+    connection: &mut dyn Transactional,
+    sql: &'static str,
+) -> Result<String, Failure> {
+    let rows = connection.run(&Statement::new(sql), &[], Wants::Rows)?.rows;
+    rows.text(0, 0).map(str::to_owned).ok_or(Failure::Unexpected("an answer in words"))
+}
+
+/// Runs a command on each table of workloads, whose name follows it.
+pub(crate) fn on_tables(
+    connection: &mut dyn Transactional,
+    command: &str,
+    workloads: &[Arc<dyn Workload>],
+) -> Result<(), Failure> {
+    let mut tables = workloads.iter().flat_map(|workload| workload.tables());
+    tables.try_for_each(|table| define(connection, &format!("{command} {}", table.name)))
+}
+
 /// Looks whether a workload's tables are consistent, while nobody changes them.
 ///
 /// # Errors

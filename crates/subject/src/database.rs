@@ -7,8 +7,10 @@
 //! runs.
 //!
 //! # A sixth DBMS
-//! One folder with a `Dbms` and an implementation of [`Database`], and one line in [`Dbms::ALL`].
-//! Its SQL is one of [`Dialect`]'s, or one more there.
+//! One module with a `Dbms` and an implementation of [`Database`], its line in `lib.rs`, and its
+//! entry in [`Dbms::ALL`]. A server is a [`Program`](crate::server::Program). One that speaks
+//! PostgreSQL's or MySQL's protocol needs no client, and [`Host`](crate::guest::Host) makes guests
+//! on it. Its SQL is one of [`Dialect`]'s, or one more there.
 
 use std::cmp::Ordering;
 use std::error::Error;
@@ -24,15 +26,15 @@ use thiserror::Error;
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Dialect, Failure};
 
-use crate::channel::ClientError;
-use crate::connection::{Connector, LoadError, Transactional, load, remove};
+use crate::blocking::ClientError;
+use crate::connection::{Connector, LoadError, Transactional, load, on_tables, remove};
 use crate::detection::Whereabouts;
 use crate::embedded::{self, Embedded, EmbeddedError, Probe};
 use crate::guest::GuestError;
 use crate::process::ProcessError;
 use crate::settings::{Reserved, SettingError, Settings};
-use crate::url::{Scheme, Url};
-use crate::{firebird, mariadb, postgres, sqlite};
+use crate::url::{Protocol, Scheme, Url};
+use crate::{client, firebird, mariadb, mysql, postgres, sqlite};
 
 /// How long clients that were sent away may take to be gone.
 const SETTLE_BOUND: Duration = Duration::from_secs(60);
@@ -60,6 +62,10 @@ pub struct Dbms {
     pub programs: &'static [&'static str],
     /// What its URLs look like; `None` where it is never elsewhere.
     pub scheme: Option<&'static Scheme>,
+    /// What is run on each table that was loaded, with its name behind it.
+    pub after_load: Option<&'static str>,
+    /// Returns the version that a database of it says it has.
+    pub version: fn(&mut dyn Transactional) -> Result<String, Failure>,
     /// Finds the server's program; `None` where none is needed. It fails where a private database
     /// cannot be started here.
     pub find: fn() -> Result<Option<PathBuf>, DatabaseError>,
@@ -76,13 +82,13 @@ pub type Started = Result<Box<dyn Database>, DatabaseError>;
 
 impl Dbms {
     /// Every DBMS.
-    pub const ALL: [&'static Dbms; 5] =
-        [&postgres::DBMS, &mariadb::DBMS, &sqlite::DBMS, &firebird::DBMS, &embedded::DBMS];
+    pub const ALL: &[&Dbms] =
+        &[&postgres::DBMS, &mariadb::DBMS, &sqlite::DBMS, &firebird::DBMS, &embedded::DBMS];
 
     /// Returns the DBMS of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Dbms> {
-        Dbms::ALL.into_iter().find(|dbms| dbms.name == name)
+        Dbms::ALL.iter().copied().find(|dbms| dbms.name == name)
     }
 }
 
@@ -144,14 +150,20 @@ pub trait Database: Send + Sync {
     /// Returns which DBMS it is of.
     fn dbms(&self) -> &'static Dbms;
 
+    /// Returns where the clients of a load go.
+    fn clients(&self) -> Clients<'_>;
+
     /// Connects, for others than the clients of a load.
     ///
     /// # Errors
     /// The server is down or refuses.
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError>;
-
-    /// Returns where the clients of a load go.
-    fn clients(&self) -> Clients<'_>;
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(match self.clients() {
+            Clients::Server(url) => connect(&url)?,
+            Clients::Threads(connector) => connector.connect()?,
+            Clients::Engine(store) => Box::new(store.connect()),
+        })
+    }
 
     /// Makes the tables of workloads anew; those that several have in common once.
     ///
@@ -167,7 +179,10 @@ pub trait Database: Send + Sync {
             remove(&mut *session, &**workload)?;
             load(&mut *session, &**workload, cancel, &mut |_| {})?;
         }
-        Ok(())
+        match self.dbms().after_load {
+            Some(command) => Ok(on_tables(&mut *session, command, workloads)?),
+            None => Ok(()),
+        }
     }
 
     /// Gives two runs on the same tables the same start: no dead versions of rows, no checkpoint
@@ -204,7 +219,9 @@ pub trait Database: Send + Sync {
     ///
     /// # Errors
     /// The server is down or refuses.
-    fn version(&self) -> Result<String, DatabaseError>;
+    fn version(&self) -> Result<String, DatabaseError> {
+        Ok((self.dbms().version)(&mut *self.session()?)?)
+    }
 
     /// Returns the settings on which throughput depends, as in force; a guest's begin with `url`.
     ///
@@ -233,6 +250,15 @@ pub trait Database: Send + Sync {
     /// # Errors
     /// Something of it could not be removed.
     fn stop(self: Box<Self>) -> Result<(), DatabaseError>;
+}
+
+/// Connects to a server whose protocol we speak.
+fn connect(url: &Url) -> Result<Box<dyn Transactional>, DatabaseError> {
+    let text = url.with_password();
+    Ok(match url.protocol().map_err(|error| DatabaseError::Other(error.to_string()))? {
+        Protocol::Postgres => Box::new(client::BlockingClient::connect(&text)?),
+        Protocol::MySql => Box::new(mysql::BlockingClient::connect(&text)?),
+    })
 }
 
 /// Returns the workloads but for those whose first table an earlier one has made.
@@ -378,7 +404,7 @@ mod tests {
     #[test]
     fn every_dbms_is_found_by_its_name() {
         for dbms in Dbms::ALL {
-            assert_eq!(Dbms::named(dbms.name), Some(dbms));
+            assert_eq!(Dbms::named(dbms.name), Some(*dbms));
         }
         assert_eq!(Dbms::named("oracle"), None);
     }

@@ -15,28 +15,22 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 
+use crate::database::Dbms;
 use crate::processors::{numbers, tree};
 use crate::stream::Stream;
 
-/// Names of programs that are database servers.
-const NAMES: [&str; 22] = [
+/// Names of programs that are servers of databases which are not under test here.
+const NAMES: [&str; 15] = [
     "asrunning",
     "clickhouse-server",
     "cockroach",
     "couchdb",
     "db2sysc",
     "etcd",
-    "fb_smp_server",
-    "fbserver",
-    "firebird",
-    "mariadbd",
     "memcached",
     "mongod",
-    "mysqld",
     "neo4j",
     "oracle",
-    "postgres",
-    "postmaster",
     "redis-server",
     "scylla",
     "sqlservr",
@@ -161,7 +155,8 @@ fn database(process: u32) -> Option<String> {
 fn known(name: &str) -> Option<String> {
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     let is = |of: &&&str| **of == name || (name.len() == 15 && of.starts_with(name));
-    NAMES.iter().find(is).map(|of| (*of).to_owned())
+    let tested = Dbms::ALL.iter().flat_map(|dbms| dbms.programs);
+    NAMES.iter().chain(tested).find(is).map(|of| (*of).to_owned())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use thiserror::Error;
 use tidegate_control::{Algorithm, Setting};
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{FORMAT_VERSION, Store, StoreError, StoreOptions, TxnError, TxnOptions};
+use tidegate_engine::{Store, StoreError, StoreOptions, TxnError, TxnOptions};
 use tidegate_engine_server::{Observer, Server, ServerOptions};
 use tidegate_gate::Class;
 use tidegate_workload::workload::{Transaction, Workload};
@@ -145,14 +145,6 @@ impl Embedded {
         Probe::new(Arc::clone(&self.store))
     }
 
-    /// Writes all changed pages and takes a checkpoint, so that two runs begin alike.
-    ///
-    /// # Errors
-    /// The store cannot write.
-    pub fn level(&self) -> Result<(), EmbeddedError> {
-        Ok(self.store.flush()?)
-    }
-
     /// Starts to serve the transactions whose tables are loaded, with `algorithm` at the gate. The
     /// observer is told of every decision.
     ///
@@ -189,31 +181,6 @@ impl Embedded {
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
-    }
-
-    /// The engine's version.
-    #[must_use]
-    pub fn version(&self) -> String {
-        format!("{}, format {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))
-    }
-
-    /// What it was made with, in words.
-    #[must_use]
-    pub fn settings(&self) -> Vec<(String, String)> {
-        let isolation = self.options.isolation.to_string().to_lowercase();
-        let io = match self.io {
-            IoMode::Direct => "direct",
-            IoMode::Buffered => "buffered",
-        };
-        let buffer = format!("{} KiB", self.options.buffer_bytes / 1024);
-        [
-            ("buffer", buffer.as_str()),
-            ("isolation", isolation.as_str()),
-            ("durability", "synced"),
-            ("io", io),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec()
     }
 
     /// Closes the store and removes its directory.

@@ -34,14 +34,13 @@ mod srp;
 mod status;
 mod wire;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Connection, Dialect, Failure, Statement, Wants};
 
-use crate::connection::{Connector, Transactional};
+use crate::connection::{Connector, ask};
 use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::server::ServerProcess;
 use crate::settings::{SettingError, Settings};
@@ -49,7 +48,7 @@ use crate::url::{PathPart, Scheme};
 pub use connection::{FirebirdConnection, Isolation};
 use connection::{Purpose, Target};
 pub use guest::Guest;
-use installation::Installation;
+pub use installation::Installation;
 use keeper::Keeper;
 
 /// See [`Dbms`].
@@ -62,6 +61,11 @@ pub static DBMS: Dbms = Dbms {
     connections: None,
     programs: &["firebird", "fbserver", "fb_smp_server"],
     scheme: Some(&SCHEME),
+    after_load: None,
+    // Such as `3.0.11`.
+    version: |session| {
+        ask(session, "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database")
+    },
     find: || Firebird::find().map(Some),
     validate: |settings| Options::new(settings).map(drop),
     start: |settings| Ok(Box::new(Firebird::start(Options::new(settings)?)?)),
@@ -139,66 +143,29 @@ impl Options {
 }
 
 /// A running private server; dropping it stops it and removes its directory.
+pub type Firebird = ServerProcess<Installation>;
+
+/// What is needed for as long as a server runs.
 #[derive(Debug)]
-pub struct Firebird {
-    // Dropped in this order: a connection, then the server.
+pub struct Resident {
     keeper: Keeper,
-    server: ServerProcess<Installation>,
     target: Arc<Target>,
 }
 
 impl Firebird {
-    /// Returns where the server's program is.
-    ///
-    /// # Errors
-    /// There is no program, or no user to run it as.
-    pub fn find() -> Result<PathBuf, DatabaseError> {
-        Installation::find(Options::default()).map(Installation::into_program)
-    }
-
-    /// Makes a directory, starts a server in it, makes a database and waits until it can be used.
-    ///
-    /// # Errors
-    /// See [`DatabaseError`].
-    pub fn start(options: Options) -> Result<Self, DatabaseError> {
-        let installation = Installation::find(options)?;
-        let directory = installation.prepare()?;
-        let server = ServerProcess::begin(installation, directory)?;
-        let target = server.program.target(server.directory(), server.port());
-        Ok(Firebird { keeper: keep(&target)?, server, target: Arc::new(target) })
-    }
-
-    /// See [`ServerProcess::port`].
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.server.port()
-    }
-
-    /// See [`ServerProcess::process_id`].
-    #[must_use]
-    pub fn process_id(&self) -> u32 {
-        self.server.process_id()
-    }
-
-    /// See [`ServerProcess::directory`].
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.server.directory()
-    }
-
     /// Connects to the database.
     ///
     /// # Errors
     /// The server is down or refuses.
     pub fn connect(&self) -> Result<FirebirdConnection, Failure> {
-        FirebirdConnection::open(&self.target, Purpose::Use)
+        FirebirdConnection::open(&self.resident.target, Purpose::Use)
     }
 
     /// Returns what makes connections on other threads. It does not keep the server: once that is
     /// stopped, they are lost and there are no new ones.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
-        Arc::clone(&self.target) as _
+        Arc::clone(&self.resident.target) as _
     }
 
     /// Ends the connections of others, also in the middle of a statement. They may take a moment to
@@ -207,28 +174,7 @@ impl Firebird {
     /// # Errors
     /// The server is down or refuses.
     pub fn end_connections(&self) -> Result<usize, Failure> {
-        self.keeper.end_others(&self.target)
-    }
-
-    /// Stops the server, breaking its connections, and starts it again on the same port.
-    ///
-    /// # Errors
-    /// It does not come back; the handle then holds a server that is down.
-    pub fn restart(&mut self) -> Result<(), DatabaseError> {
-        self.server.restart()?;
-        let target = self.server.program.target(self.server.directory(), self.server.port());
-        self.target = Arc::new(target);
-        self.keeper = keep(&self.target)?;
-        Ok(())
-    }
-
-    /// Stops the server, breaking its connections, and removes its directory.
-    ///
-    /// # Errors
-    /// The server's end could not be seen, or the directory not be removed.
-    pub fn stop(self) -> Result<(), DatabaseError> {
-        drop(self.keeper);
-        self.server.stop()
+        self.resident.keeper.end_others(&self.resident.target)
     }
 }
 
@@ -237,43 +183,34 @@ impl Database for Firebird {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Threads(self.connector())
     }
 
     fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
-        sweep(&self.target)
+        sweep(&self.resident.target)
     }
 
     fn end_others(&self, waited: Duration) -> Result<usize, DatabaseError> {
-        end_others(&self.target, waited, || self.end_connections())
-    }
-
-    /// Such as `3.0.11`.
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
+        end_others(&self.resident.target, waited, || self.end_connections())
     }
 
     /// What the database says of itself (bytes in a page, pages in the buffer, whether a commit
     /// waits for the disk, the sweep interval), the isolation of transactions, and the settings it
     /// was started with.
     fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
-        let options = &self.server.program.options;
+        let options = &self.program.options;
         let mut settings = of_database(&mut self.connect()?, options.isolation)?;
         settings.extend(options.settings.iter().cloned());
         Ok(settings)
     }
 
     fn process_id(&self) -> Option<u32> {
-        Some(self.server.process_id())
+        Some(ServerProcess::process_id(self))
     }
 
     fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
-        Firebird::stop(*self)
+        ServerProcess::stop(*self)
     }
 }
 
@@ -295,20 +232,6 @@ fn end_others(
         end()?;
     }
     Ok(threads)
-}
-
-/// A connection that stays.
-fn keep(target: &Target) -> Result<Keeper, DatabaseError> {
-    let keeper = FirebirdConnection::open(target, Purpose::Use).and_then(Keeper::new);
-    keeper.map_err(DatabaseError::Unusable)
-}
-
-/// The server's version.
-fn version(connection: &mut FirebirdConnection) -> Result<String, DatabaseError> {
-    const SQL: &str = "SELECT rdb$get_context('SYSTEM', 'ENGINE_VERSION') FROM rdb$database";
-    let reply = connection.run(&Statement::new(SQL), &[], Wants::Rows)?;
-    let version = reply.rows.text(0, 0).map(str::to_owned);
-    Ok(version.ok_or(Failure::Unexpected("the server's version"))?)
 }
 
 /// What a database says of itself, and the isolation of our transactions, which is not a setting of

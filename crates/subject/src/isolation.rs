@@ -45,11 +45,6 @@ impl Isolation {
 impl fmt::Display for Isolation {
     /// The level as SQL has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Isolation::ReadUncommitted => "READ UNCOMMITTED",
-            Isolation::ReadCommitted => "READ COMMITTED",
-            Isolation::RepeatableRead => "REPEATABLE READ",
-            Isolation::Serializable => "SERIALIZABLE",
-        })
+        f.write_str(&self.name().to_uppercase().replace('-', " "))
     }
 }

@@ -14,7 +14,7 @@
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
 mod account;
-mod channel;
+pub mod blocking;
 pub mod client;
 pub mod connection;
 pub mod database;

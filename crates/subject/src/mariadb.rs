@@ -28,21 +28,19 @@ mod guest;
 mod installation;
 mod level;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Dialect, Value, render_value};
 
-use crate::connection::Transactional;
+use crate::connection::ask;
 use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::isolation::Isolation;
 use crate::mysql::{BlockingClient, ClientError};
 use crate::server::ServerProcess;
 use crate::settings::{Reserved, SettingError, Settings, plain_name, refuse};
 use crate::url::{PathPart, Protocol, Scheme, Socket};
-use binaries::Program;
 pub use guest::Guest;
 pub use installation::Installation;
 pub use level::level;
@@ -57,6 +55,9 @@ pub static DBMS: Dbms = Dbms {
     connections: Some("max_connections"),
     programs: &["mariadbd", "mysqld"],
     scheme: Some(&SCHEME),
+    after_load: None,
+    // Such as `10.11.6-MariaDB-0+deb12u1`.
+    version: |session| ask(session, "SELECT VERSION()"),
     find: || MariaDb::find().map(Some),
     validate: |settings| Options::new(settings).map(drop),
     start: |settings| Ok(Box::new(MariaDb::start(Options::new(settings)?)?)),
@@ -83,10 +84,6 @@ pub const DATABASE: &str = "tidegate";
 
 /// The variable that holds the level of transactions that do not ask for one.
 const ISOLATION: &str = "tx_isolation";
-
-/// Files a server opens besides those of its connections, at least: two for each of the 200 tables
-/// that it keeps open in any case, and some of its own.
-const FILES: u64 = 430;
 
 /// Settings that are not the caller's to make.
 const RESERVED: [&str; 25] = [
@@ -157,57 +154,10 @@ impl Options {
 pub type MariaDb = ServerProcess<Installation>;
 
 impl MariaDb {
-    /// Returns where the server's program is.
-    ///
-    /// # Errors
-    /// A program is missing, or there is no user to run it as.
-    pub fn find() -> Result<PathBuf, DatabaseError> {
-        Installation::find(Options::default())
-            .map(|installation| installation.program(Program::Server))
-    }
-
-    /// Makes a data directory, starts a server on it and waits until it accepts connections.
-    ///
-    /// # Errors
-    /// See [`DatabaseError`].
-    pub fn start(options: Options) -> Result<Self, DatabaseError> {
-        options.validate()?;
-        let installation = Installation::find(options)?;
-        let directory = installation.prepare()?;
-        let server = Self::begin(installation, directory)?;
-        let mut client = BlockingClient::connect(&server.url_of(""))?;
-        server.check_connections(&mut client)?;
-        client.query(&format!("CREATE DATABASE {DATABASE}"))?;
-        Ok(server)
-    }
-
-    /// Checks that the server can take the connections it was told to. With few files to open it
-    /// lowers their number on its own, and with very few it keeps quiet.
-    fn check_connections(&self, client: &mut BlockingClient) -> Result<(), DatabaseError> {
-        let asked = installation::max_connections(&self.program.options);
-        let mut global = |name: &str| -> Result<u64, DatabaseError> {
-            let value = client.value(&format!("SELECT @@global.{name}"))?;
-            Ok(value.parse().unwrap_or(0))
-        };
-        let (granted, files) = (global("max_connections")?, global("open_files_limit")?);
-        let wanted = asked.saturating_add(FILES);
-        if granted >= asked && files >= wanted {
-            return Ok(());
-        }
-        Err(DatabaseError::Other(format!(
-            "MariaDB may open {files} files, and takes {granted} connections instead of {asked}; \
-             allow it {wanted} (ulimit -n)"
-        )))
-    }
-
     /// Returns the superuser's URL over TCP, to [`DATABASE`].
     #[must_use]
     pub fn url(&self) -> String {
-        self.url_of(DATABASE)
-    }
-
-    fn url_of(&self, database: &str) -> String {
-        Installation::url(self.port(), database).with_password()
+        Installation::url(self.port(), DATABASE).with_password()
     }
 
     /// Returns the superuser's URL over the unix socket, to [`DATABASE`].
@@ -247,10 +197,6 @@ impl Database for MariaDb {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Server(Installation::url(self.port(), DATABASE))
     }
@@ -263,12 +209,7 @@ impl Database for MariaDb {
     fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
         let others = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
                       AND command <> 'Daemon' AND user <> 'system user'";
-        kill(&mut self.connect()?, others)
-    }
-
-    /// Such as `10.11.6-MariaDB-0+deb12u1`.
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
+        Ok(kill(&mut self.connect()?, others)?)
     }
 
     /// The settings that it was started with, those of the module's table and the caller's, and the
@@ -305,12 +246,8 @@ fn setting(client: &mut BlockingClient, name: &str) -> Result<Option<String>, Cl
     Ok(value.map(Option::unwrap_or_default))
 }
 
-fn version(client: &mut BlockingClient) -> Result<String, DatabaseError> {
-    Ok(client.value("SELECT VERSION()")?)
-}
-
 /// Ends the sessions that a query tells. Returns how many there were.
-fn kill(client: &mut BlockingClient, sessions: &str) -> Result<usize, DatabaseError> {
+fn kill(client: &mut BlockingClient, sessions: &str) -> Result<usize, ClientError> {
     let ids = client.query(sessions)?;
     for id in ids.iter().flatten().flatten() {
         // One that has ended meanwhile is no error to us.

@@ -10,17 +10,15 @@ mod binaries;
 mod guest;
 mod installation;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
 use crate::client::{BlockingClient, ClientError};
-use crate::connection::{Transactional, load, remove};
-use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
+use crate::connection::{ask, on_tables};
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::server::ServerProcess;
 use crate::settings::{Reserved, SettingError, Settings, plain_name, refuse};
 use crate::url::{PathPart, Protocol, Scheme, Socket};
@@ -37,6 +35,9 @@ pub static DBMS: Dbms = Dbms {
     connections: Some("max_connections"),
     programs: &["postgres", "postmaster"],
     scheme: Some(&SCHEME),
+    after_load: Some("VACUUM ANALYZE"),
+    // Such as `15.6 (Debian 15.6-0+deb12u1)`.
+    version: |session| ask(session, "SHOW server_version"),
     find: || Postgres::find().map(Some),
     validate: |settings| Options::new(settings).map(drop),
     start: |settings| Ok(Box::new(Postgres::start(Options::new(settings)?)?)),
@@ -64,6 +65,8 @@ pub const CONNECTIONS: &str = "2100";
 
 /// The setting that holds the level of transactions that do not ask for one.
 const ISOLATION: &str = "default_transaction_isolation";
+
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// Settings that are not the caller's to make.
 const RESERVED: [&str; 9] = [
@@ -142,25 +145,6 @@ impl Options {
 pub type Postgres = ServerProcess<Installation>;
 
 impl Postgres {
-    /// Returns where the server's program is.
-    ///
-    /// # Errors
-    /// There is no program, or no user to run it as.
-    pub fn find() -> Result<PathBuf, DatabaseError> {
-        Installation::find(Options::default()).map(Installation::into_program)
-    }
-
-    /// Makes a data directory, starts a server on it and waits until it accepts connections.
-    ///
-    /// # Errors
-    /// See [`DatabaseError`].
-    pub fn start(options: Options) -> Result<Self, DatabaseError> {
-        options.validate()?;
-        let installation = Installation::find(options)?;
-        let directory = installation.prepare()?;
-        Self::begin(installation, directory)
-    }
-
     /// Returns the superuser's URL over TCP, to the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
@@ -202,38 +186,18 @@ impl Database for Postgres {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Server(self.program.url(self.port()))
     }
 
-    fn load(
-        &mut self,
-        workloads: &[Arc<dyn Workload>],
-        cancel: &AtomicBool,
-    ) -> Result<(), DatabaseError> {
-        load_and_analyze(self.connect()?, workloads, cancel)
-    }
-
     fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
-        let mut client = self.connect()?;
-        vacuum(&mut client, "VACUUM", workloads)?;
-        client.query("CHECKPOINT")?;
-        Ok(())
+        level(self.connect()?, workloads)
     }
 
     fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         Ok(self.connect()?.query(others)?.len())
-    }
-
-    /// Such as `15.6 (Debian 15.6-0+deb12u1)`.
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
     }
 
     /// The settings that it was started with, and the isolation level of transactions that do not
@@ -255,31 +219,11 @@ impl Database for Postgres {
     }
 }
 
-fn version(client: &mut BlockingClient) -> Result<String, DatabaseError> {
-    Ok(client.value("SHOW server_version")?)
-}
-
-/// Makes the tables of workloads anew, and lets the server count their rows.
-fn load_and_analyze(
-    mut client: BlockingClient,
-    workloads: &[Arc<dyn Workload>],
-    cancel: &AtomicBool,
-) -> Result<(), DatabaseError> {
-    for workload in distinct(workloads) {
-        remove(&mut client, &**workload)?;
-        load(&mut client, &**workload, cancel, &mut |_| {})?;
+/// Clears dead versions of rows away and takes a checkpoint, for which a guest may have no right.
+fn level(mut client: BlockingClient, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+    on_tables(&mut client, "VACUUM", workloads)?;
+    match client.query("CHECKPOINT") {
+        Err(ClientError::Server(error)) if error.code == INSUFFICIENT_PRIVILEGE => Ok(()),
+        other => Ok(other.map(drop)?),
     }
-    vacuum(&mut client, "VACUUM ANALYZE", workloads)
-}
-
-/// Runs VACUUM, or one with options, on the tables of workloads.
-fn vacuum(
-    client: &mut BlockingClient,
-    command: &str,
-    workloads: &[Arc<dyn Workload>],
-) -> Result<(), DatabaseError> {
-    for table in workloads.iter().flat_map(|workload| workload.tables()) {
-        client.query(&format!("{command} {}", table.name))?;
-    }
-    Ok(())
 }

@@ -29,7 +29,7 @@ const COMING_OWNER: &str = "owner.new";
 
 /// A directory in the system's place for temporary files, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     directory: TempDir,
     _owner: File,
 }

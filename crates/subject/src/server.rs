@@ -33,7 +33,7 @@ const PORT_ATTEMPTS: usize = 5;
 const LOG_TAIL_LINES: usize = 12;
 
 /// What is particular about the servers of a DBMS.
-pub trait Program: std::fmt::Debug {
+pub trait Program: std::fmt::Debug + Sized {
     /// What the DBMS is called in messages.
     const NAME: &'static str;
     /// How long a server may take to accept connections, crash recovery included.
@@ -42,6 +42,25 @@ pub trait Program: std::fmt::Debug {
     const STOP_BOUND: Duration;
     /// The signals that stop a server, from polite to harsh; SIGKILL follows.
     const STOP_SIGNALS: &'static [Signal];
+    /// What a server is started with.
+    type Options: Default;
+    /// What is needed for as long as the server runs.
+    type Resident;
+
+    /// Finds the programs, and the user to run them as.
+    ///
+    /// # Errors
+    /// One of them is missing, or an option is not for the caller to make.
+    fn find(options: Self::Options) -> Result<Self, DatabaseError>;
+
+    /// Returns where the server's program is.
+    fn path(&self) -> &Path;
+
+    /// Makes a directory with all that a server needs.
+    ///
+    /// # Errors
+    /// A file could not be written, or a program failed.
+    fn prepare(&self) -> Result<Scratch, DatabaseError>;
 
     /// Returns the command that starts a server on a port, in a directory that was prepared.
     ///
@@ -53,7 +72,15 @@ pub trait Program: std::fmt::Debug {
     ///
     /// # Errors
     /// It refuses, or is not there.
-    fn connect(&self, directory: &Path, port: u16) -> Result<(), Failure>;
+    fn connect(&self, directory: &Path, port: u16) -> Result<Self::Resident, Failure>;
+
+    /// Completes a server that was started for the first time.
+    ///
+    /// # Errors
+    /// It refuses, or is not as it should be.
+    fn complete(&self, _port: u16) -> Result<(), DatabaseError> {
+        Ok(())
+    }
 
     /// Returns whether a failed connection is what a server on its way up looks like.
     fn is_starting(&self, failure: &Failure) -> bool {
@@ -62,9 +89,9 @@ pub trait Program: std::fmt::Debug {
 }
 
 /// A running private server; dropping it stops it and removes its directory.
-#[derive(Debug)]
 pub struct ServerProcess<P: Program> {
     // Dropped in this order: the server ends before its directory goes.
+    pub(crate) resident: P::Resident,
     process: Process,
     directory: Scratch,
     pub(crate) program: P,
@@ -72,13 +99,30 @@ pub struct ServerProcess<P: Program> {
 }
 
 impl<P: Program> ServerProcess<P> {
-    /// Starts a server in a directory that was prepared, and waits until it accepts connections.
-    pub(crate) fn begin(program: P, directory: Scratch) -> Result<Self, DatabaseError> {
+    /// Returns where the server's program is.
+    ///
+    /// # Errors
+    /// There is no program, or no user to run it as.
+    pub fn find() -> Result<PathBuf, DatabaseError> {
+        P::find(P::Options::default()).map(|program| program.path().to_owned())
+    }
+
+    /// Makes a directory, starts a server in it and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`].
+    pub fn start(options: P::Options) -> Result<Self, DatabaseError> {
+        let program = P::find(options)?;
+        let directory = program.prepare()?;
         let mut attempt = 1;
         loop {
             let port = free_port().map_err(DatabaseError::directory(directory.path()))?;
             match start(&program, directory.path(), port) {
-                Ok(process) => return Ok(ServerProcess { process, directory, program, port }),
+                Ok((process, resident)) => {
+                    let server = ServerProcess { resident, process, directory, program, port };
+                    server.program.complete(port)?;
+                    return Ok(server);
+                }
                 Err(DatabaseError::Ended { log, .. })
                     if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
                 {
@@ -113,7 +157,7 @@ impl<P: Program> ServerProcess<P> {
     /// It does not come back; the handle then holds a server that is down.
     pub fn restart(&mut self) -> Result<(), DatabaseError> {
         self.process.end(P::STOP_BOUND)?;
-        self.process = start(&self.program, self.directory.path(), self.port)?;
+        (self.process, self.resident) = start(&self.program, self.directory.path(), self.port)?;
         Ok(())
     }
 
@@ -121,15 +165,29 @@ impl<P: Program> ServerProcess<P> {
     ///
     /// # Errors
     /// The server's end could not be seen, or the directory not be removed.
-    pub fn stop(mut self) -> Result<(), DatabaseError> {
-        self.process.end(P::STOP_BOUND)?;
-        let path = self.directory.path().to_owned();
-        self.directory.close().map_err(DatabaseError::directory(&path))
+    pub fn stop(self) -> Result<(), DatabaseError> {
+        let ServerProcess { resident, mut process, directory, .. } = self;
+        drop(resident);
+        process.end(P::STOP_BOUND)?;
+        let path = directory.path().to_owned();
+        directory.close().map_err(DatabaseError::directory(&path))
+    }
+}
+
+impl<P: Program> std::fmt::Debug for ServerProcess<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("ServerProcess");
+        debug.field("process", &self.process).field("directory", &self.directory);
+        debug.field("program", &self.program).field("port", &self.port).finish_non_exhaustive()
     }
 }
 
 /// Starts a server on a port, and waits until it accepts connections.
-fn start<P: Program>(program: &P, directory: &Path, port: u16) -> Result<Process, DatabaseError> {
+fn start<P: Program>(
+    program: &P,
+    directory: &Path,
+    port: u16,
+) -> Result<(Process, P::Resident), DatabaseError> {
     let path = directory.join("log");
     let log = File::create(&path).and_then(|log| Ok((log.try_clone()?, log)));
     let (out, err) = log.map_err(DatabaseError::directory(&path))?;
@@ -137,7 +195,11 @@ fn start<P: Program>(program: &P, directory: &Path, port: u16) -> Result<Process
     command.stdout(out).stderr(err);
     let mut process = Process::start(P::NAME, command)?.stopped_by(P::STOP_SIGNALS);
     let deadline = Instant::now() + P::START_BOUND;
-    while let Err(reason) = program.connect(directory, port) {
+    loop {
+        let reason = match program.connect(directory, port) {
+            Ok(resident) => return Ok((process, resident)),
+            Err(reason) => reason,
+        };
         let log = || tail(&fs::read_to_string(&path).unwrap_or_default());
         if process.exit_status()?.is_some() {
             return Err(DatabaseError::Ended { server: P::NAME, log: log() });
@@ -151,7 +213,6 @@ fn start<P: Program>(program: &P, directory: &Path, port: u16) -> Result<Process
         }
         std::thread::sleep(POLL);
     }
-    Ok(process)
 }
 
 /// Makes a directory for a server that runs as an account.
@@ -181,6 +242,17 @@ pub(crate) fn command(
         account.run_as(&mut command);
     }
     command
+}
+
+/// Runs a program that prepares a server's directory. The error has the end of what it says.
+pub(crate) fn run(program: &'static str, command: &mut Command) -> Result<(), DatabaseError> {
+    let failed = |reason| DatabaseError::Prepare { program, reason };
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    Err(failed(tail(&String::from_utf8_lossy(&text))))
 }
 
 /// Returns the account that a server runs as, the first of these users: none unless we are root.

@@ -98,7 +98,7 @@ impl Settings {
 
     /// Returns the error that the isolation level is not one of those wanted.
     pub(crate) fn no_isolation(&self, wanted: &'static str) -> SettingError {
-        wrong(ISOLATION, self.isolation.as_deref().unwrap_or_default(), wanted)
+        wrong(ISOLATION, self.isolation.as_deref().expect("a level was asked for"), wanted)
     }
 }
 

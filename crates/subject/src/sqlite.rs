@@ -13,14 +13,13 @@
 //! Limits: a connection's page cache is its own, so the buffer of so many bytes is there once for
 //! each of them.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{ErrorCode, InterruptHandle, OpenFlags, ToSql};
+use rusqlite::{ErrorCode, OpenFlags, ToSql};
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{
     Conflict, Connection, Dialect, Failure, Reply, Rows, Statement, Value, Wants,
@@ -42,6 +41,9 @@ pub static DBMS: Dbms = Dbms {
     connections: None,
     programs: &[],
     scheme: Some(&SCHEME),
+    after_load: None,
+    // Such as `3.50.4`.
+    version: |_| Ok(rusqlite::version().to_owned()),
     find: || Ok(None),
     validate: |settings| Options::new(settings).map(drop),
     start: |settings| Ok(Box::new(Sqlite::start(Options::new(settings)?)?)),
@@ -307,10 +309,6 @@ impl Database for Sqlite {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Threads(self.connector())
     }
@@ -330,11 +328,6 @@ impl Database for Sqlite {
     /// interrupted, and end by themselves.
     fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
         Ok(Arc::strong_count(&self.opener) - 1)
-    }
-
-    /// Such as `3.50.4`.
-    fn version(&self) -> Result<String, DatabaseError> {
-        Ok(rusqlite::version().to_owned())
     }
 
     /// The settings in force, as SQLite's pragmas name them.
@@ -363,23 +356,6 @@ fn is_ours(path: &Path) -> bool {
     let mut head = [0; 72];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head.starts_with(b"SQLite format 3\0") && head.ends_with(&MARK.to_be_bytes())
-}
-
-/// Stops what a connection is doing, from another thread.
-pub struct Interrupt(InterruptHandle);
-
-impl Interrupt {
-    /// Makes the statement that is running fail with [`Failure::Stopped`]; nothing happens when
-    /// none is. A transaction that was changing something is rolled back.
-    pub fn interrupt(&self) {
-        self.0.interrupt();
-    }
-}
-
-impl fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interrupt")
-    }
 }
 
 impl Opener {
@@ -428,12 +404,6 @@ impl SqliteConnection {
         Ok(SqliteConnection { connection })
     }
 
-    /// A handle that stops what this connection is doing.
-    #[must_use]
-    pub fn interrupt_handle(&self) -> Interrupt {
-        Interrupt(self.connection.get_interrupt_handle())
-    }
-
     /// Runs statements that define or set something, separated by semicolons.
     ///
     /// # Errors
@@ -475,8 +445,10 @@ impl Transactional for SqliteConnection {
         Dialect::Sqlite
     }
 
+    /// Makes the statement that is running fail with [`Failure::Stopped`]; nothing happens when
+    /// none is. A transaction that was changing something is rolled back.
     fn interrupter(&self) -> Option<Interrupter> {
-        let handle = self.interrupt_handle();
+        let handle = self.connection.get_interrupt_handle();
         Some(Box::new(move || handle.interrupt()))
     }
 }

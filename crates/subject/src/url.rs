@@ -162,7 +162,7 @@ impl Url {
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "every scheme is that of a DBMS in the list")]
     pub fn dbms(&self) -> &'static Dbms {
-        let dbms = Dbms::ALL.into_iter().find(|dbms| dbms.scheme == Some(self.scheme));
+        let dbms = Dbms::ALL.iter().find(|dbms| dbms.scheme == Some(self.scheme));
         dbms.expect("every scheme is that of a DBMS in the list")
     }
 

@@ -158,7 +158,7 @@ impl SubjectKind {
             let through = (dbms.gate == Gate::Proxy).then_some(SubjectKind::ThroughTidegate(dbms));
             std::iter::once(SubjectKind::Plain(dbms)).chain(through)
         };
-        Dbms::ALL.into_iter().flat_map(of).chain([SubjectKind::Simulated])
+        Dbms::ALL.iter().copied().flat_map(of).chain([SubjectKind::Simulated])
     }
 
     /// Returns the DBMS; `None` where there is no database.

@@ -64,7 +64,7 @@ impl ClientProtocol {
             Protocol::Postgres => {
                 ClientProtocol::Postgres(client::Connection::start(url, application, out))
             }
-            Protocol::MySql => ClientProtocol::MySql(mysql::Connection::start(url, None)),
+            Protocol::MySql => ClientProtocol::MySql(mysql::Connection::start(url)),
         }
     }
 

@@ -20,7 +20,7 @@ pub struct UnknownDatabase {
 
 /// Returns the DBMSs before which limits can be held, in the order in which they are preferred.
 fn gated() -> impl Iterator<Item = &'static Dbms> {
-    Dbms::ALL.into_iter().filter(|dbms| dbms.gate != Gate::None)
+    Dbms::ALL.iter().copied().filter(|dbms| dbms.gate != Gate::None)
 }
 
 /// Returns the names of those DBMSs, as messages have them.

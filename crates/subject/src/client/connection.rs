@@ -20,7 +20,7 @@ use tidegate_wire::frame::{FrameError, HEADER_LEN, frame};
 use tidegate_wire::{Malformed, frontend, startup};
 use tidegate_workload::{Conflict, Failure};
 
-use crate::channel::Partial;
+use crate::blocking::Partial;
 use crate::url::Url;
 
 /// What a server said, of what a client cares about.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tidegate_engine::FORMAT_VERSION;
+use tidegate_engine::disk::IoMode;
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
-use super::{Embedded, Isolation, Options, Probe};
-use crate::connection::Transactional;
+use super::{Embedded, EmbeddedError, Isolation, Options, Probe};
 use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
 use crate::settings::{SettingError, Settings, unknown, wrong};
 
@@ -22,6 +23,8 @@ pub static DBMS: Dbms = Dbms {
     connections: None,
     programs: &[],
     scheme: None,
+    after_load: None,
+    version: |_| Ok(format!("{}, format {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))),
     find: || Ok(None),
     validate: |settings| Options::new(settings).map(drop),
     start: |settings| Ok(Box::new(Embedded::start(Options::new(settings)?)?)),
@@ -49,10 +52,6 @@ impl Database for Embedded {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Engine(self)
     }
@@ -70,8 +69,9 @@ impl Database for Embedded {
         Ok(())
     }
 
+    /// Writes all changed pages and takes a checkpoint.
     fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
-        Ok(Embedded::level(self)?)
+        Ok(self.store.flush().map_err(EmbeddedError::from)?)
     }
 
     /// A call was answered or given up when its load ended.
@@ -79,12 +79,21 @@ impl Database for Embedded {
         Ok(0)
     }
 
-    fn version(&self) -> Result<String, DatabaseError> {
-        Ok(Embedded::version(self))
-    }
-
+    /// What it was made with, in words.
     fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
-        Ok(Embedded::settings(self))
+        let isolation = self.options.isolation.to_string().to_lowercase();
+        let io = match self.io {
+            IoMode::Direct => "direct",
+            IoMode::Buffered => "buffered",
+        };
+        let buffer = format!("{} KiB", self.options.buffer_bytes / 1024);
+        let settings = [
+            ("buffer", buffer.as_str()),
+            ("isolation", isolation.as_str()),
+            ("durability", "synced"),
+            ("io", io),
+        ];
+        Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
     }
 
     fn probe(&self) -> Option<Probe> {

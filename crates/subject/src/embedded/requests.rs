@@ -88,8 +88,8 @@ impl Waiting {
     }
 
     /// Takes it out again.
-    pub(super) fn remove(&self, number: usize) -> Option<Request> {
-        self.0.lock().try_remove(number)
+    pub(super) fn remove(&self, number: usize) -> Request {
+        self.0.lock().remove(number)
     }
 
     /// The transaction of a number, which is to run, once more if it did before.
@@ -102,27 +102,23 @@ impl Waiting {
 
     /// It has run so, and failed where a failure is given.
     fn ran(&self, number: usize, clock: PhaseClock, failure: Option<Failure>) {
-        if let Some(request) = self.0.lock().get_mut(number) {
-            request.clock = Some(clock);
-            request.failure = failure;
-        }
+        let request = &mut self.0.lock()[number];
+        (request.clock, request.failure) = (Some(clock), failure);
     }
 }
 
 /// What became of a request, by the procedure's answer and what is known of the transaction.
 pub(super) fn outcome(
     answer: Result<Vec<u8>, CallError>,
-    request: Option<Request>,
+    request: Request,
 ) -> Result<Done, RequestError> {
-    match (answer, request) {
-        (Ok(answer), request) => {
+    match (answer, &request.failure) {
+        (Ok(answer), _) => {
             let is_undone = answer == ROLLED_BACK;
             let ending = if is_undone { Ending::Rollback } else { Ending::Commit };
-            Ok(Done { ending, phases: request.map(Request::phases).unwrap_or_default() })
+            Ok(Done { ending, phases: request.phases() })
         }
-        (Err(CallError::Failed(_)), Some(Request { failure: Some(failure), .. })) => {
-            Err(failure.into())
-        }
+        (Err(CallError::Failed(_)), Some(failure)) => Err(failure.clone().into()),
         (Err(error), _) => Err(error.into()),
     }
 }

@@ -18,8 +18,10 @@ use tidegate_workload::{Connection, Dialect, Failure, Reply, Rows, Statement, Va
 use super::Authentication;
 use super::description::{Description, Kind, changed};
 use super::srp::{Arc4, Client, Method, SECRET_LEN};
+use super::status::{Status, TEXT_TRUNCATED};
 use super::wire::{
-    self, Accepted, Answers, Batch, CIPHER, Identity, LATEST, Release, Requests, WireError, push,
+    self, Accepted, Answers, Batch, CIPHER, Claim, Identity, LATEST, NAME_MAX, Release, Requests,
+    TEXT_MAX, WireError, push,
 };
 use crate::connection::{Connector, Transactional};
 use crate::detection::{Whereabouts, tcp_whereabouts};
@@ -189,8 +191,11 @@ impl FirebirdConnection {
     fn log_in(&mut self, purpose: Purpose) -> Result<(), WireError> {
         let Target { database, login: Login { user, secret }, .. } = self.target.clone();
         let proof = match secret {
+            _ if user.len() > NAME_MAX => {
+                return Err(WireError::Protocol("a user's name has at most 255 bytes"));
+            }
             Secret::Hash(hash) => {
-                self.requests.connect(&database, &user, hash);
+                self.requests.connect(&database, &user, Claim::Hash(hash));
                 self.send()?;
                 if !self.answers.accepted()?.is_in {
                     return Err(WireError::Protocol("it does not accept user and password"));
@@ -224,7 +229,7 @@ impl FirebirdConnection {
         getrandom::fill(&mut secret)
             .map_err(|_| WireError::Io(std::io::Error::other("the system gives no randomness")))?;
         let client = Client::new(&secret);
-        self.requests.connect_by_srp(database, user, &client.public());
+        self.requests.connect(database, user, Claim::PublicKey(&client.public()));
         self.send()?;
         let Accepted { is_open, mut data, method, .. } = self.answers.accepted()?;
         let mut method = Method::named(&method).ok_or(METHOD)?;
@@ -498,6 +503,9 @@ impl Connection for FirebirdConnection {
         values: &[Value<'_>],
         wants: Wants,
     ) -> Result<Reply, Failure> {
+        if values.iter().any(|value| matches!(value, Value::Text(text) if text.len() > TEXT_MAX)) {
+            return Err(WireError::Server(Status::of(TEXT_TRUNCATED)).into());
+        }
         let sql = statement.sql(Dialect::Firebird);
         let result = match self.transaction {
             Some(transaction) => self.run_within(transaction, &sql, values, wants),

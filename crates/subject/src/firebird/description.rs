@@ -74,7 +74,10 @@ fn column(code: i32, scale: i32, bytes: i32) -> Result<Column, WireError> {
         // SMALLINT, INTEGER and BIGINT.
         500 | 496 | 580 if scale == 0 => Ok(Column::Int),
         // CHAR and VARCHAR.
-        452 | 448 => Ok(Column::Text(u16::try_from(bytes.max(1)).unwrap_or(u16::MAX))),
+        452 | 448 => match u16::try_from(bytes) {
+            Ok(bytes) => Ok(Column::Text(bytes.max(1))),
+            Err(_) => Err(WireError::Protocol("a column has a length that cannot be")),
+        },
         // BLOB, arrays.
         520 | 540 | 550 => Err(WireError::Protocol("a column is a blob; cast it to varchar")),
         _ => Ok(Column::Text(SHORT_TEXT)),
@@ -90,7 +93,10 @@ pub(super) fn changed(data: &[u8]) -> Result<u64, WireError> {
         match items.tag()? {
             END => return Ok(changed),
             23 => items.skip(2)?,
-            14..=16 => changed += u64::try_from(items.number()?).unwrap_or_default(),
+            14..=16 => {
+                changed += u64::try_from(items.number()?)
+                    .map_err(|_| WireError::Protocol("fewer than no rows were touched"))?;
+            }
             13 => drop(items.number()?),
             _ => return Err(WireError::Protocol("an unknown item about touched rows")),
         }
@@ -114,15 +120,13 @@ impl<'d> Items<'d> {
     }
 
     fn tag(&mut self) -> Result<u8, WireError> {
-        Ok(self.take(1)?.first().copied().unwrap_or(END))
+        Ok(self.take(1)?[0])
     }
 
     /// A number of at most four bytes, behind its length.
     fn number(&mut self) -> Result<i32, WireError> {
-        let length = match self.take(2)? {
-            [low, high] => usize::from(u16::from_le_bytes([*low, *high])),
-            _ => 0,
-        };
+        let length = self.take(2)?;
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
         let bytes = self.take(length)?;
         let mut word = [0; 4];
         match word.get_mut(..length) {

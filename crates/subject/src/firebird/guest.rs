@@ -2,23 +2,19 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_workload::workload::Workload;
 use tidegate_workload::{Connection, Failure, Statement, Wants};
 
 use super::connection::{FirebirdConnection, Isolation, Login, Purpose, Secret, Target};
 use super::keeper::Keeper;
-use super::{DBMS, end_others, of_database, sweep, version};
-use crate::connection::{Connector, Transactional};
+use super::{DBMS, end_others, of_database, sweep};
+use crate::connection::Connector;
 use crate::database::{Clients, Database, DatabaseError, Dbms};
 use crate::detection::Whereabouts;
-use crate::guest::{GuestError, MARK};
+use crate::guest::{GuestError, MARK, soon};
 use crate::url::{Host, Url};
-
-/// How long connections of others may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(50);
 
 /// Bytes in a page of the database: those of a private server's.
 const PAGE_BYTES: u32 = 8_192;
@@ -119,10 +115,6 @@ impl Database for Guest {
         &DBMS
     }
 
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
     fn clients(&self) -> Clients<'_> {
         Clients::Threads(self.connector())
     }
@@ -135,10 +127,6 @@ impl Database for Guest {
         end_others(&self.target, waited, || self.end_connections())
     }
 
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
-    }
-
     /// What the database says of itself, and the isolation of transactions. A server's settings are
     /// not for clients to ask.
     fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
@@ -148,8 +136,8 @@ impl Database for Guest {
     }
 
     fn existing(&self) -> Option<Whereabouts> {
-        let keeper = self.keeper.as_ref().map(Keeper::connection);
-        Some(keeper.map(FirebirdConnection::whereabouts).unwrap_or_default())
+        let keeper = self.keeper.as_ref().expect("it stays until the guest leaves");
+        Some(keeper.connection().whereabouts())
     }
 
     fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
@@ -195,32 +183,29 @@ fn make_room(url: &Url, target: &Target, failure: Failure) -> Result<(), GuestEr
     if reply.rows.text(0, 0) != Some(MARK) {
         return Err(GuestError::not_ours(url, &url.database));
     }
-    let deadline = Instant::now() + PATIENCE;
     // The connections of one that was killed a moment ago may still be ending.
-    loop {
-        let reply = there.run(&Statement::new(OTHERS), &[], Wants::Rows).map_err(asked)?;
-        if reply.rows.int(0, 0) == Some(0) {
-            break;
-        }
-        if Instant::now() >= deadline {
-            return Err(GuestError::in_use(url, &url.database));
-        }
-        std::thread::sleep(POLL);
+    let is_left = soon(|| {
+        let reply = there.run(&Statement::new(OTHERS), &[], Wants::Rows)?;
+        Ok(reply.rows.int(0, 0) == Some(0))
+    });
+    if !is_left.map_err(asked)? {
+        return Err(GuestError::in_use(url, &url.database));
     }
     drop_database(&mut there).map_err(|failure| refused(url, failure))
 }
 
 /// Drops the database as soon as nobody else is in it.
 fn drop_database(connection: &mut FirebirdConnection) -> Result<(), Failure> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match connection.drop_database() {
-            Err(Failure::Refused { .. } | Failure::Conflict(_)) if Instant::now() < deadline => {
-                std::thread::sleep(POLL);
-            }
-            other => return other,
+    let mut refusal = Failure::Unexpected("a database without others");
+    let is_dropped = soon(|| match connection.drop_database() {
+        Ok(()) => Ok(true),
+        Err(failure @ (Failure::Refused { .. } | Failure::Conflict(_))) => {
+            refusal = failure;
+            Ok(false)
         }
-    }
+        Err(failure) => Err(failure),
+    })?;
+    if is_dropped { Ok(()) } else { Err(refusal) }
 }
 
 /// Whether a refusal is about who we are: Firebird's codes for a wrong login, for one that failed

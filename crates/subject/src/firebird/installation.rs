@@ -7,18 +7,20 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tidegate_workload::Failure;
 
 use super::connection::{FirebirdConnection, Login, Purpose, Target};
-use super::{Authentication, Options};
+use super::keeper::Keeper;
+use super::{Authentication, Options, Resident};
 use crate::account::Account;
 use crate::database::DatabaseError;
 use crate::scratch::Scratch;
@@ -67,7 +69,7 @@ const RESERVED: [&str; 8] = [
 
 /// The programs, what they share, the user they run as, and what a server is started with.
 #[derive(Debug)]
-pub(super) struct Installation {
+pub struct Installation {
     server: PathBuf,
     isql: PathBuf,
     shared: PathBuf,
@@ -76,38 +78,6 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
-        let missing = |what: &str| {
-            DatabaseError::NotInstalled(format!(
-                "Firebird 3's {what} cannot be found; install it (Debian: apt-get install \
-                 firebird3.0-server)"
-            ))
-        };
-        Ok(Installation {
-            server: program("firebird").ok_or_else(|| missing("firebird"))?,
-            isql: program("isql-fb").ok_or_else(|| missing("isql-fb"))?,
-            shared: shared(Path::new(LIBRARIES))
-                .filter(|_| Path::new(SECURITY_SCRIPT).is_file())
-                .ok_or_else(|| missing("libEngine12.so and security.sql"))?,
-            account: server::account(Self::NAME, ACCOUNTS)?,
-            options,
-        })
-    }
-
-    pub(super) fn into_program(self) -> PathBuf {
-        self.server
-    }
-
-    /// Makes the directory with root, locks and security database.
-    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
-        self.refuse_unknown()?;
-        let directory = server::directory("firebird", self.account.as_ref())?;
-        self.lay_out(directory.path()).map_err(DatabaseError::directory(directory.path()))?;
-        self.configure(directory.path(), 0)?;
-        self.make_security_database(directory.path())?;
-        Ok(directory)
-    }
-
     fn lay_out(&self, directory: &Path) -> io::Result<()> {
         let root = directory.join("root");
         let locks = directory.join("lock");
@@ -143,8 +113,7 @@ impl Installation {
     /// Makes the database of users with the package's script: its user SYSDBA has the password
     /// that Firebird is known for, unless it is to have another.
     fn make_security_database(&self, directory: &Path) -> Result<(), DatabaseError> {
-        let failed = |reason| DatabaseError::Prepare { program: "isql-fb", reason };
-        let cannot = |error: io::Error| failed(error.to_string());
+        let path = directory.join("security.sql");
         let users = match &self.options.authentication {
             Authentication::Legacy => format!("INPUT {SECURITY_SCRIPT}"),
             Authentication::Password { password, .. } => {
@@ -156,23 +125,10 @@ impl Installation {
             "CREATE DATABASE '{}/security.fdb' USER 'SYSDBA';\n{users};\nCOMMIT;\nEXIT;\n",
             directory.display()
         );
-        let mut child = self
-            .base_command(&self.isql, directory)
-            .args(["-quiet", "-bail"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(cannot)?;
-        if let Some(mut input) = child.stdin.take() {
-            // Should it not read, its own message says why.
-            let _ = input.write_all(script.as_bytes());
-        }
-        let output = child.wait_with_output().map_err(cannot)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        fs::write(&path, script).map_err(DatabaseError::directory(&path))?;
+        let mut command = self.base_command(&self.isql, directory);
+        command.args(["-quiet", "-bail", "-input"]).arg(path);
+        server::run("isql-fb", &mut command)
     }
 
     /// Returns a command of the unprivileged user, which ends when we are gone: at once, because a
@@ -222,20 +178,56 @@ impl Program for Installation {
     const START_BOUND: Duration = Duration::from_secs(30);
     const STOP_BOUND: Duration = Duration::from_secs(10);
     const STOP_SIGNALS: &'static [Signal] = &[Signal::TERM];
+    type Options = Options;
+    type Resident = Resident;
+
+    fn find(options: Options) -> Result<Self, DatabaseError> {
+        let missing = |what: &str| {
+            DatabaseError::NotInstalled(format!(
+                "Firebird 3's {what} cannot be found; install it (Debian: apt-get install \
+                 firebird3.0-server)"
+            ))
+        };
+        Ok(Installation {
+            server: program("firebird").ok_or_else(|| missing("firebird"))?,
+            isql: program("isql-fb").ok_or_else(|| missing("isql-fb"))?,
+            shared: shared(Path::new(LIBRARIES))
+                .filter(|_| Path::new(SECURITY_SCRIPT).is_file())
+                .ok_or_else(|| missing("libEngine12.so and security.sql"))?,
+            account: server::account(Self::NAME, ACCOUNTS)?,
+            options,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        &self.server
+    }
+
+    /// Makes the directory with root, locks and security database.
+    fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        self.refuse_unknown()?;
+        let directory = server::directory("firebird", self.account.as_ref())?;
+        self.lay_out(directory.path()).map_err(DatabaseError::directory(directory.path()))?;
+        self.configure(directory.path(), 0)?;
+        self.make_security_database(directory.path())?;
+        Ok(directory)
+    }
 
     fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
         self.configure(directory, port)?;
         Ok(self.base_command(&self.server, directory))
     }
 
-    /// Opens the server's database, or makes it.
-    fn connect(&self, directory: &Path, port: u16) -> Result<(), Failure> {
+    /// Opens the server's database, or makes it, and stays in it.
+    fn connect(&self, directory: &Path, port: u16) -> Result<Resident, Failure> {
         let purpose = if directory.join(DATABASE).exists() {
             Purpose::Use
         } else {
             Purpose::Create { page_bytes: self.options.page_bytes }
         };
-        FirebirdConnection::open(&self.target(directory, port), purpose).map(drop)
+        let target = Arc::new(self.target(directory, port));
+        let keeper = Keeper::new(FirebirdConnection::open(&target, purpose)?)?;
+        Ok(Resident { keeper, target })
     }
 }
 

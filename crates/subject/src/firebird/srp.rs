@@ -87,7 +87,7 @@ pub(super) struct Proof {
 impl Client {
     /// A client that has drawn its secret.
     pub(super) fn new(secret: &[u8; SECRET_LEN]) -> Self {
-        let prime = BigUint::parse_bytes(PRIME, 16).unwrap_or_default();
+        let prime = BigUint::parse_bytes(PRIME, 16).expect("it is written in such digits");
         let secret = BigUint::from_bytes_be(secret);
         let public = BigUint::from(2_u32).modpow(&secret, &prime);
         Client { prime, secret, public }
@@ -138,7 +138,7 @@ impl Client {
         let scramble = number(&[&self.public.to_bytes_be(), &server.to_bytes_be()]);
         let identity = sha1(&[user.as_bytes(), b":", password.as_bytes()]);
         let private = number(&[salt, &identity]);
-        let multiplier = BigUint::parse_bytes(MULTIPLIER, 10).unwrap_or_default();
+        let multiplier = BigUint::parse_bytes(MULTIPLIER, 10).expect("it is written in digits");
         let verifier = BigUint::from(2_u32).modpow(&private, &self.prime);
         let known = multiplier * verifier % &self.prime;
         let base = (server % &self.prime + &self.prime - known) % &self.prime;
@@ -179,7 +179,8 @@ pub(super) struct Arc4 {
 
 impl Arc4 {
     pub(super) fn new(key: &[u8; 20]) -> Self {
-        let mut state = std::array::from_fn(|place| u8::try_from(place).unwrap_or(u8::MAX));
+        let mut state =
+            std::array::from_fn(|place| u8::try_from(place).expect("there are 256 places"));
         let mut j = 0_u8;
         for (i, part) in (0..=u8::MAX).zip(key.iter().cycle()) {
             j = j.wrapping_add(state[usize::from(i)]).wrapping_add(*part);

@@ -23,6 +23,7 @@ const UPDATE_CONFLICT: u32 = 335_544_451;
 const LOCK_TIMEOUT: u32 = 335_544_510;
 const DYNAMIC_SQL_ERROR: u32 = 335_544_569;
 const CANCELLED: u32 = 335_544_794;
+pub(super) const TEXT_TRUNCATED: u32 = 335_544_914;
 const SHUTDOWN: [u32; 3] = [335_544_528, 335_544_856, 335_544_869];
 
 /// Codes that say nothing without those that follow.
@@ -47,7 +48,7 @@ const WORDS: &[(u32, &str)] = &[
     (335_544_580, "table unknown"),
     (335_544_634, "token unknown, line and column"),
     (335_544_665, "PRIMARY or UNIQUE KEY violated"),
-    (335_544_914, "text truncated"),
+    (TEXT_TRUNCATED, "text truncated"),
     (335_544_915, "numeric value out of range"),
 ];
 
@@ -58,6 +59,11 @@ pub(super) struct Status {
 }
 
 impl Status {
+    /// Returns the status that a code alone makes.
+    pub(super) fn of(code: u32) -> Self {
+        Status { items: vec![(code, Vec::new())] }
+    }
+
     /// Appends a code; 0 stands for none.
     pub(super) fn code(&mut self, code: u32) {
         if code != 0 {
@@ -95,7 +101,8 @@ impl Status {
     /// The first code that says something of its own.
     fn telling(&self) -> u32 {
         let codes = || self.items.iter().map(|(code, _)| *code);
-        codes().find(|code| !GENERAL.contains(code)).or(codes().next()).unwrap_or_default()
+        let telling = codes().find(|code| !GENERAL.contains(code)).or(codes().next());
+        telling.expect("an error has a code")
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) const LATEST: u32 = 0xffff;
 const DATABASE: u32 = 0;
 
 /// The longest byte string an answer may hold.
-const LONGEST: u32 = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// Rows asked for at a time.
 const FETCH: u32 = 400;
@@ -113,6 +113,15 @@ pub(super) const CIPHER: &[u8] = b"Arc4";
 /// A parameter of a login, in a connect or a database request.
 type Parameter<'p> = (u8, &'p [u8]);
 
+/// What a login begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Claim<'c> {
+    /// The hash of the older method.
+    Hash(&'c str),
+    /// The public key of a login by SRP, after which we may encipher.
+    PublicKey(&'c str),
+}
+
 /// Who opens a database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity<'i> {
@@ -149,25 +158,11 @@ impl Requests {
     }
 
     /// Says who we are, and that we speak version 13 with answers that may wait for the next one.
-    pub(super) fn connect(&mut self, database: &str, user: &str, hash: &str) {
-        const LOGIN: &str = "Legacy_Auth";
-        self.identify(database, user, (LOGIN, LOGIN), hash, NO_CIPHER);
-    }
-
-    /// The same with the public key of a login by SRP, and that we may encipher.
-    pub(super) fn connect_by_srp(&mut self, database: &str, user: &str, public: &str) {
-        let methods = (Method::Srp.name(), Method::LIST);
-        self.identify(database, user, methods, public, MAY_CIPHER);
-    }
-
-    fn identify(
-        &mut self,
-        database: &str,
-        user: &str,
-        (method, methods): (&str, &str),
-        data: &str,
-        cipher: u8,
-    ) {
+    pub(super) fn connect(&mut self, database: &str, user: &str, claim: Claim<'_>) {
+        let (method, methods, data, cipher) = match claim {
+            Claim::Hash(hash) => ("Legacy_Auth", "Legacy_Auth", hash, NO_CIPHER),
+            Claim::PublicKey(key) => (Method::Srp.name(), Method::LIST, key, MAY_CIPHER),
+        };
         // Specific data come in numbered pieces.
         let pieces = (0..=u8::MAX).zip(data.as_bytes().chunks(254));
         let pieces: Vec<Vec<u8>> =
@@ -330,21 +325,25 @@ impl Requests {
     }
 }
 
-/// Lengths here are those of statements and values, far below 2^32.
+/// Lengths here are those of statements and values.
 fn length(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
+    u32::try_from(len).expect("a statement is far shorter than 4 GiB")
 }
 
-/// Parameters as tag, length, bytes; names and hashes are far shorter than 255 bytes.
+/// Parameters as tag, length, bytes. The user's name is the only one from outside.
 fn parameters(parameters: &[Parameter<'_>]) -> Vec<u8> {
     let mut block = Vec::new();
     for (tag, value) in parameters {
-        let value = &value[..value.len().min(255)];
-        block.extend_from_slice(&[*tag, u8::try_from(value.len()).unwrap_or(u8::MAX)]);
+        let length = u8::try_from(value.len()).expect("longer names are refused before");
+        block.extend_from_slice(&[*tag, length]);
         block.extend_from_slice(value);
     }
     block
 }
+
+/// Bytes of the longest text that a message may hold, and of the longest name.
+pub(super) const TEXT_MAX: usize = 32_765;
+pub(super) const NAME_MAX: usize = 255;
 
 /// What a column of a message holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,7 +358,9 @@ impl Column {
         match value {
             Value::Null => Column::Text(1),
             Value::Int(_) => Column::Int,
-            Value::Text(text) => Column::Text(u16::try_from(text.len()).unwrap_or(u16::MAX)),
+            Value::Text(text) => {
+                Column::Text(u16::try_from(text.len()).expect("longer texts are refused before"))
+            }
         }
     }
 }
@@ -367,7 +368,8 @@ impl Column {
 /// A message's layout in BLR: version 5, begin, message 0 of so many items; each value is followed
 /// by whether it is NULL, a 16-bit number (7); end, end of request.
 fn layout(columns: &[Column]) -> Vec<u8> {
-    let items = u16::try_from(columns.len() * 2).unwrap_or(u16::MAX);
+    let items = u16::try_from(columns.len() * 2);
+    let items = items.expect("a description of 64 KiB has room for some 3,000 columns");
     let mut blr = vec![5, 2, 4, 0];
     blr.extend_from_slice(&items.to_le_bytes());
     for column in columns {
@@ -451,41 +453,45 @@ impl<R> Answers<R> {
     pub(super) fn give_up(&mut self) {
         self.is_broken = true;
     }
+
+    /// No answer can be read any more: this one makes no sense.
+    fn nonsense<T>(&mut self, what: &'static str) -> Result<T, WireError> {
+        self.is_broken = true;
+        Err(WireError::Protocol(what))
+    }
 }
 
 impl<R: Read> Answers<R> {
-    /// Reads an answer, if those before it could be read.
-    fn next<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
-    ) -> Result<T, WireError> {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), WireError> {
         self.can_go_on()?;
-        let answer = read(self);
-        self.is_broken = matches!(answer, Err(WireError::Io(_) | WireError::Protocol(_)));
-        answer
+        let filled = self.from.read_exact(bytes);
+        self.is_broken = filled.is_err();
+        Ok(filled?)
     }
 
-    fn word(&mut self) -> io::Result<u32> {
+    fn word(&mut self) -> Result<u32, WireError> {
         let mut word = [0; 4];
-        self.from.read_exact(&mut word)?;
+        self.fill(&mut word)?;
         Ok(u32::from_be_bytes(word))
     }
 
     fn bytes(&mut self) -> Result<Vec<u8>, WireError> {
-        let length = self.word()?;
-        if length > LONGEST {
-            return Err(WireError::Protocol("a string of more than 1 MiB"));
-        }
+        let length = match usize::try_from(self.word()?) {
+            Ok(length) if length <= LONGEST => length,
+            _ => return self.nonsense("a string of more than 1 MiB"),
+        };
+        let padded = length.next_multiple_of(4);
         let mut bytes = Vec::new();
-        let padded = u64::from(length.next_multiple_of(4));
-        if self.from.by_ref().take(padded).read_to_end(&mut bytes)? as u64 != padded {
+        let read = self.from.by_ref().take(padded as u64).read_to_end(&mut bytes);
+        self.is_broken = read.is_err() || bytes.len() < padded;
+        if read? < padded {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        bytes.truncate(length);
         Ok(bytes)
     }
 
-    fn operation(&mut self) -> io::Result<u32> {
+    fn operation(&mut self) -> Result<u32, WireError> {
         loop {
             let code = self.word()?;
             if code != operation::DUMMY {
@@ -496,21 +502,17 @@ impl<R: Read> Answers<R> {
 
     /// The answer to a connect request.
     pub(super) fn accepted(&mut self) -> Result<Accepted, WireError> {
-        self.next(Self::read_accepted)
-    }
-
-    fn read_accepted(&mut self) -> Result<Accepted, WireError> {
         let is_open = match self.operation()? {
             operation::ACCEPT_DATA => false,
             operation::CONDITIONAL_ACCEPT => true,
             operation::RESPONSE => {
                 self.rest_of_response()?;
-                return Err(WireError::Protocol("an answer that was not asked for"));
+                return self.nonsense("an answer that was not asked for");
             }
             operation::ACCEPT => {
-                return Err(WireError::Protocol("it lets anybody in, without a login"));
+                return self.nonsense("it lets anybody in, without a login");
             }
-            _ => return Err(WireError::Protocol("it does not speak version 13 of the protocol")),
+            _ => return self.nonsense("it does not speak version 13 of the protocol"),
         };
         let _version_architecture_type = [self.word()?, self.word()?, self.word()?];
         let (data, method) = (self.bytes()?, self.bytes()?);
@@ -521,10 +523,6 @@ impl<R: Read> Answers<R> {
 
     /// The answer to what went on with a login: the challenge, or what ends it.
     pub(super) fn went_on(&mut self) -> Result<Login, WireError> {
-        self.next(Self::read_went_on)
-    }
-
-    fn read_went_on(&mut self) -> Result<Login, WireError> {
         match self.operation()? {
             operation::CONTINUE => {
                 let (data, method) = (self.bytes()?, self.bytes()?);
@@ -532,19 +530,15 @@ impl<R: Read> Answers<R> {
                 Ok(Login::Challenge { data, method })
             }
             operation::RESPONSE => Ok(Login::Over(self.rest_of_response()?.data)),
-            _ => Err(WireError::Protocol("an answer of another kind than expected")),
+            _ => self.nonsense("an answer of another kind than expected"),
         }
     }
 
     /// An ordinary answer.
     pub(super) fn response(&mut self) -> Result<Response, WireError> {
-        self.next(Self::read_response)
-    }
-
-    fn read_response(&mut self) -> Result<Response, WireError> {
         match self.operation()? {
             operation::RESPONSE => self.rest_of_response(),
-            _ => Err(WireError::Protocol("an answer of another kind than expected")),
+            _ => self.nonsense("an answer of another kind than expected"),
         }
     }
 
@@ -581,7 +575,7 @@ impl<R: Read> Answers<R> {
                     let text = self.bytes()?;
                     status.argument(String::from_utf8_lossy(&text).into_owned());
                 }
-                _ => return Err(WireError::Protocol("an unknown item in a status vector")),
+                _ => return self.nonsense("an unknown item in a status vector"),
             }
         }
     }
@@ -592,23 +586,15 @@ impl<R: Read> Answers<R> {
         columns: &[Column],
         each: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<Batch, WireError> {
-        self.next(|answers| answers.read_rows(columns, each))
-    }
-
-    fn read_rows(
-        &mut self,
-        columns: &[Column],
-        each: &mut dyn FnMut(&[Value<'_>]),
-    ) -> Result<Batch, WireError> {
         const DONE: u32 = 100;
         loop {
             match self.operation()? {
                 operation::FETCH_RESPONSE => {}
                 operation::RESPONSE => {
                     self.rest_of_response()?;
-                    return Err(WireError::Protocol("an answer instead of rows"));
+                    return self.nonsense("an answer instead of rows");
                 }
-                _ => return Err(WireError::Protocol("no rows where some were asked for")),
+                _ => return self.nonsense("no rows where some were asked for"),
             }
             match (self.word()?, self.word()?) {
                 (DONE, _) => return Ok(Batch::Last),
@@ -624,18 +610,10 @@ impl<R: Read> Answers<R> {
         columns: &[Column],
         each: &mut dyn FnMut(&[Value<'_>]),
     ) -> Result<(), WireError> {
-        self.next(|answers| answers.read_returned(columns, each))
-    }
-
-    fn read_returned(
-        &mut self,
-        columns: &[Column],
-        each: &mut dyn FnMut(&[Value<'_>]),
-    ) -> Result<(), WireError> {
         match self.operation()? {
             operation::RESPONSE => return self.rest_of_response().map(drop),
             operation::SQL_RESPONSE => {}
-            _ => return Err(WireError::Protocol("no row where one was asked for")),
+            _ => return self.nonsense("no row where one was asked for"),
         }
         if self.word()? != 0 {
             // Without a row that it could change, a statement answers with NULL in each column.
@@ -644,25 +622,24 @@ impl<R: Read> Answers<R> {
                 each(&row);
             }
         }
-        self.read_response().map(drop)
+        self.response().map(drop)
     }
 
     fn row(&mut self, columns: &[Column]) -> Result<Vec<Value<'static>>, WireError> {
         let mut null = vec![0; columns.len().div_ceil(8).next_multiple_of(4)];
-        self.from.read_exact(&mut null)?;
+        self.fill(&mut null)?;
         let mut row = Vec::with_capacity(columns.len());
         for (place, column) in columns.iter().enumerate() {
-            let bits = null.get(place / 8).copied().unwrap_or_default();
             row.push(match column {
-                _ if bits >> (place % 8) & 1 == 1 => Value::Null,
+                _ if null[place / 8] >> (place % 8) & 1 == 1 => Value::Null,
                 Column::Int => {
                     let mut number = [0; 8];
-                    self.from.read_exact(&mut number)?;
+                    self.fill(&mut number)?;
                     Value::Int(i64::from_be_bytes(number))
                 }
                 Column::Text(_) => match String::from_utf8(self.bytes()?) {
                     Ok(text) => Value::Text(text.into()),
-                    Err(_) => return Err(WireError::Protocol("text that is not UTF-8")),
+                    Err(_) => return self.nonsense("text that is not UTF-8"),
                 },
             });
         }
@@ -711,7 +688,7 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_is_an_error_and_no_allocation() {
-        for length in [8, LONGEST, LONGEST + 1, u32::MAX] {
+        for length in [8, 1 << 20, (1 << 20) + 1, u32::MAX] {
             let bytes = words(&[operation::RESPONSE, 1, 0, 0, length, 0]);
             assert!(Answers::new(bytes.as_slice()).response().is_err(), "{length}");
         }

@@ -14,22 +14,6 @@ const VARIABLE: &str = "MARIADB_BIN_DIR";
 const DEBIAN: [&str; 2] = ["/usr/sbin", "/usr/bin"];
 
 /// The programs a private server needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
-    Server,
-    Installer,
-}
-
-impl Program {
-    fn name(self) -> &'static str {
-        match self {
-            Program::Server => "mariadbd",
-            Program::Installer => "mariadb-install-db",
-        }
-    }
-}
-
-/// Both programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binaries {
     pub(super) server: PathBuf,
@@ -44,10 +28,9 @@ impl Binaries {
             None => "PATH, /usr/sbin, /usr/bin",
         };
         let directories = directories(own, &env::var_os("PATH").unwrap_or_default());
-        let find = |program: Program| {
-            within(&directories, program.name()).ok_or_else(|| missing(program.name(), searched))
-        };
-        Ok(Binaries { server: find(Program::Server)?, installer: find(Program::Installer)? })
+        let find =
+            |program| within(&directories, program).ok_or_else(|| missing(program, searched));
+        Ok(Binaries { server: find("mariadbd")?, installer: find("mariadb-install-db")? })
     }
 
     /// The directory that the server's own files are found from: `/usr` for `/usr/sbin/mariadbd`.

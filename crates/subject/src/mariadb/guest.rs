@@ -1,18 +1,15 @@
 //! A database of our own on a MariaDB server that somebody else runs; see [`crate::guest`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_workload::workload::Workload;
 
 use super::level::analyze;
-use super::{DBMS, kill, version};
-use crate::connection::Transactional;
-use crate::database::{Clients, Database, DatabaseError, Dbms};
-use crate::detection::Whereabouts;
-use crate::guest::{GuestError, MARK, NAME};
+use super::{DBMS, kill};
+use crate::database::{DatabaseError, Dbms};
+use crate::guest::{self, GuestError, Host, MARK, NAME};
 use crate::isolation::Isolation;
-use crate::mysql::{BlockingClient, ClientError};
+use crate::mysql::{BlockingClient, ClientError, Connection};
 use crate::url::Url;
 
 /// Seconds that a guest waits for the lock of one that was killed.
@@ -50,138 +47,63 @@ const SETTINGS: [&str; 20] = [
 ];
 
 /// A guest; its database is dropped with it.
-pub struct Guest {
-    /// Holds the lock that shows others that the database is in use.
-    keeper: Option<BlockingClient>,
-    /// Where we logged in.
-    server: Url,
-    /// Our database.
-    url: Url,
-    whereabouts: Whereabouts,
-    is_gone: bool,
-}
+pub type Guest = guest::Guest<Connection>;
 
-impl Guest {
-    /// Logs in where the URL says and makes the database, for sessions of this isolation level or
-    /// the server's own.
-    ///
-    /// # Errors
-    /// See [`GuestError`].
-    pub fn make(server: &Url, isolation: Option<Isolation>) -> Result<Self, GuestError> {
-        let login = |error: ClientError| GuestError::Login {
-            place: server.to_string(),
-            reason: server.login_failure(&error.reason()),
-        };
-        let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
+impl Host for Connection {
+    const DBMS: &'static Dbms = &DBMS;
+    /// It holds the lock that shows others that the database is in use.
+    const STAYS: bool = true;
+
+    fn create(
+        client: &mut BlockingClient,
+        server: &Url,
+        _: Option<Isolation>,
+    ) -> Result<(), GuestError> {
         let asked = |reason: ClientError| GuestError::asked(server, reason);
         client.query(&format!("SET SESSION wait_timeout = {IDLE_S}")).map_err(asked)?;
         let lock = format!("SELECT GET_LOCK('{NAME}', {PATIENCE_S})");
         if client.value(&lock).map_err(asked)? != "1" {
             return Err(GuestError::in_use(server, NAME));
         }
-        if let Some(comment) = comment(&mut client).map_err(asked)? {
+        if let Some(comment) = comment(client).map_err(asked)? {
             if comment != MARK {
                 return Err(GuestError::not_ours(server, NAME));
             }
-            drop_database(&mut client, server)?;
+            Self::drop_database(client, server)?;
         }
         // Text is equal when it is the same, as on a private server.
         let create = format!(
             "CREATE DATABASE {NAME} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT '{MARK}'"
         );
-        client.query(&create).map_err(|error| refused(server, error))?;
-        let url = Url { database: NAME.to_owned(), isolation, ..server.clone() };
-        let (server, whereabouts) = (server.clone(), client.whereabouts());
-        Ok(Guest { keeper: Some(client), server, url, whereabouts, is_gone: false })
+        client.query(&create).map(drop).map_err(|error| refused(server, error))
     }
 
-    /// Connects to the database.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn connect(&self) -> Result<BlockingClient, ClientError> {
-        BlockingClient::connect(&self.url.with_password())
+    fn move_in(made: BlockingClient, _: &Url) -> Result<BlockingClient, ClientError> {
+        Ok(made)
     }
 
-    /// Drops the database.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn leave(mut self) -> Result<(), GuestError> {
-        self.remove()
-    }
-
-    fn remove(&mut self) -> Result<(), GuestError> {
-        self.is_gone = true;
-        // A table that somebody still uses is not dropped.
-        let _ = self.end_others(Duration::ZERO);
-        let client = BlockingClient::connect(&self.server.with_password());
-        let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
-        drop_database(&mut client, &self.server)?;
-        self.keeper = None;
-        Ok(())
-    }
-}
-
-impl Database for Guest {
-    fn dbms(&self) -> &'static Dbms {
-        &DBMS
-    }
-
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
-    fn clients(&self) -> Clients<'_> {
-        Clients::Server(self.url.clone())
+    fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
+        let dropped = client.query(&format!("DROP DATABASE IF EXISTS {NAME}"));
+        dropped.map(drop).map_err(|error| refused(server, error))
     }
 
     /// Lets the server count the rows of our tables. To wait for its purge and the writing of its
     /// pages would change its settings.
-    fn level(&self, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
-        Ok(analyze(&mut self.connect()?)?)
+    fn level(mut client: BlockingClient, _: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        Ok(analyze(&mut client)?)
     }
 
-    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
+    fn end_others(mut client: BlockingClient) -> Result<usize, ClientError> {
         let others = format!(
             "SELECT id FROM information_schema.processlist \
              WHERE db = '{NAME}' AND id <> CONNECTION_ID()"
         );
-        kill(&mut self.connect()?, &others)
+        kill(&mut client, &others)
     }
 
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
-    }
-
-    /// The server's settings, and the isolation level of our sessions.
-    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
+    fn settings() -> String {
         let names = SETTINGS.join("', '");
-        let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
-        Ok(self.url.settings(self.connect()?.query(&sql)?))
-    }
-
-    fn existing(&self) -> Option<Whereabouts> {
-        Some(self.whereabouts)
-    }
-
-    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
-        Ok(self.leave()?)
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        if !self.is_gone {
-            // Nobody is left to hear of a failure.
-            let _ = self.remove();
-        }
-    }
-}
-
-impl std::fmt::Debug for Guest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guest").field("url", &self.url).finish_non_exhaustive()
+        format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')")
     }
 }
 
@@ -192,11 +114,6 @@ fn comment(client: &mut BlockingClient) -> Result<Option<String>, ClientError> {
     );
     let rows = client.query(&sql)?;
     Ok(rows.into_iter().flatten().next().map(Option::unwrap_or_default))
-}
-
-fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
-    let dropped = client.query(&format!("DROP DATABASE IF EXISTS {NAME}"));
-    dropped.map(drop).map_err(|error| refused(server, error))
 }
 
 fn refused(server: &Url, error: ClientError) -> GuestError {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tidegate_workload::Failure;
 
-use super::binaries::{Binaries, Program as Binary};
-use super::{Options, SCHEME, USER};
+use super::binaries::Binaries;
+use super::{DATABASE, Options, SCHEME, USER};
 use crate::account::Account;
 use crate::database::DatabaseError;
 use crate::isolation::Isolation;
@@ -23,6 +23,10 @@ const ACCOUNTS: &[&str] = &["mysql", "nobody"];
 
 const MAX_CONNECTIONS: &str = "max_connections";
 const OPEN_FILES: &str = "open_files_limit";
+
+/// Files a server opens besides those of its connections, at least: two for each of the 200 tables
+/// that it keeps open in any case, and some of its own.
+const FILES: u64 = 430;
 
 /// What every server is started with; a setting of the caller's comes later and wins.
 const SETTINGS: [(&str, &str); 8] = [
@@ -45,19 +49,6 @@ pub struct Installation {
 }
 
 impl Installation {
-    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
-        let binaries = Binaries::find()?;
-        let account = server::account(Self::NAME, ACCOUNTS)?;
-        Ok(Installation { binaries, account, options })
-    }
-
-    pub(super) fn program(self, program: Binary) -> PathBuf {
-        match program {
-            Binary::Server => self.binaries.server,
-            Binary::Installer => self.binaries.installer,
-        }
-    }
-
     /// Returns a command of the unprivileged user that reads no configuration, and ends when we are
     /// gone: at once, because a SIGTERM while it starts can leave it waiting for ever (10.11: in
     /// the start of replication).
@@ -72,26 +63,6 @@ impl Installation {
             command.arg(format!("--basedir={}", base.display()));
         }
         command
-    }
-
-    /// Makes the directory and fills it: a superuser without a password, no other users, no test
-    /// database. Nothing waits for the disk: a machine that fails now has no use for the directory.
-    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
-        let directory = server::directory("mariadb", self.account.as_ref())?;
-        let mut command = self.base_command(&self.binaries.installer, directory.path());
-        command.args([
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--debug-no-sync",
-            "--innodb-log-file-size=8M",
-        ]);
-        let failed = |reason| DatabaseError::Prepare { program: "mariadb-install-db", reason };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(directory);
-        }
-        let text = [output.stdout, output.stderr].concat();
-        Err(failed(server::tail(&String::from_utf8_lossy(&text))))
     }
 
     /// Returns the superuser's URL, to a database.
@@ -115,6 +86,34 @@ impl Program for Installation {
     /// again from the log when it starts.
     const STOP_BOUND: Duration = Duration::from_secs(30);
     const STOP_SIGNALS: &'static [Signal] = &[Signal::TERM];
+    type Options = Options;
+    type Resident = ();
+
+    fn find(options: Options) -> Result<Self, DatabaseError> {
+        options.validate()?;
+        let binaries = Binaries::find()?;
+        let account = server::account(Self::NAME, ACCOUNTS)?;
+        Ok(Installation { binaries, account, options })
+    }
+
+    fn path(&self) -> &Path {
+        &self.binaries.server
+    }
+
+    /// Makes the directory and fills it: a superuser without a password, no other users, no test
+    /// database. Nothing waits for the disk: a machine that fails now has no use for the directory.
+    fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        let directory = server::directory("mariadb", self.account.as_ref())?;
+        let mut command = self.base_command(&self.binaries.installer, directory.path());
+        command.args([
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--debug-no-sync",
+            "--innodb-log-file-size=8M",
+        ]);
+        server::run("mariadb-install-db", &mut command)?;
+        Ok(directory)
+    }
 
     fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
         let mut command = self.base_command(&self.binaries.server, directory);
@@ -132,6 +131,28 @@ impl Program for Installation {
 
     fn connect(&self, _: &Path, port: u16) -> Result<(), Failure> {
         Ok(BlockingClient::connect(&Self::url(port, "").with_password()).map(drop)?)
+    }
+
+    /// Makes the database, if the server can take the connections it was told to. With few files
+    /// to open it lowers their number on its own, and with very few it keeps quiet.
+    fn complete(&self, port: u16) -> Result<(), DatabaseError> {
+        let mut client = BlockingClient::connect(&Self::url(port, "").with_password())?;
+        let mut global = |name: &str| {
+            let value = client.value(&format!("SELECT @@global.{name}"))?;
+            let number = value.parse::<u64>();
+            number.map_err(|_| DatabaseError::Other(format!("MariaDB's {name} is `{value}`")))
+        };
+        let (granted, open) = (global("max_connections")?, global("open_files_limit")?);
+        let asked = max_connections(&self.options);
+        let wanted = asked.saturating_add(FILES);
+        if granted < asked || open < wanted {
+            return Err(DatabaseError::Other(format!(
+                "MariaDB may open {open} files, and takes {granted} connections instead of \
+                 {asked}; allow it {wanted} (ulimit -n)"
+            )));
+        }
+        client.query(&format!("CREATE DATABASE {DATABASE}"))?;
+        Ok(())
     }
 }
 
@@ -160,7 +181,7 @@ pub(super) fn named(options: &Options) -> Vec<(String, String)> {
 }
 
 /// How many connections a server is asked to take.
-pub(super) fn max_connections(options: &Options) -> u64 {
+fn max_connections(options: &Options) -> u64 {
     number(options, MAX_CONNECTIONS)
 }
 

@@ -17,6 +17,8 @@
 
 use std::time::{Duration, Instant};
 
+use tidegate_workload::Failure;
+
 use crate::database::DatabaseError;
 use crate::mysql::{BlockingClient, ClientError};
 
@@ -83,7 +85,8 @@ fn wait_until_clean(client: &mut BlockingClient) -> Result<(), DatabaseError> {
     let deadline = Instant::now() + BOUND;
     loop {
         let pages = client.query("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")?;
-        let pages = pages.into_iter().flatten().flatten().next_back().unwrap_or_default();
+        let pages = pages.into_iter().flatten().flatten().next_back();
+        let pages = pages.ok_or(Failure::Unexpected("the number of changed pages"))?;
         if pages == "0" {
             return Ok(());
         }

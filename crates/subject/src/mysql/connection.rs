@@ -28,8 +28,7 @@ use tidegate_wire::mysql::response::{
     Answer, ErrorPacket, OkPacket, RowOrEnd, TextRow, answer, error, is_eof, row_or_end,
 };
 
-use crate::channel::Partial;
-use crate::isolation::Isolation;
+use crate::blocking::Partial;
 use crate::url::Url;
 
 /// What is asked of every server; what one cannot do, it leaves out.
@@ -114,14 +113,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection about to log in as `url` says, to run its transactions at this isolation level
-    /// or at the URL's, or at the server's own. The server speaks first, so there is nothing to
-    /// send yet.
+    /// A connection about to log in as `url` says, to run its transactions at the URL's isolation
+    /// level or at the server's own. The server speaks first, so there is nothing to send yet.
     #[must_use]
-    pub fn start(url: &Url, isolation: Option<Isolation>) -> Self {
-        let level = isolation
-            .or(url.isolation)
-            .map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
+    pub fn start(url: &Url) -> Self {
+        let level =
+            url.isolation.map(|level| format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"));
         let settings = level.into_iter().chain([SETTINGS.to_owned()]).collect();
         Connection {
             stage: Stage::Greeting,
@@ -270,7 +267,7 @@ impl Connection {
 
     /// The number of the packet by which the one just received is answered.
     fn answer_number(&mut self) -> u8 {
-        let number = self.expected.unwrap_or_default();
+        let number = self.expected.expect("a packet was received, and so counted");
         self.expected = Some(number.wrapping_add(1));
         number
     }
@@ -403,8 +400,7 @@ mod tests {
     }
 
     fn started() -> Connection {
-        let url = "mysql://ann:secret@h/d".parse().unwrap();
-        Connection::start(&url, Some(Isolation::ReadCommitted))
+        Connection::start(&"mysql://ann:secret@h/d?isolation=read-committed".parse().unwrap())
     }
 
     /// Events as text, and what was sent, when `bytes` arrive in pieces of `size`.

@@ -6,17 +6,13 @@
 //! the same database of the server wait for an advisory lock.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use tidegate_workload::workload::Workload;
 
-use super::{DBMS, load_and_analyze, vacuum, version};
-use crate::client::{BlockingClient, ClientError};
-use crate::connection::Transactional;
-use crate::database::{Clients, Database, DatabaseError, Dbms};
-use crate::detection::Whereabouts;
-use crate::guest::{GuestError, MARK, NAME};
+use super::{DBMS, level};
+use crate::client::{BlockingClient, ClientError, Connection};
+use crate::database::{DatabaseError, Dbms};
+use crate::guest::{self, GuestError, Host, MARK, NAME, soon};
 use crate::isolation::Isolation;
 use crate::url::Url;
 
@@ -26,13 +22,8 @@ const RESIDENT: &str = "tidegate lab";
 /// The key of the advisory lock: `Tidegate` in ASCII.
 const LOCK: i64 = 0x5469_6465_6761_7465;
 
-/// How long sessions of a guest that was killed may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(50);
-
 const OBJECT_IN_USE: &str = "55006";
 const DUPLICATE_DATABASE: &str = "42P04";
-const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 const NEEDED: &str = "the role needs CREATEDB";
 
@@ -65,166 +56,70 @@ const SETTINGS: [&str; 24] = [
 ];
 
 /// A guest; its database is dropped with it.
-pub struct Guest {
-    /// Shows others that the database is in use.
-    resident: Option<BlockingClient>,
-    /// Where we logged in.
-    server: Url,
-    /// Our database.
-    url: Url,
-    whereabouts: Whereabouts,
-    is_gone: bool,
-}
+pub type Guest = guest::Guest<Connection>;
 
-impl Guest {
-    /// Logs in where the URL says and makes the database, for sessions of this isolation level or
-    /// the server's own.
-    ///
-    /// # Errors
-    /// See [`GuestError`].
-    pub fn make(server: &Url, isolation: Option<Isolation>) -> Result<Self, GuestError> {
-        let login = |error: ClientError| GuestError::Login {
-            place: server.to_string(),
-            reason: server.login_failure(&error.reason()),
-        };
-        let mut client = BlockingClient::connect(&server.with_password()).map_err(login)?;
-        // Until the session ends, with this function.
-        lock(&mut client, server)?;
-        make_room(&mut client, server)?;
-        create(&mut client, isolation).map_err(|error| refused(server, error))?;
-        let url = Url { database: NAME.to_owned(), ..server.clone() };
-        let mut guest = Guest {
-            resident: None,
-            server: server.clone(),
-            url,
-            whereabouts: client.whereabouts(),
-            is_gone: false,
-        };
-        let asked = |reason: ClientError| GuestError::asked(server, reason);
-        let resident = BlockingClient::connect_as(&guest.url.with_password(), RESIDENT);
-        let mut resident = resident.map_err(asked)?;
-        let mark = format!("COMMENT ON DATABASE {NAME} IS '{MARK}'");
-        resident.query(&mark).map_err(asked)?;
+impl Host for Connection {
+    const DBMS: &'static Dbms = &DBMS;
+    /// Who drops the database must be outside.
+    const STAYS: bool = false;
+
+    fn create(
+        client: &mut BlockingClient,
+        server: &Url,
+        isolation: Option<Isolation>,
+    ) -> Result<(), GuestError> {
+        // Until the session ends.
+        lock(client, server)?;
+        make_room(client, server)?;
+        create(client, isolation).map_err(|error| refused(server, error))
+    }
+
+    /// The session that made the database holds the lock, and goes when the mark is there.
+    fn move_in(_made: BlockingClient, url: &Url) -> Result<BlockingClient, ClientError> {
+        let mut resident = BlockingClient::connect_as(&url.with_password(), RESIDENT)?;
+        resident.query(&format!("COMMENT ON DATABASE {NAME} IS '{MARK}'"))?;
         // A server that does not know it has no such limit.
         let _ = resident.query("SET idle_session_timeout = 0");
-        guest.resident = Some(resident);
-        Ok(guest)
+        Ok(resident)
     }
 
-    /// Connects to the database.
-    ///
-    /// # Errors
-    /// The server is down or refuses.
-    pub fn connect(&self) -> Result<BlockingClient, ClientError> {
-        BlockingClient::connect(&self.url.with_password())
+    fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
+        let drop = format!("DROP DATABASE IF EXISTS {NAME}");
+        let is_dropped = soon(|| match client.query(&drop) {
+            Ok(_) => Ok(true),
+            Err(ClientError::Server(error)) if error.code == OBJECT_IN_USE => Ok(false),
+            Err(error) => Err(refused(server, error)),
+        })?;
+        if is_dropped { Ok(()) } else { Err(GuestError::in_use(server, NAME)) }
     }
 
-    /// Drops the database.
-    ///
-    /// # Errors
-    /// The server is down, or somebody is still in it.
-    pub fn leave(mut self) -> Result<(), GuestError> {
-        self.remove()
+    fn level(client: BlockingClient, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
+        level(client, workloads)
     }
 
-    fn remove(&mut self) -> Result<(), GuestError> {
-        self.is_gone = true;
-        // Who ends others must be inside; who drops it must be outside.
-        let _ = self.end_others(Duration::ZERO);
-        self.resident = None;
-        let client = BlockingClient::connect(&self.server.with_password());
-        let mut client = client.map_err(|error| GuestError::asked(&self.server, error))?;
-        drop_database(&mut client, &self.server)
-    }
-}
-
-impl Database for Guest {
-    fn dbms(&self) -> &'static Dbms {
-        &DBMS
-    }
-
-    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
-        Ok(Box::new(self.connect()?))
-    }
-
-    fn clients(&self) -> Clients<'_> {
-        Clients::Server(self.url.clone())
-    }
-
-    fn load(
-        &mut self,
-        workloads: &[Arc<dyn Workload>],
-        cancel: &AtomicBool,
-    ) -> Result<(), DatabaseError> {
-        load_and_analyze(self.connect()?, workloads, cancel)
-    }
-
-    /// Asks for a checkpoint, which not every role may have.
-    fn level(&self, workloads: &[Arc<dyn Workload>]) -> Result<(), DatabaseError> {
-        let mut client = self.connect()?;
-        vacuum(&mut client, "VACUUM", workloads)?;
-        match client.query("CHECKPOINT") {
-            Err(ClientError::Server(error)) if error.code == INSUFFICIENT_PRIVILEGE => Ok(()),
-            other => Ok(other.map(drop)?),
-        }
-    }
-
-    fn end_others(&self, _: Duration) -> Result<usize, DatabaseError> {
-        let sql = format!(
+    fn end_others(mut client: BlockingClient) -> Result<usize, ClientError> {
+        let others = client.query(&format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{NAME}' \
              AND pid <> pg_backend_pid() AND application_name <> '{RESIDENT}'"
-        );
-        Ok(self.connect()?.query(&sql)?.len())
+        ))?;
+        Ok(others.len())
     }
 
-    fn version(&self) -> Result<String, DatabaseError> {
-        version(&mut self.connect()?)
-    }
-
-    /// The settings as in force in the database.
-    fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
-        let sql = format!(
-            "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('{}') ORDER BY 1",
-            SETTINGS.join("', '")
-        );
-        Ok(self.url.settings(self.connect()?.query(&sql)?))
-    }
-
-    fn existing(&self) -> Option<Whereabouts> {
-        Some(self.whereabouts)
-    }
-
-    fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
-        Ok(self.leave()?)
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        if !self.is_gone {
-            // Nobody is left to hear of a failure.
-            let _ = self.remove();
-        }
-    }
-}
-
-impl std::fmt::Debug for Guest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guest").field("url", &self.url).finish_non_exhaustive()
+    fn settings() -> String {
+        let names = SETTINGS.join("', '");
+        format!(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('{names}') \
+             ORDER BY 1"
+        )
     }
 }
 
 /// Waits until no other guest is being made.
 fn lock(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
-    let deadline = Instant::now() + PATIENCE;
     let lock = format!("SELECT pg_try_advisory_lock({LOCK})");
-    while client.value(&lock).map_err(|error| GuestError::asked(server, error))? != "t" {
-        if Instant::now() >= deadline {
-            return Err(GuestError::in_use(server, NAME));
-        }
-        std::thread::sleep(POLL);
-    }
-    Ok(())
+    let is_locked = soon(|| Ok(client.value(&lock)? == "t"));
+    let is_locked = is_locked.map_err(|error: ClientError| GuestError::asked(server, error))?;
+    if is_locked { Ok(()) } else { Err(GuestError::in_use(server, NAME)) }
 }
 
 /// Sees to it that there is no database of our name: drops one that an earlier guest left behind.
@@ -244,31 +139,11 @@ fn make_room(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError
         "SELECT 1 FROM pg_stat_activity WHERE datname = '{NAME}' \
          AND application_name = '{RESIDENT}'"
     );
-    let deadline = Instant::now() + PATIENCE;
     // The session of one that was killed a moment ago may still be ending.
-    while !client.query(&residents).map_err(asked)?.is_empty() {
-        if Instant::now() >= deadline {
-            return Err(GuestError::in_use(server, NAME));
-        }
-        std::thread::sleep(POLL);
+    if !soon(|| Ok(client.query(&residents)?.is_empty())).map_err(asked)? {
+        return Err(GuestError::in_use(server, NAME));
     }
-    drop_database(client, server)
-}
-
-fn drop_database(client: &mut BlockingClient, server: &Url) -> Result<(), GuestError> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match client.query(&format!("DROP DATABASE IF EXISTS {NAME}")) {
-            Ok(_) => return Ok(()),
-            Err(ClientError::Server(error)) if error.code == OBJECT_IN_USE => {
-                if Instant::now() >= deadline {
-                    return Err(GuestError::in_use(server, NAME));
-                }
-                std::thread::sleep(POLL);
-            }
-            Err(error) => return Err(refused(server, error)),
-        }
-    }
+    Connection::drop_database(client, server)
 }
 
 /// Makes the database with the same locale as a private server's.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -33,30 +33,6 @@ pub struct Installation {
 }
 
 impl Installation {
-    pub(super) fn find(options: Options) -> Result<Self, DatabaseError> {
-        let missing = || {
-            DatabaseError::NotInstalled(
-                "PostgreSQL's server programs are neither in PATH nor in \
-                 /usr/lib/postgresql/*/bin; install them (Debian: apt-get install postgresql)"
-                    .to_owned(),
-            )
-        };
-        let binaries = Binaries::find().ok_or_else(missing)?;
-        let account = server::account(Self::NAME, ACCOUNTS)?;
-        Ok(Installation { binaries, account, options })
-    }
-
-    pub(super) fn into_program(self) -> PathBuf {
-        self.binaries.postgres
-    }
-
-    /// Makes the directory, and the cluster in it.
-    pub(super) fn prepare(&self) -> Result<Scratch, DatabaseError> {
-        let directory = server::directory("postgres", self.account.as_ref())?;
-        self.initdb(directory.path())?;
-        Ok(directory)
-    }
-
     /// Returns a command of the unprivileged user. It ends, a server by its fast shutdown, when we
     /// are gone.
     fn program(&self, program: &Path, directory: &Path) -> Command {
@@ -73,12 +49,7 @@ impl Installation {
             self.write_password(directory, password)?;
             command.arg("--pwfile=password");
         }
-        let failed = |reason| DatabaseError::Prepare { program: "initdb", reason };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        server::run("initdb", &mut command)
     }
 
     /// Writes the file initdb takes the password from; the directory is closed to others.
@@ -110,6 +81,33 @@ impl Program for Installation {
     const STOP_BOUND: Duration = Duration::from_secs(10);
     /// The fast shutdown, then the immediate one.
     const STOP_SIGNALS: &'static [Signal] = &[Signal::INT, Signal::QUIT];
+    type Options = Options;
+    type Resident = ();
+
+    fn find(options: Options) -> Result<Self, DatabaseError> {
+        options.validate()?;
+        let missing = || {
+            DatabaseError::NotInstalled(
+                "PostgreSQL's server programs are neither in PATH nor in \
+                 /usr/lib/postgresql/*/bin; install them (Debian: apt-get install postgresql)"
+                    .to_owned(),
+            )
+        };
+        let binaries = Binaries::find().ok_or_else(missing)?;
+        let account = server::account(Self::NAME, ACCOUNTS)?;
+        Ok(Installation { binaries, account, options })
+    }
+
+    fn path(&self) -> &Path {
+        &self.binaries.postgres
+    }
+
+    /// Makes the directory, and the cluster in it.
+    fn prepare(&self) -> Result<Scratch, DatabaseError> {
+        let directory = server::directory("postgres", self.account.as_ref())?;
+        self.initdb(directory.path())?;
+        Ok(directory)
+    }
 
     fn command(&self, directory: &Path, port: u16) -> Result<Command, DatabaseError> {
         let mut command = self.program(&self.binaries.postgres, directory);

@@ -21,19 +21,14 @@
 #![allow(clippy::print_stdout, reason = "a test prints its seed and what it did")]
 
 mod children;
+#[path = "../common/mod.rs"]
+mod common;
 mod crowd;
 mod kept;
 mod matrix;
 mod servers;
 
-use std::io::Write;
-
 use kept::tpcc;
 
 /// Clients at once.
 const CLIENTS: usize = 4;
-
-/// Says on standard error, which the test runner does not keep to itself, what is left out.
-fn skipped(reason: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-}

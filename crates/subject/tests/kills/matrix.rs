@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use tidegate_subject::firebird::Firebird;
-use tidegate_subject::mariadb::MariaDb;
-use tidegate_subject::postgres::Postgres;
 use tidegate_workload::ds2::{self, Ds2};
 use tidegate_workload::thrash::{self, Mix, Placement, Share, Thrash};
 use tidegate_workload::tpcw::{self, Tpcw};
@@ -13,7 +10,7 @@ use tidegate_workload::workload::Workload;
 use super::children::{Engine, File, Local, interrupt};
 use super::crowd::Crowd;
 use super::kept::assert_consistent;
-use super::servers::{Server, Shared};
+use super::servers::{Server, firebird, mariadb, postgres};
 
 const SEED: u64 = 77;
 
@@ -41,11 +38,11 @@ fn workloads() -> Vec<Arc<dyn Workload>> {
     ]
 }
 
-fn on_server<S: Server>() {
-    let Some(server) = Shared::<S>::start() else { return };
+fn on_server(server: Option<Server>) {
+    let Some(server) = server else { return };
     for workload in workloads() {
         server.load(&*workload);
-        let crowd = Crowd::new(&*workload, &server, S::FAREWELLS);
+        let crowd = Crowd::new(&*workload, &server, server.farewells);
         crowd.work(SEED, |crowd| {
             crowd.wait_for(TRANSACTIONS);
             server.kill_clients();
@@ -75,17 +72,17 @@ fn in_process<L: Local>() {
 
 #[test]
 fn every_workload_runs_on_postgres() {
-    on_server::<Postgres>();
+    on_server(postgres());
 }
 
 #[test]
 fn every_workload_runs_on_mariadb() {
-    on_server::<MariaDb>();
+    on_server(mariadb());
 }
 
 #[test]
 fn every_workload_runs_on_firebird() {
-    on_server::<Firebird>();
+    on_server(firebird());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Access {
     /// date at the lower isolation levels, so it counts for nothing.
     pub(super) fn fulfilled(&self) -> &[usize] {
         let count = if self.index.is_none() { self.equal.len() } else { 0 };
-        self.used.get(..count).unwrap_or_default()
+        &self.used[..count]
     }
 
     /// Whether columns are among the values it takes: those of other tables.

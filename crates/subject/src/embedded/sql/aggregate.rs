@@ -26,7 +26,7 @@ struct Group {
 
 /// What an aggregate knows so far.
 enum State {
-    Count(u64),
+    Count(i64),
     Distinct(HashSet<Vec<u8>>),
     /// Wide enough for any number of 64-bit numbers.
     Sum(Option<i128>),
@@ -55,9 +55,7 @@ impl<'g> Groups<'g> {
             let group = self.grouping.begin(by.collect::<Result<_, _>>()?);
             self.known.insert(self.key.clone(), group);
         }
-        let Some(group) = self.known.get_mut(&self.key) else {
-            return Ok(ControlFlow::Continue(()));
-        };
+        let group = self.known.get_mut(&self.key).expect("a group that is not there was made");
         let mut is_done = self.grouping.takes_first;
         for (aggregate, state) in self.grouping.aggregates.iter().zip(&mut group.states) {
             let value = match &aggregate.argument {
@@ -131,22 +129,17 @@ impl State {
     }
 
     fn end(self) -> Result<Value<'static>, SqlError> {
-        let too_large = |what: &dyn std::fmt::Display| SqlError::OutOfRange {
-            what: format!("the aggregate {what}"),
+        let too_large = |sum| SqlError::OutOfRange {
+            what: format!("the aggregate {sum}"),
             place: "64 bits".to_owned(),
         };
         match self {
-            State::Count(count) => {
-                i64::try_from(count).map(Value::Int).map_err(|_| too_large(&count))
-            }
+            State::Count(count) => Ok(Value::Int(count)),
             State::Distinct(values) => {
-                let count = values.len();
-                i64::try_from(count).map(Value::Int).map_err(|_| too_large(&count))
+                Ok(Value::Int(i64::try_from(values.len()).expect("memory holds fewer than 2^63")))
             }
             State::Sum(None) => Ok(Value::Null),
-            State::Sum(Some(sum)) => {
-                i64::try_from(sum).map(Value::Int).map_err(|_| too_large(&sum))
-            }
+            State::Sum(Some(sum)) => i64::try_from(sum).map(Value::Int).map_err(|_| too_large(sum)),
             State::Extreme(extreme) => Ok(extreme),
         }
     }

@@ -63,9 +63,9 @@ impl Catalog {
         self.tables.get(source.table.as_str()).ok_or_else(unknown)
     }
 
-    /// The table of that name.
-    pub(super) fn named(&self, name: &str) -> Option<&Relation> {
-        self.tables.get(name).map(|table| &**table)
+    /// The table of that name, one that the catalog was opened with.
+    pub(super) fn named(&self, name: &str) -> &Relation {
+        &self.tables[name]
     }
 
     /// The plan of a statement, made when it is not there yet.
@@ -183,8 +183,7 @@ impl Relation {
 
     /// The bytes of a row's other columns.
     pub(super) fn row_value(&self, row: &[Value<'_>]) -> Vec<u8> {
-        let cells =
-            self.rest.iter().filter_map(|&place| self.columns.get(place).zip(row.get(place)));
+        let cells = self.rest.iter().map(|&place| (&self.columns[place], &row[place]));
         let mut value = Vec::with_capacity(64);
         append_row(&mut value, cells);
         value
@@ -220,8 +219,7 @@ impl Index {
 
     /// Whether no other row may have this one's values.
     fn tells_apart(&self, row: &[Value<'_>]) -> bool {
-        let is_null = |&place: &usize| row.get(place).is_none_or(|value| *value == Value::Null);
-        self.is_unique && !self.columns.iter().any(is_null)
+        self.is_unique && self.columns.iter().all(|&place| row[place] != Value::Null)
     }
 
     /// The key of the row that an entry is of; `None` when it is no entry.
@@ -232,6 +230,6 @@ impl Index {
 
 fn append_cells(key: &mut Vec<u8>, places: &[usize], row: &[Value<'_>]) {
     for &place in places {
-        append_key(key, row.get(place).unwrap_or(&Value::Null));
+        append_key(key, &row[place]);
     }
 }

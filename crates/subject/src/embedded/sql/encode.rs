@@ -56,9 +56,8 @@ fn append_number(key: &mut Vec<u8>, number: i64) {
     let magnitude = if number < 0 { !number } else { number };
     let unused = magnitude.leading_zeros() / 8;
     let bytes = number.to_be_bytes();
-    let used = bytes.get(unused as usize..).unwrap_or_default();
-    // At most 8 bytes.
-    let count = u8::try_from(used.len()).unwrap_or(8);
+    let used = &bytes[unused as usize..];
+    let count = u8::try_from(used.len()).expect("a number has at most 8 bytes");
     key.push(if number < 0 { ZERO - 1 - count } else { ZERO + count });
     key.extend_from_slice(used);
 }
@@ -148,11 +147,10 @@ pub(super) fn fit<'v>(value: Value<'v>, column: &Column) -> Result<Value<'v>, Sq
             None => Err(wrong(format!("'{}' for column {}", shorten(&text), column.name))),
         },
         (Type::Char(max), Value::Text(text)) => {
-            let len = text.trim_end_matches(' ').len();
             let text = match text {
-                Cow::Borrowed(text) => Cow::Borrowed(text.get(..len).unwrap_or(text)),
+                Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches(' ')),
                 Cow::Owned(mut text) => {
-                    text.truncate(len);
+                    text.truncate(text.trim_end_matches(' ').len());
                     Cow::Owned(text)
                 }
             };
@@ -205,13 +203,11 @@ pub(super) fn append_row<'c, 'v>(
     for (place, (column, value)) in cells.enumerate() {
         match (column.kind, value) {
             (_, Value::Null) => {
-                if let Some(bits) = row.get_mut(from + place / 8) {
-                    *bits |= 1 << (place % 8);
-                }
+                row[from + place / 8] |= 1 << (place % 8);
                 row.resize(row.len() + kept(column.kind), 0);
             }
             (Type::Int, Value::Int(number)) => {
-                let number = i32::try_from(*number).unwrap_or_default();
+                let number = i32::try_from(*number).expect("it fits its column");
                 row.extend_from_slice(&number.to_le_bytes());
             }
             (_, Value::Int(number)) => row.extend_from_slice(&number.to_le_bytes()),

@@ -15,9 +15,8 @@ impl Plan {
             }
             Plan::Update(updating) => {
                 lines = explain(&updating.reading);
-                let indexes = updating.indexes.iter().filter_map(|&index| {
-                    updating.relation.indexes.get(index).map(|index| index.name)
-                });
+                let name = |&index: &usize| updating.relation.indexes[index].name;
+                let indexes = updating.indexes.iter().map(name);
                 let key = updating.changes_key.then_some("primary key");
                 let changed: Vec<&str> = key.into_iter().chain(indexes).collect();
                 lines.push(format!("update {}", changed.join(", ")).trim_end().to_owned());
@@ -51,14 +50,13 @@ fn explain(reading: &Reading) -> Vec<String> {
 fn explain_step(step: &Step, is_for_update: bool) -> String {
     let relation = &step.relation;
     let access = &step.access;
-    let name = |column: &usize| relation.columns.get(*column).map_or("?", |column| column.name);
+    let name = |column: &usize| relation.columns[*column].name;
     let mut line = format!("{}:", relation.name);
     let mut add = |words: &str| line = format!("{line} {words}");
     if access.equal.is_empty() && access.range.is_none() && access.index.is_none() {
         add("all rows");
     } else {
-        let index = access.index.and_then(|index| relation.indexes.get(index));
-        add(index.map_or("primary key", |index| index.name));
+        add(step.index().map_or("primary key", |index| index.name));
     }
     let equal: Vec<&str> = access.equal.iter().map(|(column, _)| name(column)).collect();
     if !equal.is_empty() {

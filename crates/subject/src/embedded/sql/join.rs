@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::access::{Access, Known, choose};
 use super::ast::{Comparison, Expression, Predicate};
-use super::catalog::Relation;
+use super::catalog::{Index, Relation};
 use super::scope::Scope;
 
 /// What is read, the first table first.
@@ -131,10 +131,10 @@ fn sequence(
         let order = order.filter(|_| is_first);
         let access = |table| choose(&Known { scope, predicates, table, before: &before, order });
         let ways = left.iter().map(|&table| (table, access(table)));
-        let next = ways
+        let (table, access) = ways
             .filter(|(table, _)| !is_first || *table == first)
-            .min_by_key(|(_, access)| access.price);
-        let Some((table, access)) = next else { break };
+            .min_by_key(|(_, access)| access.price)
+            .expect("the first table is among those left, and later any of them will do");
         let is_read_once = !is_first && !access.is_dependent;
         price = price.saturating_add(if is_read_once {
             access.price
@@ -156,6 +156,11 @@ fn sequence(
 }
 
 impl Step {
+    /// The index that it is read by; `None` for the table's own tree.
+    pub(super) fn index(&self) -> Option<&Index> {
+        self.access.index.map(|index| &self.relation.indexes[index])
+    }
+
     fn new(
         scope: &Scope,
         table: usize,

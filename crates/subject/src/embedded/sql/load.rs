@@ -34,7 +34,7 @@ pub fn load(
     let catalog = Catalog::open(store, &tables).map_err(failed(first))?;
     let mut loaded = 0;
     for (place, table) in tables.iter().enumerate() {
-        let Some(relation) = catalog.named(table.name) else { continue };
+        let relation = catalog.named(table.name);
         let mut rows = Rows {
             relation,
             source: workload.rows(place),

@@ -4,8 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now.
 pub(super) fn now() -> i64 {
+    // A clock that was never set may be before 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(since.as_micros()).expect("the clock is before the year 294,000")
 }
 
 /// The moment in a text `2026-01-31` or `2026-01-31 23:59:59`, with up to six digits of a second

@@ -99,7 +99,8 @@ fn plan_select(catalog: &Catalog, select: &Select) -> Result<Selecting, SqlError
         Some(limit) => Some(Scope { tables: Vec::new() }.scalar(limit, "LIMIT")?),
         None => None,
     };
-    let is_grouped = !by.is_empty() || items.iter().any(Expression::has_aggregate);
+    let mut shown = items.iter().chain(order.iter().map(|by| &by.expression));
+    let is_grouped = !by.is_empty() || shown.any(Expression::has_aggregate);
 
     let extreme = if is_grouped { extreme(&items, &by) } else { None };
     let wanted_order = if is_grouped { extreme.map(|one| vec![one]) } else { slots(&order) };
@@ -178,8 +179,7 @@ impl Grouping {
             ),
             Expression::Column(slot) => {
                 let table = &scope.tables[scope.table_of(*slot)];
-                let column = table.relation.columns.get(slot - table.first);
-                let what = column.map_or_else(String::new, |column| column.name.to_owned());
+                let what = table.relation.columns[slot - table.first].name.to_owned();
                 return Err(SqlError::NotGrouped { what });
             }
             other => other.clone(),

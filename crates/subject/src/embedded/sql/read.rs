@@ -94,20 +94,16 @@ impl<'r> Reader<'r> {
         depth: usize,
         visit: &mut Visit<'_>,
     ) -> Result<ControlFlow<()>, SqlError> {
-        let kept = match self.kept.get(depth) {
-            Some(Some(kept)) => Rc::clone(kept),
-            _ => Rc::new(self.keep(step, hash)?),
+        let kept = match &self.kept[depth] {
+            Some(kept) => Rc::clone(kept),
+            None => Rc::new(self.keep(step, hash)?),
         };
-        if let Some(place) = self.kept.get_mut(depth) {
-            *place = Some(Rc::clone(&kept));
-        }
+        self.kept[depth] = Some(Rc::clone(&kept));
         let Some(key) = self.hash_key(hash.keys.iter().map(|(_, before)| before))? else {
             return Ok(ControlFlow::Continue(()));
         };
         for cells in kept.get(&key).into_iter().flatten() {
-            if let Some(slots) = self.row.get_mut(step.first..step.first + cells.len()) {
-                slots.clone_from_slice(cells);
-            }
+            self.row[step.first..step.first + cells.len()].clone_from_slice(cells);
             if self.holds_at(depth, &step.filter)? && self.table(depth + 1, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -123,8 +119,7 @@ impl<'r> Reader<'r> {
             if reader.holds(&hash.filter)?
                 && let Some(key) = reader.hash_key(hash.keys.iter().map(|(own, _)| own))?
             {
-                let cells = reader.row.get(own.clone()).unwrap_or_default();
-                kept.entry(key).or_default().push(cells.to_vec());
+                kept.entry(key).or_default().push(reader.row[own.clone()].to_vec());
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -149,8 +144,7 @@ impl<'r> Reader<'r> {
 
     /// Whether the conditions of a table hold.
     fn holds_at(&self, depth: usize, filter: &[Predicate<usize>]) -> Result<bool, SqlError> {
-        let lists = self.lists.get(depth).map(Vec::as_slice).unwrap_or_default();
-        for (predicate, list) in filter.iter().zip(lists) {
+        for (predicate, list) in filter.iter().zip(&self.lists[depth]) {
             let holds = match (predicate, list) {
                 (Predicate::In(left, _), Some(list)) => {
                     let key = self.hash_key(std::iter::once(left))?;
@@ -180,8 +174,7 @@ impl<'r> Reader<'r> {
         step: &Step,
         each: &mut dyn FnMut(&mut Self) -> Result<ControlFlow<()>, SqlError>,
     ) -> Result<ControlFlow<()>, SqlError> {
-        let index = step.access.index.and_then(|index| step.relation.indexes.get(index));
-        let tree = index.map_or(&step.relation.tree, |index| &index.tree);
+        let tree = step.index().map_or(&step.relation.tree, |index| &index.tree);
         for part in self.parts(step)? {
             let flow = match part {
                 Part::Key(key) => match self.get(tree, &key)? {
@@ -228,29 +221,22 @@ impl<'r> Reader<'r> {
         each: &mut dyn FnMut(&mut Self) -> Result<ControlFlow<()>, SqlError>,
     ) -> Result<ControlFlow<()>, SqlError> {
         let relation = &step.relation;
-        let index = step.access.index.and_then(|index| relation.indexes.get(index));
-        let is_row = match index {
-            None => read_row(&mut self.row, step, key, value),
+        let (key, found) = match step.index() {
+            None => (key, None),
             Some(index) => {
                 let key = index.row_of(key, value).ok_or_else(|| relation.damaged())?;
                 let Some(value) = self.get(&relation.tree, key)? else {
                     // Below repeatable read it may have gone since.
                     return Ok(ControlFlow::Continue(()));
                 };
-                self.remember(key);
-                read_row(&mut self.row, step, key, &value)
+                (key, Some(value))
             }
         };
-        if index.is_none() {
-            self.remember(key);
-        }
+        let is_row = read_row(&mut self.row, step, key, found.as_deref().unwrap_or(value));
         is_row.ok_or_else(|| relation.damaged())?;
-        each(self)
-    }
-
-    fn remember(&mut self, key: &[u8]) {
         self.key.clear();
         self.key.extend_from_slice(key);
+        each(self)
     }
 
     fn get(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>, SqlError> {
@@ -338,10 +324,7 @@ impl<'r> Reader<'r> {
         value: &'v Expression<usize>,
     ) -> Result<Option<Value<'v>>, SqlError> {
         let value = self.given.evaluate(value, &self.row)?;
-        let value = match relation.columns.get(column) {
-            Some(column) => super::encode::comparable(value, column)?,
-            None => value,
-        };
+        let value = super::encode::comparable(value, &relation.columns[column])?;
         Ok((value != Value::Null).then_some(value))
     }
 }
@@ -382,21 +365,20 @@ fn end(prefix: Vec<u8>) -> Bound<Vec<u8>> {
 /// Reads a row's wanted columns into their slots; `None` when it is none.
 fn read_row(row: &mut [Value<'static>], step: &Step, mut key: &[u8], value: &[u8]) -> Option<()> {
     let relation = &step.relation;
-    let is_wanted = |place: usize| step.wanted.get(place).copied().unwrap_or(false);
     for &place in &relation.key {
         let cell;
         (cell, key) = read_key(key)?;
-        if is_wanted(place) {
-            *row.get_mut(step.first + place)? = cell;
+        if step.wanted[place] {
+            row[step.first + place] = cell;
         }
     }
-    let wanted_last = relation.rest.iter().rposition(|&place| is_wanted(place));
+    let wanted_last = relation.rest.iter().rposition(|&place| step.wanted[place]);
     let Some(wanted_last) = wanted_last else { return Some(()) };
     let mut cells = RowReader::new(value, relation.rest.len())?;
-    for &place in relation.rest.get(..=wanted_last)? {
-        let cell = cells.next(relation.columns.get(place)?.kind)?;
-        if is_wanted(place) {
-            *row.get_mut(step.first + place)? = own(&cell);
+    for &place in &relation.rest[..=wanted_last] {
+        let cell = cells.next(relation.columns[place].kind)?;
+        if step.wanted[place] {
+            row[step.first + place] = own(&cell);
         }
     }
     Some(())

@@ -45,7 +45,8 @@ impl Scope {
 
     /// The table that a slot is of, by its place.
     pub(super) fn table_of(&self, slot: usize) -> usize {
-        self.tables.iter().rposition(|table| table.first <= slot).unwrap_or(0)
+        let table = self.tables.iter().rposition(|table| table.first <= slot);
+        table.expect("a slot is a column's, and the first table's begin with 0")
     }
 
     pub(super) fn slot(&self, name: &Name) -> Result<usize, SqlError> {

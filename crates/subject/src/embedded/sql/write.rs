@@ -43,10 +43,7 @@ pub(super) fn update(
     for (key, old) in found {
         let mut new: Vec<Value<'_>> = old.iter().map(borrow).collect();
         for (place, value) in &plan.set {
-            if let (Some(column), Some(cell)) = (relation.columns.get(*place), new.get_mut(*place))
-            {
-                *cell = fit(given.evaluate(value, &old)?, column)?;
-            }
+            new[*place] = fit(given.evaluate(value, &old)?, &relation.columns[*place])?;
         }
         relation.check_null(&new)?;
         let value = relation.row_value(&new);
@@ -57,7 +54,7 @@ pub(super) fn update(
             transaction.remove(&relation.tree, &key)?;
             insert_entry(transaction, &relation.tree, &new_key, &value, relation, PRIMARY_KEY)?;
         }
-        for index in plan.indexes.iter().filter_map(|&index| relation.indexes.get(index)) {
+        for index in plan.indexes.iter().map(|&index| &relation.indexes[index]) {
             let (before, after) = (index.entry(&old, &key), index.entry(&new, &new_key));
             if before == after {
                 continue;

@@ -1,19 +1,15 @@
 //! The embedded engine comes, runs the transactions, and leaves nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::Class;
-use tidegate_subject::connection::{LoadError, check};
-use tidegate_subject::embedded::{
-    Done, Embedded, EmbeddedError, Isolation, Options, RequestError, Service,
-};
+use tidegate_subject::connection::LoadError;
+use tidegate_subject::database::Database;
+use tidegate_subject::embedded::{Done, Embedded, EmbeddedError, RequestError, Service};
 use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Options as Ranges, Thrash};
@@ -21,22 +17,14 @@ use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::{Depth, Transaction, Workload};
 use tidegate_workload::{Conflict, Ending, Failure, Running, Session, Statement, finish};
 
-const SEED: u64 = 20_170_611;
-static NEVER: AtomicBool = AtomicBool::new(false);
+use super::{NEVER, assert_consistent, fixed, store};
 
-fn start() -> Embedded {
-    Embedded::start(Options { buffer_bytes: 4 << 20, isolation: Isolation::Serializable }).unwrap()
-}
+const SEED: u64 = 20_170_611;
 
 /// The engine's server with a fixed limit.
 fn serve(store: &Embedded, limit: u32) -> Service<'_> {
-    let limit = Mpl::at_least_one(limit);
-    let setting = Setting {
-        bounds: Bounds::new(Mpl::ONE, Mpl::at_least_one(100)).unwrap(),
-        start: limit,
-        resources: Resources { cpus: 2, disks: 1 },
-    };
-    store.serve(Algorithm::Fixed(limit), &setting, SEED, Box::new(|_| ())).unwrap()
+    let (algorithm, setting) = fixed(limit);
+    store.serve(algorithm, &setting, SEED, Box::new(|_| ())).unwrap()
 }
 
 /// Asks for so many transactions at once, and waits for what became of them.
@@ -86,7 +74,7 @@ const TPCB: Tpcb = Tpcb::new(Scale::ONE);
 
 #[test]
 fn every_transaction_is_done_whole_and_once() {
-    let mut store = start();
+    let mut store = store();
     store.load(&TPCB, &NEVER).unwrap();
     let empty = sums(&store);
     assert!(empty.consistent() && empty.history_rows == 0, "{empty:?}");
@@ -101,7 +89,7 @@ fn every_transaction_is_done_whole_and_once() {
     for result in run(&serve(&store, 4), &PointSelect { scale: Scale::ONE }, 50) {
         result.unwrap();
     }
-    store.level().unwrap();
+    store.level(&[]).unwrap();
     let sums = sums(&store);
     assert!(sums.consistent() && sums.history_rows == 320, "seed {SEED}: {sums:?}");
     let directory = store.directory().to_owned();
@@ -112,7 +100,7 @@ fn every_transaction_is_done_whole_and_once() {
 
 #[test]
 fn only_what_lasts_is_told_so() {
-    let store = start();
+    let store = store();
     let service = serve(&store, 1);
     for (end, expected) in [
         (Ok(Ending::Commit), 1),
@@ -156,7 +144,7 @@ impl Transaction for InPhases {
 
 #[test]
 fn phases_are_timed_and_no_longer_than_the_request() {
-    let mut store = start();
+    let mut store = store();
     store.load(&TPCB, &NEVER).unwrap();
     let service = serve(&store, 1);
     for ending in [Ending::Commit, Ending::Rollback] {
@@ -174,7 +162,7 @@ fn phases_are_timed_and_no_longer_than_the_request() {
 
 #[test]
 fn ranges_are_read_and_updated() {
-    let mut store = start();
+    let mut store = store();
     let ranges = |of: Ranges| Thrash::new(Ranges { rows: 2_000, ..of }).unwrap();
     store.load(&ranges(Ranges::read()), &NEVER).unwrap();
     let service = serve(&store, 6);
@@ -182,8 +170,7 @@ fn ranges_are_read_and_updated() {
         for result in run(&service, &thrash, 200) {
             result.unwrap();
         }
-        let conditions = check(&mut store.connect(), &thrash, Depth::Full).unwrap();
-        assert!(conditions.iter().all(|one| one.violation.is_none()), "{conditions:?}");
+        assert_consistent(&mut store.connect(), &thrash, Depth::Full);
     }
     // There is no table of pgbench's, and the first statement says so.
     let refused = run(&service, &TPCB, 1).remove(0);
@@ -195,7 +182,7 @@ fn ranges_are_read_and_updated() {
 
 #[test]
 fn who_has_given_up_gets_nothing_until_he_comes_back() {
-    let mut store = start();
+    let mut store = store();
     let reads = Thrash::new(Ranges { rows: 1_000, ..Ranges::read() }).unwrap();
     store.load(&reads, &NEVER).unwrap();
     let service = serve(&store, 2);
@@ -212,7 +199,7 @@ fn who_has_given_up_gets_nothing_until_he_comes_back() {
 fn a_panic_leaves_nothing_behind() {
     let mut directory = PathBuf::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let store = start();
+        let store = store();
         store.directory().clone_into(&mut directory);
         assert!(directory.exists());
         let _service = serve(&store, 1);
@@ -223,7 +210,7 @@ fn a_panic_leaves_nothing_behind() {
 
 #[test]
 fn loading_can_be_cancelled() {
-    let loaded = start().load(&TPCB, &AtomicBool::new(true));
+    let loaded = store().load(&TPCB, &AtomicBool::new(true));
     let is_cancelled = matches!(loaded, Err(EmbeddedError::Load(LoadError::Cancelled)));
     assert!(is_cancelled, "{loaded:?}");
 }

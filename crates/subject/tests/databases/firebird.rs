@@ -1,77 +1,31 @@
-//! A private Firebird server comes, obeys, and leaves nothing behind. Without Firebird on the
-//! machine these tests say so and pass.
+//! A private Firebird.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, which may")]
-
-mod tiny;
-
-use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::connection::Transactional;
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::firebird::{Firebird, FirebirdConnection, Isolation, Options};
-use tidegate_workload::workload::{Depth, Workload};
-use tidegate_workload::{Conflict, Connection, Ending, Failure, Reply, Statement, Value, Wants};
-use tiny::Tiny;
+use tidegate_workload::{Conflict, Connection, Failure, Reply, Statement, Value, Wants};
 
-/// A server, or none where Firebird is not installed.
+use super::bank::{Bank, assert_works};
+use super::common::{self, Named, firebird, settings};
+use super::run;
+use super::traces::{Traces, assert_gone_after_panic, assert_restarts_and_stops};
+
 fn start(options: Options) -> Option<Firebird> {
-    match Firebird::start(options) {
-        Ok(server) => Some(server),
-        Err(error @ DatabaseError::NotInstalled(_)) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    common::start(options)
 }
 
-fn with_settings(settings: &[(&str, &str)]) -> Options {
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    Options { settings: settings.iter().map(owned).collect(), ..Options::default() }
-}
-
-fn run(
-    connection: &mut FirebirdConnection,
-    sql: &'static str,
-    values: &[Value<'_>],
-) -> Result<Reply, Failure> {
-    connection.run(&Statement::new(sql), values, Wants::Rows)
-}
-
-/// What must be gone once a server is.
-struct Traces {
-    directory: PathBuf,
-    process_id: u32,
-    port: u16,
-}
-
-impl Traces {
-    fn of(server: &Firebird) -> Self {
-        Traces {
-            directory: server.directory().to_owned(),
-            process_id: server.process_id(),
-            port: server.port(),
-        }
-    }
-
-    fn assert_gone(&self) {
-        assert!(!self.directory.exists());
-        assert!(!Path::new(&format!("/proc/{}", self.process_id)).exists());
-        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err());
-    }
+fn with_settings(named: &Named<'_>) -> Options {
+    Options { settings: settings(named), ..Options::default() }
 }
 
 #[test]
 fn a_server_serves_says_what_it_is_and_leaves_nothing() {
     let options = Options { page_bytes: 4_096, ..with_settings(&[("DefaultDbCachePages", "321")]) };
     let Some(server) = start(options) else { return };
-    let traces = Traces::of(&server);
     assert!(server.version().unwrap().starts_with("3."));
     let settings = server.settings().unwrap();
     let value =
@@ -88,53 +42,17 @@ fn a_server_serves_says_what_it_is_and_leaves_nothing() {
         assert_ne!(process.uid(), log.uid());
     }
 
-    let mut broken = server.connect().unwrap();
-    server.stop().unwrap();
-    traces.assert_gone();
-    let lost = run(&mut broken, "SELECT 1 FROM rdb$database", &[]);
-    assert!(matches!(lost, Err(Failure::Lost(_))), "{lost:?}");
-}
-
-#[test]
-fn a_server_restarts_on_its_port_with_its_tables() {
-    let Some(mut server) = start(Options::default()) else { return };
-    let mut broken = server.connect().unwrap();
-    run(&mut broken, "CREATE TABLE t (a integer)", &[]).unwrap();
-    run(&mut broken, "INSERT INTO t (a) VALUES (?)", &[7.into()]).unwrap();
-    let (port, process_id) = (server.port(), server.process_id());
-    server.restart().unwrap();
-    assert_eq!(server.port(), port);
-    assert_ne!(server.process_id(), process_id);
-    let lost = run(&mut broken, "SELECT a FROM t", &[]);
-    assert!(matches!(lost, Err(Failure::Lost(_))), "{lost:?}");
-    let mut connection = server.connect().unwrap();
-    assert_eq!(run(&mut connection, "SELECT a FROM t", &[]).unwrap().rows.int(0, 0), Some(7));
-    drop(connection);
-    server.stop().unwrap();
+    assert_restarts_and_stops(server);
 }
 
 #[test]
 fn a_panic_stops_the_server_and_removes_its_directory() {
-    let (sender, receiver) = mpsc::channel();
-    let panicked = std::thread::spawn(move || {
-        let Some(server) = start(Options::default()) else {
-            sender.send(None).unwrap();
-            return;
-        };
-        let _connection = server.connect().unwrap();
-        sender.send(Some(Traces::of(&server))).unwrap();
-        panic!("on purpose");
-    })
-    .join();
-    if let Some(traces) = receiver.recv().unwrap() {
-        assert!(panicked.is_err());
-        traces.assert_gone();
-    }
+    assert_gone_after_panic(firebird);
 }
 
 #[test]
 fn settings_that_are_none_or_ours_are_refused() {
-    if start(Options::default()).is_none() {
+    if firebird().is_none() {
         return;
     }
     for name in ["NoSuchSetting", "RemoteBindAddress", "wirecrypt", ""] {
@@ -147,7 +65,7 @@ fn settings_that_are_none_or_ours_are_refused() {
 
 #[test]
 fn values_come_back_as_they_went() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let mut connection = server.connect().unwrap();
     let table = "CREATE TABLE t (a integer NOT NULL PRIMARY KEY, b bigint, c char(6), \
                  d varchar(400), e numeric(9, 2), f timestamp)";
@@ -190,7 +108,7 @@ fn values_come_back_as_they_went() {
 
 #[test]
 fn refusals_name_code_and_place_and_do_no_harm() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let mut connection = server.connect().unwrap();
     run(&mut connection, "CREATE TABLE t (a integer NOT NULL PRIMARY KEY, b char(2))", &[])
         .unwrap();
@@ -222,7 +140,7 @@ fn refusals_name_code_and_place_and_do_no_harm() {
 
 #[test]
 fn many_statements_and_many_rows_pass() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let mut connection = server.connect().unwrap();
     run(&mut connection, "CREATE TABLE t (a integer NOT NULL PRIMARY KEY)", &[]).unwrap();
     let fill = "EXECUTE BLOCK AS DECLARE i integer = 0; BEGIN WHILE (i < 3000) DO BEGIN \
@@ -263,7 +181,7 @@ const ADD: &str = "UPDATE t SET b = b + 1 WHERE a = ?";
 
 #[test]
 fn under_snapshot_the_second_to_change_a_row_gives_way() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let [mut first, mut second] = pair(&server);
     run(&mut first, ADD, &[1.into()]).unwrap();
     first.commit().unwrap();
@@ -301,7 +219,7 @@ fn under_read_committed_the_second_sees_what_the_first_did() {
 
 #[test]
 fn a_circle_is_a_conflict_for_one_of_two() {
-    let Some(server) = start(with_settings(&[("DeadlockTimeout", "1")])) else { return };
+    let Some(server) = firebird() else { return };
     let [mut first, mut second] = pair(&server);
     run(&mut first, ADD, &[1.into()]).unwrap();
     run(&mut second, ADD, &[2.into()]).unwrap();
@@ -330,7 +248,7 @@ fn end_others(server: &Firebird) -> bool {
 
 #[test]
 fn others_are_ended_while_they_wait_and_undone() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let [mut first, mut second] = pair(&server);
     run(&mut first, ADD, &[1.into()]).unwrap();
     let (tell, are_ended) = mpsc::channel();
@@ -354,7 +272,7 @@ fn others_are_ended_while_they_wait_and_undone() {
 
 #[test]
 fn a_server_is_stopped_whoever_is_connected() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let (traces, connector) = (Traces::of(&server), server.connector());
     let mut straggler = connector.connect().unwrap();
     straggler.begin().unwrap();
@@ -366,7 +284,7 @@ fn a_server_is_stopped_whoever_is_connected() {
 
 #[test]
 fn fifty_connections_work_side_by_side() {
-    let Some(server) = start(Options::default()) else { return };
+    let Some(server) = firebird() else { return };
     let mut connections: Vec<_> = (0..50).map(|_| server.connect().unwrap()).collect();
     for (number, connection) in connections.iter_mut().enumerate() {
         let number = i64::try_from(number).unwrap();
@@ -382,43 +300,5 @@ fn a_workload_is_loaded_run_and_checked() {
         ..with_settings(&[("DeadlockTimeout", "1")])
     };
     let Some(server) = start(options) else { return };
-    let mut setup = server.connect().unwrap();
-    let mut loaded = 0;
-    let mut progress = |rows| loaded = rows;
-    connection::load(&mut setup, &Tiny, &AtomicBool::new(false), &mut progress).unwrap();
-    assert_eq!(loaded, u64::try_from(tiny::ACCOUNTS).unwrap());
-    let endings: Vec<Ending> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|number| {
-                let mut connection = server.connect().unwrap();
-                scope.spawn(move || client(&mut connection, number))
-            })
-            .collect();
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
-    });
-    for ending in [Ending::Commit, Ending::Rollback] {
-        assert!(endings.contains(&ending), "no {ending:?}");
-    }
-    let conditions = connection::check(&mut setup, &Tiny, Depth::Quick).unwrap();
-    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
-
-    run(&mut setup, "UPDATE account SET cents = cents + 1 WHERE id = 7", &[]).unwrap();
-    let conditions = connection::check(&mut setup, &Tiny, Depth::Quick).unwrap();
-    assert!(conditions.iter().any(|condition| condition.violation.is_some()));
-}
-
-fn client(connection: &mut FirebirdConnection, number: usize) -> Vec<Ending> {
-    let mut client = Tiny.client(number, 4, 1);
-    (0..100)
-        .map(|_| {
-            let transaction = client.next();
-            loop {
-                match connection::run(connection, transaction.clone()) {
-                    Ok(ending) => return ending,
-                    Err(Failure::Conflict(_)) => {}
-                    Err(failure) => panic!("{failure}"),
-                }
-            }
-        })
-        .collect()
+    assert_works(&server, Bank::WIDE, 100);
 }

@@ -1,43 +1,18 @@
-//! A private server comes, obeys, and leaves nothing behind.
-
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+//! A private PostgreSQL.
 
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 
+use super::traces::{assert_gone_after_panic, assert_restarts_and_stops};
+
 fn options(authentication: Authentication) -> Options {
     Options { settings: vec![("fsync".into(), "off".into())], authentication }
 }
 
-/// What must be gone once a server is.
-struct Traces {
-    directory: PathBuf,
-    process_id: u32,
-    port: u16,
-}
-
-impl Traces {
-    fn of(server: &Postgres) -> Self {
-        Traces {
-            directory: server.directory().to_owned(),
-            process_id: server.process_id(),
-            port: server.port(),
-        }
-    }
-
-    fn assert_gone(&self) {
-        assert!(!self.directory.exists());
-        assert!(!Path::new(&format!("/proc/{}", self.process_id)).exists());
-        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err());
-    }
-}
-
 #[test]
 fn a_server_serves_restarts_and_leaves_nothing() {
-    let mut server = Postgres::start(options(Authentication::Trust)).unwrap();
-    let before = Traces::of(&server);
+    let server = Postgres::start(options(Authentication::Trust)).unwrap();
     for url in [server.url(), server.socket_url()] {
         let mut client = BlockingClient::connect(&url).unwrap();
         let rows = client.query("SELECT 1, NULL; SELECT 'two', 3").unwrap();
@@ -51,34 +26,12 @@ fn a_server_serves_restarts_and_leaves_nothing() {
     let expected = [own("fsync", "off"), own("default_transaction_isolation", "read committed")];
     assert_eq!(server.settings().unwrap(), expected);
     assert!(server.version().unwrap().starts_with(char::is_numeric));
-
-    let mut broken = server.connect().unwrap();
-    broken.query("CREATE TABLE kept (x int)").unwrap();
-    server.restart().unwrap();
-    assert_eq!(server.port(), before.port);
-    assert_ne!(server.process_id(), before.process_id);
-    assert!(broken.query("SELECT 1").is_err());
-    let mut client = server.connect().unwrap();
-    assert_eq!(client.value("SELECT count(*) FROM kept").unwrap(), "0");
-
-    let after = Traces::of(&server);
-    server.stop().unwrap();
-    before.assert_gone();
-    after.assert_gone();
+    assert_restarts_and_stops(server);
 }
 
 #[test]
 fn a_panic_stops_the_server_and_removes_its_directory() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let panicked = std::thread::spawn(move || {
-        let server = Postgres::start(options(Authentication::Trust)).unwrap();
-        let _client = server.connect().unwrap();
-        sender.send(Traces::of(&server)).unwrap();
-        panic!("on purpose");
-    })
-    .join();
-    assert!(panicked.is_err());
-    receiver.recv().unwrap().assert_gone();
+    assert_gone_after_panic(|| Some(Postgres::start(options(Authentication::Trust)).unwrap()));
 }
 
 #[test]

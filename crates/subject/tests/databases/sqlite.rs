@@ -1,18 +1,16 @@
 //! A private SQLite database: settings, two writers, a straggler, nothing left behind.
 
-mod tiny;
-
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_subject::connection::{self, Transactional};
+use tidegate_subject::connection::Transactional;
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::sqlite::{JournalMode, Options, Sqlite, Synchronous};
-use tidegate_workload::workload::{Depth, Workload};
+use tidegate_workload::workload::Depth;
 use tidegate_workload::{Conflict, Connection, Failure, Statement, Wants};
-use tiny::Tiny;
 
-#[allow(clippy::unwrap_used, reason = "a test's own")]
+use super::bank::{Bank, assert_works};
+use super::{assert_consistent, load};
+
 fn start(busy_timeout: Duration) -> Sqlite {
     let synchronous = Synchronous::Off;
     Sqlite::start(Options { synchronous, busy_timeout, ..Options::default() }).unwrap()
@@ -54,23 +52,9 @@ fn settings_are_in_force_and_nothing_is_left() {
 }
 
 #[test]
-fn two_threads_write_and_what_they_wrote_is_consistent() {
+fn clients_at_once_write_and_what_they_wrote_is_consistent() {
     let sqlite = start(Duration::from_secs(60));
-    let mut setup = sqlite.connect().unwrap();
-    connection::load(&mut setup, &Tiny, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    std::thread::scope(|scope| {
-        for number in 0..2 {
-            let mut connection = sqlite.connect().unwrap();
-            let mut client = Tiny.client(number, 2, 1);
-            scope.spawn(move || {
-                for _ in 0..300 {
-                    connection::run(&mut connection, client.next()).unwrap();
-                }
-            });
-        }
-    });
-    let conditions = connection::check(&mut setup, &Tiny, Depth::Quick).unwrap();
-    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+    assert_works(&sqlite, Bank::WIDE, 150);
     sqlite.level(&[]).unwrap();
 }
 
@@ -92,11 +76,10 @@ fn who_waits_too_long_for_its_turn_has_a_conflict() {
 fn a_check_waits_for_no_writer() {
     let sqlite = start(Duration::from_millis(20));
     let mut setup = sqlite.connect().unwrap();
-    connection::load(&mut setup, &Tiny, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    load(&mut setup, &Bank::WIDE);
     let mut straggler = sqlite.connect().unwrap();
     straggler.begin().unwrap();
-    let conditions = connection::check(&mut setup, &Tiny, Depth::Full).unwrap();
-    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+    assert_consistent(&mut setup, &Bank::WIDE, Depth::Full);
     straggler.commit().unwrap();
 }
 
@@ -107,11 +90,11 @@ fn a_straggler_is_interrupted() {
     );
     let sqlite = start(Duration::from_secs(1));
     let mut connection = sqlite.connect().unwrap();
-    let interrupt = connection.interrupt_handle();
+    let interrupt = connection.interrupter().unwrap();
     let running = std::thread::spawn(move || connection.run(&ENDLESS, &[], Wants::Rows));
     // Until the statement is under way, an interrupt finds nothing to stop.
     while !running.is_finished() {
-        interrupt.interrupt();
+        interrupt();
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.join().unwrap(), Err(Failure::Stopped));

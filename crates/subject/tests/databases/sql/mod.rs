@@ -1,8 +1,6 @@
 //! SQL on the embedded engine: what statements do, how they are planned, and that they do what
 //! SQLite's do.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
 mod locks;
 mod model;
 mod plans;
@@ -15,8 +13,9 @@ use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{Store, StoreOptions, TxnOptions};
 use tidegate_subject::embedded::sql::{Catalog, StoreConnection};
-use tidegate_workload::{Column, Connection, Failure, Index, Rows, Statement, Table, Type, Value};
-use tidegate_workload::{Reply, Wants};
+use tidegate_workload::{Column, Connection, Index, Rows, Table, Type, Value};
+
+use super::run;
 
 fn store() -> Arc<Store> {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1, Faults::default()));
@@ -28,14 +27,6 @@ fn store() -> Arc<Store> {
 fn connection(store: &Arc<Store>, tables: &[Table]) -> StoreConnection {
     let catalog = Arc::new(Catalog::open(store, tables).unwrap());
     StoreConnection::new(Arc::clone(store), catalog, TxnOptions::default())
-}
-
-fn run<C: Connection>(
-    connection: &mut C,
-    sql: &str,
-    values: &[Value<'_>],
-) -> Result<Reply, Failure> {
-    connection.run(&Statement::written(sql.to_owned()), values, Wants::Rows)
 }
 
 /// The rows as text: cells with spaces between, NULL as `-`.

@@ -1,50 +1,52 @@
 //! Guests on servers that they did not start: what they make is theirs, what others made stays, and
-//! nothing is left. Without a database on the machine its test says so and passes.
-
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, which may")]
-
-mod mariadb_server;
-mod tiny;
+//! nothing is left.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{self, Transactional};
-use tidegate_subject::database::{Database, DatabaseError};
+use tidegate_subject::database::Database;
 use tidegate_subject::detection::Whereabouts;
 use tidegate_subject::firebird::{self, Firebird};
-use tidegate_subject::guest::NAME;
+use tidegate_subject::guest::{GuestError, MARK, NAME};
 use tidegate_subject::isolation::Isolation;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_subject::server::free_port;
 use tidegate_subject::sqlite::{self, Sqlite, SqliteConnection};
 use tidegate_subject::url::Url;
 use tidegate_subject::{mariadb, postgres};
-use tidegate_workload::workload::Depth;
+use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{Connection, Ending, Failure, Statement, Wants};
-use tiny::Tiny;
 
-static NEVER: AtomicBool = AtomicBool::new(false);
+use super::bank::Bank;
+use super::common::start;
+use super::mariadb::server as mariadb_server;
+use super::{assert_consistent, load};
 
 /// Loads a workload, runs its transactions, and checks its tables.
 fn works(connection: &mut dyn Transactional) {
-    let tiny = Tiny;
-    connection::load(connection, &tiny, &NEVER, &mut |_| {}).unwrap();
-    let transaction = tidegate_workload::workload::Workload::client(&tiny, 0, 1, 1).next();
+    load(connection, &Bank::WIDE);
+    let transaction = Bank::WIDE.client(0, 1, 1).next();
     assert_eq!(connection::run(connection, transaction), Ok(Ending::Commit));
-    let conditions = connection::check(connection, &tiny, Depth::Full).unwrap();
-    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:?}");
+    assert_consistent(connection, &Bank::WIDE, Depth::Full);
+}
+
+/// Every guest is refused for the reason that stands beside its URL, which says nothing secret.
+fn assert_refused<G>(
+    refusals: impl IntoIterator<Item = (Url, &'static str)>,
+    make: impl Fn(&Url) -> Result<G, GuestError>,
+) {
+    for (url, expected) in refusals {
+        let error = make(&url).err().unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!["secret", "s3cret", "wrong"].iter().any(|word| error.contains(word)), "{error}");
+    }
 }
 
 fn postgresql() -> Option<Postgres> {
-    if let Err(error) = Postgres::find() {
-        eprintln!("skipped: {error}");
-        return None;
-    }
     let authentication = Authentication::ScramSha256("it's @ secret:/".to_owned());
-    Some(Postgres::start(Options { authentication, ..Options::default() }).unwrap())
+    start(Options { authentication, ..Options::default() })
 }
 
 #[test]
@@ -83,10 +85,9 @@ fn on_postgresql_a_guest_makes_a_database_and_drops_it() {
 fn on_postgresql_whoever_sees_the_mark_sees_that_somebody_is_there() {
     let Some(server) = postgresql() else { return };
     let url: Url = server.url().parse().unwrap();
-    let mark = tidegate_subject::guest::MARK;
     let unattended = format!(
         "SELECT 1 FROM pg_database d WHERE datname = '{NAME}' \
-         AND shobj_description(oid, 'pg_database') = '{mark}' AND NOT EXISTS \
+         AND shobj_description(oid, 'pg_database') = '{MARK}' AND NOT EXISTS \
          (SELECT 1 FROM pg_stat_activity a WHERE a.datname = d.datname \
           AND application_name = 'tidegate lab')"
     );
@@ -117,8 +118,7 @@ fn on_postgresql_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     assert!(kept.query("SELECT a FROM kept").unwrap().is_empty());
     drop(kept);
 
-    let mark = tidegate_subject::guest::MARK;
-    client.query(&format!("COMMENT ON DATABASE {NAME} IS '{mark}'")).unwrap();
+    client.query(&format!("COMMENT ON DATABASE {NAME} IS '{MARK}'")).unwrap();
     let guest = postgres::Guest::make(&url, None).unwrap();
     assert!(guest.connect().unwrap().query("SELECT a FROM kept").is_err());
     drop(guest);
@@ -141,16 +141,13 @@ fn on_postgresql_a_login_that_fails_says_why() {
     let Some(server) = postgresql() else { return };
     let url: Url = server.url().parse().unwrap();
     let nobody = free_port().unwrap();
-    for (url, expected) in [
+    let refusals = [
         (Url { password: Some("wrong".into()), ..url.clone() }, "authentication failed"),
         (Url { password: None, ..url.clone() }, "nor in PGPASSWORD"),
         (Url { port: nobody, ..url.clone() }, "onnection refused"),
         (Url { database: "shop".into(), ..url.clone() }, "\"shop\" does not exist"),
-    ] {
-        let error = postgres::Guest::make(&url, None).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        assert!(!error.contains("secret") && !error.contains("wrong"), "{error}");
-    }
+    ];
+    assert_refused(refusals, |url| postgres::Guest::make(url, None));
 }
 
 #[test]
@@ -177,7 +174,7 @@ fn a_commit_after_a_failure_is_no_commit() {
 
 #[test]
 fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
-    let Some(server) = mariadb_server::server(&[]) else { return };
+    let Some(server) = mariadb_server(&[]) else { return };
     let mut root = server.connect().unwrap();
     root.query("CREATE USER ann@'%' IDENTIFIED BY 's3cret'").unwrap();
     root.query(&format!("GRANT ALL ON {NAME}.* TO ann@'%'")).unwrap();
@@ -206,24 +203,20 @@ fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
     let refused = mariadb::Guest::make(&ann, None).unwrap_err().to_string();
     assert!(refused.contains("no laboratory made"), "{refused}");
     assert!(root.query(&format!("SELECT a FROM {NAME}.kept")).is_ok());
-    let mark = tidegate_subject::guest::MARK;
-    root.query(&format!("ALTER DATABASE {NAME} COMMENT '{mark}'")).unwrap();
+    root.query(&format!("ALTER DATABASE {NAME} COMMENT '{MARK}'")).unwrap();
     drop(mariadb::Guest::make(&ann, None).unwrap());
     assert!(root.query(&left).unwrap().is_empty());
 
     root.query("CREATE USER bob@'%' IDENTIFIED BY 's3cret'").unwrap();
     let port = free_port().unwrap();
-    for (url, expected) in [
+    let refusals = [
         (Url { password: Some("wrong".into()), ..ann.clone() }, "Access denied for user 'ann'"),
         (Url { password: None, ..ann.clone() }, "nor in MYSQL_PWD"),
         (Url { port, ..ann.clone() }, "onnection refused"),
         (Url { database: "shop".into(), ..nobody }, "Unknown database 'shop'"),
         (Url { user: "bob".into(), ..ann.clone() }, "GRANT ALL ON tidegate_lab"),
-    ] {
-        let error = mariadb::Guest::make(&url, None).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        assert!(!error.contains("s3cret") && !error.contains("wrong"), "{error}");
-    }
+    ];
+    assert_refused(refusals, |url| mariadb::Guest::make(url, None));
     assert!(root.query(&left).unwrap().is_empty());
 }
 
@@ -231,14 +224,7 @@ fn on_mariadb_a_guest_makes_a_database_and_drops_it() {
 fn firebird(methods: &'static str, wire_crypt: &'static str) -> Option<Firebird> {
     let password = "it's secret".to_owned();
     let authentication = firebird::Authentication::Password { password, methods, wire_crypt };
-    match Firebird::start(firebird::Options { authentication, ..firebird::Options::default() }) {
-        Ok(server) => Some(server),
-        Err(error @ DatabaseError::NotInstalled(_)) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{methods}, {wire_crypt}: {error}"),
-    }
+    start(firebird::Options { authentication, ..firebird::Options::default() })
 }
 
 fn firebird_url(server: &Firebird, password: &str) -> Url {
@@ -309,9 +295,8 @@ fn on_firebird_what_is_not_ours_stays_and_what_was_left_behind_goes() {
     let refused = Url { database: theirs.clone(), ..url.clone() };
     let refused = firebird::Guest::make(&refused, isolation).unwrap_err().to_string();
     assert!(refused.contains("no laboratory made"), "{refused}");
-    let mark = tidegate_subject::guest::MARK;
     let mut connection = server.connect().unwrap();
-    let comment = Statement::written(format!("COMMENT ON DATABASE IS '{mark}'"));
+    let comment = Statement::written(format!("COMMENT ON DATABASE IS '{MARK}'"));
     connection.run(&comment, &[], Wants::Count).unwrap();
     let in_use = Url { database: theirs, ..url.clone() };
     let in_use = firebird::Guest::make(&in_use, isolation).unwrap_err().to_string();
@@ -320,16 +305,13 @@ fn on_firebird_what_is_not_ours_stays_and_what_was_left_behind_goes() {
 
     let port = free_port().unwrap();
     let nowhere = format!("{}/none/guest.fdb", server.directory().display());
-    for (url, expected) in [
+    let refusals = [
         (firebird_url(&server, "wrong"), "user name or password not accepted"),
         (firebird_url(&server, ""), "nor in ISC_PASSWORD"),
         (Url { port, ..url.clone() }, "onnection refused"),
         (Url { database: nowhere, ..url.clone() }, "cannot make or drop"),
-    ] {
-        let error = firebird::Guest::make(&url, isolation).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        assert!(!error.contains("secret") && !error.contains("wrong"), "{error}");
-    }
+    ];
+    assert_refused(refusals, |url| firebird::Guest::make(url, isolation));
 }
 
 #[test]

@@ -1,56 +1,30 @@
-//! A private MariaDB comes, obeys, and leaves nothing behind; its client reads what it says.
-//!
-//! Where MariaDB is not installed each test says so and is skipped.
+//! A private MariaDB, and what its client reads of what it says.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
-mod mariadb_server;
-
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::thread;
 
-use mariadb_server::{is_installed, server};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::database::{Database, DatabaseError};
 use tidegate_subject::isolation::Isolation;
 use tidegate_subject::mariadb::{MariaDb, Options};
 use tidegate_subject::mysql::{BlockingClient, ClientError};
+use tidegate_subject::url::Url;
 use tidegate_workload::{Conflict, Connection, Dialect, Failure, Statement, Value, Wants};
 
+use super::common::{Named, mariadb};
+use super::traces::{assert_gone_after_panic, assert_restarts_and_stops};
+
+/// A server at READ COMMITTED.
+pub(crate) fn server(settings: &Named<'_>) -> Option<MariaDb> {
+    mariadb(settings, Some(Isolation::ReadCommitted))
+}
+
 fn run(client: &mut BlockingClient, sql: &str) -> Result<u64, Failure> {
-    let statement = Statement::written(sql.to_owned());
-    client.run(&statement, &[], Wants::Count).map(|reply| reply.count)
-}
-
-/// What must be gone once a server is.
-struct Traces {
-    directory: PathBuf,
-    process_id: u32,
-    port: u16,
-}
-
-impl Traces {
-    fn of(server: &MariaDb) -> Self {
-        Traces {
-            directory: server.directory().to_owned(),
-            process_id: server.process_id(),
-            port: server.port(),
-        }
-    }
-
-    fn assert_gone(&self) {
-        assert!(!self.directory.exists());
-        assert!(!Path::new(&format!("/proc/{}", self.process_id)).exists());
-        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err());
-    }
+    super::run(client, sql, &[]).map(|reply| reply.count)
 }
 
 #[test]
 fn a_server_serves_restarts_and_leaves_nothing() {
-    let Some(mut server) = server(&[("innodb-buffer-pool-size", "64M")]) else { return };
-    let before = Traces::of(&server);
+    let Some(server) = server(&[("innodb-buffer-pool-size", "64M")]) else { return };
     for url in [server.url(), server.socket_url()] {
         let mut client = BlockingClient::connect(&url).unwrap();
         let rows = client.query("SELECT 1, NULL, 'two' UNION ALL SELECT 3, '', NULL").unwrap();
@@ -69,39 +43,12 @@ fn a_server_serves_restarts_and_leaves_nothing() {
     let error = server.in_force(&["no'such"]).unwrap_err();
     assert!(error.to_string().contains("no setting no'such"), "{error}");
     assert!(server.version().unwrap().contains("MariaDB"));
-
-    let mut broken = server.connect().unwrap();
-    broken.query("CREATE TABLE kept (x int)").unwrap();
-    server.restart().unwrap();
-    assert_eq!(server.port(), before.port);
-    assert_ne!(server.process_id(), before.process_id);
-    assert!(broken.query("SELECT 1").is_err());
-    assert!(matches!(broken.query("SELECT 1"), Err(ClientError::Closed)));
-    assert_eq!(server.connect().unwrap().value("SELECT count(*) FROM kept").unwrap(), "0");
-
-    let after = Traces::of(&server);
-    server.stop().unwrap();
-    before.assert_gone();
-    after.assert_gone();
+    assert_restarts_and_stops(server);
 }
 
 #[test]
 fn a_panic_stops_the_server_and_removes_its_directory() {
-    let (sender, receiver) = mpsc::channel();
-    let panicked = thread::spawn(move || {
-        let Some(server) = server(&[]) else {
-            sender.send(None).unwrap();
-            return;
-        };
-        let _client = server.connect().unwrap();
-        sender.send(Some(Traces::of(&server))).unwrap();
-        panic!("on purpose");
-    })
-    .join();
-    if let Some(traces) = receiver.recv().unwrap() {
-        assert!(panicked.is_err());
-        traces.assert_gone();
-    }
+    assert_gone_after_panic(|| server(&[]));
 }
 
 #[test]
@@ -110,7 +57,7 @@ fn what_keeps_a_server_from_starting_is_said() {
         let settings = vec![(name.to_owned(), value.to_owned())];
         MariaDb::start(Options { settings, isolation: None }).unwrap_err()
     };
-    if !is_installed() {
+    if server(&[]).is_none() {
         return;
     }
     for name in ["datadir", "loose-data", "bind-address"] {
@@ -288,14 +235,16 @@ fn who_is_stopped_or_killed_is_told() {
 #[test]
 fn an_isolation_level_is_the_sessions_own() {
     let Some(server) = server(&[]) else { return };
-    for (level, name) in [
+    let url: Url = server.url().parse().unwrap();
+    for (isolation, name) in [
         (None, "READ-COMMITTED"),
         (Some(Isolation::ReadUncommitted), "READ-UNCOMMITTED"),
         (Some(Isolation::ReadCommitted), "READ-COMMITTED"),
         (Some(Isolation::RepeatableRead), "REPEATABLE-READ"),
         (Some(Isolation::Serializable), "SERIALIZABLE"),
     ] {
-        let mut client = BlockingClient::connect_at(&server.url(), level).unwrap();
+        let url = Url { isolation, ..url.clone() };
+        let mut client = BlockingClient::connect(&url.with_password()).unwrap();
         assert_eq!(client.value("SELECT @@tx_isolation").unwrap(), name);
         assert_eq!(client.dialect(), Dialect::MariaDb);
     }

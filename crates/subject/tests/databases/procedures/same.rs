@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_subject::connection::{Connector, Transactional, check};
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::database::Database;
 use tidegate_workload::tpcc::{DELIVERY, Form, NEW_ORDER, ORDER_STATUS, PAYMENT, Tpcc};
 use tidegate_workload::workload::{Depth, Workload};
 use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Rows, Statement, Value, Wants,
 };
 
-use super::{Server, insist, tpcc};
+use super::super::{assert_consistent, insist};
+use super::{Server, fill, firebird, mariadb, postgres, tpcc};
 
 /// Terminals that take turns.
 const TERMINALS: usize = 3;
@@ -182,26 +184,25 @@ pub(super) fn rows(connection: &mut dyn Transactional, workload: &Tpcc) -> Table
 }
 
 /// Loads, works by a form and returns what was done and what is there then.
-fn course(server: &Server, form: Form, each: usize, seed: u64) -> (Done, Tables) {
+fn course(server: &dyn Database, form: Form, each: usize, seed: u64) -> (Done, Tables) {
     let workload = tpcc(200, form);
-    server.fill(&workload);
-    let mut connection = server.connect().unwrap();
+    fill(server, &workload);
+    let mut connection = server.session().unwrap();
     let before = rows(&mut *connection, &workload);
     let done = work(&mut *connection, &workload, each, seed);
     let after = rows(&mut *connection, &workload);
     for (table, lines) in &after {
         assert_eq!(before[table] == *lines, *table == "item", "{table}");
     }
-    let conditions = check(&mut *connection, &workload, Depth::Full).unwrap();
-    assert!(conditions.iter().all(|condition| condition.violation.is_none()), "{conditions:#?}");
+    assert_consistent(&mut *connection, &workload, Depth::Full);
     (done, after)
 }
 
-fn forms_do_the_same(server: Option<Server>, each: usize, seed: u64) {
+fn forms_do_the_same(server: Server, each: usize, seed: u64) {
     let Some(server) = server else { return };
     println!("seed {seed}");
-    let (statements, left) = course(&server, Form::Statements, each, seed);
-    let (procedures, left_too) = course(&server, Form::Procedures, each, seed);
+    let (statements, left) = course(&*server, Form::Statements, each, seed);
+    let (procedures, left_too) = course(&*server, Form::Procedures, each, seed);
     println!(
         "{} and {} requests for {} transactions, {} of them undone",
         statements.statements,
@@ -225,16 +226,16 @@ fn forms_do_the_same(server: Option<Server>, each: usize, seed: u64) {
 
 #[test]
 fn statements_and_procedures_do_the_same_on_postgres() {
-    forms_do_the_same(Server::postgres(), EACH, 51);
+    forms_do_the_same(postgres(), EACH, 51);
 }
 
 #[test]
 fn statements_and_procedures_do_the_same_on_mariadb() {
-    forms_do_the_same(Server::mariadb(), EACH, 52);
+    forms_do_the_same(mariadb(), EACH, 52);
 }
 
 #[test]
 fn statements_and_procedures_do_the_same_on_firebird() {
     // A statement of Firebird's takes several times as long.
-    forms_do_the_same(Server::firebird(), EACH / 3, 52);
+    forms_do_the_same(firebird(), EACH / 3, 52);
 }

@@ -154,6 +154,7 @@ fn what_cannot_be_is_refused_with_its_code_and_leaves_nothing() {
         ("SELECT id FROM item, item", "42601"),
         ("SELECT id, COUNT(*) FROM item", "42803"),
         ("SELECT id FROM item WHERE COUNT(*) > 1", "42803"),
+        ("SELECT id FROM item ORDER BY COUNT(*)", "42803"),
         ("UPDATE item SET cents = SUM(cents)", "42803"),
         ("SELECT id FROM item WHERE id = ?", "07001"),
         ("CREATE INDEX a ON item (id)", "42601"),

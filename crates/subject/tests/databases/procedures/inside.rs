@@ -1,25 +1,21 @@
 //! Databases in our own process have no procedures: what would be called runs in its place.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::Class;
-use tidegate_subject::connection::{load, run};
-use tidegate_subject::embedded::{Embedded, Isolation, Options};
+use tidegate_subject::connection::run;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::Ending;
 use tidegate_workload::tpcc::{Form, Tpcc};
 use tidegate_workload::workload::Workload;
 
+use super::super::{NEVER, fixed, load, store};
 use super::same::{Tables, rows};
 use super::tpcc;
 
 /// Transactions of the only terminal: three decks of a hundred.
 const TRANSACTIONS: usize = 300;
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Both forms leave the same rows behind, and undo the same orders.
 fn assert_same(course: impl Fn(&Tpcc) -> (Vec<Ending>, Tables)) {
@@ -36,7 +32,7 @@ fn sqlite_runs_what_would_be_called() {
         let path = directory.path().join("tpcc.db");
         let mut connection = SqliteConnection::open(&path, Duration::from_secs(10)).unwrap();
         connection.batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF").unwrap();
-        load(&mut connection, workload, &NEVER, &mut |_| {}).unwrap();
+        load(&mut connection, workload);
         let mut terminal = workload.client(0, 1, 54);
         let one = |_| run(&mut connection, terminal.next()).unwrap();
         let endings = (0..TRANSACTIONS).map(one).collect();
@@ -48,15 +44,9 @@ fn sqlite_runs_what_would_be_called() {
 #[test]
 fn the_embedded_engine_runs_what_would_be_called() {
     assert_same(|workload| {
-        let options = Options { buffer_bytes: 4 << 20, isolation: Isolation::Serializable };
-        let mut store = Embedded::start(options).unwrap();
+        let mut store = store();
         store.load(workload, &NEVER).unwrap();
-        let setting = Setting {
-            bounds: Bounds::new(Mpl::ONE, Mpl::at_least_one(10)).unwrap(),
-            start: Mpl::ONE,
-            resources: Resources { cpus: 2, disks: 1 },
-        };
-        let algorithm = Algorithm::Fixed(Mpl::ONE);
+        let (algorithm, setting) = fixed(1);
         let service = store.serve(algorithm, &setting, 1, Box::new(|_| ())).unwrap();
         let mut terminal = workload.client(0, 1, 54);
         let one = |_| {
