@@ -211,9 +211,8 @@ fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_on_random_hills() {
 
 fn random_hill(seed: u64) -> Phase {
     let random = &mut SplitMix64::new(seed);
-    let mut between = |low: f64, high: f64| low + (high - low) * random.next_draw().value();
-    let top = between(0.0, 7.5) * 2.0_f64.ln();
-    let (rise, fall) = (between(0.5, 1.2), between(0.1, 0.9));
+    let top = random.next_between(0.0, 7.5) * 2.0_f64.ln();
+    let (rise, fall) = (random.next_between(0.5, 1.2), random.next_between(0.1, 0.9));
     let mut points = vec![(1_u32, 1_000.0_f64)];
     while let Some(&(level, tps)) = points.last().filter(|(level, _)| *level < 1_000) {
         let next = level + level.div_ceil(5);

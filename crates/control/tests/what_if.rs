@@ -18,7 +18,7 @@ use std::time::Duration;
 use tidegate_control::plant::{Scenario, ScenarioFile, Simulated};
 use tidegate_control::{
     Algorithm, Bounds, ControlChoice, CurveRow, Mpl, Observation, Resources, Setting, SplitMix64,
-    Timing, Unknown, WhatIf, WhatIfCurve,
+    Unknown, WhatIf, WhatIfCurve,
 };
 
 /// Limits of a curve that are tried on copies of the plant.
@@ -306,21 +306,15 @@ fn only_limits_near_what_was_seen_are_told() {
 
 /// A second at `limit` of 100 clients in which so many transactions ended.
 fn second(limit: u32, completions: u64) -> Observation {
-    let plant = read(&directory().join("noise-1.toml"));
-    let mut database = plant.start(1).expect("a plant");
-    let limit = Mpl::at_least_one(limit);
-    let running = limit.get();
     Observation {
-        interval: Duration::from_secs(1),
-        running,
-        running_mean: f64::from(running),
+        running: limit,
+        running_mean: f64::from(limit),
         concurrency: 100,
         concurrency_peak: 100,
         concurrency_mean: 100.0,
         waiting_share: 1.0,
         completions,
-        in_database: Timing::default(),
-        ..database.interval(limit)
+        ..Observation::empty(Duration::from_secs(1), Mpl::at_least_one(limit))
     }
 }
 

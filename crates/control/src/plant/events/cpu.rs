@@ -13,7 +13,7 @@
 //! proportion to the rates, from the transactions that are runnable. Transactions with the same
 //! mean service share a group, and within a group all are alike.
 
-use super::random::place;
+use super::place;
 use super::transactions::Slot;
 
 /// The processors of a phase.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::random::place;
+use super::place;
 use super::transactions::Slot;
 
 /// Disks of one kind, each with its queue. Service is exponential, so of the disks at work any may

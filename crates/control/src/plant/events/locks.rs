@@ -236,7 +236,7 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plant::events::random::Random;
+    use crate::SplitMix64;
 
     /// A lock manager without cleverness: a list of (item, slot, mode) in order of arrival.
     #[derive(Default)]
@@ -296,16 +296,16 @@ mod tests {
     const PER_OWNER: u32 = 5;
 
     /// One random action on both: a request, or the end of a transaction.
-    fn act(locks: &mut Locks, naive: &mut Naive, random: &mut Random) -> Option<Answer> {
-        let slot = Slot(random.below(SLOTS));
-        let item = random.below(ITEMS);
-        let mode = if random.chance(0.5) { Mode::Shared } else { Mode::Exclusive };
+    fn act(locks: &mut Locks, naive: &mut Naive, random: &mut SplitMix64) -> Option<Answer> {
+        let slot = Slot(random.next_below(SLOTS));
+        let item = random.next_below(ITEMS);
+        let mode = if random.next_chance(0.5) { Mode::Shared } else { Mode::Exclusive };
         let waiting = naive.waiting();
         if waiting.contains(&slot.0) {
             return None;
         }
         let held = naive.granted_to(slot.0);
-        if random.chance(0.15) || held.len() == PER_OWNER as usize {
+        if random.next_chance(0.15) || held.len() == PER_OWNER as usize {
             naive.requests.retain(|request| request.1 != slot.0);
             let mut unblocked = Vec::new();
             locks.release(slot, &mut unblocked);
@@ -339,7 +339,7 @@ mod tests {
     fn it_answers_like_a_naive_lock_manager() {
         let mut seen = [0; 3];
         for seed in 0..40 {
-            let mut random = Random::new(seed);
+            let mut random = SplitMix64::new(seed);
             let mut locks = Locks::new(ITEMS, PER_OWNER);
             (0..SLOTS).for_each(|slot| locks.admit(Slot(slot)));
             let mut naive = Naive::default();

@@ -94,7 +94,6 @@ mod discounting;
 mod disks;
 mod locks;
 mod prepared;
-mod random;
 mod settings;
 mod statistics;
 #[cfg(test)]
@@ -104,14 +103,14 @@ mod transactions;
 use std::collections::VecDeque;
 
 use super::Simulated;
-use crate::{LockObservation, Mpl, Observation};
+use crate::controller::whole;
+use crate::{LockObservation, Mpl, Observation, SplitMix64};
 
 use cpu::Cpu;
 use discounting::Discounting;
 use disks::Disks;
 use locks::{Answer, Locks, Mode};
 use prepared::{Class, Load, Phase, Script};
-use random::Random;
 use settings::CROWD_MAX;
 use statistics::{Meter, Outcome, Population};
 use transactions::{Slot, Transaction, Transactions};
@@ -131,7 +130,7 @@ pub struct EventsPlant {
     /// The index of the current phase, and the intervals of it still to come.
     phase: usize,
     intervals_left: u32,
-    random: Random,
+    random: SplitMix64,
     now_s: f64,
     /// The speed of the machine in this interval; 1 without noise.
     speed: f64,
@@ -184,7 +183,7 @@ impl EventsPlant {
         let mut plant = EventsPlant {
             phase: 0,
             intervals_left: 0,
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             now_s: 0.0,
             speed: 1.0,
             limit: 0,
@@ -249,7 +248,7 @@ impl EventsPlant {
         self.intervals_left = self.intervals_left.saturating_sub(1);
         // Uniform with the standard deviation asked for, so that no speed is zero or less.
         let spread = self.current().noise * 3.0_f64.sqrt();
-        self.speed = 1.0 + spread * (2.0 * self.random.uniform() - 1.0);
+        self.speed = 1.0 + spread * (2.0 * self.random.next_draw().value() - 1.0);
         self.limit = limit.get();
         self.admit();
     }
@@ -277,14 +276,17 @@ impl EventsPlant {
     fn advance(&mut self, until_s: f64) -> bool {
         let rates = self.rates();
         let all: f64 = rates.iter().map(|&(_, rate)| rate).sum();
-        let next_s =
-            if all > 0.0 { self.now_s + self.random.exponential() / all } else { f64::INFINITY };
+        let next_s = if all > 0.0 {
+            self.now_s + self.random.next_exponential() / all
+        } else {
+            f64::INFINITY
+        };
         let happens = next_s < until_s;
         let now_s = if happens { next_s } else { until_s };
         self.meter.pass(now_s - self.now_s, self.population());
         self.now_s = now_s;
         if happens {
-            let (event, point) = choose(&rates, self.random.uniform() * all);
+            let (event, point) = choose(&rates, self.random.next_draw().value() * all);
             self.happen(event, point);
         }
         happens
@@ -309,7 +311,7 @@ impl EventsPlant {
                 }
             }
             Event::Restart => {
-                let chosen = random::place(point, self.restarting.len());
+                let chosen = place(point, self.restarting.len());
                 let slot = self.restarting.swap_remove(chosen);
                 self.transactions.get_mut(slot).restart();
                 self.begin_step(slot);
@@ -342,7 +344,7 @@ impl EventsPlant {
             let class = &self.script.classes[waiting.class as usize];
             self.wanted_kib += class.working_set_kib;
             self.meter.granted(class.observed, self.now_s - waiting.since_s);
-            let slot = self.transactions.enter(waiting.class, self.now_s, self.random.seed());
+            let slot = self.transactions.enter(waiting.class, self.now_s, self.random.next_bits());
             self.locks.admit(slot);
             self.begin_step(slot);
         }
@@ -386,8 +388,8 @@ impl EventsPlant {
         let step = self.transactions.get(slot).step as usize;
         let reads = self.class_of(slot).steps[step].reads;
         let phase = &self.script.phases[self.phase];
-        if reads && self.random.chance(phase.miss(self.wanted_kib)) {
-            self.disks.enter(self.random.below(phase.disks), slot);
+        if reads && self.random.next_chance(phase.miss(self.wanted_kib)) {
+            self.disks.enter(self.random.next_below(phase.disks), slot);
         } else {
             self.next_step(slot);
         }
@@ -522,4 +524,10 @@ fn choose(rates: &[(Event, f64)], point: f64) -> (Event, f64) {
         left -= rate;
     }
     chosen
+}
+
+/// Returns the place in a list of `length` that `point`, uniform from [0, 1), falls on; 0 for an
+/// empty list. Rounding upward never leads past the end.
+fn place(point: f64, length: usize) -> usize {
+    (whole(point * length as f64) as usize).min(length.saturating_sub(1))
 }

@@ -2,9 +2,9 @@
 
 use super::cpu::Processors;
 use super::locks::Mode;
-use super::random::Random;
 use super::settings::{EventsPhase, TransactionClass};
 use crate::IntervalRule;
+use crate::SplitMix64;
 use crate::controller::whole;
 
 /// Who asks for transactions.
@@ -39,11 +39,11 @@ impl Items {
     }
 
     /// An item to lock.
-    pub(super) fn draw(self, random: &mut Random) -> u32 {
-        if random.chance(self.hot_requests) {
-            random.below(self.hot)
+    pub(super) fn draw(self, random: &mut SplitMix64) -> u32 {
+        if random.next_chance(self.hot_requests) {
+            random.next_below(self.hot)
         } else {
-            self.hot + random.below(self.cold)
+            self.hot + random.next_below(self.cold)
         }
     }
 }
@@ -102,8 +102,8 @@ impl Phase {
     }
 
     /// The class of a new transaction.
-    pub(super) fn draw_class(&self, random: &mut Random) -> u32 {
-        let point = random.uniform();
+    pub(super) fn draw_class(&self, random: &mut SplitMix64) -> u32 {
+        let point = random.next_draw().value();
         let at = self.mix.partition_point(|&(sum, _)| sum <= point);
         self.mix.get(at).or(self.mix.last()).map_or(0, |&(_, class)| class)
     }
@@ -170,8 +170,8 @@ impl Class {
         }
     }
 
-    pub(super) fn draw_mode(&self, random: &mut Random) -> Mode {
-        if random.chance(self.write_share) { Mode::Exclusive } else { Mode::Shared }
+    pub(super) fn draw_mode(&self, random: &mut SplitMix64) -> Mode {
+        if random.next_chance(self.write_share) { Mode::Exclusive } else { Mode::Shared }
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
         let classes = [1.0, 2.0, 5.0].map(class).to_vec();
         let phase = EventsPhase { clients: Some(1), classes, ..EventsPhase::default() };
         let phase = Phase::new(&phase, 7);
-        let mut random = Random::new(1);
+        let mut random = SplitMix64::new(1);
         let mut counts = [0.0; 3];
         for _ in 0..8_000 {
             counts[phase.draw_class(&mut random) as usize - 7] += 1.0;
@@ -302,7 +302,7 @@ mod tests {
         let phase =
             EventsPhase { items: 10, hot_items: 0.1, hot_requests: 0.9, ..EventsPhase::default() };
         let items = Items::new(&phase);
-        let mut random = Random::new(1);
+        let mut random = SplitMix64::new(1);
         let mut counts = [0_u32; 10];
         for _ in 0..10_000 {
             counts[items.draw(&mut random) as usize] += 1;
@@ -318,7 +318,7 @@ mod tests {
             let phase =
                 EventsPhase { items, hot_items, hot_requests: 0.0, ..EventsPhase::default() };
             let items_drawn = Items::new(&phase);
-            let mut random = Random::new(1);
+            let mut random = SplitMix64::new(1);
             assert!((0..1_000).all(|_| items_drawn.draw(&mut random) < items));
         }
     }

@@ -155,11 +155,7 @@ impl Meter {
         let (together, classes) = self.totals();
         let mean = |integral: f64| if self.length_s > 0.0 { integral / self.length_s } else { 0.0 };
         Observation {
-            interval: Duration::from_secs_f64(self.length_s),
-            limit,
             running: population.running,
-            idle: 0,
-            idle_mean: 0.0,
             discounted: population.discounted,
             discounted_mean: mean(self.discounted_s),
             concurrency: population.concurrency(),
@@ -172,8 +168,8 @@ impl Meter {
             in_database: together.in_database,
             in_queue: together.in_queue,
             locks,
-            server: None,
             classes,
+            ..Observation::empty(Duration::from_secs_f64(self.length_s), limit)
         }
     }
 

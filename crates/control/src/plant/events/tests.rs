@@ -327,9 +327,9 @@ fn a_transaction_fails_only_when_it_may_restart_no_more() {
 #[test]
 fn grants_obey_the_limit_and_nobody_is_thrown_out() {
     let mut plant = plant(&contending());
-    let mut random = Random::new(2);
+    let mut random = SplitMix64::new(2);
     for _ in 0..50 {
-        let limit = 1 + random.below(60);
+        let limit = 1 + random.next_below(60);
         let before = plant.running;
         plant.begin_interval(Mpl::at_least_one(limit));
         assert_eq!(plant.running, before.max(limit));

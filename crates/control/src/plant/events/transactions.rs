@@ -1,6 +1,6 @@
 //! The transactions inside the database: a slab whose places are used again.
 
-use super::random::Random;
+use crate::SplitMix64;
 
 /// The place of a transaction inside the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,14 +30,14 @@ pub(super) struct Transaction {
     /// Where its lock requests come from: the same after a rollback.
     seed: u64,
     /// The rest of its lock requests.
-    pub(super) requests: Random,
+    pub(super) requests: SplitMix64,
 }
 
 impl Transaction {
     /// Goes back to the first step.
     pub(super) fn restart(&mut self) {
         self.step = 0;
-        self.requests = Random::new(self.seed);
+        self.requests = SplitMix64::new(self.seed);
     }
 }
 
@@ -52,7 +52,7 @@ impl Transactions {
     /// A slot for a new transaction: the one left last, or a new one.
     pub(super) fn enter(&mut self, class: u32, granted_s: f64, seed: u64) -> Slot {
         let (step, rollbacks, is_inside, is_discounted) = (0, 0, true, false);
-        let requests = Random::new(seed);
+        let requests = SplitMix64::new(seed);
         let new = Transaction {
             class,
             step,
@@ -104,7 +104,7 @@ mod tests {
         let mut draws = || {
             let transaction = transactions.get_mut(slot);
             transaction.restart();
-            [(); 5].map(|()| transaction.requests.below(1_000_000))
+            [(); 5].map(|()| transaction.requests.next_below(1_000_000))
         };
         assert_eq!(draws(), draws());
     }

@@ -226,7 +226,7 @@ impl SharingPlant {
             }
             (None, Some(tps)) => {
                 self.leaving = u32::MAX;
-                self.next_arrival_s = self.now_s + random::exponential(&mut self.random) / tps;
+                self.next_arrival_s = self.now_s + self.random.next_exponential() / tps;
             }
             (None, None) => {}
         }
@@ -242,7 +242,7 @@ impl SharingPlant {
     /// A client thinks, and then asks.
     fn think(&mut self, mean_s: f64) {
         if mean_s > 0.0 {
-            let at = self.now_s + mean_s * random::exponential(&mut self.random);
+            let at = self.now_s + mean_s * self.random.next_exponential();
             self.timed.push(Reverse((Ordered(at), Timed::Asks)));
         } else {
             self.ask();
@@ -276,7 +276,7 @@ impl SharingPlant {
             let class = self.draw_class();
             let work = class.demand * random::work(&mut self.random, class.spread);
             let idle_s = if class.idle_s > 0.0 && class.spread > 0.0 {
-                class.idle_s * random::exponential(&mut self.random)
+                class.idle_s * self.random.next_exponential()
             } else {
                 class.idle_s
             };
@@ -321,13 +321,13 @@ impl SharingPlant {
             self.speed_until_s = self.now_s + phase.noise_s - 1e-9;
         }
         if phase.outliers > 0.0 && self.now_s >= self.halved_until_s {
-            self.halved = self.random.next_draw().value() < phase.outliers;
+            self.halved = self.random.next_chance(phase.outliers);
             self.halved_until_s = self.now_s + 1.0 - 1e-9;
         }
         let mut factor = if self.halved { self.speed / 2.0 } else { self.speed };
         if phase.wander > 0.0 {
             let kept = (-step_s / phase.wander_s).exp();
-            let fresh = (1.0 - kept * kept).sqrt() * random::normal(&mut self.random);
+            let fresh = (1.0 - kept * kept).sqrt() * self.random.next_normal();
             self.wandered = kept * self.wandered + fresh;
             factor *= (phase.wander * self.wandered - phase.wander * phase.wander / 2.0).exp();
         }
@@ -395,7 +395,7 @@ impl SharingPlant {
                 self.timed_event();
             } else {
                 let tps = self.phases.get(self.phase).and_then(|phase| phase.arrivals_tps);
-                let gap_s = random::exponential(&mut self.random) / tps.unwrap_or(1.0);
+                let gap_s = self.random.next_exponential() / tps.unwrap_or(1.0);
                 self.next_arrival_s = self.now_s + gap_s;
                 self.ask();
             }
@@ -480,8 +480,6 @@ impl SharingPlant {
             (timing(&mut seen.in_database_s), timing(&mut seen.in_queue_s));
         let level = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Observation {
-            interval: Duration::from_secs_f64(seen.seconds),
-            limit,
             running: level(self.counted()),
             concurrency: level(present),
             concurrency_peak: level(seen.peak),
@@ -489,16 +487,11 @@ impl SharingPlant {
             running_mean: seen.running_s / seen.seconds,
             idle: self.lent,
             idle_mean: seen.lent_s / seen.seconds,
-            discounted: 0,
-            discounted_mean: 0.0,
             waiting_share: (seen.waiting_s / seen.seconds).min(1.0),
             completions: in_database.count,
-            failures: 0,
             in_database,
             in_queue,
-            locks: None,
-            server: None,
-            classes: Vec::new(),
+            ..Observation::empty(Duration::from_secs_f64(seen.seconds), limit)
         }
     }
 }
