@@ -2,8 +2,7 @@
 //! is read, kept, written and put into effect.
 //!
 //! # Mechanism
-//! A settings type lists its parameters once, with the macro `parameters!` beside it. From that
-//! list come the parser, the canonical spelling, the error that names what exists, the output of
+//! A settings type is declared with its parameters by the macro `settings!`. From that list come the parser, the canonical spelling, the error that names what exists, the output of
 //! `tidegate controllers`, and the table in `docs/control.md`.
 //!
 //! Values are kept as decimal numbers, as they were written: digits and the place of the point.
@@ -121,39 +120,83 @@ pub(crate) enum Value {
     Switch(bool),
 }
 
-/// Lists the parameters of a settings type: name, unit, allowed values, field, meaning. The second
-/// form also checks the values against each other.
-macro_rules! parameters {
-    ($settings:ty { $($fields:tt)* }) => {
-        $crate::parameters::parameters! { $settings { $($fields)* } check |_| Ok(()) }
+/// Declares the settings of an algorithm, a line for each field:
+///
+/// ```text
+/// /// Documentation.
+/// pub struct ExampleSettings;
+///
+/// /// Where the values come from.
+/// pub const PUBLISHED;
+///
+/// field: f64 = 0.5, "parameter", "unit", Values::Number(0.0, 1.0), "meaning";
+/// fixed: u32 = 2;
+/// ```
+///
+/// The constant and the values may be left out together, as in settings with several such
+/// constants. A field without a parameter stays as it is. With `, checked by |own| ..` after the
+/// name the values are checked against each other.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $settings:ident $(, checked by $check:expr)?;
+        $(#[$preset_meta:meta])*
+        $preset_visibility:vis const $preset:ident;
+        $( $(#[$field_meta:meta])* $field:ident: $type:ty = $own:expr
+            $(, $name:literal, $unit:literal, $values:expr, $meaning:literal)?; )*
+    ) => {
+        $crate::parameters::settings! {
+            $(#[$meta])*
+            $visibility struct $settings $(, checked by $check)?;
+            $( $(#[$field_meta])* $field: $type $(, $name, $unit, $values, $meaning)?; )*
+        }
+
+        impl $settings {
+            $(#[$preset_meta])*
+            $preset_visibility const $preset: $settings = $settings { $($field: $own),* };
+        }
     };
-    ($settings:ty {
-        $($name:literal, $unit:literal, $values:expr, $($path:ident).+, $meaning:literal;)*
-    } check $check:expr) => {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $settings:ident $(, checked by $check:expr)?;
+        $( $(#[$field_meta:meta])* $field:ident: $type:ty
+            $(, $name:literal, $unit:literal, $values:expr, $meaning:literal)?; )*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        $visibility struct $settings { $(
+            $(#[doc = concat!("The parameter `", $name, "`: ", $meaning, ".")])?
+            $(#[$field_meta])*
+            $visibility $field: $type,
+        )* }
+
         impl $crate::parameters::Tunable for $settings {
-            const FIELDS: &'static [$crate::parameters::Field<Self>] = &[
-                $($crate::parameters::Field {
+            const FIELDS: &'static [$crate::parameters::Field<Self>] = &[ $( $(
+                $crate::parameters::Field {
                     name: $name,
                     unit: $unit,
                     values: $values,
                     meaning: $meaning,
-                    get: |own| $crate::parameters::Value::from(own.$($path).+),
-                    set: |own, value| own.$($path).+ = value.into(),
-                }),*
-            ];
+                    get: |own| $crate::parameters::Value::from(own.$field),
+                    set: |own, value| own.$field = value.into(),
+                },
+            )? )* ];
 
-            fn check(&self) -> Result<(), &'static str> {
-                let check: fn(&Self) -> Result<(), &'static str> = $check;
-                check(self)
-            }
+            $(
+                fn check(&self) -> Result<(), &'static str> {
+                    let check: fn(&Self) -> Result<(), &'static str> = $check;
+                    check(self)
+                }
+            )?
         }
+
         const _: () = assert!(
             <$settings as $crate::parameters::Tunable>::FIELDS.len()
                 <= $crate::parameters::PARAMETERS_MAX
         );
     };
 }
-pub(crate) use parameters;
+pub(crate) use settings;
 
 /// Parameters that a settings type may have.
 pub(crate) const PARAMETERS_MAX: usize = 32;
@@ -337,14 +380,6 @@ pub(crate) fn list<S: Tunable>(own: &S) -> Vec<Parameter> {
         meaning: field.meaning,
     };
     S::FIELDS.iter().map(parameter).collect()
-}
-
-/// Settings of an algorithm that has no parameters.
-#[derive(Clone, Copy)]
-pub(crate) struct NoSettings;
-
-impl Tunable for NoSettings {
-    const FIELDS: &'static [Field<NoSettings>] = &[];
 }
 
 /// What a value is read for: the types of settings' fields.

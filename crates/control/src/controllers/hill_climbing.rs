@@ -61,43 +61,29 @@
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
 
 use crate::controller::{Concurrency, Controller, Step, within_concurrency};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`HillClimbing`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HillClimbingSettings {
-    /// Relative gain of throughput asked for a relative rise of the limit, C; from 0 to 1.
-    pub gain: f64,
-    /// Relative loss of throughput accepted for a relative fall of the limit; 0 is the study's
-    /// rule, under which going down must gain.
-    pub loss: f64,
-    /// Step size, Δ.
-    pub step: Step,
-    /// Whether response time is judged too where throughput shows the load and not the limit.
-    pub guard: bool,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-    /// The longest rest where probes were turned back, in intervals; 0 is the study's rule.
-    pub rest: u32,
-    /// Relative distance from the mean of the rest at which throughput ends the rest.
-    pub band: f64,
-}
+settings! {
+    /// The parameters of [`HillClimbing`].
+    pub struct HillClimbingSettings;
 
-parameters! { HillClimbingSettings {
-    "c", "share", Values::Number(0.0, 1.0), gain,
+    gain: f64, "c", "share", Values::Number(0.0, 1.0),
         "gain of throughput required for a rise of the limit, C";
-    "delta", "transactions", Values::Step, step, "step, Δ";
-    "loss", "share", Values::Number(0.0, 1.0), loss,
+    step: Step, "delta", "transactions", Values::Step, "step, Δ";
+    /// 0 is the study's rule, under which going down must gain.
+    loss: f64, "loss", "share", Values::Number(0.0, 1.0),
         "loss of throughput accepted for a fall of the limit, as a share of the fall";
-    "guard", "", Values::Switch, guard,
+    guard: bool, "guard", "", Values::Switch,
         "also judge response time where the load determines throughput";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-    "rest", "intervals", Values::Whole(0, 1_000_000), rest,
+    concurrency: Concurrency, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
+    /// 0 is the study's rule.
+    rest: u32, "rest", "intervals", Values::Whole(0, 1_000_000),
         "longest pause after unsuccessful probes";
-    "band", "share", Values::Number(0.0, 10.0), band,
+    band: f64, "band", "share", Values::Number(0.0, 10.0),
         "change of throughput that ends a pause";
-} }
+}
 
 impl HillClimbingSettings {
     /// The study's parameters: C = 0.4 and Δ = 10 (Section 6.1), no rest.

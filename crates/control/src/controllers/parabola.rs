@@ -46,26 +46,19 @@
 //! takes random steps in more than half of the study's intervals (Table 6.7).
 
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
 use crate::{Bounds, Decision, Draw, Mpl, NoApex, Observation, Reason};
 
-/// The parameters of [`Parabola`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ParabolaSettings {
-    /// The largest relative rise of the limit in one step, Γ; above 0.
-    pub cap: f64,
-    /// The largest random step, Δ.
-    pub wiggle: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`Parabola`].
+    pub struct ParabolaSettings;
 
-parameters! { ParabolaSettings {
-    "gamma", "share", Values::Number(0.001, 10.0), cap,
+    cap: f64, "gamma", "share", Values::Number(0.001, 10.0),
         "largest relative rise of the limit in one step, Γ";
-    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
+    wiggle: Step, "delta", "transactions", Values::Step, "largest random step, Δ";
+    concurrency: Concurrency, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
+}
 
 impl ParabolaSettings {
     /// The study's parameters: Γ = 0.333 and Δ = 5 (Section 6.2).

@@ -2,30 +2,19 @@
 
 use super::*;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Example {
-    share: f64,
-    count: u64,
-    step: Step,
-    moment: Concurrency,
-    guard: bool,
+settings! {
+    struct Example, checked by |own| if own.count == 13 { Err("13 is no number") } else { Ok(()) };
+
+    const OWN;
+
+    share: f64 = 0.25, "share", "", Values::Number(0.001, 10.0), "a share";
+    count: u64 = 7, "count", "things", Values::Whole(1, 1_000_000), "a number";
+    step: Step = Step::Relative(0.07), "step", "transactions", Values::Step, "a step";
+    moment: Concurrency = Concurrency::AtEnd, "moment", "", Values::Moment, "a moment";
+    guard: bool = true, "guard", "", Values::Switch, "whether";
 }
 
-parameters! { Example {
-    "share", "", Values::Number(0.001, 10.0), share, "a share";
-    "count", "things", Values::Whole(1, 1_000_000), count, "a number";
-    "step", "transactions", Values::Step, step, "a step";
-    "moment", "", Values::Moment, moment, "a moment";
-    "guard", "", Values::Switch, guard, "whether";
-} check |own| if own.count == 13 { Err("13 is no number") } else { Ok(()) } }
-
-const OWN: Example = Example {
-    share: 0.25,
-    count: 7,
-    step: Step::Relative(0.07),
-    moment: Concurrency::AtEnd,
-    guard: true,
-};
+const OWN: Example = Example::OWN;
 
 #[track_caller]
 fn read(text: &str) -> Example {

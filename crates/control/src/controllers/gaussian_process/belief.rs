@@ -8,30 +8,12 @@
 //! matrix, and an observation changes both in closed form (Kalman, 1960; Rasmussen and Williams,
 //! 2006, chapter 2).
 
+use super::GaussianProcessSettings;
 use crate::controller::whole;
 use crate::{Bounds, Mpl, Resources};
 
 /// Limits on the grid, at most. The matrix of this many rows is 16 KiB.
 pub(in crate::controllers) const GRID_MAX: usize = 44;
-
-/// What is believed before anything was observed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prior {
-    /// Stations of the model besides one, for each of the database's beyond the first.
-    pub others: f64,
-    /// Standard deviation of the slope d ln X / d ln N about the model's.
-    pub slope_sd: f64,
-    /// Distance in ln N over which the slope is forgotten.
-    pub slope_length: f64,
-    /// How much the slope falls over the whole range for contention the model does not know.
-    pub contention: f64,
-    /// Standard deviation of the irregularity at each limit, in ln X.
-    pub roughness: f64,
-    /// As much more, divided by the limit: one transaction more or less is much among few.
-    pub grain: f64,
-    /// Standard deviation of the level, in ln X.
-    pub level_sd: f64,
-}
 
 /// A normal distribution over throughput curves.
 #[derive(Clone, Debug)]
@@ -76,7 +58,7 @@ impl Belief {
     pub(in crate::controllers) fn new(
         bounds: Bounds,
         resources: Resources,
-        prior: &Prior,
+        prior: &GaussianProcessSettings,
     ) -> Belief {
         let limits = grid(bounds);
         let x: Vec<f64> = limits.iter().map(|limit| f64::from(limit.get()).ln()).collect();
@@ -222,7 +204,7 @@ fn grid(bounds: Bounds) -> Vec<Mpl> {
 
 /// The curve of a closed network of equal stations (external-scheduling study, 4.1), with a slope
 /// that falls by the prior's contention.
-fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
+fn model(x: &[f64], resources: Resources, prior: &GaussianProcessSettings) -> Vec<f64> {
     let others = prior.others * (f64::from(resources.stations()) - 1.0);
     let range = 1_000_f64.ln();
     x.iter()
@@ -235,7 +217,7 @@ fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
 
 /// Covariance of the integrals of an Ornstein-Uhlenbeck slope from x = 0 to each limit, and of the
 /// irregularities.
-fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
+fn shape(x: &[f64], prior: &GaussianProcessSettings) -> Vec<f64> {
     let length = prior.slope_length;
     let variance = prior.slope_sd * prior.slope_sd;
     let mut shape = Vec::with_capacity(x.len() * x.len());
@@ -257,14 +239,11 @@ mod tests {
     use super::*;
     use crate::testing::bounds;
 
-    const PRIOR: Prior = Prior {
+    const PRIOR: GaussianProcessSettings = GaussianProcessSettings {
         others: 1.0,
-        slope_sd: 0.5,
-        slope_length: 1.5,
-        contention: 0.6,
         roughness: 0.0,
         grain: 0.02,
-        level_sd: 2.0,
+        ..GaussianProcessSettings::DEFAULT
     };
 
     fn belief(min: u32, max: u32) -> Belief {

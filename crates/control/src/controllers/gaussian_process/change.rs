@@ -1,15 +1,6 @@
 //! Notices that the workload is another one: a two-sided cumulative sum (Page, 1954) of surprises.
 
-/// When surprises are a change.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChangeSettings {
-    /// What each interval may deviate without counting, in standard deviations.
-    pub slack: f64,
-    /// The sum at which the workload has changed, in standard deviations.
-    pub threshold: f64,
-    /// A single surprise as large as this is looked at again before it is believed.
-    pub doubt: f64,
-}
+use super::GaussianProcessSettings;
 
 /// What a surprise means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +35,7 @@ pub(super) struct ChangeDetector {
 
 impl ChangeDetector {
     /// Judges a surprise, in standard deviations of what was expected.
-    pub(super) fn judge(&mut self, surprise: f64, settings: &ChangeSettings) -> Verdict {
+    pub(super) fn judge(&mut self, surprise: f64, settings: &GaussianProcessSettings) -> Verdict {
         self.disturbances *= FADING;
         let is_far = surprise.abs() >= settings.doubt;
         let is_same_side = f64::from(self.doubted) * surprise > 0.0;
@@ -81,7 +72,8 @@ impl ChangeDetector {
 mod tests {
     use super::*;
 
-    const SETTINGS: ChangeSettings = ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 };
+    /// A slack of 0.75, a threshold of 4 and a doubt of 5.
+    const SETTINGS: GaussianProcessSettings = GaussianProcessSettings::DEFAULT;
 
     fn verdicts(surprises: &[f64]) -> Vec<Verdict> {
         let mut detector = ChangeDetector::default();

@@ -8,22 +8,8 @@
 //! limit is expected to gain by what is learnt (the knowledge gradient of Frazier, Powell and
 //! Dayanik, 2009, for the one rival that may gain most), in each of the next `horizon` intervals.
 
+use super::GaussianProcessSettings;
 use super::belief::Belief;
-
-/// How probes are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProbeSettings {
-    /// Relative throughput that a relative rise of the limit must bring: the price of a permit.
-    pub price: f64,
-    /// The most that the chosen limit may lose against the highest predicted throughput.
-    pub loss: f64,
-    /// Intervals for which what is learnt is expected to be of use.
-    pub horizon: f64,
-    /// What a probe must be worth to be made, in intervals' throughputs.
-    pub least_worth: f64,
-    /// The most by which the limit may rise above the highest one tried, as a factor.
-    pub rise: f64,
-}
 
 /// A limit of the grid, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +46,7 @@ const REPEATS: [f64; 2] = [1.0, 4.0];
 const SURPRISES: [f64; 2] = [1.0, 2.5];
 
 /// The best limit known: the most valuable of those that lose no more than allowed.
-pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) -> usize {
+pub(super) fn best(belief: &Belief, highest: usize, settings: &GaussianProcessSettings) -> usize {
     let allowed = 0..=highest.min(belief.len() - 1);
     let peak = allowed.clone().map(|index| belief.mean(index)).fold(f64::MIN, f64::max);
     let value = |index: usize| value(belief, index, settings);
@@ -70,7 +56,7 @@ pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) ->
 }
 
 /// What a limit is believed to be worth.
-fn value(belief: &Belief, index: usize, settings: &ProbeSettings) -> f64 {
+fn value(belief: &Belief, index: usize, settings: &GaussianProcessSettings) -> f64 {
     belief.mean(index) - settings.price * belief.x(index)
 }
 
@@ -78,7 +64,7 @@ fn value(belief: &Belief, index: usize, settings: &ProbeSettings) -> f64 {
 pub(super) fn choose(
     belief: &Belief,
     circumstances: &Circumstances,
-    settings: &ProbeSettings,
+    settings: &GaussianProcessSettings,
 ) -> Choice {
     let highest = circumstances.highest.min(belief.len() - 1);
     let best = best(belief, highest, settings);
@@ -100,7 +86,7 @@ pub(super) fn choose(
 struct Search<'a> {
     belief: &'a Belief,
     circumstances: &'a Circumstances,
-    settings: &'a ProbeSettings,
+    settings: &'a GaussianProcessSettings,
     /// The value of each limit that may be chosen.
     values: &'a [f64],
     /// The best of them known.
@@ -174,13 +160,19 @@ pub(in crate::controllers) fn normal_below(z: f64, density: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::belief::Prior;
     use super::*;
     use crate::testing::bounds;
     use crate::{Mpl, Resources};
 
-    const SETTINGS: ProbeSettings =
-        ProbeSettings { price: 0.05, loss: 0.1, horizon: 40.0, least_worth: 0.1, rise: 6.0 };
+    const SETTINGS: GaussianProcessSettings = GaussianProcessSettings {
+        price: 0.05,
+        loss: 0.1,
+        horizon: 40.0,
+        others: 1.0,
+        roughness: 0.02,
+        grain: 0.1,
+        ..GaussianProcessSettings::DEFAULT
+    };
     const QUIET: Circumstances = Circumstances {
         noise: 1e-6,
         running: 20.0,
@@ -190,16 +182,7 @@ mod tests {
     };
 
     fn belief() -> Belief {
-        let prior = Prior {
-            others: 1.0,
-            slope_sd: 0.5,
-            slope_length: 1.5,
-            contention: 0.6,
-            roughness: 0.02,
-            grain: 0.1,
-            level_sd: 2.0,
-        };
-        Belief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &prior)
+        Belief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &SETTINGS)
     }
 
     /// What is left to believe when the curve was measured everywhere.

@@ -64,8 +64,10 @@ mod tally;
 
 use std::time::Duration;
 
-use crate::controller::{Controller, Decision, Reason, whole};
-use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Proposal, ResponseGoal, Setting};
+use crate::controller::{Controller, Decision, whole};
+use crate::{
+    Bounds, Draw, IntervalRule, Mpl, Observation, Proposal, Reason, ResponseGoal, Setting,
+};
 
 use search::{Next, Search};
 use tally::{Tally, Verdict, least};

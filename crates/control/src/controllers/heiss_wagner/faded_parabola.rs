@@ -44,39 +44,24 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`FadedParabola`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FadedParabolaSettings {
-    /// Weight of an interval against the next, the aging coefficient α; above 0, at most 1.
-    pub aging: f64,
-    /// The longest step.
-    pub cap: Step,
-    /// The largest random step, Δ.
-    pub wiggle: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`FadedParabola`].
+    pub struct FadedParabolaSettings;
 
-parameters! { FadedParabolaSettings {
-    "aging", "share", Values::Number(0.01, 1.0), aging,
-        "weight of an interval against the next, α";
-    "cap", "transactions", Values::Step, cap, "longest step";
-    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl FadedParabolaSettings {
     /// For a proxy with intervals of a second. α = 0.9 is a memory of ten intervals, three for each
     /// number of the parabola. Steps are those of the other parabolas.
-    pub const PROXY: FadedParabolaSettings = FadedParabolaSettings {
-        aging: 0.9,
-        cap: Step::Relative(0.5),
-        wiggle: Step::Relative(0.5),
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    aging: f64 = 0.9, "aging", "share", Values::Number(0.01, 1.0),
+        "weight of an interval against the next, α";
+    cap: Step = Step::Relative(0.5), "cap", "transactions", Values::Step, "longest step";
+    wiggle: Step = Step::Relative(0.5), "delta", "transactions", Values::Step,
+        "largest random step, Δ";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The parabola approximation with a fading memory.

@@ -38,40 +38,24 @@
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole, within_concurrency};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`IncrementalSteps`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IncrementalStepsSettings {
-    /// Relative step for a relative change of throughput, β; above 0.
-    pub gain: f64,
-    /// The shortest step.
-    pub least: Step,
-    /// The longest step.
-    pub most: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`IncrementalSteps`].
+    pub struct IncrementalStepsSettings;
 
-parameters! { IncrementalStepsSettings {
-    "gain", "factor", Values::Number(0.01, 100.0), gain,
-        "relative step for a relative change of throughput, β";
-    "least", "transactions", Values::Step, least, "shortest step";
-    "most", "transactions", Values::Step, most, "longest step";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl IncrementalStepsSettings {
     /// For a proxy with intervals of a second. β = 2 grows on a curve steeper than √n; a step of at
     /// least 10 % moves throughput about as much as its noise of 3 to 5 % where it matters; half
     /// the limit at most is what hill climbing takes.
-    pub const PROXY: IncrementalStepsSettings = IncrementalStepsSettings {
-        gain: 2.0,
-        least: Step::Relative(0.1),
-        most: Step::Relative(0.5),
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    gain: f64 = 2.0, "gain", "factor", Values::Number(0.01, 100.0),
+        "relative step for a relative change of throughput, β";
+    least: Step = Step::Relative(0.1), "least", "transactions", Values::Step, "shortest step";
+    most: Step = Step::Relative(0.5), "most", "transactions", Values::Step, "longest step";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The controller of incremental steps.

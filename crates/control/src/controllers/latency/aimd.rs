@@ -26,49 +26,32 @@
 //!   bound. A database that thrashes at 500 ms looks well to it.
 //! * It never goes below 20, except where the bounds end below that.
 
-use std::fmt;
-
-use super::window::{LimitRange, Window, WindowRule};
-use super::{LatencyReason, Milliseconds};
+use super::LatencyReason;
+use super::window::{Window, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Values, check_limits, settings};
+use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Aimd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AimdSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The mean latency above which the limit falls, seconds.
-    pub timeout_s: f64,
-    /// What is left of the limit then, a fraction.
-    pub backoff: f64,
-}
+settings! {
+    /// The parameters of [`Aimd`].
+    pub struct AimdSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { AimdSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+    /// The defaults of `AIMDLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Values::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    "timeout", "s", Values::Number(0.0001, 1e5), timeout_s,
+    timeout_s: f64 = 5.0, "timeout", "s", Values::Number(0.0001, 1e5),
         "mean latency above which the limit falls";
-    "backoff", "share", Values::Number(0.01, 1.0), backoff, "share of the limit that then remains";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl AimdSettings {
-    /// The defaults of `AIMDLimit.Builder`.
-    pub const PUBLISHED: AimdSettings = AimdSettings {
-        limits: LimitRange::new(20, 200),
-        window: WindowRule::NETFLIX,
-        timeout_s: 5.0,
-        backoff: 0.9,
-    };
+    backoff: f64 = 0.9, "backoff", "share", Values::Number(0.01, 1.0),
+        "share of the limit that then remains";
 }
 
 /// Additive increase, multiplicative decrease, as Netflix has it.
@@ -79,40 +62,19 @@ pub struct Aimd {
     settings: AimdSettings,
 }
 
-/// Why AIMD moved.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AimdReason {
-    /// By one, because the window was in time.
-    Up {
-        /// Mean latency, seconds.
-        rtt_s: f64,
-    },
-    /// To a fraction, because the window was too slow.
-    BackOff {
-        /// Mean latency, seconds.
-        rtt_s: f64,
-    },
-}
-
-impl AimdReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            AimdReason::Up { .. } => "aimd_up",
-            AimdReason::BackOff { .. } => "aimd_back_off",
-        }
-    }
-}
-
-impl fmt::Display for AimdReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            AimdReason::Up { rtt_s } => {
-                write!(formatter, "aimd: {} is in time, one up", Milliseconds(rtt_s))
-            }
-            AimdReason::BackOff { rtt_s } => {
-                write!(formatter, "aimd: {} is too slow, back off", Milliseconds(rtt_s))
-            }
-        }
+reasons! {
+    /// Why AIMD moved.
+    pub enum AimdReason {
+        /// By one, because the window was in time.
+        Up {
+            /// Mean latency, seconds.
+            rtt_s: f64,
+        } = "aimd_up" => "aimd: {} is in time, one up", Milliseconds(rtt_s);
+        /// To a fraction, because the window was too slow.
+        BackOff {
+            /// Mean latency, seconds.
+            rtt_s: f64,
+        } = "aimd_back_off" => "aimd: {} is too slow, back off", Milliseconds(rtt_s);
     }
 }
 
@@ -120,7 +82,7 @@ impl Aimd {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: AimdSettings) -> Aimd {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         Aimd { range, start: range.clamp(start), settings }
     }
 
@@ -151,7 +113,8 @@ impl Controller for Aimd {
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        match self.settings.window.read(observation, observation.in_database.mean_s) {
+        let AimdSettings { samples, shortest_s, .. } = self.settings;
+        match Window::read(observation, observation.in_database.mean_s, samples, shortest_s) {
             Ok(window) => {
                 let (next, reason) = self.judge(limit, window);
                 let limit = self.range.clamp(Mpl::at_least_one(next));

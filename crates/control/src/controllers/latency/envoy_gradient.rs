@@ -46,56 +46,33 @@
 //!   with a throughput of N/(N + 9) the limit rests at 11, where 81 are
 //!   needed for 90 %.
 
-use std::fmt;
-
-use super::window::{LimitRange, Window, WindowRule, cut};
-use super::{LatencyReason, Milliseconds};
+use super::LatencyReason;
+use super::window::{Window, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Values, check_limits, settings};
+use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`EnvoyGradient`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EnvoyGradientSettings {
-    /// The limits to choose from. The lowest is the pin, too.
-    pub limits: LimitRange,
-    /// By how much the median may be above minRTT, a fraction.
-    pub buffer: f64,
-    /// Transactions that make a measurement of minRTT.
-    pub min_rtt_samples: u64,
-    /// From one measurement of minRTT to the next, seconds.
-    pub remeasure_s: f64,
-    /// The most that is added to that, a fraction of it.
-    pub jitter: f64,
-}
+settings! {
+    /// The parameters of [`EnvoyGradient`]. The lowest limit is the pin, too.
+    pub struct EnvoyGradientSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { EnvoyGradientSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "buffer", "share", Values::Number(0.0, 100.0), buffer,
-        "how far the median may be above minRTT";
-    "samples", "transactions", Values::Whole(1, 1_000_000), min_rtt_samples,
-        "number of transactions in a measurement of minRTT";
-    "remeasure", "s", Values::Number(1.0, 1e6), remeasure_s,
-        "time from one measurement of minRTT to the next";
-    "jitter", "share", Values::Number(0.0, 1.0), jitter, "largest random addition to that time";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl EnvoyGradientSettings {
     /// The defaults of `GradientControllerConfig`, and the 60 s of the documentation's example.
-    pub const PUBLISHED: EnvoyGradientSettings = EnvoyGradientSettings {
-        limits: LimitRange::new(3, 1_000),
-        buffer: 0.25,
-        min_rtt_samples: 50,
-        remeasure_s: 60.0,
-        jitter: 0.15,
-    };
-}
+    pub const PUBLISHED;
 
-/// What ends up in the median: every transaction, if there is one.
-const WINDOW: WindowRule = WindowRule { min_samples: 1, min_rtt_s: 0.0 };
+    lowest: Mpl = Mpl::at_least_one(3), "lowest", "transactions", Values::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions", Values::Whole(1, 1_000_000),
+        "highest limit of the published rule";
+    buffer: f64 = 0.25, "buffer", "share", Values::Number(0.0, 100.0),
+        "how far the median may be above minRTT";
+    min_rtt_samples: u64 = 50, "samples", "transactions", Values::Whole(1, 1_000_000),
+        "number of transactions in a measurement of minRTT";
+    remeasure_s: f64 = 60.0, "remeasure", "s", Values::Number(1.0, 1e6),
+        "time from one measurement of minRTT to the next";
+    jitter: f64 = 0.15, "jitter", "share", Values::Number(0.0, 1.0),
+        "largest random addition to that time";
+}
 
 /// Windows in a row at the lowest limit after which minRTT is doubted.
 const DOUBT: u32 = 5;
@@ -108,68 +85,36 @@ pub struct EnvoyGradient {
     phase: Phase,
 }
 
-/// What Envoy's controller does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum EnvoyReason {
-    /// It pins the limit, to measure.
-    Pin {
-        /// The limit it will return to.
-        back_to: Mpl,
-    },
-    /// It is pinned, and transactions from before the pin still end.
-    Draining,
-    /// It is pinned, and has measured too few transactions so far.
-    Measuring {
-        /// Transactions measured.
-        samples: u64,
-    },
-    /// It has measured, and returns to the limit from before.
-    Measured {
-        /// The latency of no load, seconds.
-        min_rtt_s: f64,
-    },
-    /// It applies the gradient.
-    Gradient {
-        /// From 0.5 to 2.
-        gradient: f64,
-        /// Median latency of the window, seconds.
-        median_s: f64,
-        /// The latency of no load, seconds.
-        min_rtt_s: f64,
-    },
-}
-
-impl EnvoyReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            EnvoyReason::Pin { .. } => "envoy_pin",
-            EnvoyReason::Draining => "envoy_draining",
-            EnvoyReason::Measuring { .. } => "envoy_measuring",
-            EnvoyReason::Measured { .. } => "envoy_measured",
-            EnvoyReason::Gradient { .. } => "envoy_gradient",
-        }
-    }
-}
-
-impl fmt::Display for EnvoyReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("envoy: ")?;
-        match *self {
-            EnvoyReason::Pin { back_to } => {
-                write!(formatter, "pin the limit to measure, then back to {back_to}")
-            }
-            EnvoyReason::Draining => formatter.write_str("pinned, older transactions still end"),
-            EnvoyReason::Measuring { samples } => {
-                write!(formatter, "pinned, {samples} transactions measured")
-            }
-            EnvoyReason::Measured { min_rtt_s } => {
-                write!(formatter, "{} without load, limit restored", Milliseconds(min_rtt_s))
-            }
-            EnvoyReason::Gradient { gradient, median_s, min_rtt_s } => {
-                let (median, least) = (Milliseconds(median_s), Milliseconds(min_rtt_s));
-                write!(formatter, "gradient {gradient:.2}, {median} against {least} without load")
-            }
-        }
+reasons! {
+    /// What Envoy's controller does.
+    pub enum EnvoyReason {
+        /// It pins the limit, to measure.
+        Pin {
+            /// The limit it will return to.
+            back_to: Mpl,
+        } = "envoy_pin" => "envoy: pin the limit to measure, then back to {back_to}";
+        /// It is pinned, and transactions from before the pin still end.
+        Draining = "envoy_draining" => "envoy: pinned, older transactions still end";
+        /// It is pinned, and has measured too few transactions so far.
+        Measuring {
+            /// Transactions measured.
+            samples: u64,
+        } = "envoy_measuring" => "envoy: pinned, {samples} transactions measured";
+        /// It has measured, and returns to the limit from before.
+        Measured {
+            /// The latency of no load, seconds.
+            min_rtt_s: f64,
+        } = "envoy_measured" => "envoy: {} without load, limit restored", Milliseconds(min_rtt_s);
+        /// It applies the gradient.
+        Gradient {
+            /// From 0.5 to 2.
+            gradient: f64,
+            /// Median latency of the window, seconds.
+            median_s: f64,
+            /// The latency of no load, seconds.
+            min_rtt_s: f64,
+        } = "envoy_gradient" => "envoy: gradient {gradient:.2}, {} against {} without load",
+            Milliseconds(median_s), Milliseconds(min_rtt_s);
     }
 }
 
@@ -215,7 +160,7 @@ impl EnvoyGradient {
     /// measure, and then goes to `start`; the published one goes to 3.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: EnvoyGradientSettings) -> EnvoyGradient {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         let phase = Phase::Measuring(Measuring::from(range.clamp(start)));
         EnvoyGradient { range, settings, phase }
     }
@@ -224,7 +169,7 @@ impl EnvoyGradient {
     fn measure(&mut self, so_far: Measuring, observation: &Observation, draw: Draw) -> Decision {
         let pin = self.range.min();
         let stay = |reason| Decision { limit: pin, reason };
-        let window = match WINDOW.read(observation, observation.in_database.p50_s) {
+        let window = match read(observation) {
             Ok(window) => window,
             Err(reason) => return stay(reason),
         };
@@ -248,7 +193,7 @@ impl EnvoyGradient {
     fn follow(&mut self, so_far: Following, observation: &Observation) -> Decision {
         let limit = self.range.clamp(observation.limit);
         let floor = self.range.min();
-        let (decision, at_floor) = match WINDOW.read(observation, observation.in_database.p50_s) {
+        let (decision, at_floor) = match read(observation) {
             Ok(window) => {
                 let decision = self.judge(limit, so_far.min_rtt_s, window);
                 let is_at_floor = limit == floor && decision.limit == floor;
@@ -275,6 +220,11 @@ impl EnvoyGradient {
         let reason = because(EnvoyReason::Gradient { gradient, median_s: window.rtt_s, min_rtt_s });
         Decision { limit: self.range.clamp(next), reason }
     }
+}
+
+/// Reads an interval as a window: every transaction is in the median, if there is one.
+fn read(observation: &Observation) -> Result<Window, Reason> {
+    Window::read(observation, observation.in_database.p50_s, 1, 0.0)
 }
 
 impl Controller for EnvoyGradient {
@@ -419,8 +369,8 @@ mod tests {
     #[test]
     fn a_pin_under_load_takes_the_load_for_no_load() {
         for (pin, rest) in [(3, 5), (100, 136)] {
-            let limits = LimitRange::new(pin, 1_000);
-            let settings = EnvoyGradientSettings { limits, ..EnvoyGradientSettings::PUBLISHED };
+            let lowest = Mpl::at_least_one(pin);
+            let settings = EnvoyGradientSettings { lowest, ..EnvoyGradientSettings::PUBLISHED };
             let start = Mpl::at_least_one(150);
             let mut limiter = EnvoyGradient::new(bounds(1, 10_000), start, settings);
             let mut limit = limiter.start();

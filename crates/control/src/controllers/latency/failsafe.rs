@@ -44,50 +44,32 @@
 //! * The correlations only know the last 50 windows. Where latency and inflight have stayed the
 //!   same for so long there is nothing to correlate, and the limit rises until there is.
 
-use std::fmt;
-
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{LimitRange, MovingAverage, WindowRule};
-use crate::parameters::{Values, check_limits, parameters};
+use super::window::{MovingAverage, Window, range};
+use crate::parameters::{Values, check_limits, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Failsafe`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FailsafeSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The limit is at most this many times inflight.
-    pub limit_by_inflight_max: f64,
-    /// The length of the baseline, in windows.
-    pub baseline_windows: u32,
-}
+settings! {
+    /// The parameters of [`Failsafe`].
+    pub struct FailsafeSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { FailsafeSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "least latency of an interval for a decision";
-    "inflight", "factor", Values::Number(1.0, 1e4), limit_by_inflight_max,
-        "largest limit, as a multiple of the transactions inside";
-    "windows", "intervals", Values::Whole(1, 100_000), baseline_windows,
-        "length of the baseline";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl FailsafeSettings {
     /// The defaults of `adaptivelimiter.NewBuilder`.
-    pub const PUBLISHED: FailsafeSettings = FailsafeSettings {
-        limits: LimitRange::new(1, 200),
-        window: WindowRule { min_samples: 50, min_rtt_s: 0.0 },
-        limit_by_inflight_max: 5.0,
-        baseline_windows: 10,
-    };
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Values::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
+        "highest limit of the published rule";
+    samples: u64 = 50, "samples", "transactions", Values::Whole(1, 1_000_000),
+        "least number of transactions in an interval for a decision";
+    shortest_s: f64 = 0.0, "shortest", "s", Values::Number(0.0, 1e3),
+        "least latency of an interval for a decision";
+    limit_by_inflight_max: f64 = 5.0, "inflight", "factor", Values::Number(1.0, 1e4),
+        "largest limit, as a multiple of the transactions inside";
+    baseline_windows: u32 = 10, "windows", "intervals", Values::Whole(1, 100_000),
+        "length of the baseline";
 }
 
 /// Windows that the median is taken of, and length of the average that follows it.
@@ -116,70 +98,39 @@ pub struct Failsafe {
     throughput: Last<CORRELATED>,
 }
 
-/// Why failsafe-go's limiter moved or stayed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FailsafeReason {
-    /// Up by a step, because the queue is below α.
-    Up(QueueReading),
-    /// The queue is what it should be.
-    Hold(QueueReading),
-    /// Down by a step, because the queue is above β.
-    Down(QueueReading),
-    /// Down by a step, because throughput falls as inflight rises.
-    ThroughputFalls {
-        /// Of inflight and throughput.
-        correlation: f64,
-    },
-    /// Down by a step, because latency rises with inflight and throughput does not.
-    LatencyRises {
-        /// Correlation of inflight and latency.
-        latency: f64,
-        /// Correlation of inflight and throughput.
-        correlation: f64,
-        /// Relative deviation of throughput.
-        variation: f64,
-    },
-    /// Down by a step, because the limit would be too many times inflight.
-    Headroom {
-        /// The most permits that were out at once.
-        inflight: u32,
-    },
-}
-
-impl FailsafeReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            FailsafeReason::Up(_) => "failsafe_up",
-            FailsafeReason::Hold(_) => "failsafe_hold",
-            FailsafeReason::Down(_) => "failsafe_down",
-            FailsafeReason::ThroughputFalls { .. } => "failsafe_throughput_falls",
-            FailsafeReason::LatencyRises { .. } => "failsafe_latency_rises",
-            FailsafeReason::Headroom { .. } => "failsafe_headroom",
-        }
-    }
-}
-
-impl fmt::Display for FailsafeReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("failsafe: ")?;
-        match *self {
-            FailsafeReason::Up(reading) => write!(formatter, "{reading}, up by {}", reading.step),
-            FailsafeReason::Hold(reading) => write!(formatter, "{reading}, hold"),
-            FailsafeReason::Down(reading) => {
-                write!(formatter, "{reading}, down by {}", reading.step)
-            }
-            FailsafeReason::ThroughputFalls { correlation } => {
-                write!(formatter, "throughput falls with inflight ({correlation:.2}), down")
-            }
-            FailsafeReason::LatencyRises { latency, correlation, variation } => write!(
-                formatter,
-                "latency rises with inflight ({latency:.2}), throughput less \
-                 ({correlation:.2}, varies by {variation:.2}), down"
-            ),
-            FailsafeReason::Headroom { inflight } => {
-                write!(formatter, "limit far above the {inflight} inside, down")
-            }
-        }
+reasons! {
+    /// Why failsafe-go's limiter moved or stayed.
+    pub enum FailsafeReason {
+        /// Up by a step, because the queue is below α.
+        Up(reading: QueueReading) = "failsafe_up" =>
+            "failsafe: {reading}, up by {}", reading.step;
+        /// The queue is what it should be.
+        Hold(reading: QueueReading) = "failsafe_hold" => "failsafe: {reading}, hold";
+        /// Down by a step, because the queue is above β.
+        Down(reading: QueueReading) = "failsafe_down" =>
+            "failsafe: {reading}, down by {}", reading.step;
+        /// Down by a step, because throughput falls as inflight rises.
+        ThroughputFalls {
+            /// Of inflight and throughput.
+            correlation: f64,
+        } = "failsafe_throughput_falls" =>
+            "failsafe: throughput falls with inflight ({correlation:.2}), down";
+        /// Down by a step, because latency rises with inflight and throughput does not.
+        LatencyRises {
+            /// Correlation of inflight and latency.
+            latency: f64,
+            /// Correlation of inflight and throughput.
+            correlation: f64,
+            /// Relative deviation of throughput.
+            variation: f64,
+        } = "failsafe_latency_rises" =>
+            "failsafe: latency rises with inflight ({latency:.2}), throughput less \
+             ({correlation:.2}, varies by {variation:.2}), down";
+        /// Down by a step, because the limit would be too many times inflight.
+        Headroom {
+            /// The most permits that were out at once.
+            inflight: u32,
+        } = "failsafe_headroom" => "failsafe: limit far above the {inflight} inside, down";
     }
 }
 
@@ -198,7 +149,7 @@ impl Failsafe {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: FailsafeSettings) -> Failsafe {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         Failsafe {
             range,
             start: range.clamp(start),
@@ -285,7 +236,9 @@ impl Controller for Failsafe {
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        let window = match self.settings.window.read(observation, observation.in_database.p95_s) {
+        let FailsafeSettings { samples, shortest_s, .. } = self.settings;
+        let high_s = observation.in_database.p95_s;
+        let window = match Window::read(observation, high_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };

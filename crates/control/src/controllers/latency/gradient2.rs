@@ -37,57 +37,34 @@
 //! * The lower bound of 20 is above the best limit of a database of two processors.
 
 use super::LatencyReason;
-use super::window::{LimitRange, MovingAverage, Window, WindowRule, cut};
+use super::window::{MovingAverage, Window, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Values, check_limits, settings};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Gradient2`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gradient2Settings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The latency that is accepted, as a multiple of the long average.
-    pub tolerance: f64,
-    /// Transactions that may queue inside, and are added to each estimate.
-    pub queue: f64,
-    /// How much of the new estimate is taken, a fraction.
-    pub smoothing: f64,
-    /// The length of the long average, in windows.
-    pub long_windows: u32,
-}
+settings! {
+    /// The parameters of [`Gradient2`].
+    pub struct Gradient2Settings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { Gradient2Settings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+    /// The defaults of `Gradient2Limit.Builder`, behind the windows of `WindowedLimit.Builder`.
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Values::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    "tolerance", "factor", Values::Number(1.0, 100.0), tolerance,
+    tolerance: f64 = 1.5, "tolerance", "factor", Values::Number(1.0, 100.0),
         "accepted latency, as a multiple of the long average";
-    "queue", "transactions", Values::Number(0.0, 1e4), queue,
+    queue: f64 = 4.0, "queue", "transactions", Values::Number(0.0, 1e4),
         "transactions that may queue inside";
-    "smoothing", "share", Values::Number(0.001, 1.0), smoothing,
+    smoothing: f64 = 0.2, "smoothing", "share", Values::Number(0.001, 1.0),
         "weight of a new estimate";
-    "windows", "intervals", Values::Whole(1, 1_000_000), long_windows,
+    long_windows: u32 = 600, "windows", "intervals", Values::Whole(1, 1_000_000),
         "length of the long average";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl Gradient2Settings {
-    /// The defaults of `Gradient2Limit.Builder`.
-    pub const PUBLISHED: Gradient2Settings = Gradient2Settings {
-        limits: LimitRange::new(20, 200),
-        window: WindowRule::NETFLIX,
-        tolerance: 1.5,
-        queue: 4.0,
-        smoothing: 0.2,
-        long_windows: 600,
-    };
 }
 
 /// The gradient never shrinks an estimate by more than this, so that outliers do not count much.
@@ -114,7 +91,7 @@ impl Gradient2 {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: Gradient2Settings) -> Gradient2 {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         let start = range.clamp(start);
         let long_s = MovingAverage::over(settings.long_windows);
         Gradient2 { range, start, settings, estimate: f64::from(start.get()), long_s }
@@ -158,8 +135,9 @@ impl Controller for Gradient2 {
         if in_force != self.limit() {
             self.estimate = f64::from(in_force.get());
         }
-        let read = self.settings.window.read(observation, observation.in_database.mean_s);
-        let reason = match read {
+        let Gradient2Settings { samples, shortest_s, .. } = self.settings;
+        let mean_s = observation.in_database.mean_s;
+        let reason = match Window::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => Reason::Latency(self.judge(window)),
             Err(reason) => reason,
         };

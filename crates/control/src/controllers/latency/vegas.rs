@@ -40,45 +40,30 @@
 //! * minRTT is renewed under load, and then contains the load (#165): where latencies hardly vary,
 //!   each renewal allows some more.
 
-use std::fmt;
-
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{LimitRange, Window, WindowRule, is_latency};
-use crate::parameters::{Values, check_limits, parameters};
+use super::window::{Window, is_latency, range};
+use crate::parameters::{Values, check_limits, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Vegas`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VegasSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// minRTT is renewed after this many transactions for each of the limit, times U.
-    pub probe_multiplier: f64,
-}
+settings! {
+    /// The parameters of [`Vegas`].
+    pub struct VegasSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { VegasSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "least latency of an interval for a decision";
-    "probe", "factor", Values::Number(1.0, 1e6), probe_multiplier,
-        "transactions per unit of the limit after which minRTT is measured again";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl VegasSettings {
     /// The defaults of `VegasLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
-    pub const PUBLISHED: VegasSettings = VegasSettings {
-        limits: LimitRange::new(1, 1_000),
-        window: WindowRule::NETFLIX,
-        probe_multiplier: 30.0,
-    };
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Values::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions", Values::Whole(1, 1_000_000),
+        "highest limit of the published rule";
+    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
+        "least number of transactions in an interval for a decision";
+    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
+        "least latency of an interval for a decision";
+    probe_multiplier: f64 = 30.0, "probe", "factor", Values::Number(1.0, 1e6),
+        "transactions per unit of the limit after which minRTT is measured again";
 }
 
 /// Vegas, as Netflix has it.
@@ -95,44 +80,19 @@ pub struct Vegas {
     jitter: Option<f64>,
 }
 
-/// Why Vegas moved or stayed, with the queue that it saw.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum VegasReason {
-    /// Up by β, because nothing queues to speak of.
-    Jump(QueueReading),
-    /// Up by a step, because the queue is below α.
-    Up(QueueReading),
-    /// The queue is what it should be.
-    Hold(QueueReading),
-    /// Down by a step, because the queue is above β.
-    Down(QueueReading),
-}
-
-impl VegasReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            VegasReason::Jump(_) => "vegas_jump",
-            VegasReason::Up(_) => "vegas_up",
-            VegasReason::Hold(_) => "vegas_hold",
-            VegasReason::Down(_) => "vegas_down",
-        }
-    }
-}
-
-impl fmt::Display for VegasReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            VegasReason::Jump(reading) => {
-                write!(formatter, "vegas: {reading}, next to nothing, up by {}", reading.beta())
-            }
-            VegasReason::Up(reading) => {
-                write!(formatter, "vegas: {reading}, up by {}", reading.step)
-            }
-            VegasReason::Hold(reading) => write!(formatter, "vegas: {reading}, hold"),
-            VegasReason::Down(reading) => {
-                write!(formatter, "vegas: {reading}, down by {}", reading.step)
-            }
-        }
+reasons! {
+    /// Why Vegas moved or stayed, with the queue that it saw.
+    pub enum VegasReason {
+        /// Up by β, because nothing queues to speak of.
+        Jump(reading: QueueReading) = "vegas_jump" =>
+            "vegas: {reading}, next to nothing, up by {}", reading.beta();
+        /// Up by a step, because the queue is below α.
+        Up(reading: QueueReading) = "vegas_up" => "vegas: {reading}, up by {}", reading.step;
+        /// The queue is what it should be.
+        Hold(reading: QueueReading) = "vegas_hold" => "vegas: {reading}, hold";
+        /// Down by a step, because the queue is above β.
+        Down(reading: QueueReading) = "vegas_down" =>
+            "vegas: {reading}, down by {}", reading.step;
     }
 }
 
@@ -140,7 +100,7 @@ impl Vegas {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: VegasSettings) -> Vegas {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         let start = range.clamp(start);
         Vegas { range, start, settings, min_rtt_s: f64::INFINITY, samples: 0, jitter: None }
     }
@@ -189,7 +149,9 @@ impl Controller for Vegas {
 
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        let window = match self.settings.window.read(observation, observation.in_database.mean_s) {
+        let VegasSettings { samples, shortest_s, .. } = self.settings;
+        let mean_s = observation.in_database.mean_s;
+        let window = match Window::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };

@@ -43,32 +43,22 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
-/// The parameters of [`HalfAndHalf`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HalfAndHalfSettings {
-    /// How far a share must be above a half, δ; from 0 to below 0.5.
-    pub tolerance: f64,
-    /// The largest relative fall of the limit in one interval, from 0 to 1.
-    pub fall: f64,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`HalfAndHalf`].
+    pub struct HalfAndHalfSettings;
 
-parameters! { HalfAndHalfSettings {
-    "tolerance", "share", Values::Number(0.0, 0.499), tolerance,
-        "margin above a half that a share of the transactions must reach, δ";
-    "fall", "share", Values::Number(0.0, 1.0), fall,
-        "largest relative fall of the limit in one interval";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl HalfAndHalfSettings {
     /// δ = 0.025 as the study is cited; `fall` is ours.
-    pub const PUBLISHED: HalfAndHalfSettings =
-        HalfAndHalfSettings { tolerance: 0.025, fall: 0.5, concurrency: Concurrency::Peak };
+    pub const PUBLISHED;
+
+    tolerance: f64 = 0.025, "tolerance", "share", Values::Number(0.0, 0.499),
+        "margin above a half that a share of the transactions must reach, δ";
+    fall: f64 = 0.5, "fall", "share", Values::Number(0.0, 1.0),
+        "largest relative fall of the limit in one interval";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The half-and-half controller.

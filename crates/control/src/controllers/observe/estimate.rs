@@ -53,7 +53,7 @@
 //! * An interval in which nothing completed is no measurement.
 
 use crate::controller::whole;
-use crate::controllers::gaussian_process::{Belief, GaussianProcessSettings, Meter, Place, Prior};
+use crate::controllers::gaussian_process::{Belief, GaussianProcessSettings, Meter, Place};
 use crate::{Bounds, Mpl, Observation, Setting};
 
 use super::mixture::{Mixture, Part};
@@ -164,9 +164,12 @@ struct Range {
 
 impl Estimator {
     pub(super) fn new(setting: &Setting) -> Estimator {
-        let settings = GaussianProcessSettings::DEFAULT;
-        let prior = Prior { roughness: ROUGHNESS, grain: GRAIN, ..settings.prior };
-        let belief = Belief::new(setting.bounds, setting.resources, &prior);
+        let settings = GaussianProcessSettings {
+            roughness: ROUGHNESS,
+            grain: GRAIN,
+            ..GaussianProcessSettings::DEFAULT
+        };
+        let belief = Belief::new(setting.bounds, setting.resources, &settings);
         let models = (1..=DRIFTS.len()).zip(DRIFTS).flat_map(|(drifts, drift)| {
             let belief = &belief;
             (1..=JUMPS.len()).zip(JUMPS).map(move |(jumps, jump)| {

@@ -45,8 +45,8 @@ mod estimate;
 mod mixture;
 mod proposal;
 
-use crate::controller::{Controller, Decision, Reason};
-use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Setting};
+use crate::controller::{Controller, Decision};
+use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Reason, Setting};
 
 use estimate::Estimator;
 

@@ -67,9 +67,9 @@ mod test;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::controller::{Bounds, Controller, Decision, Reason, whole};
+use crate::controller::{Bounds, Controller, Decision, whole};
 use crate::settling::{Sample, Want, Window};
-use crate::{Draw, IntervalRule, Mpl, Observation, Setting, Timing};
+use crate::{Draw, IntervalRule, Mpl, Observation, Reason, Setting, Timing};
 
 pub use reason::PairedReason;
 pub use settings::PairedSettings;

@@ -61,163 +61,88 @@ mod law;
 mod levels;
 mod search;
 
-use std::fmt;
-
 use self::levels::{Belief, Levels, Prediction, misfit};
 use self::search::Search;
 use crate::controller::{Concurrency, Controller};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Values, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Scalability`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScalabilitySettings {
-    /// Relative loss of throughput accepted for a lower limit.
-    pub loss: f64,
-    /// What is known after an interval, as a share of what was known before it; from 0 to 1.
-    pub fade: f64,
-    /// Intervals that a better limit is expected to be of use.
-    pub horizon: f64,
-    /// Intervals at the target after which a limit beside it is looked at.
-    pub patrol: u32,
-    /// Factor by which the limit goes beyond what was seen; above 1.
-    pub reach: f64,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`Scalability`].
+    pub struct ScalabilitySettings;
 
-parameters! { ScalabilitySettings {
-    "loss", "share", Values::Number(0.0, 0.9), loss,
-        "throughput that may be given up for a low limit";
-    "fade", "share", Values::Number(0.5, 1.0), fade,
-        "weight of earlier observations after an interval";
-    "horizon", "intervals", Values::Number(1.0, 1e6), horizon,
-        "time for which a better limit is expected to be useful";
-    "patrol", "intervals", Values::Whole(1, 1_000_000), patrol,
-        "pause after which a limit beside the target is tried";
-    "reach", "factor", Values::Number(1.01, 100.0), reach,
-        "how far the limit may exceed the levels seen";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl ScalabilitySettings {
     /// For a proxy with intervals of a second: chosen on simulated plants, random hills and
     /// switches between plants. Little depends on any one of them.
-    pub const PROXY: ScalabilitySettings = ScalabilitySettings {
-        loss: 0.02,
-        fade: 0.995,
-        horizon: 40.0,
-        patrol: 60,
-        reach: 3.0,
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    loss: f64 = 0.02, "loss", "share", Values::Number(0.0, 0.9),
+        "throughput that may be given up for a low limit";
+    fade: f64 = 0.995, "fade", "share", Values::Number(0.5, 1.0),
+        "weight of earlier observations after an interval";
+    horizon: f64 = 40.0, "horizon", "intervals", Values::Number(1.0, 1e6),
+        "time for which a better limit is expected to be useful";
+    patrol: u32 = 60, "patrol", "intervals", Values::Whole(1, 1_000_000),
+        "pause after which a limit beside the target is tried";
+    reach: f64 = 3.0, "reach", "factor", Values::Number(1.01, 100.0),
+        "how far the limit may exceed the levels seen";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+        "which concurrency caps the limit";
 }
 
-/// Why a limit was chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ScalabilityReason {
-    /// The limit stays: throughput shows the load and not what the database can do.
-    Light {
-        /// Share of the interval in which somebody waited.
-        waiting: f64,
-    },
-    /// The limit rises: some wait under a light load, and the database can take more.
-    Relieve {
-        /// Share of the interval in which somebody waited.
-        waiting: f64,
-    },
-    /// The limit stays: more are still inside than it allows.
-    Drain {
-        /// Transactions inside in the mean of the interval.
-        running: f64,
-    },
-    /// The limit stays to be measured again: throughput was far from what was believed.
-    Doubt {
-        /// How far, in standard deviations.
-        deviations: f64,
-    },
-    /// The limit stays: too little completed to know its throughput yet.
-    Measure,
-    /// Everything known is dropped: the database is another one.
-    Changed {
-        /// How far throughput was from what was believed, in standard deviations.
-        deviations: f64,
-    },
-    /// The limit goes beyond all that was seen: the top may be there.
-    Outward {
-        /// The lowest level seen.
-        low: Mpl,
-        /// The highest level seen.
-        high: Mpl,
-    },
-    /// The limit goes to a level that may be better than it is believed to be.
-    Look {
-        /// Throughput believed, as a share of the target's.
-        share: f64,
-        /// Its relative standard deviation.
-        deviation: f64,
-    },
-    /// The limit goes beside the target, to see whether what is believed still holds.
-    Patrol,
-    /// The limit is the lowest that is believed to give nearly the best throughput.
-    Target {
-        /// Throughput believed, transactions per second.
-        tps: f64,
-    },
-}
-
-impl ScalabilityReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            ScalabilityReason::Light { .. } => "light",
-            ScalabilityReason::Relieve { .. } => "relieve",
-            ScalabilityReason::Drain { .. } => "drain",
-            ScalabilityReason::Doubt { .. } => "doubt",
-            ScalabilityReason::Measure => "measure",
-            ScalabilityReason::Changed { .. } => "changed",
-            ScalabilityReason::Outward { .. } => "outward",
-            ScalabilityReason::Look { .. } => "look",
-            ScalabilityReason::Patrol => "patrol",
-            ScalabilityReason::Target { .. } => "target",
-        }
-    }
-}
-
-impl fmt::Display for ScalabilityReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            ScalabilityReason::Light { waiting } => {
-                write!(formatter, "hold: somebody waited {:.0} % of the time", waiting * 100.0)
-            }
-            ScalabilityReason::Relieve { waiting } => {
-                write!(formatter, "relieve: somebody waited {:.0} % of the time", waiting * 100.0)
-            }
-            ScalabilityReason::Drain { running } => {
-                write!(formatter, "hold: {running:.0} still inside")
-            }
-            ScalabilityReason::Doubt { deviations } => write!(
-                formatter,
-                "doubt: throughput {deviations:+.1} deviations from what is believed, once more"
-            ),
-            ScalabilityReason::Measure => formatter.write_str("hold: too little completed yet"),
-            ScalabilityReason::Changed { deviations } => write!(
-                formatter,
-                "changed: throughput {deviations:+.1} deviations from what was believed"
-            ),
-            ScalabilityReason::Outward { low, high } => {
-                write!(formatter, "outward: the top may be outside {low} to {high}")
-            }
-            ScalabilityReason::Look { share, deviation } => write!(
-                formatter,
-                "look: {:.0} % of the target's throughput, give or take {:.0} %",
-                share * 100.0,
-                deviation * 100.0
-            ),
-            ScalabilityReason::Patrol => formatter.write_str("patrol: is the target still best?"),
-            ScalabilityReason::Target { tps } => {
-                write!(formatter, "target: {tps:.0} a second believed, the lowest near the best")
-            }
-        }
+reasons! {
+    /// Why a limit was chosen.
+    pub enum ScalabilityReason {
+        /// The limit stays: throughput shows the load and not what the database can do.
+        Light {
+            /// Share of the interval in which somebody waited.
+            waiting: f64,
+        } = "light" => "hold: somebody waited {:.0} % of the time", waiting * 100.0;
+        /// The limit rises: some wait under a light load, and the database can take more.
+        Relieve {
+            /// Share of the interval in which somebody waited.
+            waiting: f64,
+        } = "relieve" => "relieve: somebody waited {:.0} % of the time", waiting * 100.0;
+        /// The limit stays: more are still inside than it allows.
+        Drain {
+            /// Transactions inside in the mean of the interval.
+            running: f64,
+        } = "drain" => "hold: {running:.0} still inside";
+        /// The limit stays to be measured again: throughput was far from what was believed.
+        Doubt {
+            /// How far, in standard deviations.
+            deviations: f64,
+        } = "doubt" =>
+            "doubt: throughput {deviations:+.1} deviations from what is believed, once more";
+        /// The limit stays: too little completed to know its throughput yet.
+        Measure = "measure" => "hold: too little completed yet";
+        /// Everything known is dropped: the database is another one.
+        Changed {
+            /// How far throughput was from what was believed, in standard deviations.
+            deviations: f64,
+        } = "changed" => "changed: throughput {deviations:+.1} deviations from what was believed";
+        /// The limit goes beyond all that was seen: the top may be there.
+        Outward {
+            /// The lowest level seen.
+            low: Mpl,
+            /// The highest level seen.
+            high: Mpl,
+        } = "outward" => "outward: the top may be outside {low} to {high}";
+        /// The limit goes to a level that may be better than it is believed to be.
+        Look {
+            /// Throughput believed, as a share of the target's.
+            share: f64,
+            /// Its relative standard deviation.
+            deviation: f64,
+        } = "look" => "look: {:.0} % of the target's throughput, give or take {:.0} %",
+            share * 100.0, deviation * 100.0;
+        /// The limit goes beside the target, to see whether what is believed still holds.
+        Patrol = "patrol" => "patrol: is the target still best?";
+        /// The limit is the lowest that is believed to give nearly the best throughput.
+        Target {
+            /// Throughput believed, transactions per second.
+            tps: f64,
+        } = "target" => "target: {tps:.0} a second believed, the lowest near the best";
     }
 }
 

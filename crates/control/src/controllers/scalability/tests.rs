@@ -275,35 +275,3 @@ fn small_deviations_add_up_to_a_change() {
     }
     assert_eq!(watch.look(-1.5, FAR), News::Change { deviations: -1.5 });
 }
-
-#[test]
-fn reasons_read_well_in_a_log_line() {
-    let (low, high) = (Mpl::at_least_one(3), Mpl::at_least_one(64));
-    let table = [
-        (ScalabilityReason::Light { waiting: 0.05 }, "hold: somebody waited 5 % of the time"),
-        (ScalabilityReason::Relieve { waiting: 0.3 }, "relieve: somebody waited 30 % of the time"),
-        (ScalabilityReason::Drain { running: 80.4 }, "hold: 80 still inside"),
-        (
-            ScalabilityReason::Doubt { deviations: -4.26 },
-            "doubt: throughput -4.3 deviations from what is believed, once more",
-        ),
-        (ScalabilityReason::Measure, "hold: too little completed yet"),
-        (
-            ScalabilityReason::Changed { deviations: 5.0 },
-            "changed: throughput +5.0 deviations from what was believed",
-        ),
-        (ScalabilityReason::Outward { low, high }, "outward: the top may be outside 3 to 64"),
-        (
-            ScalabilityReason::Look { share: 0.97, deviation: 0.1 },
-            "look: 97 % of the target's throughput, give or take 10 %",
-        ),
-        (ScalabilityReason::Patrol, "patrol: is the target still best?"),
-        (
-            ScalabilityReason::Target { tps: 899.4 },
-            "target: 899 a second believed, the lowest near the best",
-        ),
-    ];
-    for (reason, line) in table {
-        assert_eq!(reason.to_string(), line);
-    }
-}
