@@ -17,7 +17,7 @@ use crate::controllers::{
     IncrementalSteps, IncrementalStepsSettings, PairedComparison, PairedSettings, Parabola,
     ParabolaSettings, Scalability, ScalabilitySettings, Vegas, VegasSettings,
 };
-use crate::parameters::{self, Given, Parameter, ParameterProblem, Tunable, settings};
+use crate::parameters::{self, GivenParameters, Parameter, ParameterProblem, Tunable, settings};
 use crate::{Bounds, Controller, Mpl};
 
 pub use choice::ControlChoice;
@@ -227,13 +227,13 @@ trait Configurable {
     ///
     /// # Errors
     /// What is wrong with the first part that cannot be used.
-    fn read(&self, text: &str) -> Result<Given, ParameterProblem>;
+    fn read(&self, text: &str) -> Result<GivenParameters, ParameterProblem>;
 
     /// Returns parameters in their canonical spelling.
-    fn write(&self, given: &Given) -> String;
+    fn write(&self, given: &GivenParameters) -> String;
 
     /// Makes a controller with the given parameters in place of its own.
-    fn controller(&self, given: &Given, setting: &Setting) -> Box<dyn Controller>;
+    fn controller(&self, given: &GivenParameters, setting: &Setting) -> Box<dyn Controller>;
 }
 
 /// The settings that an algorithm has without parameters, and how a controller is made of settings.
@@ -260,15 +260,15 @@ impl<S: Tunable> Configurable for Configuration<S> {
         parameters::list(&self.own)
     }
 
-    fn read(&self, text: &str) -> Result<Given, ParameterProblem> {
-        Given::read(text, self.own)
+    fn read(&self, text: &str) -> Result<GivenParameters, ParameterProblem> {
+        GivenParameters::read(text, self.own)
     }
 
-    fn write(&self, given: &Given) -> String {
+    fn write(&self, given: &GivenParameters) -> String {
         given.write::<S>()
     }
 
-    fn controller(&self, given: &Given, setting: &Setting) -> Box<dyn Controller> {
+    fn controller(&self, given: &GivenParameters, setting: &Setting) -> Box<dyn Controller> {
         (self.make)(setting, given.over(self.own))
     }
 }
@@ -335,10 +335,10 @@ impl Algorithm {
     }
 
     /// The parameters it was given.
-    fn given(self) -> Given {
+    fn given(self) -> GivenParameters {
         match self {
             Algorithm::Tuned(tuned) => tuned.given(),
-            _ => Given::NONE,
+            _ => GivenParameters::NONE,
         }
     }
 }

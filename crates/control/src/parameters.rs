@@ -87,8 +87,8 @@ pub(crate) struct Field<S> {
     pub(crate) unit: &'static str,
     pub(crate) values: Values,
     pub(crate) meaning: &'static str,
-    pub(crate) get: fn(&S) -> Value,
-    pub(crate) set: fn(&mut S, Value),
+    pub(crate) get: fn(&S) -> ParameterValue,
+    pub(crate) set: fn(&mut S, ParameterValue),
 }
 
 /// The values that a parameter may have.
@@ -112,7 +112,7 @@ const STEP_PERCENT_MAX: u32 = 1_000;
 
 /// A value in effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum ParameterValue {
     Number(f64),
     /// A share of the limit; 1 is all of it.
     OfLimit(f64),
@@ -177,7 +177,7 @@ macro_rules! settings {
                     unit: $unit,
                     values: $values,
                     meaning: $meaning,
-                    get: |own| $crate::parameters::Value::from(own.$field),
+                    get: |own| $crate::parameters::ParameterValue::from(own.$field),
                     set: |own, value| own.$field = value.into(),
                 },
             )? )* ];
@@ -210,16 +210,16 @@ const PLACES_MAX: u32 = 9;
 /// A value as it is kept: digits, the place of the point, and whether it is in per cent of the
 /// limit, in one number. A word is kept as its place in the list of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Kept(NonZeroU32);
+struct PackedValue(NonZeroU32);
 
 /// Places and the mark of a share of the limit together have so many values.
 const MARKS: u32 = 2 * (PLACES_MAX + 1);
 const _: () = assert!(DIGITS_MAX < (u32::MAX - MARKS) / MARKS);
 
-impl Kept {
-    fn new(digits: u32, places: u32, is_of_limit: bool) -> Kept {
+impl PackedValue {
+    fn new(digits: u32, places: u32, is_of_limit: bool) -> PackedValue {
         let code = digits * MARKS + 2 * places + u32::from(is_of_limit) + 1;
-        Kept(NonZeroU32::new(code).expect("1 was added"))
+        PackedValue(NonZeroU32::new(code).expect("1 was added"))
     }
 
     fn parts(self) -> (u32, u32, bool) {
@@ -228,7 +228,7 @@ impl Kept {
     }
 
     /// A decimal number without its needless zeros.
-    fn read(text: &str) -> Option<Kept> {
+    fn read(text: &str) -> Option<PackedValue> {
         let (text, is_of_limit) = text.strip_suffix('%').map_or((text, false), |text| (text, true));
         let (before, after) = text.split_once('.').unwrap_or((text, ""));
         let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -238,7 +238,7 @@ impl Kept {
         let after = after.trim_end_matches('0');
         let places = u32::try_from(after.len()).ok().filter(|&places| places <= PLACES_MAX)?;
         let digits: u32 = format!("{before}{after}").parse().ok()?;
-        (digits <= DIGITS_MAX).then(|| Kept::new(digits, places, is_of_limit))
+        (digits <= DIGITS_MAX).then(|| PackedValue::new(digits, places, is_of_limit))
     }
 
     fn number(self) -> f64 {
@@ -249,15 +249,15 @@ impl Kept {
 
 impl Values {
     /// Reads a value; nothing if it is not among the allowed ones.
-    fn read(self, text: &str) -> Option<Kept> {
+    fn read(self, text: &str) -> Option<PackedValue> {
         let word = |words: [&str; 2]| {
             let at = words.iter().position(|&word| word == text)?;
-            Some(Kept::new(u32::try_from(at).ok()?, 0, false))
+            Some(PackedValue::new(u32::try_from(at).ok()?, 0, false))
         };
         let kept = match self {
             Values::Moment => return word(MOMENTS),
             Values::Switch => return word(SWITCH),
-            Values::Number(..) | Values::Whole(..) | Values::Step => Kept::read(text)?,
+            Values::Number(..) | Values::Whole(..) | Values::Step => PackedValue::read(text)?,
         };
         let (digits, places, is_of_limit) = kept.parts();
         let is_whole = places == 0 && !text.contains('.');
@@ -272,14 +272,14 @@ impl Values {
         (is_allowed && (may_be_of_limit || !is_of_limit)).then_some(kept)
     }
 
-    fn value(self, kept: Kept) -> Value {
+    fn value(self, kept: PackedValue) -> ParameterValue {
         let (digits, _, is_of_limit) = kept.parts();
         match self {
-            Values::Moment if digits == 0 => Value::Moment(Concurrency::Peak),
-            Values::Moment => Value::Moment(Concurrency::AtEnd),
-            Values::Switch => Value::Switch(digits == 0),
-            _ if is_of_limit => Value::OfLimit(kept.number() / 100.0),
-            _ => Value::Number(kept.number()),
+            Values::Moment if digits == 0 => ParameterValue::Moment(Concurrency::Peak),
+            Values::Moment => ParameterValue::Moment(Concurrency::AtEnd),
+            Values::Switch => ParameterValue::Switch(digits == 0),
+            _ if is_of_limit => ParameterValue::OfLimit(kept.number() / 100.0),
+            _ => ParameterValue::Number(kept.number()),
         }
     }
 }
@@ -301,33 +301,38 @@ impl fmt::Display for Values {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ParameterValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Value::Number(number) => number.fmt(formatter),
+            ParameterValue::Number(number) => number.fmt(formatter),
             // Rounded to the places that a value may have: 0.07·100 is a little more than 7.
-            Value::OfLimit(share) => write!(formatter, "{}%", (share * 1e11).round() / 1e9),
-            Value::Moment(Concurrency::Peak) => formatter.write_str(MOMENTS[0]),
-            Value::Moment(Concurrency::AtEnd) => formatter.write_str(MOMENTS[1]),
-            Value::Switch(is_on) => formatter.write_str(SWITCH[usize::from(!is_on)]),
+            ParameterValue::OfLimit(share) => {
+                write!(formatter, "{}%", (share * 1e11).round() / 1e9)
+            }
+            ParameterValue::Moment(Concurrency::Peak) => formatter.write_str(MOMENTS[0]),
+            ParameterValue::Moment(Concurrency::AtEnd) => formatter.write_str(MOMENTS[1]),
+            ParameterValue::Switch(is_on) => formatter.write_str(SWITCH[usize::from(!is_on)]),
         }
     }
 }
 
 /// The values that some parameters were given, by their places in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Given([Option<Kept>; PARAMETERS_MAX]);
+pub(crate) struct GivenParameters([Option<PackedValue>; PARAMETERS_MAX]);
 
-impl Given {
+impl GivenParameters {
     /// Nothing is given.
-    pub(crate) const NONE: Given = Given([None; PARAMETERS_MAX]);
+    pub(crate) const NONE: GivenParameters = GivenParameters([None; PARAMETERS_MAX]);
 
     /// Reads `name=value,...` for the settings `own`.
     ///
     /// # Errors
     /// What is wrong with the first part that cannot be used.
-    pub(crate) fn read<S: Tunable>(text: &str, own: S) -> Result<Given, ParameterProblem> {
-        let mut given = Given::NONE;
+    pub(crate) fn read<S: Tunable>(
+        text: &str,
+        own: S,
+    ) -> Result<GivenParameters, ParameterProblem> {
+        let mut given = GivenParameters::NONE;
         for part in text.split(',') {
             let pair = part.split_once('=');
             let (name, value) = pair.ok_or_else(|| ParameterProblem::Form(part.to_owned()))?;
@@ -385,14 +390,14 @@ pub(crate) fn list<S: Tunable>(own: &S) -> Vec<Parameter> {
 /// What a value is read for: the types of settings' fields.
 macro_rules! values_of {
     ($($type:ty: $number:ident => $of:expr, $value:ident => $from:expr;)*) => { $(
-        impl From<$type> for Value {
-            fn from($number: $type) -> Value {
+        impl From<$type> for ParameterValue {
+            fn from($number: $type) -> ParameterValue {
                 $of
             }
         }
 
-        impl From<Value> for $type {
-            fn from($value: Value) -> $type {
+        impl From<ParameterValue> for $type {
+            fn from($value: ParameterValue) -> $type {
                 $from
             }
         }
@@ -400,30 +405,30 @@ macro_rules! values_of {
 }
 
 values_of! {
-    f64: number => Value::Number(number), value => value.number();
-    u32: number => Value::Number(f64::from(number)), value => whole(value.number());
-    u64: number => Value::Number(number as f64), value => u64::from(whole(value.number()));
-    Mpl: limit => Value::Number(f64::from(limit.get())),
+    f64: number => ParameterValue::Number(number), value => value.number();
+    u32: number => ParameterValue::Number(f64::from(number)), value => whole(value.number());
+    u64: number => ParameterValue::Number(number as f64), value => u64::from(whole(value.number()));
+    Mpl: limit => ParameterValue::Number(f64::from(limit.get())),
         value => Mpl::at_least_one(whole(value.number()));
-    Concurrency: moment => Value::Moment(moment), value => match value {
-        Value::Moment(moment) => moment,
+    Concurrency: moment => ParameterValue::Moment(moment), value => match value {
+        ParameterValue::Moment(moment) => moment,
         _ => Concurrency::Peak,
     };
-    bool: is_on => Value::Switch(is_on), value => value == Value::Switch(true);
+    bool: is_on => ParameterValue::Switch(is_on), value => value == ParameterValue::Switch(true);
     Step: step => match step {
-        Step::Absolute(step) => Value::Number(f64::from(step)),
-        Step::Relative(share) => Value::OfLimit(share),
+        Step::Absolute(step) => ParameterValue::Number(f64::from(step)),
+        Step::Relative(share) => ParameterValue::OfLimit(share),
     }, value => match value {
-        Value::OfLimit(share) => Step::Relative(share),
+        ParameterValue::OfLimit(share) => Step::Relative(share),
         other => Step::Absolute(whole(other.number())),
     };
 }
 
-impl Value {
+impl ParameterValue {
     fn number(self) -> f64 {
         match self {
-            Value::Number(number) | Value::OfLimit(number) => number,
-            Value::Moment(_) | Value::Switch(_) => 0.0,
+            ParameterValue::Number(number) | ParameterValue::OfLimit(number) => number,
+            ParameterValue::Moment(_) | ParameterValue::Switch(_) => 0.0,
         }
     }
 }

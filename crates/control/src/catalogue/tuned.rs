@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Algorithm, AlgorithmError, Given, Parameter, ParametersError};
+use super::{Algorithm, AlgorithmError, GivenParameters, Parameter, ParametersError};
 
 /// An algorithm with parameters of one's own; the others are as in the algorithm of that name.
 ///
@@ -13,7 +13,7 @@ use super::{Algorithm, AlgorithmError, Given, Parameter, ParametersError};
 pub struct Tuned {
     /// Its place in [`Algorithm::ALL`].
     place: usize,
-    given: Given,
+    given: GivenParameters,
 }
 
 impl Tuned {
@@ -29,7 +29,7 @@ impl Tuned {
         self.base().name()
     }
 
-    pub(super) fn given(self) -> Given {
+    pub(super) fn given(self) -> GivenParameters {
         self.given
     }
 }

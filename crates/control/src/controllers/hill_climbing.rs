@@ -117,7 +117,7 @@ pub struct HillClimbing {
     start: Mpl,
     settings: HillClimbingSettings,
     /// The interval the next one is compared with, (n*(t_(i-1)), P(t_(i-1))).
-    previous: Option<Seen>,
+    previous: Option<ClimbMeasurement>,
     /// Where the climb has gone back to, while it is there.
     home: Option<Home>,
     /// Probes turned back since the last one that paid.
@@ -129,7 +129,7 @@ const SATURATED_SHARE: f64 = 0.9;
 
 /// What one interval showed, or several at one limit in the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen {
+struct ClimbMeasurement {
     limit: Mpl,
     /// Completed transactions per second, above 0 and finite.
     tps: f64,
@@ -149,7 +149,7 @@ struct Home {
 
 /// The three cases of the study's formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ClimbVerdict {
     Up,
     Down,
     Back,
@@ -177,13 +177,13 @@ impl HillClimbing {
     }
 
     /// Judges the interval at a limit that was stepped to.
-    fn judge_probe(&mut self, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_probe(&mut self, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let Some(previous) = self.previous.replace(now) else {
-            return self.step(Verdict::Up, now, allowed, Reason::First);
+            return self.step(ClimbVerdict::Up, now, allowed, Reason::First);
         };
         let change = change(previous, now);
         match verdict(&change, &self.settings) {
-            Verdict::Back => {
+            ClimbVerdict::Back => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.home = Some(Home::default());
                 let limit = allowed.clamp(previous.limit);
@@ -197,12 +197,12 @@ impl HillClimbing {
     }
 
     /// Judges an interval at the limit that was gone back to: stay, or probe again.
-    fn judge_home(&mut self, home: Home, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_home(&mut self, home: Home, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let moved = now.tps / home.mean_tps - 1.0;
         if home.intervals > 0 && moved.abs() > self.settings.band {
             self.forget();
             self.previous = Some(now);
-            return self.step(Verdict::Up, now, allowed, Reason::Moved { throughput: moved });
+            return self.step(ClimbVerdict::Up, now, allowed, Reason::Moved { throughput: moved });
         }
         let home = home.with(now);
         let rest = rest_after(self.refusals).min(self.settings.rest);
@@ -212,17 +212,18 @@ impl HillClimbing {
             return Decision { limit: now.limit, reason: Reason::Rest { left } };
         }
         self.home = None;
-        let rested = Seen { tps: home.mean_tps, response_s: home.mean_response_s, ..now };
+        let rested =
+            ClimbMeasurement { tps: home.mean_tps, response_s: home.mean_response_s, ..now };
         self.judge_rested(rested, allowed)
     }
 
     /// Chooses the next probe from a home whose throughput has been measured. To go back from
     /// here is to try once more what was turned back.
-    fn judge_rested(&mut self, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_rested(&mut self, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let previous = self.previous.replace(now).unwrap_or(now);
         let change = change(previous, now);
         match verdict(&change, &self.settings) {
-            Verdict::Back => {
+            ClimbVerdict::Back => {
                 let limit = allowed.clamp(previous.limit);
                 Decision { limit, reason: Reason::Back(change) }
             }
@@ -231,12 +232,18 @@ impl HillClimbing {
     }
 
     /// One step in the direction of the verdict, or in the other where `allowed` forbids it.
-    fn step(&self, verdict: Verdict, now: Seen, allowed: Bounds, reason: Reason) -> Decision {
+    fn step(
+        &self,
+        verdict: ClimbVerdict,
+        now: ClimbMeasurement,
+        allowed: Bounds,
+        reason: Reason,
+    ) -> Decision {
         let level = now.limit.get();
         let step = self.settings.step.from(now.limit);
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
         let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
-        let (wanted, other) = if verdict == Verdict::Up { (up, down) } else { (down, up) };
+        let (wanted, other) = if verdict == ClimbVerdict::Up { (up, down) } else { (down, up) };
         let limit = if wanted == now.limit { other } else { wanted };
         Decision { limit, reason }
     }
@@ -264,7 +271,7 @@ impl Controller for HillClimbing {
         if tps <= 0.0 {
             return Decision { limit, reason: Reason::NothingCompleted };
         }
-        let now = Seen {
+        let now = ClimbMeasurement {
             limit,
             tps,
             response_s: observation.response_time_s(),
@@ -279,7 +286,7 @@ impl Controller for HillClimbing {
 
 impl Home {
     /// This home after one more interval.
-    fn with(self, seen: Seen) -> Home {
+    fn with(self, seen: ClimbMeasurement) -> Home {
         let intervals = self.intervals.saturating_add(1);
         let mean = |mean: f64, value: f64| mean + (value - mean) / f64::from(intervals);
         Home {
@@ -296,27 +303,27 @@ fn rest_after(refusals: u32) -> u32 {
 }
 
 /// Which case of the study's formula holds.
-fn verdict(change: &Change, settings: &HillClimbingSettings) -> Verdict {
+fn verdict(change: &Change, settings: &HillClimbingSettings) -> ClimbVerdict {
     let response_time = change.response_time.filter(|_| settings.guard);
     if change.limit >= 0.0 {
         let asked = settings.gain * change.limit;
         let pays =
             change.throughput >= asked || response_time.is_some_and(|slower| slower <= -asked);
-        if pays { Verdict::Up } else { Verdict::Back }
+        if pays { ClimbVerdict::Up } else { ClimbVerdict::Back }
     } else {
         let accepted = settings.loss * change.limit;
         let pays =
             change.throughput > accepted && response_time.is_none_or(|slower| slower < -accepted);
-        if pays { Verdict::Down } else { Verdict::Back }
+        if pays { ClimbVerdict::Down } else { ClimbVerdict::Back }
     }
 }
 
 /// The relative changes from `previous` to `now`; that of response time where throughput does not
 /// say enough.
-fn change(previous: Seen, now: Seen) -> Change {
+fn change(previous: ClimbMeasurement, now: ClimbMeasurement) -> Change {
     let is_light = !(previous.is_saturated && now.is_saturated);
     let response_time = now.response_s / previous.response_s - 1.0;
-    let level = |seen: Seen| f64::from(seen.limit.get());
+    let level = |seen: ClimbMeasurement| f64::from(seen.limit.get());
     Change {
         throughput: (now.tps - previous.tps) / previous.tps,
         response_time: Some(response_time).filter(|change| is_light && change.is_finite()),
@@ -325,8 +332,8 @@ fn change(previous: Seen, now: Seen) -> Change {
 }
 
 /// The reason for a step that paid.
-fn reason(paid: Verdict, change: Change) -> Reason {
-    if paid == Verdict::Up { Reason::Climb(change) } else { Reason::Descend(change) }
+fn reason(paid: ClimbVerdict, change: Change) -> Reason {
+    if paid == ClimbVerdict::Up { Reason::Climb(change) } else { Reason::Descend(change) }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub use latency::{
 pub use locks::{
     ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
 };
-pub use observe::{Best, Gain, NotKnown, Observe, Proposal};
+pub use observe::{BelievedBest, Gain, NotKnown, Observe, Proposal};
 pub use paired::{PairedComparison, PairedReason, PairedSettings};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};

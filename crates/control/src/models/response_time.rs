@@ -57,7 +57,7 @@
 
 use nalgebra::{DMatrix, DVector, RowDVector};
 
-use super::hyperexponential::{Hyperexponential, Phase};
+use super::hyperexponential::{Hyperexponential, HyperexponentialPhase};
 use crate::Mpl;
 
 /// The highest MPL that is solved.
@@ -206,8 +206,8 @@ impl Chain {
         Chain {
             inside: mpl.get() as usize,
             arrivals: system.load,
-            probability: phases.map(|Phase { probability, .. }| probability),
-            rate: phases.map(|Phase { mean_s, .. }| system.sizes.mean_s() / mean_s),
+            probability: phases.map(|HyperexponentialPhase { probability, .. }| probability),
+            rate: phases.map(|HyperexponentialPhase { mean_s, .. }| system.sizes.mean_s() / mean_s),
         }
     }
 

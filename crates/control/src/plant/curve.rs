@@ -341,7 +341,7 @@ pub struct CurvePlant {
 
 /// What happened in an interval, summed over its parts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct IntervalSums {
     done: f64,
     running_s: f64,
     present_s: f64,
@@ -380,10 +380,16 @@ impl CurvePlant {
     }
 
     /// Lets the interval pass, part by part.
-    fn flow(&mut self, phase: &CurvePhase, limit: Mpl, capacity: f64, arrivals: f64) -> Sums {
+    fn flow(
+        &mut self,
+        phase: &CurvePhase,
+        limit: Mpl,
+        capacity: f64,
+        arrivals: f64,
+    ) -> IntervalSums {
         let limit = f64::from(limit.get());
         let step_s = phase.interval_s / f64::from(STEPS);
-        let mut sums = Sums::default();
+        let mut sums = IntervalSums::default();
         for _ in 0..STEPS {
             let supply = arrivals / f64::from(STEPS);
             let ceiling = limit.max(self.running);
@@ -461,7 +467,7 @@ impl Simulated for CurvePlant {
     fn interval(&mut self, limit: Mpl) -> Observation {
         self.advance_phase();
         let Some(phase) = self.phases.get(self.phase).cloned() else {
-            return observation(1.0, limit, &Sums::default(), 0.0, &[], &[]);
+            return observation(1.0, limit, &IntervalSums::default(), 0.0, &[], &[]);
         };
         let classes = phase.classes();
         let capacity = self.disturbance(&phase) / mean_demand(&classes);
@@ -499,7 +505,7 @@ fn remainder(tps: impl Fn(f64) -> f64, supply: f64, capacity: f64) -> f64 {
 fn observation(
     interval_s: f64,
     limit: Mpl,
-    sums: &Sums,
+    sums: &IntervalSums,
     present: f64,
     classes: &[CurveClass],
     counts: &[u64],

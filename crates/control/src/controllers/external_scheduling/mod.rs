@@ -75,8 +75,8 @@ use crate::parameters::{Values, settings};
 use crate::reason::{displayed, reasons};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Resources};
 
-use reference::Reference;
-use window::{Estimate, Seen, Window};
+use reference::ThroughputReference;
+use window::{Estimate, ObservationWindow, WindowMeasurement};
 
 settings! {
     /// The parameters of [`ExternalScheduling`].
@@ -132,8 +132,8 @@ pub struct ExternalScheduling {
     settings: ExternalSchedulingSettings,
     /// The limit under observation; what is given out is lower while fewer transactions are there.
     wanted: Mpl,
-    window: Window,
-    phase: Phase,
+    window: ObservationWindow,
+    phase: TuningPhase,
     /// The usual concurrency, an average that fades.
     usual: Option<f64>,
     /// Intervals in a row with fewer transactions than the limit.
@@ -141,15 +141,15 @@ pub struct ExternalScheduling {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    Search(Search),
-    Hold(Seen),
+enum TuningPhase {
+    Search(TuningSearch),
+    Hold(WindowMeasurement),
 }
 
 /// A search for the lowest limit that meets the goals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Search {
-    reference: Reference,
+struct TuningSearch {
+    reference: ThroughputReference,
     /// The highest limit that was too low.
     too_low: Option<Mpl>,
     /// The lowest limit that was too high.
@@ -160,7 +160,7 @@ struct Search {
 
 /// What a window says about its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum WindowVerdict {
     GoalMet,
     TooLow,
     TooHigh,
@@ -261,8 +261,8 @@ impl ExternalScheduling {
             start,
             settings,
             wanted: start,
-            window: Window::default(),
-            phase: Phase::Search(Search::default()),
+            window: ObservationWindow::default(),
+            phase: TuningPhase::Search(TuningSearch::default()),
             usual: None,
             short: 0,
         }
@@ -280,7 +280,7 @@ impl ExternalScheduling {
         self.short = self.short.saturating_add(1);
         if self.short >= self.settings.max_intervals {
             self.go_to(limit);
-            self.phase = Phase::Search(Search::default());
+            self.phase = TuningPhase::Search(TuningSearch::default());
         }
         Decision { limit, reason: Reason::Concurrency { seen } }
     }
@@ -313,37 +313,42 @@ impl ExternalScheduling {
         }
         let seen = self.window.seen(self.wanted);
         match self.phase {
-            Phase::Search(search) => self.search(search, &seen, allowed),
-            Phase::Hold(found) => self.hold(&found, &seen),
+            TuningPhase::Search(search) => self.search(search, &seen, allowed),
+            TuningPhase::Hold(found) => self.hold(&found, &seen),
         }
     }
 
     /// One reaction of the search, if the window is long enough for it.
-    fn search(&mut self, mut search: Search, seen: &Seen, allowed: Bounds) -> FeedbackReason {
+    fn search(
+        &mut self,
+        mut search: TuningSearch,
+        seen: &WindowMeasurement,
+        allowed: Bounds,
+    ) -> FeedbackReason {
         let settings = &self.settings;
         search.reference.learn(seen, settings.neighbours(), settings.allowed_increase);
         let (verdict, grade) = search.judge(seen, settings);
-        let goes_up = verdict == Verdict::TooLow;
+        let goes_up = verdict == WindowVerdict::TooLow;
         if search.went_up.is_some_and(|went_up| went_up != goes_up) && self.window.extend() {
             return FeedbackReason::Confirm(grade);
         }
         let next = search.react(verdict, seen.limit, settings.step, allowed);
         self.go_to(next.unwrap_or(seen.limit));
         if next.is_none() {
-            self.phase = Phase::Hold(*seen);
+            self.phase = TuningPhase::Hold(*seen);
             return FeedbackReason::Found(grade);
         }
-        self.phase = Phase::Search(search);
+        self.phase = TuningPhase::Search(search);
         match verdict {
-            Verdict::GoalMet => FeedbackReason::Down(grade),
-            Verdict::TooLow => FeedbackReason::Up(grade),
-            Verdict::TooHigh => FeedbackReason::Back(grade),
+            WindowVerdict::GoalMet => FeedbackReason::Down(grade),
+            WindowVerdict::TooLow => FeedbackReason::Up(grade),
+            WindowVerdict::TooHigh => FeedbackReason::Back(grade),
         }
     }
 
     /// Whether a window still looks like the one at which the search ended.
-    fn hold(&mut self, found: &Seen, seen: &Seen) -> FeedbackReason {
-        self.window = Window::default();
+    fn hold(&mut self, found: &WindowMeasurement, seen: &WindowMeasurement) -> FeedbackReason {
+        self.window = ObservationWindow::default();
         let floor = self.settings.half_width;
         let is_loaded = found.is_saturated && seen.is_saturated;
         let change = |from: Estimate, to: Estimate| to.mean / from.mean - 1.0;
@@ -353,25 +358,25 @@ impl ExternalScheduling {
         if is_same {
             return FeedbackReason::Hold { throughput };
         }
-        self.phase = Phase::Search(Search::default());
+        self.phase = TuningPhase::Search(TuningSearch::default());
         let response_time = change(found.response_s, seen.response_s);
         FeedbackReason::Anew { throughput, response_time }
     }
 
     fn go_to(&mut self, limit: Mpl) {
         self.wanted = limit;
-        self.window = Window::default();
+        self.window = ObservationWindow::default();
         self.short = 0;
     }
 }
 
-impl Search {
+impl TuningSearch {
     /// Compares a window that the reference has learnt from with the reference.
     fn judge(
         &self,
-        seen: &Seen,
+        seen: &WindowMeasurement,
         settings: &ExternalSchedulingSettings,
-    ) -> (Verdict, FeedbackGrade) {
+    ) -> (WindowVerdict, FeedbackGrade) {
         if seen.is_saturated {
             self.judge_throughput(seen, 1.0 - settings.allowed_loss)
         } else {
@@ -379,27 +384,35 @@ impl Search {
         }
     }
 
-    fn judge_throughput(&self, seen: &Seen, enough: f64) -> (Verdict, FeedbackGrade) {
+    fn judge_throughput(
+        &self,
+        seen: &WindowMeasurement,
+        enough: f64,
+    ) -> (WindowVerdict, FeedbackGrade) {
         if let Some(best) = self.reference.best().filter(|best| best.limit < seen.limit) {
             let share = seen.tps.mean / best.tps;
             if share < enough {
-                return (Verdict::TooHigh, FeedbackGrade::Best { share, limit: best.limit });
+                return (WindowVerdict::TooHigh, FeedbackGrade::Best { share, limit: best.limit });
             }
         }
         let reference_tps = self.reference.tps(seen.concurrency);
         let is_met = seen.tps.mean + self.doubt(seen.tps) >= enough * reference_tps;
-        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        let verdict = if is_met { WindowVerdict::GoalMet } else { WindowVerdict::TooLow };
         (verdict, FeedbackGrade::Throughput { share: seen.tps.mean / reference_tps })
     }
 
-    fn judge_response_time(&self, seen: &Seen, allowed_increase: f64) -> (Verdict, FeedbackGrade) {
+    fn judge_response_time(
+        &self,
+        seen: &WindowMeasurement,
+        allowed_increase: f64,
+    ) -> (WindowVerdict, FeedbackGrade) {
         let Some(reference_s) = self.reference.response_s() else {
             let waiting = seen.concurrency - seen.running;
-            return (Verdict::TooLow, FeedbackGrade::Queue { waiting });
+            return (WindowVerdict::TooLow, FeedbackGrade::Queue { waiting });
         };
         let seen_s = seen.response_s;
         let is_met = seen_s.mean - self.doubt(seen_s) <= (1.0 + allowed_increase) * reference_s;
-        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        let verdict = if is_met { WindowVerdict::GoalMet } else { WindowVerdict::TooLow };
         (verdict, FeedbackGrade::ResponseTime { increase: seen_s.mean / reference_s - 1.0 })
     }
 
@@ -409,22 +422,28 @@ impl Search {
     }
 
     /// The limit after `limit`; none when the search ends there. No step passes over the best.
-    fn react(&mut self, verdict: Verdict, limit: Mpl, step: Step, allowed: Bounds) -> Option<Mpl> {
+    fn react(
+        &mut self,
+        verdict: WindowVerdict,
+        limit: Mpl,
+        step: Step,
+        allowed: Bounds,
+    ) -> Option<Mpl> {
         let (level, step) = (limit.get(), step.from(limit));
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
         let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
         let best = self.reference.best().map_or(limit, |best| best.limit);
-        self.went_up = Some(verdict == Verdict::TooLow);
+        self.went_up = Some(verdict == WindowVerdict::TooLow);
         let next = match verdict {
-            Verdict::GoalMet => {
+            WindowVerdict::GoalMet => {
                 Some(down).filter(|&down| self.too_low.is_none_or(|low| down > low))
             }
-            Verdict::TooLow => {
+            WindowVerdict::TooLow => {
                 self.too_low = self.too_low.max(Some(limit));
                 let up = if best > limit { up.min(best) } else { up };
                 Some(up).filter(|&up| self.too_high.is_none_or(|high| up < high))
             }
-            Verdict::TooHigh => {
+            WindowVerdict::TooHigh => {
                 self.too_high = Some(self.too_high.map_or(limit, |high| high.min(limit)));
                 Some(down.max(best))
             }

@@ -76,12 +76,12 @@ use crate::controller::{Concurrency, Controller, whole};
 use crate::parameters::{Values, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Setting};
 
-use change::{ChangeDetector, Verdict};
+use change::{ChangeDetector, SurpriseVerdict};
 use meter::{Measurement, SATURATED_SHARE, unfinished_share};
-use probe::{Choice, Circumstances};
+use probe::{Circumstances, ProbeChoice};
 
-pub(in crate::controllers) use belief::{Belief, Place};
-pub(in crate::controllers) use meter::Meter;
+pub(in crate::controllers) use belief::{GridPlace, ThroughputBelief};
+pub(in crate::controllers) use meter::ThroughputMeter;
 pub(in crate::controllers) use probe::normal_below;
 
 pub use reason::BeliefReason;
@@ -176,9 +176,9 @@ pub struct GaussianProcess {
     bounds: Bounds,
     start: Mpl,
     settings: GaussianProcessSettings,
-    meter: Meter,
+    meter: ThroughputMeter,
     change: ChangeDetector,
-    belief: Belief,
+    belief: ThroughputBelief,
     /// The highest level tried since the last change.
     tried: f64,
     /// Above this limit the first step goes down.
@@ -203,9 +203,9 @@ impl GaussianProcess {
             bounds: setting.bounds,
             start: setting.bounds.clamp(setting.start),
             settings,
-            meter: Meter::new(settings.noise),
+            meter: ThroughputMeter::new(settings.noise),
             change: ChangeDetector::default(),
-            belief: Belief::new(setting.bounds, setting.resources, &settings),
+            belief: ThroughputBelief::new(setting.bounds, setting.resources, &settings),
             tried: 0.0,
             knee: KNEE / (1.0 - KNEE) * (f64::from(setting.resources.stations()) - 1.0),
             is_new: true,
@@ -261,9 +261,9 @@ impl GaussianProcess {
         let surprise = error / (expected.variance + variance).sqrt();
         let mut unexpected = None;
         match self.change.judge(surprise, &self.settings) {
-            Verdict::Expected => {}
-            Verdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
-            Verdict::Changed => {
+            SurpriseVerdict::Expected => {}
+            SurpriseVerdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
+            SurpriseVerdict::Changed => {
                 self.doubt_all(place, log_tps, error);
                 self.meter.start_anew();
                 self.tried = 0.0;
@@ -279,7 +279,7 @@ impl GaussianProcess {
     /// What an alarm does to the belief. A small change of level, the first of a while, may be a
     /// disturbance that lasts: most of the shape is kept. After a large one, or when what is seen
     /// then does not fit the shape either, it is forgotten.
-    fn doubt_all(&mut self, place: Place, log_tps: f64, error: f64) {
+    fn doubt_all(&mut self, place: GridPlace, log_tps: f64, error: f64) {
         let is_first = self.calm >= self.settings.calm;
         if is_first && error.abs() < self.settings.small_change {
             self.belief.relevel(self.settings.alarm_doubt, place, log_tps);
@@ -336,11 +336,11 @@ impl GaussianProcess {
         };
         let here = self.belief.predict(self.belief.place(now));
         let (index, reason) = match probe::choose(&self.belief, &circumstances, &self.settings) {
-            Choice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
-            Choice::Best(index) if self.belief.limit(index) == observation.limit => {
+            ProbeChoice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
+            ProbeChoice::Best(index) if self.belief.limit(index) == observation.limit => {
                 (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
             }
-            Choice::Best(index) => {
+            ProbeChoice::Best(index) => {
                 let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
                 (index, BeliefReason::Better { gain })
             }

@@ -72,7 +72,7 @@ pub struct FadedParabola {
     settings: FadedParabolaSettings,
     /// The first throughput, the unit of the others.
     unit_tps: Option<f64>,
-    fit: Fit,
+    fit: ParabolaFit,
     /// Whether the next random step goes up.
     wiggle_up: bool,
 }
@@ -85,14 +85,14 @@ const VAGUEST: f64 = 1e12;
 
 /// A parabola fitted by recursive least squares.
 #[derive(Clone, Debug)]
-struct Fit {
+struct ParabolaFit {
     theta: Vector3<f64>,
     covariance: Matrix3<f64>,
 }
 
-impl Fit {
-    fn new() -> Fit {
-        Fit { theta: Vector3::zeros(), covariance: Matrix3::identity() * VAGUE }
+impl ParabolaFit {
+    fn new() -> ParabolaFit {
+        ParabolaFit { theta: Vector3::zeros(), covariance: Matrix3::identity() * VAGUE }
     }
 
     /// Learns that `y` was seen at `n`.
@@ -104,7 +104,7 @@ impl Fit {
         self.covariance = (self.covariance - gain * cx.transpose()) / aging;
         let is_sound = |value: &f64| value.abs() <= VAGUEST;
         if !self.theta.iter().all(is_sound) {
-            *self = Fit::new();
+            *self = ParabolaFit::new();
         } else if !self.covariance.iter().all(is_sound) {
             self.covariance = Matrix3::identity() * VAGUE;
         }
@@ -130,7 +130,7 @@ impl FadedParabola {
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: FadedParabolaSettings) -> FadedParabola {
         let start = bounds.clamp(start);
-        let fit = Fit::new();
+        let fit = ParabolaFit::new();
         FadedParabola { bounds, start, settings, unit_tps: None, fit, wiggle_up: true }
     }
 
@@ -307,7 +307,7 @@ mod tests {
     /// Without random steps nothing is learnt of the slope for a thousand intervals.
     #[test]
     fn a_limit_that_never_moves_leaves_the_numbers_sound() {
-        let mut fit = Fit::new();
+        let mut fit = ParabolaFit::new();
         for _ in 0..1_000 {
             fit.learn(1.0, 1.0, 0.5);
             assert!(fit.covariance.iter().all(|value| value.abs() <= VAGUEST));

@@ -27,7 +27,7 @@
 //! * It never goes below 20, except where the bounds end below that.
 
 use super::LatencyReason;
-use super::window::{Window, range};
+use super::window::{LatencyWindow, range};
 use crate::controller::whole;
 use crate::parameters::{Values, check_limits, settings};
 use crate::reason::{Milliseconds, reasons};
@@ -86,8 +86,8 @@ impl Aimd {
         Aimd { range, start: range.clamp(start), settings }
     }
 
-    fn judge(&self, limit: Mpl, window: Window) -> (u32, LatencyReason) {
-        let Window { rtt_s, inflight, .. } = window;
+    fn judge(&self, limit: Mpl, window: LatencyWindow) -> (u32, LatencyReason) {
+        let LatencyWindow { rtt_s, inflight, .. } = window;
         let level = f64::from(limit.get());
         if rtt_s > self.settings.timeout_s {
             (
@@ -114,7 +114,8 @@ impl Controller for Aimd {
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
         let AimdSettings { samples, shortest_s, .. } = self.settings;
-        match Window::read(observation, observation.in_database.mean_s, samples, shortest_s) {
+        match LatencyWindow::read(observation, observation.in_database.mean_s, samples, shortest_s)
+        {
             Ok(window) => {
                 let (next, reason) = self.judge(limit, window);
                 let limit = self.range.clamp(Mpl::at_least_one(next));

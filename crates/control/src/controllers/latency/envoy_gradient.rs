@@ -47,7 +47,7 @@
 //!   needed for 90 %.
 
 use super::LatencyReason;
-use super::window::{Window, cut, range};
+use super::window::{LatencyWindow, cut, range};
 use crate::controller::whole;
 use crate::parameters::{Values, check_limits, settings};
 use crate::reason::{Milliseconds, reasons};
@@ -82,7 +82,7 @@ const DOUBT: u32 = 5;
 pub struct EnvoyGradient {
     range: Bounds,
     settings: EnvoyGradientSettings,
-    phase: Phase,
+    phase: EnvoyPhase,
 }
 
 reasons! {
@@ -124,7 +124,7 @@ fn because(reason: EnvoyReason) -> Reason {
 
 /// What the controller is at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum EnvoyPhase {
     Measuring(Measuring),
     Following(Following),
 }
@@ -161,7 +161,7 @@ impl EnvoyGradient {
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: EnvoyGradientSettings) -> EnvoyGradient {
         let range = range(settings.lowest, settings.highest, bounds);
-        let phase = Phase::Measuring(Measuring::from(range.clamp(start)));
+        let phase = EnvoyPhase::Measuring(Measuring::from(range.clamp(start)));
         EnvoyGradient { range, settings, phase }
     }
 
@@ -179,12 +179,12 @@ impl EnvoyGradient {
         let samples = so_far.samples.saturating_add(window.samples);
         let weighted_s = so_far.weighted_s + window.rtt_s * window.samples as f64;
         if samples < self.settings.min_rtt_samples {
-            self.phase = Phase::Measuring(Measuring { samples, weighted_s, ..so_far });
+            self.phase = EnvoyPhase::Measuring(Measuring { samples, weighted_s, ..so_far });
             return stay(because(EnvoyReason::Measuring { samples }));
         }
         let min_rtt_s = weighted_s / samples as f64;
         let left_s = self.settings.remeasure_s * (1.0 + self.settings.jitter * draw.value());
-        self.phase = Phase::Following(Following { min_rtt_s, left_s, at_floor: 0 });
+        self.phase = EnvoyPhase::Following(Following { min_rtt_s, left_s, at_floor: 0 });
         let reason = because(EnvoyReason::Measured { min_rtt_s });
         Decision { limit: so_far.back_to, reason }
     }
@@ -203,16 +203,16 @@ impl EnvoyGradient {
         };
         let left_s = so_far.left_s - observation.interval.as_secs_f64();
         if left_s > 0.0 && at_floor < DOUBT {
-            self.phase = Phase::Following(Following { left_s, at_floor, ..so_far });
+            self.phase = EnvoyPhase::Following(Following { left_s, at_floor, ..so_far });
             return decision;
         }
-        self.phase = Phase::Measuring(Measuring::from(decision.limit));
+        self.phase = EnvoyPhase::Measuring(Measuring::from(decision.limit));
         let reason = because(EnvoyReason::Pin { back_to: decision.limit });
         Decision { limit: floor, reason }
     }
 
     /// The rule of the gradient.
-    fn judge(&self, limit: Mpl, min_rtt_s: f64, window: Window) -> Decision {
+    fn judge(&self, limit: Mpl, min_rtt_s: f64, window: LatencyWindow) -> Decision {
         let accepted_s = min_rtt_s * (1.0 + self.settings.buffer);
         let gradient = cut(accepted_s / window.rtt_s, 0.5, 2.0);
         let scaled = gradient * f64::from(limit.get());
@@ -223,8 +223,8 @@ impl EnvoyGradient {
 }
 
 /// Reads an interval as a window: every transaction is in the median, if there is one.
-fn read(observation: &Observation) -> Result<Window, Reason> {
-    Window::read(observation, observation.in_database.p50_s, 1, 0.0)
+fn read(observation: &Observation) -> Result<LatencyWindow, Reason> {
+    LatencyWindow::read(observation, observation.in_database.p50_s, 1, 0.0)
 }
 
 impl Controller for EnvoyGradient {
@@ -238,8 +238,8 @@ impl Controller for EnvoyGradient {
 
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision {
         match self.phase {
-            Phase::Measuring(so_far) => self.measure(so_far, observation, draw),
-            Phase::Following(so_far) => self.follow(so_far, observation),
+            EnvoyPhase::Measuring(so_far) => self.measure(so_far, observation, draw),
+            EnvoyPhase::Following(so_far) => self.follow(so_far, observation),
         }
     }
 }

@@ -46,7 +46,7 @@
 
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{MovingAverage, Window, range};
+use super::window::{LatencyWindow, MovingAverage, range};
 use crate::parameters::{Values, check_limits, settings};
 use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
@@ -90,12 +90,12 @@ pub struct Failsafe {
     range: Bounds,
     start: Mpl,
     settings: FailsafeSettings,
-    quantiles_s: Last<{ SMOOTHED as usize }>,
+    quantiles_s: RecentValues<{ SMOOTHED as usize }>,
     smoothed_s: MovingAverage,
     baseline_s: MovingAverage,
-    inflight: Last<CORRELATED>,
-    rtt_s: Last<CORRELATED>,
-    throughput: Last<CORRELATED>,
+    inflight: RecentValues<CORRELATED>,
+    rtt_s: RecentValues<CORRELATED>,
+    throughput: RecentValues<CORRELATED>,
 }
 
 reasons! {
@@ -140,9 +140,9 @@ struct Signals {
     reading: QueueReading,
     is_full: bool,
     /// Inflight and throughput.
-    throughput: Trend,
+    throughput: SeriesTrend,
     /// Inflight and RTT.
-    rtt: Trend,
+    rtt: SeriesTrend,
 }
 
 impl Failsafe {
@@ -154,12 +154,12 @@ impl Failsafe {
             range,
             start: range.clamp(start),
             settings,
-            quantiles_s: Last::EMPTY,
+            quantiles_s: RecentValues::EMPTY,
             smoothed_s: MovingAverage::over(SMOOTHED),
             baseline_s: MovingAverage::over(settings.baseline_windows),
-            inflight: Last::EMPTY,
-            rtt_s: Last::EMPTY,
-            throughput: Last::EMPTY,
+            inflight: RecentValues::EMPTY,
+            rtt_s: RecentValues::EMPTY,
+            throughput: RecentValues::EMPTY,
         }
     }
 
@@ -174,8 +174,8 @@ impl Failsafe {
         Signals {
             reading,
             is_full,
-            throughput: Trend::of(self.inflight.values(), self.throughput.values()),
-            rtt: Trend::of(self.inflight.values(), self.rtt_s.values()),
+            throughput: SeriesTrend::of(self.inflight.values(), self.throughput.values()),
+            rtt: SeriesTrend::of(self.inflight.values(), self.rtt_s.values()),
         }
     }
 
@@ -238,7 +238,7 @@ impl Controller for Failsafe {
         let limit = self.range.clamp(observation.limit);
         let FailsafeSettings { samples, shortest_s, .. } = self.settings;
         let high_s = observation.in_database.p95_s;
-        let window = match Window::read(observation, high_s, samples, shortest_s) {
+        let window = match LatencyWindow::read(observation, high_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };
@@ -252,14 +252,14 @@ impl Controller for Failsafe {
 
 /// The last N values of a series, in no order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Last<const N: usize> {
+struct RecentValues<const N: usize> {
     values: [f64; N],
     /// Values so far; more than N when old ones have been overwritten.
     count: usize,
 }
 
-impl<const N: usize> Last<N> {
-    const EMPTY: Last<N> = Last { values: [0.0; N], count: 0 };
+impl<const N: usize> RecentValues<N> {
+    const EMPTY: RecentValues<N> = RecentValues { values: [0.0; N], count: 0 };
 
     fn push(&mut self, value: f64) {
         self.values[self.count % N] = value;
@@ -280,17 +280,17 @@ impl<const N: usize> Last<N> {
 
 /// How one series moves with another, and whether it moves at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Trend {
+struct SeriesTrend {
     /// Pearson's coefficient; 0 where one of the two hardly varies, or there are too few.
     correlation: f64,
     /// The relative deviation of the second series; 0 where there are too few.
     variation: f64,
 }
 
-impl Trend {
-    fn of(xs: &[f64], ys: &[f64]) -> Trend {
+impl SeriesTrend {
+    fn of(xs: &[f64], ys: &[f64]) -> SeriesTrend {
         if xs.len() < WARM_UP {
-            return Trend::default();
+            return SeriesTrend::default();
         }
         let count = xs.len() as f64;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
@@ -301,11 +301,11 @@ impl Trend {
         let (spread_x, spread_y) = (spread(xs, mean_x), spread(ys, mean_y));
         let variation = spread_y / mean_y;
         if spread_x < STEADY * mean_x || variation < STEADY {
-            return Trend { correlation: 0.0, variation };
+            return SeriesTrend { correlation: 0.0, variation };
         }
         let products = xs.iter().zip(ys).map(|(x, y)| (x - mean_x) * (y - mean_y));
         let covariance = products.sum::<f64>() / count;
-        Trend { correlation: covariance / (spread_x * spread_y), variation }
+        SeriesTrend { correlation: covariance / (spread_x * spread_y), variation }
     }
 }
 
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn each_case_of_the_rule() {
-        let trend = |correlation, variation| Trend { correlation, variation };
+        let trend = |correlation, variation| SeriesTrend { correlation, variation };
         let calm = trend(0.0, 0.0);
         let table = [
             (7.0, false, calm, calm, Move::Down, "failsafe_down"),
@@ -438,17 +438,17 @@ mod tests {
         for (xs, ys, correlation) in
             [(&up, &up, 1.0), (&up, &down, -1.0), (&up, &alternating.to_vec(), 0.0)]
         {
-            assert!((Trend::of(xs, ys).correlation - correlation).abs() < 1e-12);
+            assert!((SeriesTrend::of(xs, ys).correlation - correlation).abs() < 1e-12);
         }
-        assert!((Trend::of(&steady, &up).correlation).abs() < f64::EPSILON);
-        assert!((Trend::of(&steady, &up).variation - variation).abs() < 1e-12);
-        assert!((Trend::of(&up, &steady).correlation).abs() < f64::EPSILON);
-        assert_eq!(Trend::of(&up[..9], &up[..9]), Trend::default());
+        assert!((SeriesTrend::of(&steady, &up).correlation).abs() < f64::EPSILON);
+        assert!((SeriesTrend::of(&steady, &up).variation - variation).abs() < 1e-12);
+        assert!((SeriesTrend::of(&up, &steady).correlation).abs() < f64::EPSILON);
+        assert_eq!(SeriesTrend::of(&up[..9], &up[..9]), SeriesTrend::default());
     }
 
     #[test]
     fn only_the_last_values_are_remembered() {
-        let mut last = Last::<5>::EMPTY;
+        let mut last = RecentValues::<5>::EMPTY;
         for value in [9.0, 1.0, 5.0, 3.0] {
             last.push(value);
             assert_eq!(last.median_when_full(), None);

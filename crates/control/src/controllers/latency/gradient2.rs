@@ -37,7 +37,7 @@
 //! * The lower bound of 20 is above the best limit of a database of two processors.
 
 use super::LatencyReason;
-use super::window::{MovingAverage, Window, cut, range};
+use super::window::{LatencyWindow, MovingAverage, cut, range};
 use crate::controller::whole;
 use crate::parameters::{Values, check_limits, settings};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
@@ -102,7 +102,7 @@ impl Gradient2 {
         self.range.clamp(Mpl::at_least_one(whole(self.estimate)))
     }
 
-    fn judge(&mut self, window: Window) -> LatencyReason {
+    fn judge(&mut self, window: LatencyWindow) -> LatencyReason {
         let short_s = window.rtt_s;
         let long_s = self.long_s.add(short_s);
         if long_s > STALE * short_s {
@@ -137,7 +137,7 @@ impl Controller for Gradient2 {
         }
         let Gradient2Settings { samples, shortest_s, .. } = self.settings;
         let mean_s = observation.in_database.mean_s;
-        let reason = match Window::read(observation, mean_s, samples, shortest_s) {
+        let reason = match LatencyWindow::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => Reason::Latency(self.judge(window)),
             Err(reason) => reason,
         };

@@ -42,7 +42,7 @@
 
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{Window, is_latency, range};
+use super::window::{LatencyWindow, is_latency, range};
 use crate::parameters::{Values, check_limits, settings};
 use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
@@ -119,7 +119,7 @@ impl Vegas {
         }
     }
 
-    fn judge(&self, limit: Mpl, window: Window) -> (u32, LatencyReason) {
+    fn judge(&self, limit: Mpl, window: LatencyWindow) -> (u32, LatencyReason) {
         let level = limit.get();
         if !window.uses_half_of(f64::from(level)) {
             return (level, LatencyReason::Unused { inflight: window.inflight });
@@ -151,7 +151,7 @@ impl Controller for Vegas {
         let limit = self.range.clamp(observation.limit);
         let VegasSettings { samples, shortest_s, .. } = self.settings;
         let mean_s = observation.in_database.mean_s;
-        let window = match Window::read(observation, mean_s, samples, shortest_s) {
+        let window = match LatencyWindow::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };

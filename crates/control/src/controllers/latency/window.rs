@@ -29,7 +29,7 @@ pub(super) fn cut(value: f64, min: f64, max: f64) -> f64 {
 
 /// What one control interval says to a limiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Window {
+pub(super) struct LatencyWindow {
     /// The latency that the limiter looks at, seconds; [`is_latency`].
     pub(super) rtt_s: f64,
     /// The most permits that were out at once, as far as the limit allowed; at least 1.
@@ -38,7 +38,7 @@ pub(super) struct Window {
     pub(super) samples: u64,
 }
 
-impl Window {
+impl LatencyWindow {
     /// Reads an interval as the window of a limiter that looks at the latency `rtt_s` and decides
     /// nothing on fewer transactions than `min_samples` or a latency below `min_rtt_s`.
     ///
@@ -49,7 +49,7 @@ impl Window {
         rtt_s: f64,
         min_samples: u64,
         min_rtt_s: f64,
-    ) -> Result<Window, Reason> {
+    ) -> Result<LatencyWindow, Reason> {
         if observation.completions == 0 {
             return Err(Reason::NothingCompleted);
         }
@@ -61,7 +61,7 @@ impl Window {
             return Err(Reason::Latency(LatencyReason::NoLatency));
         }
         let inflight = observation.concurrency_peak.min(observation.limit.get()).max(1);
-        Ok(Window { rtt_s, inflight, samples })
+        Ok(LatencyWindow { rtt_s, inflight, samples })
     }
 
     /// Whether at least half of `limit` was in use, without which no Netflix limiter moves up.
@@ -147,7 +147,7 @@ mod tests {
         for (completions, samples, rtt_s, expected) in table {
             let mut seen = observed(20, 40, completions);
             seen.in_database.count = samples;
-            let read = Window::read(&seen, rtt_s, 10, 1e-4);
+            let read = LatencyWindow::read(&seen, rtt_s, 10, 1e-4);
             assert_eq!(read.err(), expected, "{completions}, {samples}, {rtt_s}");
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         for (limit, peak, inflight) in [(20, 40, 20), (20, 7, 7), (20, 0, 1)] {
             let mut seen = observed(limit, peak, 100);
             seen.in_database.count = 100;
-            let window = Window::read(&seen, 0.01, 10, 1e-4).expect("a window");
+            let window = LatencyWindow::read(&seen, 0.01, 10, 1e-4).expect("a window");
             assert_eq!(window.inflight, inflight);
         }
     }

@@ -17,7 +17,7 @@ pub struct Proposal {
     /// What that limit is believed to gain over the present population.
     pub gain: Gain,
     /// The limit that is believed to be best, whatever the algorithm says.
-    pub best: Best,
+    pub best: BelievedBest,
     /// What the best limit is believed to gain over the present population.
     pub best_gain: Gain,
 }
@@ -55,7 +55,7 @@ displayed! {
 
 displayed! {
     /// The limit that is believed to be best.
-    pub enum Best {
+    pub enum BelievedBest {
         /// This one.
         Limit {
             /// The limit.
@@ -121,8 +121,8 @@ impl fmt::Display for Proposal {
         let Proposal { limit, reason, gain, best, best_gain, .. } = self;
         write!(formatter, "would set {limit} ({reason}); believed gain {gain}; best {best}")?;
         match best {
-            Best::Limit { .. } => write!(formatter, ", gain {best_gain}"),
-            Best::Open { .. } | Best::NotKnown(_) => Ok(()),
+            BelievedBest::Limit { .. } => write!(formatter, ", gain {best_gain}"),
+            BelievedBest::Open { .. } | BelievedBest::NotKnown(_) => Ok(()),
         }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
             limit: twelve,
             reason: Reason::Fixed,
             gain: known,
-            best: Best::NotKnown(narrow),
+            best: BelievedBest::NotKnown(narrow),
             best_gain: Gain::NotKnown(narrow),
         };
         assert_eq!(
@@ -158,7 +158,7 @@ mod tests {
              3 and 5 all the time"
         );
         let light = Gain::NotBinding { running: 2.0 };
-        let best = Best::Limit { limit: five };
+        let best = BelievedBest::Limit { limit: five };
         let proposal = Proposal { gain: light, best, best_gain: light, ..proposal };
         assert_eq!(
             proposal.to_string(),

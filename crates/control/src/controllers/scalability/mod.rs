@@ -61,8 +61,8 @@ mod law;
 mod levels;
 mod search;
 
-use self::levels::{Belief, Levels, Prediction, misfit};
-use self::search::Search;
+use self::levels::{LevelBelief, LevelGrid, LevelPrediction, misfit};
+use self::search::LimitSearch;
 use crate::controller::{Concurrency, Controller};
 use crate::parameters::{Values, settings};
 use crate::reason::reasons;
@@ -152,9 +152,9 @@ pub struct Scalability {
     bounds: Bounds,
     start: Mpl,
     settings: ScalabilitySettings,
-    levels: Levels,
+    levels: LevelGrid,
     noise: Noise,
-    watch: Watch,
+    watch: ChangeWatch,
     /// Intervals in a row whose limit was the target.
     rested: u32,
     /// The limit is that of a patrol.
@@ -203,7 +203,7 @@ const DRIFTED: f64 = 0.08;
 
 /// What an interval told of the throughput curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
+struct LevelReading {
     /// Transactions inside.
     level: f64,
     /// The level is the limit, and not one on the way to it.
@@ -230,9 +230,9 @@ impl Scalability {
             bounds,
             start: bounds.clamp(start),
             settings,
-            levels: Levels::new(),
+            levels: LevelGrid::new(),
             noise: Noise::new(),
-            watch: Watch::default(),
+            watch: ChangeWatch::default(),
             rested: 0,
             is_patrol: false,
             drifted: 0.0,
@@ -240,14 +240,14 @@ impl Scalability {
     }
 
     /// Learns a reading, unless it is doubtful.
-    fn learn(&mut self, reading: Reading) -> News {
+    fn learn(&mut self, reading: LevelReading) -> News {
         let news = match self.levels.believe(self.noise.variance) {
             Some(belief) => self.compare(reading, belief.at(reading.level)),
             None => News::Fits,
         };
         if let News::Change { .. } = news {
-            self.levels = Levels::new();
-            self.watch = Watch::default();
+            self.levels = LevelGrid::new();
+            self.watch = ChangeWatch::default();
             self.drifted = 0.0;
         }
         self.levels.fade(self.settings.fade);
@@ -258,7 +258,7 @@ impl Scalability {
     }
 
     /// Compares a reading with what was believed of its level, where that is known.
-    fn compare(&mut self, reading: Reading, believed: Prediction) -> News {
+    fn compare(&mut self, reading: LevelReading, believed: LevelPrediction) -> News {
         if !reading.is_held || believed.variance > KNOWN_SHARE * misfit(reading.level) {
             return News::Fits;
         }
@@ -287,7 +287,8 @@ impl Scalability {
         let belief = self.levels.believe(self.noise.variance)?;
         let seen = self.levels.seen(self.noise.variance, SEEN * SEEN)?;
         let noise = self.noise.variance + own;
-        let search = Search { belief: &belief, seen, noise, allowed, settings: &self.settings };
+        let search =
+            LimitSearch { belief: &belief, seen, noise, allowed, settings: &self.settings };
         let rested = std::mem::take(&mut self.rested);
         self.is_patrol = false;
         if let Some(limit) = search.outward() {
@@ -321,7 +322,7 @@ impl Scalability {
         let waiting = observation.waiting_share.max(0.0);
         let more = limit.get().saturating_add((limit.get() / 4).max(1));
         let more = allowed.clamp(Mpl::at_least_one(more));
-        let bears = |belief: Belief| {
+        let bears = |belief: LevelBelief| {
             let at = |limit: Mpl| belief.at(f64::from(limit.get())).mean;
             at(more) >= at(limit) - self.settings.loss
         };
@@ -346,7 +347,7 @@ impl Controller for Scalability {
         let seen = self.settings.concurrency.of(observation);
         let allowed = self.bounds.capped_at(seen);
         let limit = allowed.clamp(observation.limit);
-        let reading = Reading::of(observation, limit);
+        let reading = LevelReading::of(observation, limit);
         let news = reading.map(|reading| (reading, self.learn(reading)));
         if limit < observation.limit {
             return Decision { limit, reason: Reason::Concurrency { seen } };
@@ -378,9 +379,9 @@ impl Controller for Scalability {
     }
 }
 
-impl Reading {
+impl LevelReading {
     /// What an interval tells; nothing if its throughput is that of the load.
-    fn of(observation: &Observation, limit: Mpl) -> Option<Reading> {
+    fn of(observation: &Observation, limit: Mpl) -> Option<LevelReading> {
         let limit = f64::from(limit.get());
         let running = observation.running_mean;
         let most = limit.min(f64::from(observation.concurrency_peak));
@@ -395,7 +396,7 @@ impl Reading {
         let level = if is_held { limit } else { running.clamp(1.0, f64::from(u32::MAX)) };
         let mixed = if is_held { 0.0 } else { MIXED * (running / limit).ln().powi(2) };
         let (ln_tps, own) = ((completions / seconds).ln(), 1.0 / completions + mixed);
-        Some(Reading { level, is_held, ln_tps, own })
+        Some(LevelReading { level, is_held, ln_tps, own })
     }
 }
 
@@ -431,14 +432,14 @@ impl Noise {
 /// Tells a change of the database from noise, in two ways: several intervals in a row far off, or a
 /// cumulative sum of smaller deviations (Page, 1954).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Watch {
+struct ChangeWatch {
     above: f64,
     below: f64,
     /// Intervals in a row far above what is believed, or below if negative.
     far: i32,
 }
 
-impl Watch {
+impl ChangeWatch {
     /// So many far intervals in a row are a change. A disturbance slows a database and does not
     /// speed it up, so fewer above are enough.
     const ABOVE_IN_A_ROW: i32 = 2;
@@ -453,7 +454,8 @@ impl Watch {
         if deviations.abs() > far {
             let side = if deviations > 0.0 { 1 } else { -1 };
             self.far = if self.far * side > 0 { self.far + side } else { side };
-            let is_change = self.far >= Watch::ABOVE_IN_A_ROW || self.far <= -Watch::BELOW_IN_A_ROW;
+            let is_change =
+                self.far >= ChangeWatch::ABOVE_IN_A_ROW || self.far <= -ChangeWatch::BELOW_IN_A_ROW;
             return if is_change {
                 News::Change { deviations }
             } else {
@@ -461,9 +463,9 @@ impl Watch {
             };
         }
         self.far = 0;
-        self.above = (self.above + deviations - Watch::SLACK).max(0.0);
-        self.below = (self.below - deviations - Watch::SLACK).max(0.0);
-        let is_change = self.above.max(self.below) > Watch::ALARM;
+        self.above = (self.above + deviations - ChangeWatch::SLACK).max(0.0);
+        self.below = (self.below - deviations - ChangeWatch::SLACK).max(0.0);
+        let is_change = self.above.max(self.below) > ChangeWatch::ALARM;
         if is_change { News::Change { deviations } } else { News::Fits }
     }
 }

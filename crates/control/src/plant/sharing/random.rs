@@ -167,9 +167,9 @@ impl Traits {
 }
 
 /// Throughput against the transactions inside, up to a factor.
-type Shape = Box<dyn Fn(f64) -> f64>;
+type RandomShape = Box<dyn Fn(f64) -> f64>;
 
-fn draw_shape(random: &mut SplitMix64) -> Shape {
+fn draw_shape(random: &mut SplitMix64) -> RandomShape {
     match whole(random.next_between(0.0, 6.999)) {
         0 => hill(random),
         1 => network(random),
@@ -182,7 +182,7 @@ fn draw_shape(random: &mut SplitMix64) -> Shape {
 }
 
 /// On logarithmic axes a parabola up to the top and beyond, then a straight line.
-fn hill(random: &mut SplitMix64) -> Shape {
+fn hill(random: &mut SplitMix64) -> RandomShape {
     let top = random.next_log_between(1.5, 400.0).ln();
     let (rise, fall) = (random.next_between(0.4, 1.0), random.next_between(0.1, 0.9));
     Box::new(move |level| {
@@ -194,7 +194,7 @@ fn hill(random: &mut SplitMix64) -> Shape {
 }
 
 /// A closed network of equal stations that thrashes from some level on.
-fn network(random: &mut SplitMix64) -> Shape {
+fn network(random: &mut SplitMix64) -> RandomShape {
     let stations = random.next_log_between(1.0, 30.0);
     let thrash_at = random.next_log_between(3.0, 1_500.0);
     let power = random.next_between(1.2, 2.2);
@@ -204,7 +204,7 @@ fn network(random: &mut SplitMix64) -> Shape {
 }
 
 /// Gunther's law.
-fn scalability(random: &mut SplitMix64) -> Shape {
+fn scalability(random: &mut SplitMix64) -> RandomShape {
     let contention = random.next_log_between(0.003, 0.5);
     let coherence = random.next_log_between(1e-7, 0.01);
     Box::new(move |level| {
@@ -213,7 +213,7 @@ fn scalability(random: &mut SplitMix64) -> Shape {
 }
 
 /// Rises in proportion, stays flat, then falls.
-fn flat_then_falling(random: &mut SplitMix64) -> Shape {
+fn flat_then_falling(random: &mut SplitMix64) -> RandomShape {
     let full = random.next_log_between(1.0, 60.0);
     let falls_at = full + random.next_log_between(2.0, 600.0);
     let power = random.next_between(0.2, 1.2);
@@ -221,7 +221,7 @@ fn flat_then_falling(random: &mut SplitMix64) -> Shape {
 }
 
 /// Rises to a cliff just above the best level.
-fn cliff(random: &mut SplitMix64) -> Shape {
+fn cliff(random: &mut SplitMix64) -> RandomShape {
     let edge = random.next_log_between(2.0, 300.0);
     let power = random.next_between(0.3, 1.0);
     let left = random.next_between(0.2, 0.8);
@@ -229,7 +229,7 @@ fn cliff(random: &mut SplitMix64) -> Shape {
 }
 
 /// A low hill and, four to twenty times as far out, another that is higher or lower.
-fn two_peaks(random: &mut SplitMix64) -> Shape {
+fn two_peaks(random: &mut SplitMix64) -> RandomShape {
     let first = random.next_log_between(2.0, 20.0).ln();
     let second = first + random.next_log_between(4.0, 20.0).ln();
     let height = random.next_between(0.75, 1.35);
@@ -243,7 +243,7 @@ fn two_peaks(random: &mut SplitMix64) -> Shape {
 }
 
 /// The best at 2 to 6, a loss of 5 to 20 % beside it, then a slow decline.
-fn sharp_peak(random: &mut SplitMix64) -> Shape {
+fn sharp_peak(random: &mut SplitMix64) -> RandomShape {
     let peak = random.next_between(2.0, 7.0).floor();
     let rise = random.next_between(0.4, 1.0);
     let drop = random.next_between(0.05, 0.2);
