@@ -13,6 +13,9 @@ use std::error::Error;
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
+use tidegate_control::plant::shapes::{
+    RandomShape, flat_then_falling, network, scalability, sharp_peak,
+};
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting, SplitMix64};
 
@@ -90,16 +93,13 @@ impl Phase {
     }
 }
 
-/// Throughput against the transactions inside, up to a factor.
-type Shape = Box<dyn Fn(f64) -> f64>;
-
 fn draw_curve(random: &mut SplitMix64) -> Result<Curve, Box<dyn Error>> {
     let shape = match whole(random.next_between(0.0, 5.0)) {
         0 => hill(random),
-        1 => thrashing_network(random),
-        2 => scalability_law(random),
-        3 => flat_then_falling(random),
-        _ => sharp_peak(random),
+        1 => network(random),
+        2 => scalability(random),
+        3 => flat_then_falling(random, 30.0),
+        _ => sharp_peak(random, 1.1),
     };
     let scale_tps = random.next_log_between(50.0, 5_000.0);
     let following = |&level: &u32| (level < HIGHEST).then(|| level + (level / 10).max(1));
@@ -110,7 +110,7 @@ fn draw_curve(random: &mut SplitMix64) -> Result<Curve, Box<dyn Error>> {
 
 /// On logarithmic axes, with the top anywhere from 1 to 128: the slope falls in a straight line to
 /// 0 at the top, and from there on to its steepest at e² times the top, where it stays.
-fn hill(random: &mut SplitMix64) -> Shape {
+fn hill(random: &mut SplitMix64) -> RandomShape {
     let top = random.next_between(0.0, 7.0) * LN_2;
     let (rise, fall) = (random.next_between(0.4, 1.1), random.next_between(0.1, 0.9));
     Box::new(move |level| {
@@ -118,49 +118,6 @@ fn hill(random: &mut SplitMix64) -> Shape {
         let up = rise * before * (1.0 - before / (2.0 * top));
         let down = if beyond < 2.0 { beyond * beyond / 4.0 } else { beyond - 1.0 };
         (up - fall * down).exp()
-    })
-}
-
-/// N/(N + M − 1), the closed network of M equal stations, that thrashes from some level on.
-fn thrashing_network(random: &mut SplitMix64) -> Shape {
-    let stations = random.next_log_between(1.0, 30.0);
-    let thrash_at = random.next_log_between(3.0, 1_500.0);
-    let power = random.next_between(1.2, 2.2);
-    Box::new(move |level| {
-        level / (level + stations - 1.0) / (1.0 + (level / thrash_at).powf(power)).sqrt()
-    })
-}
-
-/// Gunther's law: contention bounds throughput, coherence makes it fall.
-fn scalability_law(random: &mut SplitMix64) -> Shape {
-    let contention = random.next_log_between(0.003, 0.5);
-    let coherence = random.next_log_between(1e-7, 0.01);
-    Box::new(move |level| {
-        level / (1.0 + contention * (level - 1.0) + coherence * level * (level - 1.0))
-    })
-}
-
-/// Rises in proportion up to a level, stays flat, then falls.
-fn flat_then_falling(random: &mut SplitMix64) -> Shape {
-    let full = random.next_log_between(1.0, 30.0);
-    let falls_at = full + random.next_log_between(2.0, 600.0);
-    let power = random.next_between(0.2, 1.2);
-    Box::new(move |level| level.min(full) / full / (1.0 + (level / falls_at).powi(2)).powf(power))
-}
-
-/// The best at 2 to 6 transactions, a loss of 5 to 20 % beside it, then a slow decline, like TPC-B
-/// on one branch.
-fn sharp_peak(random: &mut SplitMix64) -> Shape {
-    let peak = random.next_between(2.0, 7.0).floor();
-    let rise = random.next_between(0.4, 1.1);
-    let drop = random.next_between(0.05, 0.2);
-    let decline = random.next_between(0.014, 0.105);
-    Box::new(move |level| {
-        if level <= peak {
-            (level / peak).powf(rise)
-        } else {
-            (1.0 - drop) * (-decline * (level / peak).ln().powi(2)).exp()
-        }
     })
 }
 

@@ -147,7 +147,7 @@ impl LimitedSharing {
         // The mean size is the chain's unit of time.
         let mean_response_s = self.sizes.mean_s() * solution.mean_in_system / self.load;
         let idle = 1.0 - self.load;
-        let error = (solution.below.first().copied().unwrap_or_default() - idle).abs();
+        let error = (solution.below[0] - idle).abs();
         // A comparison with NaN is false.
         if error <= TOLERANCE * idle && mean_response_s.is_finite() {
             Ok(Stationary { mean_response_s, ..solution })

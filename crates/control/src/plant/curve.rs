@@ -128,11 +128,6 @@ impl Curve {
         !self.points.is_empty() && rising && self.points.iter().all(positive)
     }
 
-    /// One transaction per second at every level.
-    pub(super) fn unit() -> Curve {
-        Curve { points: vec![(1, 1.0)] }
-    }
-
     /// Throughput with `level` transactions inside; in proportion below one, 0 for a curve without
     /// points.
     #[must_use]
@@ -374,7 +369,7 @@ impl CurvePlant {
     fn advance_phase(&mut self) {
         while self.left == 0 && self.phase + 1 < self.phases.len() {
             self.phase += 1;
-            self.left = self.phases.get(self.phase).map_or(0, |phase| phase.intervals);
+            self.left = self.phases[self.phase].intervals;
         }
         self.left = self.left.saturating_sub(1);
     }

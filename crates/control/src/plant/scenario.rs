@@ -39,7 +39,7 @@ use crate::controller::whole;
 use crate::{Mpl, Observation};
 
 /// The limits for which there is a truth: from 1 to this.
-const HIGHEST: u32 = 1_000;
+pub(super) const HIGHEST: u32 = 1_000;
 
 /// Measured limits per factor of ten.
 const PER_DECADE: u32 = 10;
@@ -58,7 +58,7 @@ const CROWD: u32 = HIGHEST;
 
 /// Where the randomness of a measurement begins. The same for all limits, so that the same
 /// transactions arrive, and no seed that a run is likely to be given.
-const SEED: u64 = 0x7472_7574_6873;
+pub(super) const SEED: u64 = 0x7472_7574_6873;
 
 /// A scenario as a file spells it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -431,14 +431,10 @@ impl Truth {
 mod tests {
     use super::*;
     use crate::plant::{CurveClass, TransactionClass};
+    use crate::testing::assert_near;
 
     fn mpl(limit: u32) -> Mpl {
         Mpl::at_least_one(limit)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9 * right, "{left} is not {right}");
     }
 
     fn hill() -> CurvePhase {

@@ -43,7 +43,7 @@ impl ErrorCheck {
         errors.sort_by(f64::total_cmp);
         let place = 0.9 * errors.len() as f64 - 0.5;
         let below = crate::controller::whole(place) as usize;
-        let at = |index: usize| errors.get(index).or(errors.last()).copied().unwrap_or(QUANTILE);
+        let at = |index: usize| errors[index.min(errors.len() - 1)];
         let share = place - below as f64;
         let quantile = (1.0 - share) * at(below) + share * at(below + 1);
         (quantile / QUANTILE).clamp(LEAST, MOST)

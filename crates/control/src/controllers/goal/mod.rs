@@ -291,7 +291,7 @@ impl KeepGoal {
                 return None;
             }
             self.put_off();
-            let range = Bounds::new(self.setting.bounds.min(), self.range.max()).ok()?;
+            let range = range(self.setting.bounds.min(), self.range.max());
             let seen = self.seen(here);
             let start = self.limit;
             return Some(self.adopt(range, start, seen));
@@ -326,6 +326,7 @@ impl KeepGoal {
         }
         let lower = whole(f64::from(limit) / RAISE_LEAST).clamp(1, limit - 1);
         let lower = Mpl::at_least_one(lower).min(self.range.max());
+        // Nothing to trim where the floor is above it.
         let range = Bounds::new(self.range.min(), lower).ok()?;
         self.put_off();
         let seen = self.judged(false, &long);
@@ -369,14 +370,12 @@ impl KeepGoal {
                 self.status.is_impossible = false;
                 self.raise = RAISE;
                 let highest = self.without_need(ceiling);
-                let range = Bounds::new(floor.min(highest), highest);
-                self.adopt(range.unwrap_or(self.range), ceiling, seen)
+                self.adopt(range(floor.min(highest), highest), ceiling, seen)
             }
             NextMeasurement::Impossible { best } => {
                 (self.status.is_met, self.status.seen) = (Some(false), seen);
                 self.status.is_impossible = true;
-                let range = Bounds::new(self.setting.bounds.min(), best).unwrap_or(self.range);
-                self.adopt(range, best, seen);
+                self.adopt(range(self.setting.bounds.min(), best), best, seen);
                 Decision { limit: self.limit, reason: Reason::Goal(GoalReason::Impossible(seen)) }
             }
         }
@@ -433,8 +432,7 @@ impl KeepGoal {
                 self.raise = (self.raise * self.raise).min(RAISE_MOST);
                 let higher = Mpl::at_least_one(higher);
                 self.failed_s = None;
-                let range = Bounds::new(self.range.min(), higher).unwrap_or(self.range);
-                self.adopt(range, higher, measured)
+                self.adopt(range(self.range.min(), higher), higher, measured)
             }
             Some(GoalVerdict::Violated) => {
                 self.put_off();
@@ -462,6 +460,11 @@ impl KeepGoal {
         (self.window, self.overall) = (GoalWindow::default(), ResponseTally::default());
         Decision { limit: self.limit, reason: Reason::Goal(reason) }
     }
+}
+
+/// Returns the limits from a floor to a ceiling that is known not to be below it.
+fn range(floor: Mpl, ceiling: Mpl) -> Bounds {
+    Bounds::new(floor, ceiling).expect("the floor is not above the ceiling")
 }
 
 impl Controller for KeepGoal {

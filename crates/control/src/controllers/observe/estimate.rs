@@ -56,7 +56,7 @@ use crate::controller::whole;
 use crate::controllers::gaussian_process::{
     GaussianProcessSettings, GridPlace, ThroughputBelief, ThroughputMeter,
 };
-use crate::{Bounds, Mpl, Observation, Setting};
+use crate::{Mpl, Observation, Setting};
 
 use super::mixture::{Mixture, MixtureComponent};
 use super::proposal::{BelievedBest, Gain, NotKnown};
@@ -125,7 +125,6 @@ const GRAIN: f64 = 0.15;
 
 /// What was seen while the gate was open.
 pub(super) struct Estimator {
-    bounds: Bounds,
     meter: ThroughputMeter,
     models: Vec<DriftModel>,
     /// What was measured next to each level of the grid.
@@ -181,7 +180,6 @@ impl Estimator {
             })
         });
         Estimator {
-            bounds: setting.bounds,
             meter: ThroughputMeter::new(settings.noise),
             models: models.collect(),
             seen: vec![GridMeasurements::default(); belief.len()],
@@ -289,7 +287,7 @@ impl Estimator {
             self.over(index, lowest).mean() - price
         };
         let best = (lowest..=highest).max_by(|&one, &other| worth(one).total_cmp(&worth(other)));
-        let best = best.unwrap_or(lowest);
+        let best = best.expect("lowest is not above highest");
         if let Some(better) = self.rival(best, lowest, highest) {
             return BelievedBest::NotKnown(NotKnown::Several { better: better.exp_m1() });
         }
@@ -342,7 +340,7 @@ impl Estimator {
 
     /// A level of the grid as a limit.
     fn limit(&self, index: usize) -> Mpl {
-        self.models.first().map_or(self.bounds.max(), |model| model.belief.limit(index))
+        self.models[0].belief.limit(index)
     }
 
     /// The population that was seen next to a level of the grid.

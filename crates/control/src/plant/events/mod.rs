@@ -215,7 +215,7 @@ impl EventsPlant {
     }
 
     fn population(&self) -> PlantPopulation {
-        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        let waiting = u32::try_from(self.waiting.len()).expect("no more than CROWD_MAX wait");
         let discounted = self.discounting.as_ref().map_or(0, Discounting::discounted);
         PlantPopulation { running: self.running - discounted, discounted, waiting }
     }
@@ -296,19 +296,16 @@ impl EventsPlant {
     fn happen(&mut self, event: PlantEvent, point: f64) {
         match event {
             PlantEvent::CpuDone => {
-                if let Some(slot) = self.cpu.finish(point) {
-                    self.after_cpu(slot);
-                }
+                let slot = self.cpu.finish(point);
+                self.after_cpu(slot);
             }
             PlantEvent::DiskDone => {
-                if let Some(slot) = self.disks.finish(point) {
-                    self.next_step(slot);
-                }
+                let slot = self.disks.finish(point);
+                self.next_step(slot);
             }
             PlantEvent::LogDone => {
-                if let Some(slot) = self.log.finish(point) {
-                    self.end(slot, TransactionEnd::Completed);
-                }
+                let slot = self.log.finish(point);
+                self.end(slot, TransactionEnd::Completed);
             }
             PlantEvent::Restart => {
                 let chosen = place(point, self.restarting.len());
@@ -529,8 +526,8 @@ fn choose(rates: &[(PlantEvent, f64)], point: f64) -> (PlantEvent, f64) {
     chosen
 }
 
-/// Returns the place in a list of `length` that `point`, uniform from [0, 1), falls on; 0 for an
-/// empty list. Rounding upward never leads past the end.
+/// Returns the place in a list of `length`, above 0, that `point`, uniform from [0, 1), falls on.
+/// Rounding upward never leads past the end.
 fn place(point: f64, length: usize) -> usize {
-    (whole(point * length as f64) as usize).min(length.saturating_sub(1))
+    (whole(point * length as f64) as usize).min(length - 1)
 }

@@ -75,7 +75,8 @@ impl PreparedPhase {
     fn new(phase: &EventsPhase, first_class: u32) -> PreparedPhase {
         let load = match (phase.clients, phase.arrivals_tps) {
             (Some(clients), _) => OfferedLoad::Closed { clients, think_s: phase.think_s },
-            (None, arrivals_tps) => OfferedLoad::Open { arrivals_tps: arrivals_tps.unwrap_or(0.0) },
+            (None, Some(arrivals_tps)) => OfferedLoad::Open { arrivals_tps },
+            (None, None) => unreachable!("a phase that was checked has a load"),
         };
         let rule = PreparedRule {
             min_s: phase.shortest_interval_s(),
@@ -104,8 +105,9 @@ impl PreparedPhase {
     /// The class of a new transaction.
     pub(super) fn draw_class(&self, random: &mut SplitMix64) -> u32 {
         let point = random.next_draw().value();
-        let at = self.mix.partition_point(|&(sum, _)| sum <= point);
-        self.mix.get(at).or(self.mix.last()).map_or(0, |&(_, class)| class)
+        // Rounding may leave the last sum below 1.
+        let before_last = &self.mix[..self.mix.len() - 1];
+        self.mix[before_last.partition_point(|&(sum, _)| sum <= point)].1
     }
 
     /// The probability that a read goes to disk while the transactions inside want so much memory.

@@ -216,7 +216,7 @@ fn timing(durations: &mut [f64]) -> Timing {
 
 /// The smallest of `durations`, not empty, that at least `per_cent` of them do not exceed.
 fn quantile(durations: &mut [f64], per_cent: usize) -> f64 {
-    let rank = (durations.len() * per_cent).div_ceil(100).saturating_sub(1);
+    let rank = (durations.len() * per_cent).div_ceil(100) - 1;
     *durations.select_nth_unstable_by(rank, f64::total_cmp).1
 }
 

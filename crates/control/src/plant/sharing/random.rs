@@ -3,13 +3,12 @@
 //! The families are those that a proxy meets and that make searching hard. Nothing is tuned on the
 //! plants of a seed that a published figure uses.
 
+use super::super::scenario::HIGHEST;
+use super::super::shapes::{RandomShape, flat_then_falling, network, scalability, sharp_peak};
 use super::super::{Curve, Scenario, ScenarioError, ScenarioFile};
 use super::{Overload, SharingClass, SharingPhase};
 use crate::SplitMix64;
 use crate::controller::whole;
-
-/// The highest level of a drawn curve.
-const HIGHEST: u32 = 1_000;
 
 /// A speed with mean 1: lognormal, which is never negative.
 pub(super) fn speed(random: &mut SplitMix64, deviation: f64) -> f64 {
@@ -135,7 +134,7 @@ impl Traits {
         let best_tps = best_tps * scale;
         let points: Vec<(u32, f64)> =
             points.into_iter().map(|(level, tps)| (level, tps * scale)).collect();
-        let curve = Curve::new(&points).unwrap_or_else(|_| Curve::unit());
+        let curve = Curve::new(&points).expect("the levels rise, and every throughput is above 0");
         let seconds = (20.0 * self.alone_s).clamp(120.0, 240.0);
         let closed = SharingPhase::closed(curve, self.clients, self.noise, seconds);
         let residence_s = f64::from(top) / best_tps;
@@ -166,18 +165,15 @@ impl Traits {
     }
 }
 
-/// Throughput against the transactions inside, up to a factor.
-type RandomShape = Box<dyn Fn(f64) -> f64>;
-
 fn draw_shape(random: &mut SplitMix64) -> RandomShape {
     match whole(random.next_between(0.0, 6.999)) {
         0 => hill(random),
         1 => network(random),
         2 => scalability(random),
-        3 => flat_then_falling(random),
+        3 => flat_then_falling(random, 60.0),
         4 => cliff(random),
         5 => two_peaks(random),
-        _ => sharp_peak(random),
+        _ => sharp_peak(random, 1.0),
     }
 }
 
@@ -191,33 +187,6 @@ fn hill(random: &mut SplitMix64) -> RandomShape {
         let down = if beyond < 2.0 { beyond * beyond / 4.0 } else { beyond - 1.0 };
         (up - fall * down).exp()
     })
-}
-
-/// A closed network of equal stations that thrashes from some level on.
-fn network(random: &mut SplitMix64) -> RandomShape {
-    let stations = random.next_log_between(1.0, 30.0);
-    let thrash_at = random.next_log_between(3.0, 1_500.0);
-    let power = random.next_between(1.2, 2.2);
-    Box::new(move |level| {
-        level / (level + stations - 1.0) / (1.0 + (level / thrash_at).powf(power)).sqrt()
-    })
-}
-
-/// Gunther's law.
-fn scalability(random: &mut SplitMix64) -> RandomShape {
-    let contention = random.next_log_between(0.003, 0.5);
-    let coherence = random.next_log_between(1e-7, 0.01);
-    Box::new(move |level| {
-        level / (1.0 + contention * (level - 1.0) + coherence * level * (level - 1.0))
-    })
-}
-
-/// Rises in proportion, stays flat, then falls.
-fn flat_then_falling(random: &mut SplitMix64) -> RandomShape {
-    let full = random.next_log_between(1.0, 60.0);
-    let falls_at = full + random.next_log_between(2.0, 600.0);
-    let power = random.next_between(0.2, 1.2);
-    Box::new(move |level| level.min(full) / full / (1.0 + (level / falls_at).powi(2)).powf(power))
 }
 
 /// Rises to a cliff just above the best level.
@@ -239,20 +208,5 @@ fn two_peaks(random: &mut SplitMix64) -> RandomShape {
         let low = (rise * (x.min(first) - first) - 0.5 * (x - first).max(0.0)).exp();
         let bump = height * (-((x - second) / 0.6).powi(2) / 2.0).exp();
         low.max(bump).max(0.05)
-    })
-}
-
-/// The best at 2 to 6, a loss of 5 to 20 % beside it, then a slow decline.
-fn sharp_peak(random: &mut SplitMix64) -> RandomShape {
-    let peak = random.next_between(2.0, 7.0).floor();
-    let rise = random.next_between(0.4, 1.0);
-    let drop = random.next_between(0.05, 0.2);
-    let decline = random.next_between(0.014, 0.105);
-    Box::new(move |level| {
-        if level <= peak {
-            (level / peak).powf(rise)
-        } else {
-            (1.0 - drop) * (-decline * (level / peak).ln().powi(2)).exp()
-        }
     })
 }
