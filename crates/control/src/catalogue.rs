@@ -23,8 +23,8 @@ use crate::{Bounds, Controller, Mpl};
 pub use choice::ControlChoice;
 pub use tuned::Tuned;
 
-/// Declares the algorithms: of each the variant, the name, its own settings, and how a controller is
-/// made of a setting and settings.
+/// Declares the algorithms: of each the variant, the name, its own settings, and how a controller
+/// is made of a setting and settings.
 macro_rules! algorithms {
     ($( $(#[$meta:meta])* $variant:ident = $name:literal, $own:expr, $make:expr; )+) => {
         /// Who chooses the limit.

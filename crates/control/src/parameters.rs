@@ -2,7 +2,8 @@
 //! is read, kept, written and put into effect.
 //!
 //! # Mechanism
-//! A settings type is declared with its parameters by the macro `settings!`. From that list come the parser, the canonical spelling, the error that names what exists, the output of
+//! A settings type is declared with its parameters by the macro `settings!`. From that list come
+//! the parser, the canonical spelling, the error that names what exists, the output of
 //! `tidegate controllers`, and the table in `docs/control.md`.
 //!
 //! Values are kept as decimal numbers, as they were written: digits and the place of the point.
@@ -85,7 +86,7 @@ pub(crate) trait Tunable: Copy + 'static {
 pub(crate) struct Field<S> {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    pub(crate) values: Values,
+    pub(crate) values: Allowed,
     pub(crate) meaning: &'static str,
     pub(crate) get: fn(&S) -> ParameterValue,
     pub(crate) set: fn(&mut S, ParameterValue),
@@ -93,7 +94,7 @@ pub(crate) struct Field<S> {
 
 /// The values that a parameter may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Values {
+pub(crate) enum Allowed {
     /// Decimal numbers from the one to the other.
     Number(f64, f64),
     /// Whole numbers from the one to the other.
@@ -129,7 +130,7 @@ pub(crate) enum ParameterValue {
 /// /// Where the values come from.
 /// pub const PUBLISHED;
 ///
-/// field: f64 = 0.5, "parameter", "unit", Values::Number(0.0, 1.0), "meaning";
+/// field: f64 = 0.5, "parameter", "unit", Allowed::Number(0.0, 1.0), "meaning";
 /// fixed: u32 = 2;
 /// ```
 ///
@@ -247,37 +248,37 @@ impl PackedValue {
     }
 }
 
-impl Values {
+impl Allowed {
     /// Reads a value; nothing if it is not among the allowed ones.
     fn read(self, text: &str) -> Option<PackedValue> {
         let word = |words: [&str; 2]| {
-            let at = words.iter().position(|&word| word == text)?;
-            Some(PackedValue::new(u32::try_from(at).ok()?, 0, false))
+            let (at, _) = (0..).zip(words).find(|&(_, word)| word == text)?;
+            Some(PackedValue::new(at, 0, false))
         };
         let kept = match self {
-            Values::Moment => return word(MOMENTS),
-            Values::Switch => return word(SWITCH),
-            Values::Number(..) | Values::Whole(..) | Values::Step => PackedValue::read(text)?,
+            Allowed::Moment => return word(MOMENTS),
+            Allowed::Switch => return word(SWITCH),
+            Allowed::Number(..) | Allowed::Whole(..) | Allowed::Step => PackedValue::read(text)?,
         };
         let (digits, places, is_of_limit) = kept.parts();
         let is_whole = places == 0 && !text.contains('.');
         let is_allowed = match self {
-            Values::Step if is_of_limit => (1..=STEP_PERCENT_MAX).contains(&digits) && is_whole,
-            Values::Step => (1..=STEP_MAX).contains(&digits) && is_whole,
-            Values::Whole(least, most) => (least..=most).contains(&digits) && is_whole,
-            Values::Number(least, most) => (least..=most).contains(&kept.number()),
-            Values::Moment | Values::Switch => false,
+            Allowed::Step if is_of_limit => (1..=STEP_PERCENT_MAX).contains(&digits) && is_whole,
+            Allowed::Step => (1..=STEP_MAX).contains(&digits) && is_whole,
+            Allowed::Whole(least, most) => (least..=most).contains(&digits) && is_whole,
+            Allowed::Number(least, most) => (least..=most).contains(&kept.number()),
+            Allowed::Moment | Allowed::Switch => unreachable!("words were read above"),
         };
-        let may_be_of_limit = matches!(self, Values::Step);
+        let may_be_of_limit = matches!(self, Allowed::Step);
         (is_allowed && (may_be_of_limit || !is_of_limit)).then_some(kept)
     }
 
     fn value(self, kept: PackedValue) -> ParameterValue {
         let (digits, _, is_of_limit) = kept.parts();
         match self {
-            Values::Moment if digits == 0 => ParameterValue::Moment(Concurrency::Peak),
-            Values::Moment => ParameterValue::Moment(Concurrency::AtEnd),
-            Values::Switch => ParameterValue::Switch(digits == 0),
+            Allowed::Moment if digits == 0 => ParameterValue::Moment(Concurrency::Peak),
+            Allowed::Moment => ParameterValue::Moment(Concurrency::AtEnd),
+            Allowed::Switch => ParameterValue::Switch(digits == 0),
             _ if is_of_limit => ParameterValue::OfLimit(kept.number() / 100.0),
             _ => ParameterValue::Number(kept.number()),
         }
@@ -287,16 +288,16 @@ impl Values {
 const MOMENTS: [&str; 2] = ["peak", "end"];
 const SWITCH: [&str; 2] = ["on", "off"];
 
-impl fmt::Display for Values {
+impl fmt::Display for Allowed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Values::Number(least, most) => write!(formatter, "{least} to {most}"),
-            Values::Whole(least, most) => write!(formatter, "{least} to {most}"),
-            Values::Step => {
+            Allowed::Number(least, most) => write!(formatter, "{least} to {most}"),
+            Allowed::Whole(least, most) => write!(formatter, "{least} to {most}"),
+            Allowed::Step => {
                 write!(formatter, "1 to {STEP_MAX}, or 1% to {STEP_PERCENT_MAX}% of the limit")
             }
-            Values::Moment => formatter.write_str(&MOMENTS.join(" or ")),
-            Values::Switch => formatter.write_str(&SWITCH.join(" or ")),
+            Allowed::Moment => formatter.write_str(&MOMENTS.join(" or ")),
+            Allowed::Switch => formatter.write_str(&SWITCH.join(" or ")),
         }
     }
 }
@@ -412,9 +413,12 @@ values_of! {
         value => Mpl::at_least_one(whole(value.number()));
     Concurrency: moment => ParameterValue::Moment(moment), value => match value {
         ParameterValue::Moment(moment) => moment,
-        _ => Concurrency::Peak,
+        other => unreachable!("{other} is no moment"),
     };
-    bool: is_on => ParameterValue::Switch(is_on), value => value == ParameterValue::Switch(true);
+    bool: is_on => ParameterValue::Switch(is_on), value => match value {
+        ParameterValue::Switch(is_on) => is_on,
+        other => unreachable!("{other} is no switch"),
+    };
     Step: step => match step {
         Step::Absolute(step) => ParameterValue::Number(f64::from(step)),
         Step::Relative(share) => ParameterValue::OfLimit(share),
@@ -428,7 +432,7 @@ impl ParameterValue {
     fn number(self) -> f64 {
         match self {
             ParameterValue::Number(number) | ParameterValue::OfLimit(number) => number,
-            ParameterValue::Moment(_) | ParameterValue::Switch(_) => 0.0,
+            other => unreachable!("{other} is no number"),
         }
     }
 }

@@ -61,27 +61,27 @@
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
 
 use crate::controller::{Concurrency, Controller, Step, within_concurrency};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
 settings! {
     /// The parameters of [`HillClimbing`].
     pub struct HillClimbingSettings;
 
-    gain: f64, "c", "share", Values::Number(0.0, 1.0),
+    gain: f64, "c", "share", Allowed::Number(0.0, 1.0),
         "gain of throughput required for a rise of the limit, C";
-    step: Step, "delta", "transactions", Values::Step, "step, Δ";
+    step: Step, "delta", "transactions", Allowed::Step, "step, Δ";
     /// 0 is the study's rule, under which going down must gain.
-    loss: f64, "loss", "share", Values::Number(0.0, 1.0),
+    loss: f64, "loss", "share", Allowed::Number(0.0, 1.0),
         "loss of throughput accepted for a fall of the limit, as a share of the fall";
-    guard: bool, "guard", "", Values::Switch,
+    guard: bool, "guard", "", Allowed::Switch,
         "also judge response time where the load determines throughput";
-    concurrency: Concurrency, "concurrency", "", Values::Moment,
+    concurrency: Concurrency, "concurrency", "", Allowed::Moment,
         "which concurrency caps the limit";
     /// 0 is the study's rule.
-    rest: u32, "rest", "intervals", Values::Whole(0, 1_000_000),
+    rest: u32, "rest", "intervals", Allowed::Whole(0, 1_000_000),
         "longest pause after unsuccessful probes";
-    band: f64, "band", "share", Values::Number(0.0, 10.0),
+    band: f64, "band", "share", Allowed::Number(0.0, 10.0),
         "change of throughput that ends a pause";
 }
 
@@ -340,9 +340,7 @@ fn reason(paid: ClimbVerdict, change: Change) -> Reason {
 mod tests {
     use super::*;
     use crate::plant::{Curve, CurvePhase, CurvePlant, Simulation};
-    use crate::testing::{bounds, observed};
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, limit_after, limits, observed};
 
     fn climber(settings: HillClimbingSettings) -> HillClimbing {
         HillClimbing::new(bounds(1, 1_000), Mpl::ONE, settings)
@@ -381,11 +379,9 @@ mod tests {
             ((990, 1_000), (1_000, 1_041), 990, "no way up"),
             ((2, 1_000), (1, 1_001), 11, "no way down"),
         ];
-        for ((limit, tps), (next_limit, next_tps), expected, case) in table {
+        for (before, now, expected, case) in table {
             let mut controller = climber(HillClimbingSettings::STUDY);
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-            let decision = controller.decide(&observed(next_limit, 10_000, next_tps), DRAW);
-            assert_eq!(decision.limit.get(), expected, "{case}");
+            assert_eq!(limit_after(&mut controller, &[before, now]), expected, "{case}");
         }
     }
 
@@ -394,10 +390,8 @@ mod tests {
     fn a_step_down_may_cost_the_loss_allowed() {
         for (tps, expected) in [(955, 90), (954, 110)] {
             let settings = HillClimbingSettings { loss: 0.5, ..HillClimbingSettings::STUDY };
-            let mut controller = climber(settings);
-            controller.decide(&observed(110, 10_000, 1_000), DRAW);
-            let decision = controller.decide(&observed(100, 10_000, tps), DRAW);
-            assert_eq!(decision.limit.get(), expected);
+            let history = [(110, 1_000), (100, tps)];
+            assert_eq!(limit_after(&mut climber(settings), &history), expected);
         }
     }
 
@@ -438,8 +432,7 @@ mod tests {
     fn a_rest_that_ended_early_starts_the_count_of_refusals_anew() {
         let mut controller = resting();
         let history = [(100, 2_000), (150, 900), (100, 2_000)];
-        let limits = history
-            .map(|(limit, tps)| controller.decide(&observed(limit, 10_000, tps), DRAW).limit.get());
+        let limits = history.map(|second| limit_after(&mut controller, &[second]));
         assert_eq!(limits, [150, 100, 50]);
     }
 
@@ -450,8 +443,8 @@ mod tests {
     fn the_mean_of_the_rest_is_what_counts() {
         for (rest, limit) in [([900, 920, 1_100], 150), ([1_060, 1_040, 900], 50)] {
             let mut controller = resting();
-            let decisions = rest.map(|tps| controller.decide(&observed(100, 10_000, tps), DRAW));
-            assert_eq!(decisions.map(|decision| decision.limit.get()), [100, 100, limit]);
+            let limits = rest.map(|tps| limit_after(&mut controller, &[(100, tps)]));
+            assert_eq!(limits, [100, 100, limit]);
         }
     }
 
@@ -460,12 +453,9 @@ mod tests {
     fn resting() -> HillClimbing {
         let settings = HillClimbingSettings { rest: 3, loss: 0.0, ..HillClimbingSettings::PROXY };
         let mut controller = climber(settings);
-        let history =
-            [(100, 1_000), (150, 900), (100, 1_000), (50, 900), (100, 1_000), (100, 1_000)];
-        for (limit, tps) in history {
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-        }
-        controller.decide(&observed(150, 10_000, 990), DRAW);
+        let turned_back = [(100, 1_000), (150, 900), (100, 1_000), (50, 900), (100, 1_000)];
+        let history = [&turned_back[..], &[(100, 1_000), (150, 990)]].concat();
+        limit_after(&mut controller, &history);
         let decision = controller.decide(&observed(100, 10_000, 1_000), DRAW);
         assert_eq!(decision.reason, Reason::Rest { left: 2 });
         controller
@@ -496,18 +486,18 @@ mod tests {
 
     /// 200 transactions a second arrive whatever the limit is, and take 20 ms each: on average 4
     /// run. Response time by Erlang's formula for `limit` servers; at 4 and below the queue grows.
-    fn light_load(limit: Mpl) -> Observation {
-        let (arrivals, service_s, servers) = (200.0, 0.02, f64::from(limit.get()));
+    fn light_load(limit: u32) -> Observation {
+        let (arrivals, service_s, servers) = (200.0, 0.02, f64::from(limit));
         let offered = arrivals * service_s;
         let mut blocked = 1.0;
-        for server in 1..=limit.get() {
+        for server in 1..=limit {
             blocked = offered * blocked / (f64::from(server) + offered * blocked);
         }
         let waits = blocked / (1.0 - (1.0 - blocked) * offered / servers);
         let is_stable = offered < servers;
         let queue_s = if is_stable { waits * service_s / (servers - offered) } else { 5.0 };
-        let tps = if is_stable { 200 } else { u64::from(limit.get()) * 50 };
-        let mut seen = observed(limit.get(), 40, tps);
+        let tps = if is_stable { 200 } else { u64::from(limit) * 50 };
+        let mut seen = observed(limit, 40, tps);
         seen.concurrency_mean = tps as f64 * (service_s + queue_s);
         seen.waiting_share = if is_stable { waits } else { 1.0 };
         seen
@@ -519,27 +509,13 @@ mod tests {
         for start in [1, 4, 8, 20, 40] {
             let mut controller =
                 HillClimbing::for_proxy(bounds(1, 1_000), Mpl::at_least_one(start));
-            let mut limit = controller.start();
-            let mut queued = Vec::new();
-            for _ in 0..100 {
-                let seen = light_load(limit);
-                queued.push(seen.response_time_s() - 0.02);
-                limit = controller.decide(&seen, DRAW).limit;
-            }
+            let limits = [vec![controller.start().get()], limits(&mut controller, 99, light_load)];
+            let queued_s = |&limit: &u32| light_load(limit).response_time_s() - 0.02;
+            let mut queued: Vec<f64> = limits.concat().iter().map(queued_s).collect();
             let settled = &mut queued[40..];
             settled.sort_by(f64::total_cmp);
             let median_s = settled[settled.len() / 2];
             assert!(median_s < 0.001, "from {start}: {median_s} s in the queue");
         }
-    }
-
-    #[test]
-    fn an_interval_without_completions_is_left_out() {
-        let mut controller = climber(HillClimbingSettings::STUDY);
-        controller.decide(&observed(100, 10_000, 1_000), DRAW);
-        let decision = controller.decide(&observed(110, 10_000, 0), DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (110, Reason::NothingCompleted));
-        let decision = controller.decide(&observed(110, 10_000, 1_100), DRAW);
-        assert_eq!(decision.limit.get(), 120);
     }
 }

@@ -36,3 +36,6 @@ pub use observe::{BelievedBest, Gain, NotKnown, Observe, Proposal};
 pub use paired::{PairedComparison, PairedReason, PairedSettings};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};
+
+#[cfg(test)]
+mod tests;

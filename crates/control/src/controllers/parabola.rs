@@ -46,17 +46,17 @@
 //! takes random steps in more than half of the study's intervals (Table 6.7).
 
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, NoApex, Observation, Reason};
 
 settings! {
     /// The parameters of [`Parabola`].
     pub struct ParabolaSettings;
 
-    cap: f64, "gamma", "share", Values::Number(0.001, 10.0),
+    cap: f64, "gamma", "share", Allowed::Number(0.001, 10.0),
         "largest relative rise of the limit in one step, Γ";
-    wiggle: Step, "delta", "transactions", Values::Step, "largest random step, Δ";
-    concurrency: Concurrency, "concurrency", "", Values::Moment,
+    wiggle: Step, "delta", "transactions", Allowed::Step, "largest random step, Δ";
+    concurrency: Concurrency, "concurrency", "", Allowed::Moment,
         "which concurrency caps the limit";
 }
 
@@ -337,15 +337,5 @@ mod tests {
         assert_eq!(decision.limit.get(), 13);
         let decision = controller.decide(&observed(20, 22, 150), MIDDLE);
         assert_eq!((decision.limit.get(), decision.reason), (22, Reason::Apex { at: 25.0 }));
-    }
-
-    #[test]
-    fn an_interval_without_completions_is_no_point_of_the_curve() {
-        let mut controller = global();
-        feed(&mut controller, &[(10, 100)]);
-        let decision = controller.decide(&observed(15, 100, 0), MIDDLE);
-        assert_eq!((decision.limit.get(), decision.reason), (15, Reason::NothingCompleted));
-        let decision = controller.decide(&observed(20, 100, 150), MIDDLE);
-        assert_eq!(decision.reason, Reason::Apex { at: 25.0 });
     }
 }

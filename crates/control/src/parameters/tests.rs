@@ -7,11 +7,11 @@ settings! {
 
     const OWN;
 
-    share: f64 = 0.25, "share", "", Values::Number(0.001, 10.0), "a share";
-    count: u64 = 7, "count", "things", Values::Whole(1, 1_000_000), "a number";
-    step: Step = Step::Relative(0.07), "step", "transactions", Values::Step, "a step";
-    moment: Concurrency = Concurrency::AtEnd, "moment", "", Values::Moment, "a moment";
-    guard: bool = true, "guard", "", Values::Switch, "whether";
+    share: f64 = 0.25, "share", "", Allowed::Number(0.001, 10.0), "a share";
+    count: u64 = 7, "count", "things", Allowed::Whole(1, 1_000_000), "a number";
+    step: Step = Step::Relative(0.07), "step", "transactions", Allowed::Step, "a step";
+    moment: Concurrency = Concurrency::AtEnd, "moment", "", Allowed::Moment, "a moment";
+    guard: bool = true, "guard", "", Allowed::Switch, "whether";
 }
 
 const OWN: Example = Example::OWN;

@@ -71,7 +71,7 @@ mod window;
 
 use crate::controller::{Concurrency, Controller, Step};
 use crate::models::throughput::Network;
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::reason::{displayed, reasons};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Resources};
 
@@ -88,16 +88,16 @@ settings! {
 
     /// Stations of the queueing model, M: processors and disks in use.
     stations: u32 = 2;
-    allowed_loss: f64 = 0.05, "loss", "share", Values::Number(0.001, 0.9),
+    allowed_loss: f64 = 0.05, "loss", "share", Allowed::Number(0.001, 0.9),
         "throughput that may be given up for a low limit";
-    allowed_increase: f64 = 0.05, "response-time-loss", "share", Values::Number(0.001, 100.0),
+    allowed_increase: f64 = 0.05, "response-time-loss", "share", Allowed::Number(0.001, 100.0),
         "increase of mean response time that may be accepted for a low limit";
-    step: Step = Step::Absolute(2), "delta", "transactions", Values::Step, "step, Δ";
-    half_width: f64 = 0.05, "half-width", "share", Values::Number(0.001, 1.0),
+    step: Step = Step::Absolute(2), "delta", "transactions", Allowed::Step, "step, Δ";
+    half_width: f64 = 0.05, "half-width", "share", Allowed::Number(0.001, 1.0),
         "half the width of the 95 % confidence interval that a window must reach";
-    min_completions: u64 = 100, "completions", "transactions", Values::Whole(10, 1_000_000),
+    min_completions: u64 = 100, "completions", "transactions", Allowed::Whole(10, 1_000_000),
         "transactions that a window needs";
-    max_intervals: u32 = 10, "intervals", "intervals", Values::Whole(1, 10_000),
+    max_intervals: u32 = 10, "intervals", "intervals", Allowed::Whole(1, 10_000),
         "intervals after which a window is complete in any case";
 }
 

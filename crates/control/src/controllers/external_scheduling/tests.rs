@@ -6,9 +6,8 @@ use super::*;
 use crate::SplitMix64;
 use crate::models::hyperexponential::Hyperexponential;
 use crate::models::response_time::LimitedSharing;
-use crate::testing::{bounds, observed};
+use crate::testing::{DRAW, bounds, observed};
 
-const DRAW: Draw = Draw::from_bits(0);
 const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings::DEFAULT;
 
 fn three_stations(start: u32) -> ExternalScheduling {

@@ -241,7 +241,7 @@ fn shape(x: &[f64], prior: &GaussianProcessSettings) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::bounds;
+    use crate::testing::{assert_near, bounds};
 
     const PRIOR: GaussianProcessSettings = GaussianProcessSettings {
         others: 1.0,
@@ -252,11 +252,6 @@ mod tests {
 
     fn belief(min: u32, max: u32) -> ThroughputBelief {
         ThroughputBelief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
     }
 
     #[test]

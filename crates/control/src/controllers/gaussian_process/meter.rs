@@ -153,15 +153,10 @@ pub(in crate::controllers) fn unfinished_share(observation: &Observation) -> f64
 mod tests {
     use super::*;
     use crate::Timing;
-    use crate::testing::observed;
+    use crate::testing::{assert_near, observed};
 
     fn meter() -> ThroughputMeter {
         ThroughputMeter::new(0.05)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
     }
 
     #[test]

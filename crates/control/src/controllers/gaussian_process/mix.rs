@@ -109,7 +109,7 @@ impl ClassMix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::observed;
+    use crate::testing::{assert_near, observed};
     use crate::{ClassObservation, Timing};
 
     fn seen(classes: &[(u64, f64)]) -> Observation {
@@ -123,11 +123,6 @@ mod tests {
             classes: classes.iter().map(class).collect(),
             ..observed(10, 100, completions)
         }
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9 * right.abs(), "{left} is not {right}");
     }
 
     /// Long transactions cost ten: 900 + 10·10 = 1,000 a second, and so do 100 + 10·90.

@@ -73,7 +73,7 @@ mod probe;
 mod reason;
 
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Setting};
 
 use change::{ChangeDetector, SurpriseVerdict};
@@ -94,64 +94,64 @@ settings! {
     pub const DEFAULT;
 
     // How probes are chosen.
-    price: f64 = 0.04, "price", "share", Values::Number(0.0, 1.0),
+    price: f64 = 0.04, "price", "share", Allowed::Number(0.0, 1.0),
         "throughput that may be given up for a low limit; gain required for a rise of the limit";
-    loss: f64 = 0.06, "loss", "share", Values::Number(0.0, 1.0),
+    loss: f64 = 0.06, "loss", "share", Allowed::Number(0.0, 1.0),
         "largest loss of the chosen limit against the highest prediction, in ln X";
-    horizon: f64 = 60.0, "horizon", "intervals", Values::Number(1.0, 1e6),
+    horizon: f64 = 60.0, "horizon", "intervals", Allowed::Number(1.0, 1e6),
         "time for which learnt values are expected to be useful";
-    least_worth: f64 = 0.1, "least-worth", "intervals", Values::Number(0.0, 1e3),
+    least_worth: f64 = 0.1, "least-worth", "intervals", Allowed::Number(0.0, 1e3),
         "least gain of a probe, as the throughput of so many intervals";
-    rise: f64 = 5.0, "rise", "factor", Values::Number(1.0, 1e3),
+    rise: f64 = 5.0, "rise", "factor", Allowed::Number(1.0, 1e3),
         "how far the limit may rise above the highest one tried";
     // When the workload counts as changed.
-    slack: f64 = 0.75, "slack", "deviations", Values::Number(0.0, 10.0),
+    slack: f64 = 0.75, "slack", "deviations", Allowed::Number(0.0, 10.0),
         "deviation of an interval that does not count towards a change";
-    threshold: f64 = 4.0, "threshold", "deviations", Values::Number(0.1, 1e3),
+    threshold: f64 = 4.0, "threshold", "deviations", Allowed::Number(0.1, 1e3),
         "sum of deviations at which a change of the workload is detected";
-    doubt: f64 = 5.0, "doubt", "deviations", Values::Number(0.1, 1e3),
+    doubt: f64 = 5.0, "doubt", "deviations", Allowed::Number(0.1, 1e3),
         "deviation of a single interval that is measured again before it is used";
-    calm: u32 = 15, "calm", "intervals", Values::Whole(0, 1_000_000),
+    calm: u32 = 15, "calm", "intervals", Allowed::Whole(0, 1_000_000),
         "time within which a second change means that the shape has changed too";
-    small_change: f64 = 0.25, "small-change", "ln X", Values::Number(0.0, 10.0),
+    small_change: f64 = 0.25, "small-change", "ln X", Allowed::Number(0.0, 10.0),
         "largest first change after which the shape is kept";
-    alarm_doubt: f64 = 0.1, "alarm-doubt", "share", Values::Number(0.0, 1.0),
+    alarm_doubt: f64 = 0.1, "alarm-doubt", "share", Allowed::Number(0.0, 1.0),
         "share of the prior's variance that such a change restores";
-    memory: f64 = 0.5, "memory", "share", Values::Number(0.0, 1.0),
+    memory: f64 = 0.5, "memory", "share", Allowed::Number(0.0, 1.0),
         "share of the shape that is kept after another change";
     // How what is believed becomes uncertain again.
-    level_drift: f64 = 0.003, "level-drift", "ln X", Values::Number(0.0, 1.0),
+    level_drift: f64 = 0.003, "level-drift", "ln X", Allowed::Number(0.0, 1.0),
         "standard deviation by which the level moves in an interval";
     /// Caches fill meanwhile.
-    warm_up: f64 = 0.1, "warm-up", "ln X", Values::Number(0.0, 1.0),
+    warm_up: f64 = 0.1, "warm-up", "ln X", Allowed::Number(0.0, 1.0),
         "the same in the first interval of a workload; it fades";
-    shape_drift: f64 = 0.000_1, "shape-drift", "share", Values::Number(0.0, 1.0),
+    shape_drift: f64 = 0.000_1, "shape-drift", "share", Allowed::Number(0.0, 1.0),
         "share of the prior's variance that each interval restores";
-    patience: f64 = 30.0, "patience", "intervals", Values::Number(1.0, 1e6),
+    patience: f64 = 30.0, "patience", "intervals", Allowed::Number(1.0, 1e6),
         "time without a probe after which the shape becomes less certain with each interval";
-    drift: f64 = 0.08, "drift", "ln X", Values::Number(0.001, 10.0),
+    drift: f64 = 0.08, "drift", "ln X", Allowed::Number(0.001, 10.0),
         "how far the level of the best limit may move before the shape becomes uncertain";
-    drift_doubt: f64 = 5.0, "drift-doubt", "share", Values::Number(0.0, 100.0),
+    drift_doubt: f64 = 5.0, "drift-doubt", "share", Allowed::Number(0.0, 100.0),
         "share of the prior's variance that such a move restores, for its square";
-    mix_doubt: f64 = 0.5, "mix-doubt", "share", Values::Number(0.0, 1.0),
+    mix_doubt: f64 = 0.5, "mix-doubt", "share", Allowed::Number(0.0, 1.0),
         "share of the prior's variance that another mix of classes restores";
-    noise: f64 = 0.05, "noise", "ln X", Values::Number(0.001, 1.0),
+    noise: f64 = 0.05, "noise", "ln X", Allowed::Number(0.001, 1.0),
         "assumed standard deviation of an interval before it is measured";
     // What is believed before anything was observed.
-    others: f64 = 0.5, "model-others", "stations", Values::Number(0.0, 100.0),
+    others: f64 = 0.5, "model-others", "stations", Allowed::Number(0.0, 100.0),
         "stations of the prior's model for each of the database's beyond the first";
-    slope_sd: f64 = 0.5, "slope-sd", "ln X by ln N", Values::Number(0.01, 10.0),
+    slope_sd: f64 = 0.5, "slope-sd", "ln X by ln N", Allowed::Number(0.01, 10.0),
         "standard deviation of the curve's slope about the model's";
-    slope_length: f64 = 1.5, "slope-length", "ln N", Values::Number(0.1, 10.0),
+    slope_length: f64 = 1.5, "slope-length", "ln N", Allowed::Number(0.1, 10.0),
         "correlation length of the slope";
-    contention: f64 = 0.6, "contention", "ln X by ln N", Values::Number(0.0, 10.0),
+    contention: f64 = 0.6, "contention", "ln X by ln N", Allowed::Number(0.0, 10.0),
         "fall of the slope over the whole range, in addition to the model's";
-    roughness: f64 = 0.03, "roughness", "ln X", Values::Number(0.001, 1.0),
+    roughness: f64 = 0.03, "roughness", "ln X", Allowed::Number(0.001, 1.0),
         "standard deviation of the irregularity at each limit";
     /// One transaction more or less is much among few.
-    grain: f64 = 0.2, "grain", "ln X", Values::Number(0.0, 10.0),
+    grain: f64 = 0.2, "grain", "ln X", Allowed::Number(0.0, 10.0),
         "the same, divided by the limit";
-    level_sd: f64 = 2.0, "level-sd", "ln X", Values::Number(0.1, 10.0),
+    level_sd: f64 = 2.0, "level-sd", "ln X", Allowed::Number(0.1, 10.0),
         "standard deviation of the level before anything was observed";
 }
 
@@ -414,10 +414,8 @@ impl Controller for GaussianProcess {
 mod tests {
     use super::*;
     use crate::plant::{Curve, CurvePhase, CurvePlant, Simulation};
-    use crate::testing::{bounds, observed};
+    use crate::testing::{DRAW, bounds, observed};
     use crate::{Observation, Resources};
-
-    const DRAW: Draw = Draw::from_bits(0);
 
     fn controller(start: u32) -> GaussianProcess {
         let resources = Resources { cpus: 2, disks: 1 };

@@ -44,7 +44,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
 settings! {
@@ -55,12 +55,12 @@ settings! {
     /// number of the parabola. Steps are those of the other parabolas.
     pub const PROXY;
 
-    aging: f64 = 0.9, "aging", "share", Values::Number(0.01, 1.0),
+    aging: f64 = 0.9, "aging", "share", Allowed::Number(0.01, 1.0),
         "weight of an interval against the next, α";
-    cap: Step = Step::Relative(0.5), "cap", "transactions", Values::Step, "longest step";
-    wiggle: Step = Step::Relative(0.5), "delta", "transactions", Values::Step,
+    cap: Step = Step::Relative(0.5), "cap", "transactions", Allowed::Step, "longest step";
+    wiggle: Step = Step::Relative(0.5), "delta", "transactions", Allowed::Step,
         "largest random step, Δ";
-    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
         "which concurrency caps the limit";
 }
 
@@ -204,9 +204,7 @@ impl Controller for FadedParabola {
 mod tests {
     use super::*;
     use crate::SplitMix64;
-    use crate::testing::{bounds, observed};
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, limit_after, observed};
 
     fn parabola(start: u32, settings: FadedParabolaSettings) -> FadedParabola {
         FadedParabola::new(bounds(1, 1_000), Mpl::at_least_one(start), settings)
@@ -281,9 +279,7 @@ mod tests {
     #[test]
     fn at_the_apex_it_steps_at_random_up_and_down_by_turns() {
         let mut controller = parabola(10, FadedParabolaSettings::PROXY);
-        for (limit, tps) in [(10, 900), (20, 1_600), (40, 2_400)] {
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-        }
+        limit_after(&mut controller, &[(10, 900), (20, 1_600), (40, 2_400)]);
         let half = Draw::from_bits(1 << 63);
         // Half of the 26 choices 0 to 25 is 13.
         for expected in [63, 37, 63] {
@@ -319,7 +315,8 @@ mod tests {
     #[test]
     fn it_stays_about_the_apex_of_a_parabola() {
         let random = &mut SplitMix64::new(1);
-        let settings = FadedParabolaSettings { wiggle: Step::Absolute(5), ..parabola_settings() };
+        let settings =
+            FadedParabolaSettings { wiggle: Step::Absolute(5), ..FadedParabolaSettings::PROXY };
         let mut controller = parabola(10, settings);
         let mut limit = controller.start();
         let mut inside = 0;
@@ -332,9 +329,5 @@ mod tests {
             inside += u32::from(interval >= 60 && (34..=66).contains(&limit.get()));
         }
         assert!(inside >= 180, "{inside} of 200");
-    }
-
-    fn parabola_settings() -> FadedParabolaSettings {
-        FadedParabolaSettings::PROXY
     }
 }

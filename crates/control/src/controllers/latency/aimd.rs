@@ -29,7 +29,7 @@
 use super::LatencyReason;
 use super::window::{LatencyWindow, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, settings};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -40,17 +40,17 @@ settings! {
     /// The defaults of `AIMDLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
     pub const PUBLISHED;
 
-    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Values::Whole(1, 1_000_000),
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    timeout_s: f64 = 5.0, "timeout", "s", Values::Number(0.0001, 1e5),
+    timeout_s: f64 = 5.0, "timeout", "s", Allowed::Number(0.0001, 1e5),
         "mean latency above which the limit falls";
-    backoff: f64 = 0.9, "backoff", "share", Values::Number(0.01, 1.0),
+    backoff: f64 = 0.9, "backoff", "share", Allowed::Number(0.01, 1.0),
         "share of the limit that then remains";
 }
 
@@ -130,9 +130,7 @@ impl Controller for Aimd {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{bounds, decided, limits};
 
     fn published(min: u32, max: u32) -> Aimd {
         Aimd::new(bounds(min, max), Mpl::at_least_one(20), AimdSettings::PUBLISHED)
@@ -153,8 +151,8 @@ mod tests {
             (10, 10, 0.020, 21, "aimd_up"),
         ];
         for (limit, inside, mean_s, next, kind) in table {
-            let decision = published(1, 1_000).decide(&window(limit, inside, mean_s), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (next, kind), "{limit}");
+            let seen = window(limit, inside, mean_s);
+            assert_eq!(decided(&mut published(1, 1_000), &seen), (next, kind), "{limit}");
         }
     }
 
@@ -166,12 +164,8 @@ mod tests {
             let mut limiter = published(min, max);
             assert_eq!(limiter.start().get(), start);
             for (mean_s, end) in [(0.02, up), (6.0, down)] {
-                let mut limit = limiter.start();
-                for _ in 0..300 {
-                    let seen = window(limit.get(), 1_000, mean_s);
-                    limit = limiter.decide(&seen, DRAW).limit;
-                }
-                assert_eq!(limit.get(), end);
+                let limits = limits(&mut limiter, 300, |limit| window(limit, 1_000, mean_s));
+                assert_eq!(limits[299], end);
             }
         }
     }
@@ -180,14 +174,6 @@ mod tests {
     fn errors_of_the_database_are_no_drops() {
         let mut seen = window(50, 50, 0.020);
         seen.failures = 1_000;
-        assert_eq!(published(1, 1_000).decide(&seen, DRAW).limit.get(), 51);
-    }
-
-    #[test]
-    fn an_interval_without_completions_decides_nothing() {
-        let mut seen = window(50, 50, 6.0);
-        seen.completions = 0;
-        let decision = published(1, 1_000).decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (50, Reason::NothingCompleted));
+        assert_eq!(decided(&mut published(1, 1_000), &seen).0, 51);
     }
 }

@@ -49,7 +49,7 @@
 use super::LatencyReason;
 use super::window::{LatencyWindow, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, settings};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -60,17 +60,17 @@ settings! {
     /// The defaults of `GradientControllerConfig`, and the 60 s of the documentation's example.
     pub const PUBLISHED;
 
-    lowest: Mpl = Mpl::at_least_one(3), "lowest", "transactions", Values::Whole(1, 1_000_000),
+    lowest: Mpl = Mpl::at_least_one(3), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions", Values::Whole(1, 1_000_000),
-        "highest limit of the published rule";
-    buffer: f64 = 0.25, "buffer", "share", Values::Number(0.0, 100.0),
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions",
+        Allowed::Whole(1, 1_000_000), "highest limit of the published rule";
+    buffer: f64 = 0.25, "buffer", "share", Allowed::Number(0.0, 100.0),
         "how far the median may be above minRTT";
-    min_rtt_samples: u64 = 50, "samples", "transactions", Values::Whole(1, 1_000_000),
+    min_rtt_samples: u64 = 50, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "number of transactions in a measurement of minRTT";
-    remeasure_s: f64 = 60.0, "remeasure", "s", Values::Number(1.0, 1e6),
+    remeasure_s: f64 = 60.0, "remeasure", "s", Allowed::Number(1.0, 1e6),
         "time from one measurement of minRTT to the next";
-    jitter: f64 = 0.15, "jitter", "share", Values::Number(0.0, 1.0),
+    jitter: f64 = 0.15, "jitter", "share", Allowed::Number(0.0, 1.0),
         "largest random addition to that time";
 }
 
@@ -248,9 +248,7 @@ impl Controller for EnvoyGradient {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published(start: u32) -> EnvoyGradient {
         let start = Mpl::at_least_one(start);
@@ -261,7 +259,7 @@ mod tests {
     fn measured() -> EnvoyGradient {
         let mut limiter = published(100);
         assert_eq!(limiter.start().get(), 3);
-        assert_eq!(limiter.decide(&window(3, 1_000, 0.010), DRAW).limit.get(), 100);
+        assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.010)).0, 100);
         limiter
     }
 
@@ -283,9 +281,8 @@ mod tests {
             (3, 12.5, 4),
         ];
         for (limit, p50_ms, next) in table {
-            let decision = measured().decide(&window(limit, 5_000, p50_ms / 1e3), DRAW);
-            assert_eq!(decision.limit.get(), next, "{limit} at {p50_ms} ms");
-            assert_eq!(decision.reason.kind(), "envoy_gradient");
+            let said = decided(&mut measured(), &window(limit, 5_000, p50_ms / 1e3));
+            assert_eq!(said, (next, "envoy_gradient"), "{limit} at {p50_ms} ms");
         }
     }
 
@@ -313,15 +310,12 @@ mod tests {
     fn five_windows_at_three_are_a_reason_to_measure_again() {
         let mut limiter = measured();
         limiter.decide(&window(4, 1_000, 0.050), DRAW);
-        for _ in 0..4 {
-            let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_gradient"));
+        let kinds = ["envoy_gradient"; 4].into_iter().chain(["envoy_pin", "envoy_measured"]);
+        for kind in kinds {
+            assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.050)), (3, kind));
         }
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.reason.kind(), "envoy_pin");
-        limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.limit.get(), 5, "g = 1.25: 3.75 + 1.94");
+        let (next, _) = decided(&mut limiter, &window(3, 1_000, 0.050));
+        assert_eq!(next, 5, "g = 1.25: 3.75 + 1.94");
     }
 
     /// After a window at 4 the count begins anew; an empty one is left out of it.
@@ -329,14 +323,13 @@ mod tests {
     fn the_five_windows_at_three_have_to_be_in_a_row() {
         let mut limiter = measured();
         for limit in [3, 3, 4, 3, 3, 3, 3] {
-            let decision = limiter.decide(&window(limit, 1_000, 0.050), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_gradient"));
+            let said = decided(&mut limiter, &window(limit, 1_000, 0.050));
+            assert_eq!(said, (3, "envoy_gradient"));
         }
         let mut empty = window(3, 1_000, 0.050);
         empty.completions = 0;
-        assert_eq!(limiter.decide(&empty, DRAW).reason, Reason::NothingCompleted);
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.reason.kind(), "envoy_pin");
+        assert_eq!(decided(&mut limiter, &empty), (3, "nothing_completed"));
+        assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.050)), (3, "envoy_pin"));
     }
 
     /// 20 of 10 ms and 30 of 20 ms make 50 of 16 ms: 20 ms is g = 1.
@@ -345,10 +338,10 @@ mod tests {
         let mut limiter = published(100);
         let mut seen = window(3, 1_000, 0.010);
         seen.in_database.count = 20;
-        assert_eq!(limiter.decide(&seen, DRAW).limit.get(), 3);
+        assert_eq!(decided(&mut limiter, &seen).0, 3);
         (seen.in_database.count, seen.in_database.p50_s) = (30, 0.020);
-        assert_eq!(limiter.decide(&seen, DRAW).limit.get(), 100);
-        assert_eq!(limiter.decide(&window(100, 1_000, 0.020), DRAW).limit.get(), 110);
+        assert_eq!(decided(&mut limiter, &seen).0, 100);
+        assert_eq!(decided(&mut limiter, &window(100, 1_000, 0.020)).0, 110);
     }
 
     /// The 100 that were inside before the pin are not measured.
@@ -357,10 +350,9 @@ mod tests {
         let mut limiter = published(100);
         let mut draining = window(3, 1_000, 0.100);
         draining.running_mean = 4.0;
-        let decision = limiter.decide(&draining, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_draining"));
+        assert_eq!(decided(&mut limiter, &draining), (3, "envoy_draining"));
         limiter.decide(&window(3, 1_000, 0.010), DRAW);
-        assert_eq!(limiter.decide(&window(100, 1_000, 0.012_5), DRAW).limit.get(), 110);
+        assert_eq!(decided(&mut limiter, &window(100, 1_000, 0.012_5)).0, 110);
     }
 
     /// Latency is a millisecond for each inside, so g·L is 1.25 times the pin at any limit.
@@ -373,12 +365,8 @@ mod tests {
             let settings = EnvoyGradientSettings { lowest, ..EnvoyGradientSettings::PUBLISHED };
             let start = Mpl::at_least_one(150);
             let mut limiter = EnvoyGradient::new(bounds(1, 10_000), start, settings);
-            let mut limit = limiter.start();
-            for _ in 0..60 {
-                let rtt_s = f64::from(limit.get()) / 1e3;
-                limit = limiter.decide(&window(limit.get(), 5_000, rtt_s), DRAW).limit;
-            }
-            assert_eq!(limit.get(), rest, "pinned to {pin}");
+            let inside = |limit| window(limit, 5_000, f64::from(limit) / 1e3);
+            assert_eq!(limits(&mut limiter, 60, inside)[59], rest, "pinned to {pin}");
         }
     }
 
@@ -387,13 +375,10 @@ mod tests {
         let mut limiter = measured();
         let mut seen = window(100, 1_000, 0.0125);
         seen.completions = 0;
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (100, Reason::NothingCompleted));
-        for _ in 0..58 {
-            limiter.decide(&seen, DRAW);
+        for _ in 0..59 {
+            assert_eq!(decided(&mut limiter, &seen), (100, "nothing_completed"));
         }
-        assert_eq!(limiter.decide(&seen, DRAW).reason.kind(), "envoy_pin");
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (3, Reason::NothingCompleted));
+        assert_eq!(decided(&mut limiter, &seen), (3, "envoy_pin"));
+        assert_eq!(decided(&mut limiter, &seen), (3, "nothing_completed"));
     }
 }

@@ -47,7 +47,7 @@
 use super::LatencyReason;
 use super::queue::QueueReading;
 use super::window::{LatencyWindow, MovingAverage, range};
-use crate::parameters::{Values, check_limits, settings};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -58,17 +58,17 @@ settings! {
     /// The defaults of `adaptivelimiter.NewBuilder`.
     pub const PUBLISHED;
 
-    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Values::Whole(1, 1_000_000),
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    samples: u64 = 50, "samples", "transactions", Values::Whole(1, 1_000_000),
+    samples: u64 = 50, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    shortest_s: f64 = 0.0, "shortest", "s", Values::Number(0.0, 1e3),
+    shortest_s: f64 = 0.0, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    limit_by_inflight_max: f64 = 5.0, "inflight", "factor", Values::Number(1.0, 1e4),
+    limit_by_inflight_max: f64 = 5.0, "inflight", "factor", Allowed::Number(1.0, 1e4),
         "largest limit, as a multiple of the transactions inside";
-    baseline_windows: u32 = 10, "windows", "intervals", Values::Whole(1, 100_000),
+    baseline_windows: u32 = 10, "windows", "intervals", Allowed::Whole(1, 100_000),
         "length of the baseline";
 }
 
@@ -313,9 +313,7 @@ impl SeriesTrend {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{bounds, decided};
 
     fn published() -> Failsafe {
         let start = Mpl::at_least_one(20);
@@ -328,7 +326,7 @@ mod tests {
         let answer = |&rtt_s: &f64| {
             let mut seen = window(20, 20, rtt_s);
             seen.concurrency = 19;
-            limiter.decide(&seen, DRAW).limit.get()
+            decided(&mut limiter, &seen).0
         };
         latencies_s.iter().map(answer).collect()
     }
@@ -364,10 +362,6 @@ mod tests {
         assert!(answers[rises..].iter().all(|&limit| limit == 21));
     }
 
-    fn reading(queue: f64) -> QueueReading {
-        QueueReading { queue, step: 1 }
-    }
-
     #[test]
     fn each_case_of_the_rule() {
         let trend = |correlation, variation| SeriesTrend { correlation, variation };
@@ -387,7 +381,8 @@ mod tests {
             (2.0, false, trend(0.31, 0.19), trend(0.51, 0.5), Move::Up, "failsafe_up"),
         ];
         for (queue, is_full, throughput, rtt, expected, kind) in table {
-            let signals = Signals { reading: reading(queue), is_full, throughput, rtt };
+            let reading = QueueReading { queue, step: 1 };
+            let signals = Signals { reading, is_full, throughput, rtt };
             let (change, reason) = signals.judge();
             assert_eq!((change, reason.kind()), (expected, kind), "{signals:?}");
         }
@@ -399,7 +394,7 @@ mod tests {
         for (limit, inside, next) in [(24, 5, 25), (25, 5, 24), (40, 5, 39), (120, 5, 118)] {
             let mut seen = window(limit, inside, 1.0);
             seen.concurrency = 0;
-            assert_eq!(published().decide(&seen, DRAW).limit.get(), next);
+            assert_eq!(decided(&mut published(), &seen).0, next);
         }
     }
 
@@ -420,7 +415,7 @@ mod tests {
             let kinds = (20..32).map(|level| {
                 let mut seen = window(level, level, 0.01 * (f64::from(level) / 20.0).powi(power));
                 seen.concurrency = level - free;
-                limiter.decide(&seen, DRAW).reason.kind()
+                decided(&mut limiter, &seen).1
             });
             assert_eq!(kinds.last(), Some(kind), "power {power}, {free} free");
         }
@@ -464,11 +459,8 @@ mod tests {
     fn an_interval_that_says_too_little_decides_nothing() {
         let mut seen = window(20, 20, 3.0);
         seen.in_database.count = 49;
-        assert_eq!(published().decide(&seen, DRAW).reason.kind(), "few_samples");
-        seen.completions = 0;
         let mut limiter = published();
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (20, Reason::NothingCompleted));
+        assert_eq!(decided(&mut limiter, &seen), (20, "few_samples"));
         assert_eq!(limiter.rtt_s.values(), [0.0; 0], "and teaches nothing");
     }
 }

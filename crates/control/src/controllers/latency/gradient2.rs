@@ -39,7 +39,7 @@
 use super::LatencyReason;
 use super::window::{LatencyWindow, MovingAverage, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, settings};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
 settings! {
@@ -49,21 +49,21 @@ settings! {
     /// The defaults of `Gradient2Limit.Builder`, behind the windows of `WindowedLimit.Builder`.
     pub const PUBLISHED;
 
-    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Values::Whole(1, 1_000_000),
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Values::Whole(1, 1_000_000),
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    tolerance: f64 = 1.5, "tolerance", "factor", Values::Number(1.0, 100.0),
+    tolerance: f64 = 1.5, "tolerance", "factor", Allowed::Number(1.0, 100.0),
         "accepted latency, as a multiple of the long average";
-    queue: f64 = 4.0, "queue", "transactions", Values::Number(0.0, 1e4),
+    queue: f64 = 4.0, "queue", "transactions", Allowed::Number(0.0, 1e4),
         "transactions that may queue inside";
-    smoothing: f64 = 0.2, "smoothing", "share", Values::Number(0.001, 1.0),
+    smoothing: f64 = 0.2, "smoothing", "share", Allowed::Number(0.001, 1.0),
         "weight of a new estimate";
-    long_windows: u32 = 600, "windows", "intervals", Values::Whole(1, 1_000_000),
+    long_windows: u32 = 600, "windows", "intervals", Allowed::Whole(1, 1_000_000),
         "length of the long average";
 }
 
@@ -149,9 +149,7 @@ impl Controller for Gradient2 {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published(start: u32) -> Gradient2 {
         Gradient2::new(bounds(1, 1_000), Mpl::at_least_one(start), Gradient2Settings::PUBLISHED)
@@ -161,7 +159,7 @@ mod tests {
     /// 10 ms and the limit still 100.
     fn settled() -> Gradient2 {
         let mut limiter = published(100);
-        assert_eq!(limiter.decide(&window(100, 49, 0.010), DRAW).limit.get(), 100);
+        assert_eq!(decided(&mut limiter, &window(100, 49, 0.010)).0, 100);
         limiter
     }
 
@@ -182,10 +180,10 @@ mod tests {
         ];
         for (inside, mean_s, estimate) in table {
             let mut limiter = settled();
-            let decision = limiter.decide(&window(100, inside, mean_s), DRAW);
+            let (next, _) = decided(&mut limiter, &window(100, inside, mean_s));
             let off = (limiter.estimate - estimate).abs();
             assert!(off < 1e-5, "{inside} at {mean_s} s: {}", limiter.estimate);
-            assert_eq!(decision.limit.get(), whole(estimate));
+            assert_eq!(next, whole(estimate));
         }
     }
 
@@ -205,15 +203,11 @@ mod tests {
     #[test]
     fn fractions_add_up_while_the_limit_in_force_is_their_whole_part() {
         let mut limiter = published(100);
-        let mut limits = Vec::new();
-        let mut limit = limiter.start();
-        for _ in 0..5 {
-            limit = limiter.decide(&window(limit.get(), 200, 0.010), DRAW).limit;
-            limits.push(limit.get());
-        }
+        let limits = limits(&mut limiter, 5, |limit| window(limit, 200, 0.010));
         assert_eq!(limits, [100, 101, 102, 103, 104]);
-        assert_eq!(limiter.decide(&window(60, 200, 0.010), DRAW).limit.get(), 60);
-        assert_eq!(limiter.decide(&window(60, 200, 0.010), DRAW).limit.get(), 61);
+        for next in [60, 61] {
+            assert_eq!(decided(&mut limiter, &window(60, 200, 0.010)).0, next);
+        }
     }
 
     /// L·(1 − g) = 4 at rest. The long average of so many windows is 10 ms and hardly moves in
@@ -222,14 +216,11 @@ mod tests {
     fn a_steady_gradient_leads_to_four_by_one_minus_the_gradient() {
         for (gradient, rest) in [(0.8, 20.0), (0.9, 40.0)] {
             let mut limiter = published(100);
-            let mut limit = limiter.start();
             limiter.long_s = MovingAverage::over(u32::MAX);
             for _ in 0..10 {
                 limiter.decide(&window(100, 49, 0.010), DRAW);
             }
-            for _ in 0..400 {
-                limit = limiter.decide(&window(limit.get(), 200, 0.015 / gradient), DRAW).limit;
-            }
+            limits(&mut limiter, 400, |limit| window(limit, 200, 0.015 / gradient));
             assert!((limiter.estimate - rest).abs() < 0.1, "{gradient}: {}", limiter.estimate);
         }
     }
@@ -255,25 +246,8 @@ mod tests {
     /// follows, and so on to the upper bound.
     #[test]
     fn the_average_follows_the_load() {
-        let mut limiter = published(20);
-        let mut limit = limiter.start();
-        let mut seen = Vec::new();
-        for _ in 0..5_000 {
-            limit = limiter
-                .decide(&window(limit.get(), 1_000, f64::from(limit.get()) / 1e3), DRAW)
-                .limit;
-            seen.push(limit.get());
-        }
-        assert!(seen[99] < 60 && seen[4_999] == 200, "{} {}", seen[99], seen[4_999]);
-    }
-
-    #[test]
-    fn an_interval_without_completions_decides_nothing() {
-        let mut seen = window(100, 100, 0.3);
-        seen.completions = 0;
-        let mut limiter = published(100);
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (100, Reason::NothingCompleted));
-        assert_eq!(limiter.long_s, MovingAverage::over(600), "and teaches nothing");
+        let inside = |limit| window(limit, 1_000, f64::from(limit) / 1e3);
+        let limits = limits(&mut published(20), 5_000, inside);
+        assert!(limits[99] < 60 && limits[4_999] == 200, "{} {}", limits[99], limits[4_999]);
     }
 }

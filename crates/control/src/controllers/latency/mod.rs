@@ -67,7 +67,7 @@ mod vegas;
 mod window;
 
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 
 use crate::reason::{Milliseconds, reasons};
 

@@ -43,7 +43,7 @@
 use super::LatencyReason;
 use super::queue::QueueReading;
 use super::window::{LatencyWindow, is_latency, range};
-use crate::parameters::{Values, check_limits, settings};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
@@ -54,15 +54,15 @@ settings! {
     /// The defaults of `VegasLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
     pub const PUBLISHED;
 
-    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Values::Whole(1, 1_000_000),
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions", Values::Whole(1, 1_000_000),
-        "highest limit of the published rule";
-    samples: u64 = 10, "samples", "transactions", Values::Whole(1, 1_000_000),
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions",
+        Allowed::Whole(1, 1_000_000), "highest limit of the published rule";
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    shortest_s: f64 = 1e-4, "shortest", "s", Values::Number(0.0, 1e3),
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    probe_multiplier: f64 = 30.0, "probe", "factor", Values::Number(1.0, 1e6),
+    probe_multiplier: f64 = 30.0, "probe", "factor", Allowed::Number(1.0, 1e6),
         "transactions per unit of the limit after which minRTT is measured again";
 }
 
@@ -175,9 +175,7 @@ fn drawn_jitter(draw: Draw) -> f64 {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published() -> Vegas {
         Vegas::new(bounds(1, 10_000), Mpl::at_least_one(20), VegasSettings::PUBLISHED)
@@ -212,8 +210,7 @@ mod tests {
         ];
         for (limit, inside, mean_ms, next, kind) in table {
             let seen = spread(limit, inside, mean_ms, 10.0);
-            let decision = published().decide(&seen, DRAW);
-            let said = (decision.limit.get(), decision.reason.kind());
+            let said = decided(&mut published(), &seen);
             assert_eq!(said, (next, kind), "{limit} at {mean_ms} ms");
         }
     }
@@ -223,8 +220,7 @@ mod tests {
     fn the_shortest_transaction_of_all_counts() {
         let mut limiter = published();
         limiter.decide(&spread(20, 20, 16.0, 10.0), DRAW);
-        let decision = limiter.decide(&spread(20, 20, 16.0, 15.9), DRAW);
-        assert_eq!(decision.limit.get(), 19);
+        assert_eq!(decided(&mut limiter, &spread(20, 20, 16.0, 15.9)).0, 19);
     }
 
     /// Half of the limit is a queue when the shortest is half of the mean: the limit falls to 12,
@@ -234,11 +230,9 @@ mod tests {
         let settings =
             VegasSettings { probe_multiplier: f64::INFINITY, ..VegasSettings::PUBLISHED };
         let mut limiter = Vegas::new(bounds(1, 1_000), Mpl::at_least_one(100), settings);
-        let mut limit = limiter.decide(&spread(100, 100, 300.0, 150.0), DRAW).limit;
-        for _ in 0..200 {
-            limit = limiter.decide(&spread(limit.get(), 100, 300.0, 299.0), DRAW).limit;
-        }
-        assert_eq!(limit.get(), 12);
+        limiter.decide(&spread(100, 100, 300.0, 150.0), DRAW);
+        let limits = limits(&mut limiter, 200, |limit| spread(limit, 100, 300.0, 299.0));
+        assert_eq!(limits[199], 12);
     }
 
     /// At 20 and with U = 0.5, 300 transactions renew minRTT, which is three windows of 100; with U
@@ -267,27 +261,17 @@ mod tests {
     /// load for no load, and 1,000 is reached.
     #[test]
     fn renewals_under_load_let_min_rtt_grow() {
-        let mut limiter = published();
-        let mut limit = limiter.start();
-        for _ in 0..20_000 {
-            let rtt_ms = f64::from(limit.get());
-            limit = limiter.decide(&spread(limit.get(), 2_000, rtt_ms, rtt_ms), DRAW).limit;
-        }
-        assert_eq!(limit.get(), 1_000);
+        let limits = limits(&mut published(), 20_000, |limit| {
+            spread(limit, 2_000, f64::from(limit), f64::from(limit))
+        });
+        assert_eq!(limits[19_999], 1_000);
     }
 
     #[test]
-    fn an_interval_that_says_nothing_decides_nothing() {
-        let mut nothing = spread(20, 20, 16.0, 10.0);
-        nothing.completions = 0;
-        let table = [
-            (nothing, "nothing_completed"),
-            (spread(20, 20, 16.0, 0.0), "no_latency"),
-            (spread(20, 20, 16.0, f64::NAN), "no_latency"),
-        ];
-        for (seen, kind) in table {
-            let decision = published().decide(&seen, DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (20, kind));
+    fn without_a_shortest_latency_nothing_is_decided() {
+        for shortest_ms in [0.0, f64::NAN] {
+            let seen = spread(20, 20, 16.0, shortest_ms);
+            assert_eq!(decided(&mut published(), &seen), (20, "no_latency"));
         }
     }
 }

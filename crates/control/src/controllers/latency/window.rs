@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::LatencyReason;
 use crate::{Bounds, Mpl, Observation, Reason};
 
-/// Returns what is left in `bounds` of the limits that a published limiter chooses from, which are a
-/// part of its rule: those in both; where there are none, the bound that is nearest.
+/// Returns what is left in `bounds` of the limits that a published limiter chooses from, which are
+/// a part of its rule: those in both; where there are none, the bound that is nearest.
 ///
 /// # Panics
 /// If `lowest` is above `highest`, which no settings that were read can have.

@@ -45,7 +45,7 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
 settings! {
@@ -55,11 +55,11 @@ settings! {
     /// The study's critical ratio of 1.3; `step` is ours.
     pub const PUBLISHED;
 
-    critical: f64 = 1.3, "critical", "ratio", Values::Number(1.001, 100.0),
+    critical: f64 = 1.3, "critical", "ratio", Allowed::Number(1.001, 100.0),
         "ratio of locks above which the limit falls";
-    step: f64 = 0.5, "step", "share", Values::Number(0.0, 1.0),
+    step: f64 = 0.5, "step", "share", Allowed::Number(0.0, 1.0),
         "largest relative change of the limit in one interval";
-    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
         "which concurrency caps the limit";
 }
 

@@ -103,13 +103,11 @@ reasons! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bounds, observed};
-    use crate::{Controller, Draw, LockObservation, Mpl, Reason};
+    use crate::testing::{bounds, decided, limits, observed};
+    use crate::{Controller, LockObservation, Mpl};
 
-    const DRAW: Draw = Draw::from_bits(0);
-
-    fn both() -> [Box<dyn Controller>; 2] {
-        let (bounds, start) = (bounds(1, 100), Mpl::at_least_one(20));
+    fn both(start: u32) -> [Box<dyn Controller>; 2] {
+        let (bounds, start) = (bounds(1, 100), Mpl::at_least_one(start));
         [
             Box::new(HalfAndHalf::new(bounds, start, HalfAndHalfSettings::PUBLISHED)),
             Box::new(ConflictRatio::new(bounds, start, ConflictRatioSettings::PUBLISHED)),
@@ -118,32 +116,29 @@ mod tests {
 
     #[test]
     fn without_statistics_the_limit_stays() {
-        for mut controller in both() {
-            let decision = controller.decide(&observed(20, 1_000, 500), DRAW);
-            assert_eq!(decision.limit.get(), 20, "{}", controller.name());
-            assert_eq!(decision.reason, Reason::Locks(LocksReason::NoStatistics));
+        for mut controller in both(20) {
+            let said = decided(controller.as_mut(), &observed(20, 1_000, 500));
+            assert_eq!(said, (20, "no_lock_statistics"), "{}", controller.name());
         }
     }
 
     /// Nobody waits for a lock, so both would go up, but there are only 22 transactions.
     #[test]
     fn the_limit_never_exceeds_the_concurrency() {
-        for mut controller in both() {
+        for mut controller in both(20) {
             let mut seen = observed(20, 22, 500);
             let locks = LockObservation { mature_running: 20, ..LockObservation::default() };
             seen.locks =
                 Some(LockObservation { locks_held: 80, locks_held_by_running: 80, ..locks });
-            assert_eq!(controller.decide(&seen, DRAW).limit.get(), 22, "{}", controller.name());
+            assert_eq!(decided(controller.as_mut(), &seen).0, 22, "{}", controller.name());
             seen.limit = Mpl::at_least_one(40);
-            let decision = controller.decide(&seen, DRAW);
-            assert_eq!(decision.limit.get(), 22, "{}", controller.name());
-            assert_eq!(decision.reason, Reason::Concurrency { seen: 22 });
+            let said = decided(controller.as_mut(), &seen);
+            assert_eq!(said, (22, "concurrency"), "{}", controller.name());
         }
     }
 
     /// With n inside, n % of them wait; all hold a hundred locks and are mature.
-    fn contended(limit: Mpl) -> LockObservation {
-        let level = limit.get();
+    fn contended(level: u32) -> LockObservation {
         let blocked = level * level / 100;
         LockObservation {
             mature_running: level - blocked,
@@ -163,16 +158,11 @@ mod tests {
         let bands = [47..=53, 23..=24];
         for (index, band) in bands.into_iter().enumerate() {
             for start in [1, 2, 10, 50, 100] {
-                let mut limit = Mpl::at_least_one(start);
-                let controller = &mut both()[index];
-                let mut last = Vec::new();
-                for _ in 0..40 {
-                    let mut seen = observed(limit.get(), 1_000, 500);
-                    seen.locks = Some(contended(limit));
-                    limit = controller.decide(&seen, DRAW).limit;
-                    last.push(limit.get());
-                }
-                let settled = &last[20..];
+                let limits = limits(both(start)[index].as_mut(), 40, |limit| Observation {
+                    locks: Some(contended(limit)),
+                    ..observed(limit, 1_000, 500)
+                });
+                let settled = &limits[20..];
                 assert!(settled.iter().all(|limit| band.contains(limit)), "{start}: {settled:?}");
             }
         }

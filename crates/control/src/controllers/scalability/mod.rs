@@ -64,7 +64,7 @@ mod search;
 use self::levels::{LevelBelief, LevelGrid, LevelPrediction, misfit};
 use self::search::LimitSearch;
 use crate::controller::{Concurrency, Controller};
-use crate::parameters::{Values, settings};
+use crate::parameters::{Allowed, settings};
 use crate::reason::reasons;
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
@@ -76,17 +76,17 @@ settings! {
     /// switches between plants. Little depends on any one of them.
     pub const PROXY;
 
-    loss: f64 = 0.02, "loss", "share", Values::Number(0.0, 0.9),
+    loss: f64 = 0.02, "loss", "share", Allowed::Number(0.0, 0.9),
         "throughput that may be given up for a low limit";
-    fade: f64 = 0.995, "fade", "share", Values::Number(0.5, 1.0),
+    fade: f64 = 0.995, "fade", "share", Allowed::Number(0.5, 1.0),
         "weight of earlier observations after an interval";
-    horizon: f64 = 40.0, "horizon", "intervals", Values::Number(1.0, 1e6),
+    horizon: f64 = 40.0, "horizon", "intervals", Allowed::Number(1.0, 1e6),
         "time for which a better limit is expected to be useful";
-    patrol: u32 = 60, "patrol", "intervals", Values::Whole(1, 1_000_000),
+    patrol: u32 = 60, "patrol", "intervals", Allowed::Whole(1, 1_000_000),
         "pause after which a limit beside the target is tried";
-    reach: f64 = 3.0, "reach", "factor", Values::Number(1.01, 100.0),
+    reach: f64 = 3.0, "reach", "factor", Allowed::Number(1.01, 100.0),
         "how far the limit may exceed the levels seen";
-    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Values::Moment,
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
         "which concurrency caps the limit";
 }
 

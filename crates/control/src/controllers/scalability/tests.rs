@@ -3,9 +3,7 @@
 use super::*;
 use crate::SplitMix64;
 use crate::controller::whole;
-use crate::testing::{bounds, observed};
-
-const DRAW: Draw = Draw::from_bits(0);
+use crate::testing::{DRAW, bounds, observed};
 
 /// A throughput curve.
 type TpsCurve = fn(f64) -> f64;
