@@ -13,6 +13,9 @@ use std::error::Error;
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
+use tidegate_control::plant::shapes::{
+    RandomShape, flat_then_falling, network, scalability, sharp_peak,
+};
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulation};
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting, SplitMix64};
 
@@ -54,10 +57,10 @@ struct Pair {
 impl Pair {
     fn draw(seed: u64) -> Result<Pair, Box<dyn Error>> {
         let random = &mut SplitMix64::new(seed);
-        let noise = log_uniform(random, 0.01, 0.1);
-        let clients = whole(log_uniform(random, 100.0, 1_001.0));
+        let noise = random.next_log_between(0.01, 0.1);
+        let clients = whole(random.next_log_between(100.0, 1_001.0));
         let phases = [Phase::draw(random, clients, noise)?, Phase::draw(random, clients, noise)?];
-        let start = whole(log_uniform(random, 1.0, f64::from(HIGHEST) + 1.0));
+        let start = whole(random.next_log_between(1.0, f64::from(HIGHEST) + 1.0));
         Ok(Pair {
             phases,
             start: Mpl::at_least_one(start),
@@ -90,18 +93,15 @@ impl Phase {
     }
 }
 
-/// Throughput against the transactions inside, up to a factor.
-type Shape = Box<dyn Fn(f64) -> f64>;
-
 fn draw_curve(random: &mut SplitMix64) -> Result<Curve, Box<dyn Error>> {
-    let shape = match whole(uniform(random, 0.0, 5.0)) {
+    let shape = match whole(random.next_between(0.0, 5.0)) {
         0 => hill(random),
-        1 => thrashing_network(random),
-        2 => scalability_law(random),
-        3 => flat_then_falling(random),
-        _ => sharp_peak(random),
+        1 => network(random),
+        2 => scalability(random),
+        3 => flat_then_falling(random, 30.0),
+        _ => sharp_peak(random, 1.1),
     };
-    let scale_tps = log_uniform(random, 50.0, 5_000.0);
+    let scale_tps = random.next_log_between(50.0, 5_000.0);
     let following = |&level: &u32| (level < HIGHEST).then(|| level + (level / 10).max(1));
     let levels = std::iter::successors(Some(1), following).map(|level| level.min(HIGHEST));
     let points = levels.map(|level| (level, scale_tps * shape(f64::from(level))));
@@ -110,66 +110,15 @@ fn draw_curve(random: &mut SplitMix64) -> Result<Curve, Box<dyn Error>> {
 
 /// On logarithmic axes, with the top anywhere from 1 to 128: the slope falls in a straight line to
 /// 0 at the top, and from there on to its steepest at e² times the top, where it stays.
-fn hill(random: &mut SplitMix64) -> Shape {
-    let top = uniform(random, 0.0, 7.0) * LN_2;
-    let (rise, fall) = (uniform(random, 0.4, 1.1), uniform(random, 0.1, 0.9));
+fn hill(random: &mut SplitMix64) -> RandomShape {
+    let top = random.next_between(0.0, 7.0) * LN_2;
+    let (rise, fall) = (random.next_between(0.4, 1.1), random.next_between(0.1, 0.9));
     Box::new(move |level| {
         let (before, beyond) = (level.ln().min(top), (level.ln() - top).max(0.0));
         let up = rise * before * (1.0 - before / (2.0 * top));
         let down = if beyond < 2.0 { beyond * beyond / 4.0 } else { beyond - 1.0 };
         (up - fall * down).exp()
     })
-}
-
-/// N/(N + M − 1), the closed network of M equal stations, that thrashes from some level on.
-fn thrashing_network(random: &mut SplitMix64) -> Shape {
-    let stations = log_uniform(random, 1.0, 30.0);
-    let thrash_at = log_uniform(random, 3.0, 1_500.0);
-    let power = uniform(random, 1.2, 2.2);
-    Box::new(move |level| {
-        level / (level + stations - 1.0) / (1.0 + (level / thrash_at).powf(power)).sqrt()
-    })
-}
-
-/// Gunther's law: contention bounds throughput, coherence makes it fall.
-fn scalability_law(random: &mut SplitMix64) -> Shape {
-    let contention = log_uniform(random, 0.003, 0.5);
-    let coherence = log_uniform(random, 1e-7, 0.01);
-    Box::new(move |level| {
-        level / (1.0 + contention * (level - 1.0) + coherence * level * (level - 1.0))
-    })
-}
-
-/// Rises in proportion up to a level, stays flat, then falls.
-fn flat_then_falling(random: &mut SplitMix64) -> Shape {
-    let full = log_uniform(random, 1.0, 30.0);
-    let falls_at = full + log_uniform(random, 2.0, 600.0);
-    let power = uniform(random, 0.2, 1.2);
-    Box::new(move |level| level.min(full) / full / (1.0 + (level / falls_at).powi(2)).powf(power))
-}
-
-/// The best at 2 to 6 transactions, a loss of 5 to 20 % beside it, then a slow decline, like TPC-B
-/// on one branch.
-fn sharp_peak(random: &mut SplitMix64) -> Shape {
-    let peak = uniform(random, 2.0, 7.0).floor();
-    let rise = uniform(random, 0.4, 1.1);
-    let drop = uniform(random, 0.05, 0.2);
-    let decline = uniform(random, 0.014, 0.105);
-    Box::new(move |level| {
-        if level <= peak {
-            (level / peak).powf(rise)
-        } else {
-            (1.0 - drop) * (-decline * (level / peak).ln().powi(2)).exp()
-        }
-    })
-}
-
-fn uniform(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
-    low + (high - low) * random.next_draw().value()
-}
-
-fn log_uniform(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
-    uniform(random, low.ln(), high.ln()).exp()
 }
 
 #[expect(

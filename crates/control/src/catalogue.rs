@@ -17,58 +17,119 @@ use crate::controllers::{
     IncrementalSteps, IncrementalStepsSettings, PairedComparison, PairedSettings, Parabola,
     ParabolaSettings, Scalability, ScalabilitySettings, Vegas, VegasSettings,
 };
-use crate::parameters::{self, Given, NoSettings, Parameter, ParameterProblem, Tunable};
+use crate::parameters::{self, GivenParameters, Parameter, ParameterProblem, Tunable, settings};
 use crate::{Bounds, Controller, Mpl};
 
 pub use choice::ControlChoice;
 pub use tuned::Tuned;
 
-/// Who chooses the limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Algorithm {
+/// Declares the algorithms: of each the variant, the name, its own settings, and how a controller
+/// is made of a setting and settings.
+macro_rules! algorithms {
+    ($( $(#[$meta:meta])* $variant:ident = $name:literal, $own:expr, $make:expr; )+) => {
+        /// Who chooses the limit.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Algorithm {
+            $( $(#[$meta])* $variant, )+
+            /// One of these with parameters of one's own.
+            Tuned(Tuned),
+            /// No algorithm: the limit stays.
+            Fixed(Mpl),
+        }
+
+        impl Algorithm {
+            /// Every algorithm that decides, the default first, each with its own parameters;
+            /// [`Algorithm::Fixed`] decides nothing.
+            pub const ALL: [Algorithm; [$($name),+].len()] = [$(Algorithm::$variant),+];
+
+            /// Returns the name without a parameter.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $( Algorithm::$variant => $name, )+
+                    Algorithm::Tuned(tuned) => tuned.name(),
+                    Algorithm::Fixed(_) => "fixed",
+                }
+            }
+
+            /// Returns what can be chosen about the algorithm.
+            fn configurable(self) -> Box<dyn Configurable> {
+                match self {
+                    $( Algorithm::$variant => Configuration::boxed($own, $make), )+
+                    Algorithm::Tuned(tuned) => tuned.base().configurable(),
+                    Algorithm::Fixed(limit) => {
+                        Configuration::boxed(FixedSettings { limit }, |setting, own| {
+                            Box::new(Fixed::new(setting.bounds, own.limit))
+                        })
+                    }
+                }
+            }
+        }
+    };
+}
+
+algorithms! {
     /// The default: limits compared in pairs, by ticks of 100 ms.
     #[default]
-    PairedComparison,
+    PairedComparison = "paired-comparison", PairedSettings::DEFAULT,
+        |setting, own| Box::new(PairedComparison::new(setting, own));
     /// A Gaussian process over the logarithm of the limit.
-    GaussianProcess,
+    GaussianProcess = "gaussian-process", GaussianProcessSettings::DEFAULT,
+        |setting, own| Box::new(GaussianProcess::new(setting, own));
     /// Hill climbing with a proxy's parameters (auto-tuning study, 3.2.1).
-    HillClimbing,
+    HillClimbing = "hill-climbing", HillClimbingSettings::PROXY,
+        |setting, own| Box::new(HillClimbing::new(setting.bounds, setting.start, own));
     /// Global parabola approximation with a proxy's parameters (3.2.2).
-    GlobalParabola,
+    GlobalParabola = "global-parabola", ParabolaSettings::PROXY,
+        |setting, own| Box::new(Parabola::global(setting.bounds, setting.start, own));
     /// Local parabola approximation with a proxy's parameters (3.2.3).
-    LocalParabola,
+    LocalParabola = "local-parabola", ParabolaSettings::PROXY,
+        |setting, own| Box::new(Parabola::local(setting.bounds, setting.start, own));
     /// Hill climbing as published.
-    StudyHillClimbing,
+    StudyHillClimbing = "study-hill-climbing", HillClimbingSettings::STUDY,
+        |setting, own| Box::new(HillClimbing::new(setting.bounds, setting.start, own));
     /// Global parabola approximation as published.
-    StudyGlobalParabola,
+    StudyGlobalParabola = "study-global-parabola", ParabolaSettings::STUDY,
+        |setting, own| Box::new(Parabola::global(setting.bounds, setting.start, own));
     /// Local parabola approximation as published.
-    StudyLocalParabola,
+    StudyLocalParabola = "study-local-parabola", ParabolaSettings::STUDY,
+        |setting, own| Box::new(Parabola::local(setting.bounds, setting.start, own));
     /// The feedback controller of the external-scheduling study (4.3).
-    ExternalScheduling,
+    ExternalScheduling = "external-scheduling", ExternalSchedulingSettings::DEFAULT,
+        |setting, own| {
+            let own = own.with_resources(setting.resources);
+            Box::new(ExternalScheduling::new(setting.bounds, setting.start, own))
+        };
     /// A fitted scalability law (Gunther).
-    Scalability,
+    Scalability = "scalability", ScalabilitySettings::PROXY,
+        |setting, own| Box::new(Scalability::new(setting.bounds, setting.start, own));
     /// Incremental steps (Heiss and Wagner).
-    IncrementalSteps,
+    IncrementalSteps = "incremental-steps", IncrementalStepsSettings::PROXY,
+        |setting, own| Box::new(IncrementalSteps::new(setting.bounds, setting.start, own));
     /// Parabola with exponentially faded memory (Heiss and Wagner).
-    FadedParabola,
+    FadedParabola = "faded-parabola", FadedParabolaSettings::PROXY,
+        |setting, own| Box::new(FadedParabola::new(setting.bounds, setting.start, own));
     /// Half-and-half (Carey, Krishnamurthi and Livny).
-    HalfAndHalf,
+    HalfAndHalf = "half-and-half", HalfAndHalfSettings::PUBLISHED,
+        |setting, own| Box::new(HalfAndHalf::new(setting.bounds, setting.start, own));
     /// Conflict ratio (Mönkeberg and Weikum).
-    ConflictRatio,
+    ConflictRatio = "conflict-ratio", ConflictRatioSettings::PUBLISHED,
+        |setting, own| Box::new(ConflictRatio::new(setting.bounds, setting.start, own));
     /// Additive increase, multiplicative decrease (Netflix).
-    Aimd,
+    Aimd = "aimd", AimdSettings::PUBLISHED,
+        |setting, own| Box::new(Aimd::new(setting.bounds, setting.start, own));
     /// Vegas (Netflix).
-    Vegas,
+    Vegas = "vegas", VegasSettings::PUBLISHED,
+        |setting, own| Box::new(Vegas::new(setting.bounds, setting.start, own));
     /// Gradient2 (Netflix).
-    Gradient2,
+    Gradient2 = "gradient2", Gradient2Settings::PUBLISHED,
+        |setting, own| Box::new(Gradient2::new(setting.bounds, setting.start, own));
     /// Gradient (Envoy).
-    EnvoyGradient,
+    EnvoyGradient = "envoy-gradient", EnvoyGradientSettings::PUBLISHED,
+        |setting, own| Box::new(EnvoyGradient::new(setting.bounds, setting.start, own));
     /// The adaptive limiter of failsafe-go.
-    Failsafe,
-    /// One of these with parameters of one's own.
-    Tuned(Tuned),
-    /// Nobody: the limit stays.
-    Fixed(Mpl),
+    Failsafe = "failsafe", FailsafeSettings::PUBLISHED,
+        |setting, own| Box::new(Failsafe::new(setting.bounds, setting.start, own));
 }
 
 /// What an algorithm is told about its place before it begins.
@@ -157,142 +218,62 @@ pub enum AlgorithmError {
     },
 }
 
-/// What is done with the settings of an algorithm, whatever their type is.
-trait Task {
-    type Output;
+/// What can be chosen about an algorithm, whatever the type of its settings is.
+trait Configurable {
+    /// Returns the parameters with their defaults.
+    fn parameters(&self) -> Vec<Parameter>;
 
-    /// Does it for the settings `own`, of which `make` makes a controller.
-    fn on<S: Tunable>(
-        self,
-        own: S,
-        make: impl Fn(&Setting, S) -> Box<dyn Controller>,
-    ) -> Self::Output;
+    /// Reads parameters, as in `loss=0.2,delta=4`.
+    ///
+    /// # Errors
+    /// What is wrong with the first part that cannot be used.
+    fn read(&self, text: &str) -> Result<GivenParameters, ParameterProblem>;
+
+    /// Returns parameters in their canonical spelling.
+    fn write(&self, given: &GivenParameters) -> String;
+
+    /// Makes a controller with the given parameters in place of its own.
+    fn controller(&self, given: &GivenParameters, setting: &Setting) -> Box<dyn Controller>;
 }
 
-/// Makes the controller.
-struct Build<'a> {
-    given: Given,
-    setting: &'a Setting,
+/// The settings that an algorithm has without parameters, and how a controller is made of settings.
+struct Configuration<S> {
+    own: S,
+    make: fn(&Setting, S) -> Box<dyn Controller>,
 }
 
-impl Task for Build<'_> {
-    type Output = Box<dyn Controller>;
+settings! {
+    /// The settings of a fixed limit, which has no parameters.
+    struct FixedSettings;
 
-    fn on<S: Tunable>(
-        self,
-        own: S,
-        make: impl Fn(&Setting, S) -> Box<dyn Controller>,
-    ) -> Box<dyn Controller> {
-        make(self.setting, self.given.over(own))
+    limit: Mpl;
+}
+
+impl<S: Tunable> Configuration<S> {
+    fn boxed(own: S, make: fn(&Setting, S) -> Box<dyn Controller>) -> Box<dyn Configurable> {
+        Box::new(Configuration { own, make })
     }
 }
 
-/// Lists the parameters.
-struct List;
+impl<S: Tunable> Configurable for Configuration<S> {
+    fn parameters(&self) -> Vec<Parameter> {
+        parameters::list(&self.own)
+    }
 
-impl Task for List {
-    type Output = Vec<Parameter>;
+    fn read(&self, text: &str) -> Result<GivenParameters, ParameterProblem> {
+        GivenParameters::read(text, self.own)
+    }
 
-    fn on<S: Tunable>(
-        self,
-        own: S,
-        _: impl Fn(&Setting, S) -> Box<dyn Controller>,
-    ) -> Vec<Parameter> {
-        parameters::list(&own)
+    fn write(&self, given: &GivenParameters) -> String {
+        given.write::<S>()
+    }
+
+    fn controller(&self, given: &GivenParameters, setting: &Setting) -> Box<dyn Controller> {
+        (self.make)(setting, given.over(self.own))
     }
 }
-
-/// Reads parameters.
-struct Read<'a>(&'a str);
-
-impl Task for Read<'_> {
-    type Output = Result<Given, ParameterProblem>;
-
-    fn on<S: Tunable>(
-        self,
-        own: S,
-        _: impl Fn(&Setting, S) -> Box<dyn Controller>,
-    ) -> Result<Given, ParameterProblem> {
-        Given::read(self.0, own)
-    }
-}
-
-/// Writes parameters.
-struct Write<'a>(&'a Given);
-
-impl Task for Write<'_> {
-    type Output = String;
-
-    fn on<S: Tunable>(self, _: S, _: impl Fn(&Setting, S) -> Box<dyn Controller>) -> String {
-        self.0.write::<S>()
-    }
-}
-
-/// What makes a controller that is told its bounds and its start only.
-fn plain<S, C: Controller + 'static>(
-    new: fn(Bounds, Mpl, S) -> C,
-) -> impl Fn(&Setting, S) -> Box<dyn Controller> {
-    move |setting: &Setting, settings: S| -> Box<dyn Controller> {
-        Box::new(new(setting.bounds, setting.start, settings))
-    }
-}
-
-/// The resources of which the defaults of parameters are listed: none depends on them.
-const ANY: Resources = Resources { cpus: 1, disks: 1 };
 
 impl Algorithm {
-    /// Every algorithm that decides, the default first, each with its own parameters;
-    /// [`Algorithm::Fixed`] decides nothing.
-    pub const ALL: [Algorithm; 19] = [
-        Algorithm::PairedComparison,
-        Algorithm::GaussianProcess,
-        Algorithm::HillClimbing,
-        Algorithm::GlobalParabola,
-        Algorithm::LocalParabola,
-        Algorithm::StudyHillClimbing,
-        Algorithm::StudyGlobalParabola,
-        Algorithm::StudyLocalParabola,
-        Algorithm::ExternalScheduling,
-        Algorithm::Scalability,
-        Algorithm::IncrementalSteps,
-        Algorithm::FadedParabola,
-        Algorithm::HalfAndHalf,
-        Algorithm::ConflictRatio,
-        Algorithm::Aimd,
-        Algorithm::Vegas,
-        Algorithm::Gradient2,
-        Algorithm::EnvoyGradient,
-        Algorithm::Failsafe,
-    ];
-
-    /// The name without a parameter.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::GaussianProcess => "gaussian-process",
-            Algorithm::PairedComparison => "paired-comparison",
-            Algorithm::HillClimbing => "hill-climbing",
-            Algorithm::GlobalParabola => "global-parabola",
-            Algorithm::LocalParabola => "local-parabola",
-            Algorithm::StudyHillClimbing => "study-hill-climbing",
-            Algorithm::StudyGlobalParabola => "study-global-parabola",
-            Algorithm::StudyLocalParabola => "study-local-parabola",
-            Algorithm::ExternalScheduling => "external-scheduling",
-            Algorithm::Scalability => "scalability",
-            Algorithm::IncrementalSteps => "incremental-steps",
-            Algorithm::FadedParabola => "faded-parabola",
-            Algorithm::HalfAndHalf => "half-and-half",
-            Algorithm::ConflictRatio => "conflict-ratio",
-            Algorithm::Aimd => "aimd",
-            Algorithm::Vegas => "vegas",
-            Algorithm::Gradient2 => "gradient2",
-            Algorithm::EnvoyGradient => "envoy-gradient",
-            Algorithm::Failsafe => "failsafe",
-            Algorithm::Tuned(tuned) => tuned.name(),
-            Algorithm::Fixed(_) => "fixed",
-        }
-    }
-
     /// Returns whether the algorithm goes by the locks held, so that it decides nothing where the
     /// database does not tell of them.
     #[must_use]
@@ -312,7 +293,7 @@ impl Algorithm {
     /// Every parameter that the algorithm can be given; empty for `fixed:N`.
     #[must_use]
     pub fn parameters(self) -> Vec<Parameter> {
-        self.with_settings(ANY, List)
+        self.configurable().parameters()
     }
 
     /// Reads algorithms with commas between them, as `vegas,external-scheduling:loss=0.2,delta=4`:
@@ -342,7 +323,7 @@ impl Algorithm {
     /// queueing model's for the feedback controller (external-scheduling study, 4.3).
     #[must_use]
     pub fn own_start(self, resources: Resources) -> Option<Mpl> {
-        let own = ExternalSchedulingSettings::for_resources(resources);
+        let own = ExternalSchedulingSettings::DEFAULT.with_resources(resources);
         let is_modelled = self.base() == Algorithm::ExternalScheduling;
         is_modelled.then(|| self.given().over(own).model_start())
     }
@@ -350,69 +331,14 @@ impl Algorithm {
     /// The algorithm at work in `setting`.
     #[must_use]
     pub fn controller(self, setting: &Setting) -> Box<dyn Controller> {
-        self.with_settings(setting.resources, Build { given: self.given(), setting })
+        self.configurable().controller(&self.given(), setting)
     }
 
     /// The parameters it was given.
-    fn given(self) -> Given {
+    fn given(self) -> GivenParameters {
         match self {
             Algorithm::Tuned(tuned) => tuned.given(),
-            _ => Given::NONE,
-        }
-    }
-
-    /// Does something with the settings that the algorithm has without parameters.
-    fn with_settings<T: Task>(self, resources: Resources, task: T) -> T::Output {
-        match self {
-            Algorithm::GaussianProcess => task
-                .on(GaussianProcessSettings::DEFAULT, |setting, settings| {
-                    Box::new(GaussianProcess::new(setting, settings))
-                }),
-            Algorithm::PairedComparison => task.on(PairedSettings::DEFAULT, |setting, settings| {
-                Box::new(PairedComparison::new(setting, settings))
-            }),
-            Algorithm::HillClimbing => {
-                task.on(HillClimbingSettings::PROXY, plain(HillClimbing::new))
-            }
-            Algorithm::StudyHillClimbing => {
-                task.on(HillClimbingSettings::STUDY, plain(HillClimbing::new))
-            }
-            Algorithm::GlobalParabola => task.on(ParabolaSettings::PROXY, plain(Parabola::global)),
-            Algorithm::LocalParabola => task.on(ParabolaSettings::PROXY, plain(Parabola::local)),
-            Algorithm::StudyGlobalParabola => {
-                task.on(ParabolaSettings::STUDY, plain(Parabola::global))
-            }
-            Algorithm::StudyLocalParabola => {
-                task.on(ParabolaSettings::STUDY, plain(Parabola::local))
-            }
-            Algorithm::ExternalScheduling => {
-                let settings = ExternalSchedulingSettings::for_resources(resources);
-                task.on(settings, plain(ExternalScheduling::new))
-            }
-            Algorithm::Scalability => task.on(ScalabilitySettings::PROXY, plain(Scalability::new)),
-            Algorithm::IncrementalSteps => {
-                task.on(IncrementalStepsSettings::PROXY, plain(IncrementalSteps::new))
-            }
-            Algorithm::FadedParabola => {
-                task.on(FadedParabolaSettings::PROXY, plain(FadedParabola::new))
-            }
-            Algorithm::HalfAndHalf => {
-                task.on(HalfAndHalfSettings::PUBLISHED, plain(HalfAndHalf::new))
-            }
-            Algorithm::ConflictRatio => {
-                task.on(ConflictRatioSettings::PUBLISHED, plain(ConflictRatio::new))
-            }
-            Algorithm::Aimd => task.on(AimdSettings::PUBLISHED, plain(Aimd::new)),
-            Algorithm::Vegas => task.on(VegasSettings::PUBLISHED, plain(Vegas::new)),
-            Algorithm::Gradient2 => task.on(Gradient2Settings::PUBLISHED, plain(Gradient2::new)),
-            Algorithm::EnvoyGradient => {
-                task.on(EnvoyGradientSettings::PUBLISHED, plain(EnvoyGradient::new))
-            }
-            Algorithm::Failsafe => task.on(FailsafeSettings::PUBLISHED, plain(Failsafe::new)),
-            Algorithm::Fixed(limit) => {
-                task.on(NoSettings, |setting, _| Box::new(Fixed::new(setting.bounds, limit)))
-            }
-            Algorithm::Tuned(tuned) => tuned.base().with_settings(resources, task),
+            _ => GivenParameters::NONE,
         }
     }
 }

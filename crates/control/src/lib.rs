@@ -37,6 +37,7 @@ mod observation;
 mod overdue;
 mod parameters;
 pub mod plant;
+mod reason;
 mod response_goal;
 mod server;
 mod settling;
@@ -49,13 +50,12 @@ mod testing;
 pub use catalogue::{
     Algorithm, AlgorithmError, ControlChoice, ParametersError, Resources, Setting, Tuned,
 };
-pub use controller::{
-    Bounds, BoundsError, Change, Concurrency, Controller, Decision, NoApex, Reason, Step,
-};
+pub use controller::{Bounds, BoundsError, Concurrency, Controller, Decision, Step};
 pub use controllers::*;
 pub use observation::{ClassObservation, LimitZero, LockObservation, Mpl, Observation, Timing};
 pub use overdue::OverdueRule;
 pub use parameters::{Parameter, ParameterProblem};
+pub use reason::{Change, NoApex, Reason};
 pub use response_goal::{ResponseGoal, ResponseGoalError, ResponseStatistic};
 pub use server::{Bottleneck, ServerObservation};
 pub use tidegate_random::{Draw, SplitMix64};

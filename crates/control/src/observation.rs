@@ -173,6 +173,32 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Returns an interval at `limit` in which nothing ran or waited.
+    #[must_use]
+    pub fn empty(interval: Duration, limit: Mpl) -> Observation {
+        Observation {
+            interval,
+            limit,
+            running: 0,
+            idle: 0,
+            idle_mean: 0.0,
+            discounted: 0,
+            discounted_mean: 0.0,
+            concurrency: 0,
+            concurrency_peak: 0,
+            concurrency_mean: 0.0,
+            running_mean: 0.0,
+            waiting_share: 0.0,
+            completions: 0,
+            failures: 0,
+            in_database: Timing::default(),
+            in_queue: Timing::default(),
+            locks: None,
+            server: None,
+            classes: Vec::new(),
+        }
+    }
+
     /// Completed transactions per second, `P(t_i)`; 0 for an interval without length.
     #[must_use]
     pub fn throughput_tps(&self) -> f64 {

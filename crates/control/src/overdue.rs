@@ -91,7 +91,7 @@ const RECENT: usize = 16;
 const RECENT_MIN: usize = 2;
 
 /// Permits that may be discounted at once.
-const DISCOUNTED_MAX: usize = 64;
+const DISCOUNTED_MAX: u32 = 64;
 
 /// The least patience is never less than its beginning through 2 to this power.
 const HALVINGS_MAX: u32 = 4;
@@ -152,8 +152,8 @@ impl OverdueRule {
         let usual = self.usual(now);
         let long = self.ends.iter().filter(|&&held| held >= usual).count();
         let short = self.ends.len() - long;
-        let most = short.saturating_sub(long).min(DISCOUNTED_MAX);
-        u32::try_from(most).unwrap_or(u32::MAX)
+        let most = u32::try_from(short.saturating_sub(long));
+        most.map_or(DISCOUNTED_MAX, |most| most.min(DISCOUNTED_MAX))
     }
 
     /// The patience where nobody is in a hurry.

@@ -2,8 +2,8 @@
 //! is read, kept, written and put into effect.
 //!
 //! # Mechanism
-//! A settings type lists its parameters once, with the macro `parameters!` beside it. From that
-//! list come the parser, the canonical spelling, the error that names what exists, the output of
+//! A settings type is declared with its parameters by the macro `settings!`. From that list come
+//! the parser, the canonical spelling, the error that names what exists, the output of
 //! `tidegate controllers`, and the table in `docs/control.md`.
 //!
 //! Values are kept as decimal numbers, as they were written: digits and the place of the point.
@@ -86,15 +86,15 @@ pub(crate) trait Tunable: Copy + 'static {
 pub(crate) struct Field<S> {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    pub(crate) values: Values,
+    pub(crate) values: Allowed,
     pub(crate) meaning: &'static str,
-    pub(crate) get: fn(&S) -> Value,
-    pub(crate) set: fn(&mut S, Value),
+    pub(crate) get: fn(&S) -> ParameterValue,
+    pub(crate) set: fn(&mut S, ParameterValue),
 }
 
 /// The values that a parameter may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Values {
+pub(crate) enum Allowed {
     /// Decimal numbers from the one to the other.
     Number(f64, f64),
     /// Whole numbers from the one to the other.
@@ -113,7 +113,7 @@ const STEP_PERCENT_MAX: u32 = 1_000;
 
 /// A value in effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum ParameterValue {
     Number(f64),
     /// A share of the limit; 1 is all of it.
     OfLimit(f64),
@@ -121,39 +121,83 @@ pub(crate) enum Value {
     Switch(bool),
 }
 
-/// Lists the parameters of a settings type: name, unit, allowed values, field, meaning. The second
-/// form also checks the values against each other.
-macro_rules! parameters {
-    ($settings:ty { $($fields:tt)* }) => {
-        $crate::parameters::parameters! { $settings { $($fields)* } check |_| Ok(()) }
+/// Declares the settings of an algorithm, a line for each field:
+///
+/// ```text
+/// /// Documentation.
+/// pub struct ExampleSettings;
+///
+/// /// Where the values come from.
+/// pub const PUBLISHED;
+///
+/// field: f64 = 0.5, "parameter", "unit", Allowed::Number(0.0, 1.0), "meaning";
+/// fixed: u32 = 2;
+/// ```
+///
+/// The constant and the values may be left out together, as in settings with several such
+/// constants. A field without a parameter stays as it is. With `, checked by |own| ..` after the
+/// name the values are checked against each other.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $settings:ident $(, checked by $check:expr)?;
+        $(#[$preset_meta:meta])*
+        $preset_visibility:vis const $preset:ident;
+        $( $(#[$field_meta:meta])* $field:ident: $type:ty = $own:expr
+            $(, $name:literal, $unit:literal, $values:expr, $meaning:literal)?; )*
+    ) => {
+        $crate::parameters::settings! {
+            $(#[$meta])*
+            $visibility struct $settings $(, checked by $check)?;
+            $( $(#[$field_meta])* $field: $type $(, $name, $unit, $values, $meaning)?; )*
+        }
+
+        impl $settings {
+            $(#[$preset_meta])*
+            $preset_visibility const $preset: $settings = $settings { $($field: $own),* };
+        }
     };
-    ($settings:ty {
-        $($name:literal, $unit:literal, $values:expr, $($path:ident).+, $meaning:literal;)*
-    } check $check:expr) => {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $settings:ident $(, checked by $check:expr)?;
+        $( $(#[$field_meta:meta])* $field:ident: $type:ty
+            $(, $name:literal, $unit:literal, $values:expr, $meaning:literal)?; )*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        $visibility struct $settings { $(
+            $(#[doc = concat!("The parameter `", $name, "`: ", $meaning, ".")])?
+            $(#[$field_meta])*
+            $visibility $field: $type,
+        )* }
+
         impl $crate::parameters::Tunable for $settings {
-            const FIELDS: &'static [$crate::parameters::Field<Self>] = &[
-                $($crate::parameters::Field {
+            const FIELDS: &'static [$crate::parameters::Field<Self>] = &[ $( $(
+                $crate::parameters::Field {
                     name: $name,
                     unit: $unit,
                     values: $values,
                     meaning: $meaning,
-                    get: |own| $crate::parameters::Value::from(own.$($path).+),
-                    set: |own, value| own.$($path).+ = value.into(),
-                }),*
-            ];
+                    get: |own| $crate::parameters::ParameterValue::from(own.$field),
+                    set: |own, value| own.$field = value.into(),
+                },
+            )? )* ];
 
-            fn check(&self) -> Result<(), &'static str> {
-                let check: fn(&Self) -> Result<(), &'static str> = $check;
-                check(self)
-            }
+            $(
+                fn check(&self) -> Result<(), &'static str> {
+                    let check: fn(&Self) -> Result<(), &'static str> = $check;
+                    check(self)
+                }
+            )?
         }
+
         const _: () = assert!(
             <$settings as $crate::parameters::Tunable>::FIELDS.len()
                 <= $crate::parameters::PARAMETERS_MAX
         );
     };
 }
-pub(crate) use parameters;
+pub(crate) use settings;
 
 /// Parameters that a settings type may have.
 pub(crate) const PARAMETERS_MAX: usize = 32;
@@ -167,16 +211,16 @@ const PLACES_MAX: u32 = 9;
 /// A value as it is kept: digits, the place of the point, and whether it is in per cent of the
 /// limit, in one number. A word is kept as its place in the list of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Kept(NonZeroU32);
+struct PackedValue(NonZeroU32);
 
 /// Places and the mark of a share of the limit together have so many values.
 const MARKS: u32 = 2 * (PLACES_MAX + 1);
 const _: () = assert!(DIGITS_MAX < (u32::MAX - MARKS) / MARKS);
 
-impl Kept {
-    fn new(digits: u32, places: u32, is_of_limit: bool) -> Kept {
+impl PackedValue {
+    fn new(digits: u32, places: u32, is_of_limit: bool) -> PackedValue {
         let code = digits * MARKS + 2 * places + u32::from(is_of_limit) + 1;
-        Kept(NonZeroU32::new(code).expect("1 was added"))
+        PackedValue(NonZeroU32::new(code).expect("1 was added"))
     }
 
     fn parts(self) -> (u32, u32, bool) {
@@ -185,7 +229,7 @@ impl Kept {
     }
 
     /// A decimal number without its needless zeros.
-    fn read(text: &str) -> Option<Kept> {
+    fn read(text: &str) -> Option<PackedValue> {
         let (text, is_of_limit) = text.strip_suffix('%').map_or((text, false), |text| (text, true));
         let (before, after) = text.split_once('.').unwrap_or((text, ""));
         let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -195,7 +239,7 @@ impl Kept {
         let after = after.trim_end_matches('0');
         let places = u32::try_from(after.len()).ok().filter(|&places| places <= PLACES_MAX)?;
         let digits: u32 = format!("{before}{after}").parse().ok()?;
-        (digits <= DIGITS_MAX).then(|| Kept::new(digits, places, is_of_limit))
+        (digits <= DIGITS_MAX).then(|| PackedValue::new(digits, places, is_of_limit))
     }
 
     fn number(self) -> f64 {
@@ -204,39 +248,39 @@ impl Kept {
     }
 }
 
-impl Values {
+impl Allowed {
     /// Reads a value; nothing if it is not among the allowed ones.
-    fn read(self, text: &str) -> Option<Kept> {
+    fn read(self, text: &str) -> Option<PackedValue> {
         let word = |words: [&str; 2]| {
-            let at = words.iter().position(|&word| word == text)?;
-            Some(Kept::new(u32::try_from(at).ok()?, 0, false))
+            let (at, _) = (0..).zip(words).find(|&(_, word)| word == text)?;
+            Some(PackedValue::new(at, 0, false))
         };
         let kept = match self {
-            Values::Moment => return word(MOMENTS),
-            Values::Switch => return word(SWITCH),
-            Values::Number(..) | Values::Whole(..) | Values::Step => Kept::read(text)?,
+            Allowed::Moment => return word(MOMENTS),
+            Allowed::Switch => return word(SWITCH),
+            Allowed::Number(..) | Allowed::Whole(..) | Allowed::Step => PackedValue::read(text)?,
         };
         let (digits, places, is_of_limit) = kept.parts();
         let is_whole = places == 0 && !text.contains('.');
         let is_allowed = match self {
-            Values::Step if is_of_limit => (1..=STEP_PERCENT_MAX).contains(&digits) && is_whole,
-            Values::Step => (1..=STEP_MAX).contains(&digits) && is_whole,
-            Values::Whole(least, most) => (least..=most).contains(&digits) && is_whole,
-            Values::Number(least, most) => (least..=most).contains(&kept.number()),
-            Values::Moment | Values::Switch => false,
+            Allowed::Step if is_of_limit => (1..=STEP_PERCENT_MAX).contains(&digits) && is_whole,
+            Allowed::Step => (1..=STEP_MAX).contains(&digits) && is_whole,
+            Allowed::Whole(least, most) => (least..=most).contains(&digits) && is_whole,
+            Allowed::Number(least, most) => (least..=most).contains(&kept.number()),
+            Allowed::Moment | Allowed::Switch => unreachable!("words were read above"),
         };
-        let may_be_of_limit = matches!(self, Values::Step);
+        let may_be_of_limit = matches!(self, Allowed::Step);
         (is_allowed && (may_be_of_limit || !is_of_limit)).then_some(kept)
     }
 
-    fn value(self, kept: Kept) -> Value {
+    fn value(self, kept: PackedValue) -> ParameterValue {
         let (digits, _, is_of_limit) = kept.parts();
         match self {
-            Values::Moment if digits == 0 => Value::Moment(Concurrency::Peak),
-            Values::Moment => Value::Moment(Concurrency::AtEnd),
-            Values::Switch => Value::Switch(digits == 0),
-            _ if is_of_limit => Value::OfLimit(kept.number() / 100.0),
-            _ => Value::Number(kept.number()),
+            Allowed::Moment if digits == 0 => ParameterValue::Moment(Concurrency::Peak),
+            Allowed::Moment => ParameterValue::Moment(Concurrency::AtEnd),
+            Allowed::Switch => ParameterValue::Switch(digits == 0),
+            _ if is_of_limit => ParameterValue::OfLimit(kept.number() / 100.0),
+            _ => ParameterValue::Number(kept.number()),
         }
     }
 }
@@ -244,47 +288,52 @@ impl Values {
 const MOMENTS: [&str; 2] = ["peak", "end"];
 const SWITCH: [&str; 2] = ["on", "off"];
 
-impl fmt::Display for Values {
+impl fmt::Display for Allowed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Values::Number(least, most) => write!(formatter, "{least} to {most}"),
-            Values::Whole(least, most) => write!(formatter, "{least} to {most}"),
-            Values::Step => {
+            Allowed::Number(least, most) => write!(formatter, "{least} to {most}"),
+            Allowed::Whole(least, most) => write!(formatter, "{least} to {most}"),
+            Allowed::Step => {
                 write!(formatter, "1 to {STEP_MAX}, or 1% to {STEP_PERCENT_MAX}% of the limit")
             }
-            Values::Moment => formatter.write_str(&MOMENTS.join(" or ")),
-            Values::Switch => formatter.write_str(&SWITCH.join(" or ")),
+            Allowed::Moment => formatter.write_str(&MOMENTS.join(" or ")),
+            Allowed::Switch => formatter.write_str(&SWITCH.join(" or ")),
         }
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ParameterValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Value::Number(number) => number.fmt(formatter),
+            ParameterValue::Number(number) => number.fmt(formatter),
             // Rounded to the places that a value may have: 0.07·100 is a little more than 7.
-            Value::OfLimit(share) => write!(formatter, "{}%", (share * 1e11).round() / 1e9),
-            Value::Moment(Concurrency::Peak) => formatter.write_str(MOMENTS[0]),
-            Value::Moment(Concurrency::AtEnd) => formatter.write_str(MOMENTS[1]),
-            Value::Switch(is_on) => formatter.write_str(SWITCH[usize::from(!is_on)]),
+            ParameterValue::OfLimit(share) => {
+                write!(formatter, "{}%", (share * 1e11).round() / 1e9)
+            }
+            ParameterValue::Moment(Concurrency::Peak) => formatter.write_str(MOMENTS[0]),
+            ParameterValue::Moment(Concurrency::AtEnd) => formatter.write_str(MOMENTS[1]),
+            ParameterValue::Switch(is_on) => formatter.write_str(SWITCH[usize::from(!is_on)]),
         }
     }
 }
 
 /// The values that some parameters were given, by their places in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Given([Option<Kept>; PARAMETERS_MAX]);
+pub(crate) struct GivenParameters([Option<PackedValue>; PARAMETERS_MAX]);
 
-impl Given {
+impl GivenParameters {
     /// Nothing is given.
-    pub(crate) const NONE: Given = Given([None; PARAMETERS_MAX]);
+    pub(crate) const NONE: GivenParameters = GivenParameters([None; PARAMETERS_MAX]);
 
     /// Reads `name=value,...` for the settings `own`.
     ///
     /// # Errors
     /// What is wrong with the first part that cannot be used.
-    pub(crate) fn read<S: Tunable>(text: &str, own: S) -> Result<Given, ParameterProblem> {
-        let mut given = Given::NONE;
+    pub(crate) fn read<S: Tunable>(
+        text: &str,
+        own: S,
+    ) -> Result<GivenParameters, ParameterProblem> {
+        let mut given = GivenParameters::NONE;
         for part in text.split(',') {
             let pair = part.split_once('=');
             let (name, value) = pair.ok_or_else(|| ParameterProblem::Form(part.to_owned()))?;
@@ -339,25 +388,17 @@ pub(crate) fn list<S: Tunable>(own: &S) -> Vec<Parameter> {
     S::FIELDS.iter().map(parameter).collect()
 }
 
-/// Settings of an algorithm that has no parameters.
-#[derive(Clone, Copy)]
-pub(crate) struct NoSettings;
-
-impl Tunable for NoSettings {
-    const FIELDS: &'static [Field<NoSettings>] = &[];
-}
-
 /// What a value is read for: the types of settings' fields.
 macro_rules! values_of {
     ($($type:ty: $number:ident => $of:expr, $value:ident => $from:expr;)*) => { $(
-        impl From<$type> for Value {
-            fn from($number: $type) -> Value {
+        impl From<$type> for ParameterValue {
+            fn from($number: $type) -> ParameterValue {
                 $of
             }
         }
 
-        impl From<Value> for $type {
-            fn from($value: Value) -> $type {
+        impl From<ParameterValue> for $type {
+            fn from($value: ParameterValue) -> $type {
                 $from
             }
         }
@@ -365,30 +406,33 @@ macro_rules! values_of {
 }
 
 values_of! {
-    f64: number => Value::Number(number), value => value.number();
-    u32: number => Value::Number(f64::from(number)), value => whole(value.number());
-    u64: number => Value::Number(number as f64), value => u64::from(whole(value.number()));
-    Mpl: limit => Value::Number(f64::from(limit.get())),
+    f64: number => ParameterValue::Number(number), value => value.number();
+    u32: number => ParameterValue::Number(f64::from(number)), value => whole(value.number());
+    u64: number => ParameterValue::Number(number as f64), value => u64::from(whole(value.number()));
+    Mpl: limit => ParameterValue::Number(f64::from(limit.get())),
         value => Mpl::at_least_one(whole(value.number()));
-    Concurrency: moment => Value::Moment(moment), value => match value {
-        Value::Moment(moment) => moment,
-        _ => Concurrency::Peak,
+    Concurrency: moment => ParameterValue::Moment(moment), value => match value {
+        ParameterValue::Moment(moment) => moment,
+        other => unreachable!("{other} is no moment"),
     };
-    bool: is_on => Value::Switch(is_on), value => value == Value::Switch(true);
+    bool: is_on => ParameterValue::Switch(is_on), value => match value {
+        ParameterValue::Switch(is_on) => is_on,
+        other => unreachable!("{other} is no switch"),
+    };
     Step: step => match step {
-        Step::Absolute(step) => Value::Number(f64::from(step)),
-        Step::Relative(share) => Value::OfLimit(share),
+        Step::Absolute(step) => ParameterValue::Number(f64::from(step)),
+        Step::Relative(share) => ParameterValue::OfLimit(share),
     }, value => match value {
-        Value::OfLimit(share) => Step::Relative(share),
+        ParameterValue::OfLimit(share) => Step::Relative(share),
         other => Step::Absolute(whole(other.number())),
     };
 }
 
-impl Value {
+impl ParameterValue {
     fn number(self) -> f64 {
         match self {
-            Value::Number(number) | Value::OfLimit(number) => number,
-            Value::Moment(_) | Value::Switch(_) => 0.0,
+            ParameterValue::Number(number) | ParameterValue::OfLimit(number) => number,
+            other => unreachable!("{other} is no number"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Observation, Timing};
 
 /// What a finished window says about the limit that it was measured at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sample {
+pub(crate) struct WindowSample {
     pub(crate) limit: u32,
     /// ln of transactions per second.
     pub(crate) ln_x: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) present: f64,
 }
 
-impl Sample {
+impl WindowSample {
     /// Whether the limit held throughput where it was, or the number of clients did, which are
     /// always the same: then throughput is that of so many inside.
     pub(crate) fn is_saturated(&self, ceiling: u32) -> bool {
@@ -48,7 +48,7 @@ impl Want {
 
 /// The ticks since the last move.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct SettlingWindow {
     /// Seconds since the limit was changed; completions and seconds since the population fitted.
     since_s: f64,
     fits_s: f64,
@@ -65,20 +65,24 @@ pub(crate) struct Window {
     times: (f64, f64, f64),
 }
 
-impl Window {
+impl SettlingWindow {
     /// A window after a move of the limit: nothing counts before the transition is over.
-    pub(crate) fn after_move() -> Window {
-        Window::default()
+    pub(crate) fn after_move() -> SettlingWindow {
+        SettlingWindow::default()
     }
 
     /// A window in which everything counts: there is no transition, or who reads it knows of it.
-    pub(crate) fn settled() -> Window {
-        Window { is_washed: true, ..Window::default() }
+    pub(crate) fn settled() -> SettlingWindow {
+        SettlingWindow { is_washed: true, ..SettlingWindow::default() }
     }
 
     /// A further window at the same limit.
-    pub(crate) fn next(&self) -> Window {
-        Window { is_washed: self.is_washed, since_s: self.since_s, ..Window::default() }
+    pub(crate) fn next(&self) -> SettlingWindow {
+        SettlingWindow {
+            is_washed: self.is_washed,
+            since_s: self.since_s,
+            ..SettlingWindow::default()
+        }
     }
 
     /// Adds a tick. `residence_s` is the present estimate of the time in the database,
@@ -153,7 +157,7 @@ impl Window {
 
     /// The measurement, if the window is long enough. `noise` is the variance of the speed of a
     /// tick of 100 ms.
-    pub(crate) fn sample(&self, limit: u32, want: Want, noise: f64) -> Option<Sample> {
+    pub(crate) fn sample(&self, limit: u32, want: Want, noise: f64) -> Option<WindowSample> {
         let enough = self.completions >= want.completions && self.seconds >= want.seconds;
         if !self.is_washed || self.seconds <= 0.0 || !(enough || self.seconds >= want.longest_s) {
             return None;
@@ -164,7 +168,7 @@ impl Window {
             let variance = 1.0 / completions + noise * 0.1 / self.seconds;
             ((completions / self.seconds).ln(), variance)
         });
-        Some(Sample {
+        Some(WindowSample {
             limit,
             ln_x,
             variance,
@@ -197,7 +201,7 @@ mod tests {
     }
 
     fn tps(ticks: &[Observation]) -> f64 {
-        let mut window = Window::settled();
+        let mut window = SettlingWindow::settled();
         for seen in ticks {
             window.add(seen, 0.1, 0.0);
         }

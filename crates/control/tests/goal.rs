@@ -153,25 +153,16 @@ impl Plant {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let present = self.inside.len() + self.queues.iter().map(VecDeque::len).sum::<usize>();
         Observation {
-            interval: Duration::from_secs_f64(seconds),
-            limit,
             running: count(self.inside.len()),
-            idle: 0,
-            idle_mean: 0.0,
-            discounted: 0,
-            discounted_mean: 0.0,
             concurrency: count(present),
             concurrency_peak: count(peak),
             concurrency_mean: present as f64,
             running_mean: running_s / seconds,
             waiting_share: waiting_s / seconds,
             completions: classes.iter().map(|class| class.completions).sum(),
-            failures: 0,
             in_database: classes[1].in_database,
-            in_queue: Timing::default(),
-            locks: None,
-            server: None,
             classes,
+            ..Observation::empty(Duration::from_secs_f64(seconds), limit)
         }
     }
 }

@@ -370,10 +370,6 @@ fn assert_simulated(simulated: &Measured, model: f64, largest_error: f64, case: 
     assert!((mean - model).abs() < 4.0 * error, "{case}: {mean} ± {error}, model {model}");
 }
 
-fn exponential(random: &mut SplitMix64, mean: f64) -> f64 {
-    -mean * (1.0 - random.next_draw().value()).ln()
-}
-
 const BATCHES: usize = 20;
 
 /// The index and the time of the next event; `INFINITY` stands for none.
@@ -393,7 +389,7 @@ fn simulated_network(demands_s: &[f64], think_s: f64, population: usize, seed: u
     let mut queues = vec![0_usize; demands_s.len()];
     let mut ends = vec![f64::INFINITY; demands_s.len()];
     let mut thinkers: Vec<f64> =
-        (0..population).map(|_| exponential(&mut random, think_s)).collect();
+        (0..population).map(|_| think_s * random.next_exponential()).collect();
     let (mut batches, mut completions, mut batch_start) = (Vec::new(), 0, 0.0);
     // The first batch is the way to the steady state.
     while batches.len() <= BATCHES {
@@ -405,18 +401,18 @@ fn simulated_network(demands_s: &[f64], think_s: f64, population: usize, seed: u
         } else {
             queues[station] -= 1;
             let again = queues[station] > 0;
-            let service = exponential(&mut random, demands_s[station]);
+            let service = demands_s[station] * random.next_exponential();
             ends[station] = if again { end + service } else { f64::INFINITY };
             (station + 1, end)
         };
         if arrives_at < queues.len() {
             queues[arrives_at] += 1;
             if queues[arrives_at] == 1 {
-                ends[arrives_at] = now + exponential(&mut random, demands_s[arrives_at]);
+                ends[arrives_at] = now + demands_s[arrives_at] * random.next_exponential();
             }
             continue;
         }
-        thinkers.push(now + exponential(&mut random, think_s));
+        thinkers.push(now + think_s * random.next_exponential());
         completions += 1;
         if completions % BATCH == 0 {
             batches.push(BATCH as f64 / (now - batch_start));
@@ -456,7 +452,7 @@ struct Inside {
 fn size(random: &mut SplitMix64, sizes: &Hyperexponential) -> f64 {
     let [small, large] = sizes.phases();
     let is_small = random.next_draw().value() < small.probability;
-    exponential(random, if is_small { small.mean_s } else { large.mean_s })
+    random.next_exponential() * if is_small { small.mean_s } else { large.mean_s }
 }
 
 /// Arrivals at rate `load`, sizes of mean 1, at most `limit` sharing. Mean response time of each
@@ -468,7 +464,7 @@ fn simulated_sharing(load: f64, variation: f64, limit: usize, seed: u64) -> Meas
     let mut waiting: VecDeque<(f64, f64)> = VecDeque::new();
     let mut inside: Vec<Inside> = Vec::new();
     let (mut now, mut given, mut sum, mut ended) = (0.0, 0.0, 0.0, 0);
-    let mut arrival = exponential(&mut random, 1.0 / load);
+    let mut arrival = 1.0 / load * random.next_exponential();
     let mut batches = Vec::new();
     while batches.len() <= BATCHES {
         let dues: Vec<f64> = inside.iter().map(|one| one.due).collect();
@@ -479,7 +475,7 @@ fn simulated_sharing(load: f64, variation: f64, limit: usize, seed: u64) -> Meas
             given += (arrival - now) / sharers.max(1.0);
             now = arrival;
             waiting.push_back((now, size(&mut random, &sizes)));
-            arrival = now + exponential(&mut random, 1.0 / load);
+            arrival = now + 1.0 / load * random.next_exponential();
         } else {
             (now, given) = (end, due);
             sum += now - inside.swap_remove(first).arrival;

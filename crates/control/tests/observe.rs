@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use tidegate_control::plant::{Curve, CurvePhase, CurvePlant, Simulated};
 use tidegate_control::{
-    Algorithm, Best, Bounds, ControlChoice, Decision, Gain, Mpl, Observation, Proposal, Reason,
-    Resources, Setting, SplitMix64,
+    Algorithm, BelievedBest, Bounds, ControlChoice, Decision, Gain, Mpl, Observation, Proposal,
+    Reason, Resources, Setting, SplitMix64,
 };
 
 const HIGHEST: u32 = 1_000;
@@ -131,9 +131,9 @@ fn assert_best(seeds: Range<u64>) {
                 let mut plant = varying(points, weather, low, high, seed);
                 let proposal = plant.observe("observe", LONG, seed);
                 let limit = match proposal.best {
-                    Best::Limit { limit } => limit,
-                    Best::Open { .. } => Mpl::at_least_one(HIGHEST),
-                    Best::NotKnown(_) => {
+                    BelievedBest::Limit { limit } => limit,
+                    BelievedBest::Open { .. } => Mpl::at_least_one(HIGHEST),
+                    BelievedBest::NotKnown(_) => {
                         all += 1;
                         continue;
                     }
@@ -202,7 +202,7 @@ fn with_clients_that_never_change_it_does_not_know() {
         let mut plant = Plant { curve, plant: CurvePlant::new(&[phase], 1) };
         let proposal = plant.observe("observe", 600, 1);
         let text = proposal.to_string();
-        assert!(matches!(proposal.best, Best::NotKnown(_)), "{text}");
+        assert!(matches!(proposal.best, BelievedBest::NotKnown(_)), "{text}");
         assert!(!matches!(proposal.gain, Gain::Known { .. }), "{text}");
         assert!(text.contains("all the time"), "{text}");
     }
@@ -233,7 +233,7 @@ fn a_population_made_by_the_database_is_no_evidence_against_it() {
             let proposal = plant.observe("observe:fixed:10", 120, seed);
             all += 1;
             let is_gain = matches!(proposal.gain, Gain::Known { low, .. } if low > 0.02);
-            let is_limit = matches!(proposal.best, Best::Limit { .. });
+            let is_limit = matches!(proposal.best, BelievedBest::Limit { .. });
             if is_gain || is_limit {
                 println!("seed {seed}: {proposal}");
             }

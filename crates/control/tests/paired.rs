@@ -1,6 +1,6 @@
 //! The paired comparison on plants that are observed by ticks.
 
-use tidegate_control::plant::{Curve, SharingClass, SharingPhase, SharingPlant, Simulated};
+use tidegate_control::plant::{Curve, SharingClass, SharingPhase, SharingPlant, Simulation};
 use tidegate_control::{
     Algorithm, Bounds, Controller, Decision, Mpl, Observation, Resources, Setting, SplitMix64,
 };
@@ -31,17 +31,8 @@ fn run(
     seconds: u32,
 ) -> Vec<(Observation, Decision)> {
     let mut plant = SharingPlant::new(phases, seed);
-    let mut controller = controller(start);
-    let mut draws = SplitMix64::new(seed);
-    let mut limit = controller.start();
-    (0..seconds * 10)
-        .map(|_| {
-            let observed = plant.interval_by(limit, controller.interval_rule());
-            let decision = controller.decide(&observed, draws.next_draw());
-            limit = decision.limit;
-            (observed, decision)
-        })
-        .collect()
+    let mut simulation = Simulation::new(controller(start), seed);
+    (0..seconds * 10).map(|_| simulation.interval(&mut plant)).collect()
 }
 
 /// Throughput of the seconds from `from` to `to`.

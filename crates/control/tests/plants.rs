@@ -153,23 +153,26 @@ fn assert_share(algorithm: Algorithm, phase: &Phase, start: u32, least: f64) {
     assert!(share >= least, "{name}, from {start}, seeds {SEEDS:?}: {share:.3} of the best");
 }
 
-#[test]
-fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_from_any_start() {
-    for curve in CURVES {
-        for noise in NOISES {
-            let phase = phase(curve, noise);
-            for start in STARTS {
-                assert_share(Algorithm::HillClimbing, &phase, start, 0.9);
-            }
+/// From any start and with any noise.
+#[track_caller]
+fn assert_keeps(algorithm: Algorithm, curves: &[Named], least: f64) {
+    for phase in ALL.phases(curves) {
+        for start in STARTS {
+            assert_share(algorithm, &phase, start, least);
         }
     }
 }
 
 #[test]
+fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_from_any_start() {
+    assert_keeps(Algorithm::HillClimbing, &CURVES, 0.9);
+}
+
+#[test]
 fn the_proxys_hill_climbing_keeps_95_percent_of_postgres_for_any_number_of_clients() {
-    for noise in NOISES {
+    for phase in ALL.phases(&[POSTGRES_TPCB]) {
         for clients in [4, 64, 256, 512, 1_000] {
-            let phase = phase(POSTGRES_TPCB, noise).with_clients(clients);
+            let phase = phase.with_clients(clients);
             for start in STARTS {
                 assert_share(Algorithm::HillClimbing, &phase, start, 0.95);
             }
@@ -211,9 +214,8 @@ fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_on_random_hills() {
 
 fn random_hill(seed: u64) -> Phase {
     let random = &mut SplitMix64::new(seed);
-    let mut between = |low: f64, high: f64| low + (high - low) * random.next_draw().value();
-    let top = between(0.0, 7.5) * 2.0_f64.ln();
-    let (rise, fall) = (between(0.5, 1.2), between(0.1, 0.9));
+    let top = random.next_between(0.0, 7.5) * 2.0_f64.ln();
+    let (rise, fall) = (random.next_between(0.5, 1.2), random.next_between(0.1, 0.9));
     let mut points = vec![(1_u32, 1_000.0_f64)];
     while let Some(&(level, tps)) = points.last().filter(|(level, _)| *level < 1_000) {
         let next = level + level.div_ceil(5);
@@ -273,26 +275,14 @@ fn a_higher_gain_asked_for_settles_lower() {
 
 #[test]
 fn the_global_parabola_keeps_nine_tenths_of_the_best_on_wide_curves() {
-    for curve in [HILL, FLAT, SATURATING] {
-        for noise in NOISES {
-            let phase = phase(curve, noise);
-            for start in STARTS {
-                assert_share(Algorithm::GlobalParabola, &phase, start, 0.9);
-            }
-        }
-    }
+    assert_keeps(Algorithm::GlobalParabola, &[HILL, FLAT, SATURATING], 0.9);
 }
 
 /// The measured peak at 2 is sharper than any parabola through the origin, so it is not held, but
 /// the collapse is avoided: the unlimited 1,000 clients get 6 % of the best.
 #[test]
 fn the_global_parabola_keeps_two_thirds_of_the_best_on_postgres() {
-    for noise in NOISES {
-        let phase = phase(POSTGRES_TPCB, noise);
-        for start in STARTS {
-            assert_share(Algorithm::GlobalParabola, &phase, start, 0.66);
-        }
-    }
+    assert_keeps(Algorithm::GlobalParabola, &[POSTGRES_TPCB], 0.66);
 }
 
 /// Table 6.7: with noise more than half of the local parabola's steps are random.
@@ -440,17 +430,6 @@ fn default_keeps_95_percent_from_any_start(extent: &Extent) {
     assert_none(&failures);
 }
 
-#[test]
-fn the_default_keeps_95_percent_of_the_best_from_any_start() {
-    default_keeps_95_percent_from_any_start(&PART);
-}
-
-#[test]
-#[ignore = "soak: all seeds and starts"]
-fn the_default_keeps_95_percent_of_the_best_from_any_start_in_full() {
-    default_keeps_95_percent_from_any_start(&ALL);
-}
-
 /// All runs count, also those on the measured curve, whose band is a single limit.
 #[test]
 fn the_default_is_inside_the_band_within_ten_intervals_in_nine_runs_of_ten() {
@@ -492,17 +471,6 @@ fn default_keeps_93_percent_of_random_hills(extent: &Extent) {
     assert!(low * 100 <= runs, "{low} of {runs} runs are below 93 % of the best");
 }
 
-#[test]
-fn the_default_keeps_93_percent_of_the_best_on_random_hills() {
-    default_keeps_93_percent_of_random_hills(&PART);
-}
-
-#[test]
-#[ignore = "soak: all hills and starts"]
-fn the_default_keeps_93_percent_of_the_best_on_random_hills_in_full() {
-    default_keeps_93_percent_of_random_hills(&ALL);
-}
-
 fn default_follows_the_workload(extent: &Extent) {
     let mut failures = Vec::new();
     for (before, after) in SWITCHES {
@@ -521,17 +489,6 @@ fn default_follows_the_workload(extent: &Extent) {
         }
     }
     assert_none(&failures);
-}
-
-#[test]
-fn the_default_follows_the_workload_when_it_changes() {
-    default_follows_the_workload(&PART);
-}
-
-#[test]
-#[ignore = "soak: all seeds and noises"]
-fn the_default_follows_the_workload_when_it_changes_in_full() {
-    default_follows_the_workload(&ALL);
 }
 
 /// A few permits more than clients stay; and what was had before is had again within ten intervals.
@@ -554,17 +511,6 @@ fn default_follows_the_clients(extent: &Extent) {
         }
     }
     assert_none(&failures);
-}
-
-#[test]
-fn the_default_follows_the_number_of_clients_and_is_soon_back() {
-    default_follows_the_clients(&PART);
-}
-
-#[test]
-#[ignore = "soak: all seeds and noises"]
-fn the_default_follows_the_number_of_clients_and_is_soon_back_in_full() {
-    default_follows_the_clients(&ALL);
 }
 
 /// A share of transactions that cost ten times as much, and are told apart.
@@ -602,18 +548,6 @@ fn default_bears_a_burst(extent: &Extent) {
     assert!(mistaken * 4 <= runs, "{mistaken} of {runs} bursts were taken for another workload");
 }
 
-#[test]
-fn the_default_bears_a_burst_of_long_transactions() {
-    // A limit wanders where the curve is flat: a mean of two runs says too little.
-    default_bears_a_burst(&Extent { seeds: 3_000..3_006, noises: &[0.05], ..PART });
-}
-
-#[test]
-#[ignore = "soak: all seeds and noises"]
-fn the_default_bears_a_burst_of_long_transactions_in_full() {
-    default_bears_a_burst(&ALL);
-}
-
 /// An open system with arrivals at this share of the best throughput.
 fn open(phase: &Phase, load: f64) -> (f64, Phase) {
     let limits = (1..=CLIENTS).map(Mpl::at_least_one);
@@ -647,13 +581,40 @@ fn default_leaves_a_light_load_alone(extent: &Extent) {
     assert_none(&failures);
 }
 
-#[test]
-fn the_default_does_not_throttle_a_light_load() {
-    default_leaves_a_light_load_alone(&PART);
+/// Tests of a part of the matrix, and in full.
+macro_rules! in_part_and_in_full {
+    ($($check:ident: $part:expr, $in_part:ident, $in_full:ident;)*) => { $(
+        #[test]
+        fn $in_part() {
+            $check($part);
+        }
+
+        #[test]
+        #[ignore = "soak: all seeds, hills, noises and starts"]
+        fn $in_full() {
+            $check(&ALL);
+        }
+    )* };
 }
 
-#[test]
-#[ignore = "soak: all seeds, noises and starts"]
-fn the_default_does_not_throttle_a_light_load_in_full() {
-    default_leaves_a_light_load_alone(&ALL);
+in_part_and_in_full! {
+    default_keeps_95_percent_from_any_start: &PART,
+        the_default_keeps_95_percent_of_the_best_from_any_start,
+        the_default_keeps_95_percent_of_the_best_from_any_start_in_full;
+    default_keeps_93_percent_of_random_hills: &PART,
+        the_default_keeps_93_percent_of_the_best_on_random_hills,
+        the_default_keeps_93_percent_of_the_best_on_random_hills_in_full;
+    default_follows_the_workload: &PART,
+        the_default_follows_the_workload_when_it_changes,
+        the_default_follows_the_workload_when_it_changes_in_full;
+    default_follows_the_clients: &PART,
+        the_default_follows_the_number_of_clients_and_is_soon_back,
+        the_default_follows_the_number_of_clients_and_is_soon_back_in_full;
+    // A limit wanders where the curve is flat: a mean of two runs says too little.
+    default_bears_a_burst: &Extent { seeds: 3_000..3_006, noises: &[0.05], ..PART },
+        the_default_bears_a_burst_of_long_transactions,
+        the_default_bears_a_burst_of_long_transactions_in_full;
+    default_leaves_a_light_load_alone: &PART,
+        the_default_does_not_throttle_a_light_load,
+        the_default_does_not_throttle_a_light_load_in_full;
 }

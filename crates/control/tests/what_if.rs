@@ -15,10 +15,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_control::plant::{Scenario, ScenarioFile, Simulated};
+use tidegate_control::plant::{Scenario, ScenarioFile, Simulated, Simulation};
 use tidegate_control::{
     Algorithm, Bounds, ControlChoice, CurveRow, Mpl, Observation, Resources, Setting, SplitMix64,
-    Timing, Unknown, WhatIf, WhatIfCurve,
+    Unknown, WhatIf, WhatIfCurve,
 };
 
 /// Limits of a curve that are tried on copies of the plant.
@@ -172,10 +172,9 @@ fn run(choice: ControlChoice, plant: &Scenario, seed: u64, most_s: f64) -> Tally
     let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1_000)).expect("bounds");
     let resources = Resources { cpus: 2, disks: 1 };
     let setting = Setting { bounds, start: Mpl::at_least_one(start), resources };
-    let mut controller = choice.controller(&setting);
+    let mut simulation = Simulation::new(choice.controller(&setting), seed);
     let mut what_if = WhatIf::new(bounds.max());
     let mut database = plant.start(seed.wrapping_mul(7_919)).expect("a plant that can be run");
-    let mut random = SplitMix64::new(seed);
     let mut picks = SplitMix64::new(seed ^ 0x5eed);
     let phase_ends: Vec<f64> = plant
         .intervals()
@@ -187,11 +186,10 @@ fn run(choice: ControlChoice, plant: &Scenario, seed: u64, most_s: f64) -> Tally
         .collect();
     let length_s = phase_ends.last().copied().expect("a phase").min(most_s);
     let mut tally = Tally::default();
-    let (mut now_s, mut limit) = (0.0, controller.start());
+    let mut now_s = 0.0;
     while now_s < length_s {
-        let observed = database.interval_by(limit, controller.interval_rule());
+        let (observed, _) = simulation.interval(database.as_mut());
         now_s += observed.interval.as_secs_f64();
-        limit = controller.decide(&observed, random.next_draw()).limit;
         let Some(curve) = what_if.learn(now_s, &observed) else { continue };
         // The load is as it is only until the phase ends; the last goes on for ever.
         let earlier = phase_ends.iter().take(phase_ends.len() - 1);
@@ -268,7 +266,7 @@ fn nine_in_ten_intervals_hold_on_all_plants() {
     assert!((0.85..=0.95).contains(&all.share()), "{} held", all.share());
 }
 
-/// An interval in which `completions` of `present` clients ended, at this limit.
+/// What is told after two minutes at one limit.
 fn settled_limit_curve(limit: u32) -> WhatIfCurve {
     let plant = read(&directory().join("noise-1.toml"));
     let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1_000)).expect("bounds");
@@ -306,21 +304,15 @@ fn only_limits_near_what_was_seen_are_told() {
 
 /// A second at `limit` of 100 clients in which so many transactions ended.
 fn second(limit: u32, completions: u64) -> Observation {
-    let plant = read(&directory().join("noise-1.toml"));
-    let mut database = plant.start(1).expect("a plant");
-    let limit = Mpl::at_least_one(limit);
-    let running = limit.get();
     Observation {
-        interval: Duration::from_secs(1),
-        running,
-        running_mean: f64::from(running),
+        running: limit,
+        running_mean: f64::from(limit),
         concurrency: 100,
         concurrency_peak: 100,
         concurrency_mean: 100.0,
         waiting_share: 1.0,
         completions,
-        in_database: Timing::default(),
-        ..database.interval(limit)
+        ..Observation::empty(Duration::from_secs(1), Mpl::at_least_one(limit))
     }
 }
 

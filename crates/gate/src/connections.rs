@@ -13,10 +13,10 @@ const TRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The bound, if the server has refused a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ConnectionBound(Option<Refusal>);
+pub(crate) struct ConnectionBound(Option<RefusedConnections>);
 
 #[derive(Clone, Copy, Debug)]
-struct Refusal {
+struct RefusedConnections {
     most: u32,
     /// How many more are tried next.
     step: u32,
@@ -32,7 +32,7 @@ impl ConnectionBound {
     /// The server has refused a connection while so many permits had one. One may be out in any
     /// case: who asks must come to learn whether the server gives connections again.
     pub(crate) fn refused(&mut self, connected: u32, now: Instant) {
-        self.0 = Some(Refusal { most: connected.max(1), step: 1, tried_at: now });
+        self.0 = Some(RefusedConnections { most: connected.max(1), step: 1, tried_at: now });
     }
 
     /// Tries more connections when it is time, up to `most`.
@@ -44,7 +44,8 @@ impl ConnectionBound {
         debug_assert!(learnt.most >= 1 && learnt.step >= 1, "it grows until it no longer matters");
         // Beyond the highest number the bound does not matter.
         let more = learnt.most.saturating_add(learnt.step);
-        *learnt = Refusal { most: more, step: learnt.step.saturating_mul(2), tried_at: now };
+        *learnt =
+            RefusedConnections { most: more, step: learnt.step.saturating_mul(2), tried_at: now };
         if more >= most {
             self.0 = None;
         }

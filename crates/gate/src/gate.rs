@@ -64,13 +64,15 @@ use crate::permits::{Outstanding, PermitId, PermitKey, Permits};
 use crate::queue::{Class, Queue, QueueKey};
 use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
 use crate::request::{Snapshot, Waker};
-use crate::statistics::{self, ClassStatistics, Population, PopulationCounts, TransactionTimes};
+use crate::statistics::{
+    self, ClassStatistics, PopulationCounts, PopulationTime, TransactionTimes,
+};
 
 /// Names a ticket while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TicketKey(usize);
 
-struct Waiting {
+struct WaitingTicket {
     ticket: TicketKey,
     since: Instant,
     deadline: Option<Instant>,
@@ -88,7 +90,7 @@ enum TicketState {
 ///   discounted.
 /// - While a transaction waits, `is_full`: nothing waits for a free permit.
 /// - A grant happens only while `counted < limit` and `outstanding < outstanding_max`.
-struct State {
+struct GateState {
     limit: u32,
     mpl_max: u32,
     waiting_max: u32,
@@ -98,7 +100,7 @@ struct State {
     start: Instant,
     discounts: u64,
     lendings: u64,
-    queue: Queue<Waiting>,
+    queue: Queue<WaitingTicket>,
     tickets: Slab<TicketState>,
     classes: [ClassStatistics; Class::ALL.len()],
     refused: u64,
@@ -106,10 +108,10 @@ struct State {
     withdrawn: u64,
     interval_start: Instant,
     concurrency_peak: u32,
-    population: Population,
+    population: PopulationTime,
 }
 
-impl State {
+impl GateState {
     /// Returns the number of transactions that count against the limit or wait.
     fn concurrency(&self) -> u32 {
         self.permits.counted() + self.queue.len()
@@ -232,7 +234,7 @@ fn wake(woken: impl IntoIterator<Item = (Waker, u64)>) {
 /// A gate; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Gate {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<GateState>>,
 }
 
 impl std::fmt::Debug for Gate {
@@ -245,7 +247,7 @@ impl Gate {
     /// Makes a gate whose first interval begins at `now`.
     #[must_use]
     pub fn new(limits: Limits, now: Instant) -> Gate {
-        let state = State {
+        let state = GateState {
             limit: limits.mpl.get(),
             mpl_max: limits.mpl_max.get(),
             // A queue is counted in 32 bits.
@@ -264,12 +266,12 @@ impl Gate {
             withdrawn: 0,
             interval_start: now,
             concurrency_peak: 0,
-            population: Population::new(now),
+            population: PopulationTime::new(now),
         };
         Gate { state: Arc::new(Mutex::new(state)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         // No code that can panic leaves the state half changed, so a poisoned lock is still good.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,11 +294,11 @@ impl Gate {
         Admission::Queued(self.enqueue(&mut state, request, now))
     }
 
-    fn enqueue(&self, state: &mut State, request: &Request<'_>, now: Instant) -> Ticket {
+    fn enqueue(&self, state: &mut GateState, request: &Request<'_>, now: Instant) -> Ticket {
         let ticket = TicketKey(state.tickets.vacant_key());
         let queue_key = state.queue.push(
             request.class,
-            Waiting {
+            WaitingTicket {
                 ticket,
                 since: now,
                 deadline: request.deadline,
@@ -310,7 +312,7 @@ impl Gate {
         Ticket { gate: self.clone(), key: ticket, open: true }
     }
 
-    fn permit(&self, state: &State, key: PermitKey) -> Permit {
+    fn permit(&self, state: &GateState, key: PermitKey) -> Permit {
         let id = state.permits.get(key).id;
         Permit { gate: self.clone(), key, id, is_lent: false, open: true }
     }
@@ -399,7 +401,7 @@ impl Gate {
         if empty {
             let now = state.advance(now);
             state.interval_start = now;
-            state.population = Population::new(now);
+            state.population = PopulationTime::new(now);
         }
         empty
     }

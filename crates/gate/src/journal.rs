@@ -39,8 +39,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{
-    Algorithm, AlgorithmError, Best, Bounds, BoundsError, ControlChoice, Decision, Draw, Gain, Mpl,
-    Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
+    Algorithm, AlgorithmError, BelievedBest, Bounds, BoundsError, ControlChoice, Decision, Draw,
+    Gain, Mpl, Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
 };
 
 use crate::goal::ClassGoalError;
@@ -134,8 +134,8 @@ impl From<&Proposal> for Proposed {
     fn from(proposal: &Proposal) -> Proposed {
         let Proposal { algorithm, limit, reason, gain, best, best_gain } = proposal;
         let best_limit = match best {
-            Best::Limit { limit } => Some(*limit),
-            Best::Open { .. } | Best::NotKnown(_) => None,
+            BelievedBest::Limit { limit } => Some(*limit),
+            BelievedBest::Open { .. } | BelievedBest::NotKnown(_) => None,
         };
         Proposed {
             controller: (*algorithm).to_owned(),
@@ -336,7 +336,7 @@ fn parse(bytes: &[u8]) -> Result<Recorded, (usize, LineProblem)> {
             }
             line => line,
         };
-        if matches!(line, Ok(JournalLine::Run(_))) {
+        if matches!(line, Ok(RecordedLine::Run(_))) {
             recorded.pass_over(&mut halves);
         }
         if let Some((number, error)) = halves.drain(..).next() {
@@ -354,13 +354,13 @@ impl Recorded {
         self.cut_off.extend(halves.drain(..).map(|(number, _)| number));
     }
 
-    fn take(&mut self, number: usize, line: JournalLine) -> Result<(), LineProblem> {
+    fn take(&mut self, number: usize, line: RecordedLine) -> Result<(), LineProblem> {
         let decided = match line {
-            JournalLine::Run(beginning) => {
+            RecordedLine::Run(beginning) => {
                 self.runs.push(beginning.into_run(number)?);
                 return Ok(());
             }
-            JournalLine::Decision(decided) => *decided,
+            RecordedLine::Decision(decided) => *decided,
         };
         let mut runs = self.runs.iter_mut().rev();
         let Some(run) = runs.find(|run| run.server == decided.server) else {
@@ -374,7 +374,7 @@ impl Recorded {
 /// A line as it is read.
 #[derive(Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum JournalLine {
+enum RecordedLine {
     Run(RunHeader),
     Decision(Box<Decided>),
 }

@@ -43,14 +43,14 @@ pub(crate) const CHECKED_MAX: usize = 16;
 
 /// The entries of one class.
 #[derive(Clone, Copy, Debug, Default)]
-struct List {
+struct ClassEntries {
     first: Option<usize>,
     last: Option<usize>,
     len: u32,
 }
 
 #[derive(Debug)]
-struct Node<T> {
+struct QueueNode<T> {
     class: Class,
     previous: Option<usize>,
     next: Option<usize>,
@@ -63,8 +63,8 @@ struct Node<T> {
 /// - `previous` and `next` of neighbours name each other; a list's ends have none.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    nodes: Slab<Node<T>>,
-    lists: [List; Class::ALL.len()],
+    nodes: Slab<QueueNode<T>>,
+    lists: [ClassEntries; Class::ALL.len()],
 }
 
 impl<T> Queue<T> {
@@ -83,7 +83,7 @@ impl<T> Queue<T> {
     /// Appends `value` to the list of its class. Returns its name.
     pub(crate) fn push(&mut self, class: Class, value: T) -> QueueKey {
         let list = &mut self.lists[class.index()];
-        let key = self.nodes.insert(Node { class, previous: list.last, next: None, value });
+        let key = self.nodes.insert(QueueNode { class, previous: list.last, next: None, value });
         list.len += 1;
         match list.last.replace(key) {
             Some(before) => self.nodes[before].next = Some(key),
@@ -148,26 +148,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug)]
-    enum Step {
+    enum QueueStep {
         Push(Class),
         Pop,
         /// Removes the n-th of those that wait.
         Remove(usize),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = QueueStep> {
         prop_oneof![
-            3 => prop_oneof![Just(Class::High), Just(Class::Normal)].prop_map(Step::Push),
-            2 => Just(Step::Pop),
-            1 => any::<usize>().prop_map(Step::Remove),
+            3 => prop_oneof![Just(Class::High), Just(Class::Normal)].prop_map(QueueStep::Push),
+            2 => Just(QueueStep::Pop),
+            1 => any::<usize>().prop_map(QueueStep::Remove),
         ]
     }
 
     /// The naive queue: a list in order of arrival.
     #[derive(Default)]
-    struct Model(Vec<(QueueKey, Class, u64)>);
+    struct NaiveQueue(Vec<(QueueKey, Class, u64)>);
 
-    impl Model {
+    impl NaiveQueue {
         fn pop(&mut self) -> Option<(QueueKey, Class, u64)> {
             let class = self.0.iter().map(|entry| entry.1).min()?;
             let index = self.0.iter().position(|entry| entry.1 == class)?;
@@ -178,16 +178,16 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_sorted_list(steps in prop::collection::vec(step(), 0..200)) {
-            let (mut queue, mut model, mut serial) = (Queue::new(), Model::default(), 0_u64);
+            let (mut queue, mut model, mut serial) = (Queue::new(), NaiveQueue::default(), 0_u64);
             for step in steps {
                 match step {
-                    Step::Push(class) => {
+                    QueueStep::Push(class) => {
                         serial += 1;
                         let key = queue.push(class, serial);
                         model.0.push((key, class, serial));
                     }
-                    Step::Pop => prop_assert_eq!(queue.pop(), model.pop()),
-                    Step::Remove(n) => {
+                    QueueStep::Pop => prop_assert_eq!(queue.pop(), model.pop()),
+                    QueueStep::Remove(n) => {
                         let Some(index) = n.checked_rem(model.0.len()) else { continue };
                         let (key, _, value) = model.0.remove(index);
                         prop_assert_eq!(queue.remove(key), value);

@@ -122,7 +122,7 @@ pub struct ClassTotals {
 
 /// Counts and durations of one class.
 #[derive(Clone, Debug)]
-struct Tally {
+struct ClassTally {
     completions: u64,
     failures: u64,
     in_database: Durations,
@@ -132,9 +132,9 @@ struct Tally {
     late: u64,
 }
 
-impl Tally {
+impl ClassTally {
     fn new() -> Self {
-        Tally {
+        ClassTally {
             completions: 0,
             failures: 0,
             in_database: Durations::new(),
@@ -144,7 +144,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: &Tally) {
+    fn add(&mut self, other: &ClassTally) {
         self.completions += other.completions;
         self.failures += other.failures;
         self.in_database.add(&other.in_database);
@@ -188,7 +188,7 @@ pub(crate) struct PopulationCounts {
 
 /// How many transactions there were, over the time of an interval.
 #[derive(Debug)]
-pub(crate) struct Population {
+pub(crate) struct PopulationTime {
     /// Up to when the sums go.
     until: Instant,
     /// Concurrency times seconds.
@@ -214,9 +214,9 @@ pub(crate) struct PopulationMeans {
     pub(crate) waiting_share: f64,
 }
 
-impl Population {
+impl PopulationTime {
     pub(crate) fn new(now: Instant) -> Self {
-        Population {
+        PopulationTime {
             until: now,
             concurrency_s: 0.0,
             running_s: 0.0,
@@ -248,7 +248,7 @@ impl Population {
 
     /// Returns the means of an interval of this length, which ends here.
     pub(crate) fn end_interval(&mut self, interval: Duration) -> PopulationMeans {
-        let ended = std::mem::replace(self, Population::new(self.until));
+        let ended = std::mem::replace(self, PopulationTime::new(self.until));
         let length_s = interval.as_secs_f64();
         if length_s <= 0.0 {
             return PopulationMeans::default();
@@ -274,8 +274,8 @@ pub(crate) struct TransactionTimes {
 /// The current interval, and everything before it.
 #[derive(Debug)]
 pub(crate) struct ClassStatistics {
-    interval: Tally,
-    earlier: Tally,
+    interval: ClassTally,
+    earlier: ClassTally,
     /// The longest response time that is not late.
     within: Duration,
 }
@@ -283,7 +283,7 @@ pub(crate) struct ClassStatistics {
 impl ClassStatistics {
     pub(crate) fn new() -> Self {
         let within = Duration::MAX;
-        ClassStatistics { interval: Tally::new(), earlier: Tally::new(), within }
+        ClassStatistics { interval: ClassTally::new(), earlier: ClassTally::new(), within }
     }
 
     /// From now on a response is late when it is longer than this.
@@ -335,7 +335,7 @@ impl ClassStatistics {
 pub(crate) fn end_interval(
     classes: &mut [ClassStatistics],
 ) -> (Vec<ClassObservation>, ClassObservation) {
-    let mut together = Tally::new();
+    let mut together = ClassTally::new();
     let mut each = Vec::with_capacity(classes.len());
     for class in classes {
         each.push(class.interval.observation());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_control::plant::Curve;
 use tidegate_control::{
     Algorithm, Bounds, Controller, Draw, Fixed, HillClimbing, IntervalRule, Mpl, Observation,
-    Reason, Resources, Setting, SplitMix64, Timing, WhatIfCurve,
+    Reason, Resources, Setting, SplitMix64, WhatIfCurve,
 };
 use tidegate_gate::{Adjustment, Admission, Claim, Class, Gate, Governor, Limits, Outcome};
 use tidegate_gate::{Permit, Request, Ticket, Waker};
@@ -52,25 +52,14 @@ impl Database {
         )]
         let completions = self.curve.tps(f64::from(self.inside(limit))).round() as u64;
         Observation {
-            interval: SECOND,
-            limit,
             running: self.inside(limit),
             concurrency: self.clients,
             concurrency_peak: self.clients,
             concurrency_mean: f64::from(self.clients),
             running_mean: f64::from(self.inside(limit)),
-            idle: 0,
-            idle_mean: 0.0,
-            discounted: 0,
-            discounted_mean: 0.0,
             waiting_share: if self.clients > limit.get() { 1.0 } else { 0.0 },
             completions,
-            failures: 0,
-            in_database: Timing::default(),
-            in_queue: Timing::default(),
-            locks: None,
-            server: None,
-            classes: Vec::new(),
+            ..Observation::empty(SECOND, limit)
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::{Best, GoalStatus, Proposal, Reason, WhatIfCurve};
+use tidegate_control::{BelievedBest, GoalStatus, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
@@ -288,7 +288,7 @@ fn observed(page: &mut Page, proposals: &[(&str, Proposal)]) {
     let name = "tidegate_observed_best_limit";
     page.family(name, Kind::Gauge, "The limit believed to be best; absent while none is.");
     for (server, proposal) in proposals {
-        if let Best::Limit { limit } = proposal.best {
+        if let BelievedBest::Limit { limit } = proposal.best {
             page.sample(name, &[("server", server)], limit);
         }
     }
@@ -345,7 +345,7 @@ const OBSERVED_METRICS: [ObservedMetric; 6] = [
 
 /// Returns what the best limit is believed to gain, if one is believed to be best.
 fn best_gain(proposal: &Proposal) -> Option<BelievedGain> {
-    let is_limit = matches!(proposal.best, Best::Limit { .. });
+    let is_limit = matches!(proposal.best, BelievedBest::Limit { .. });
     BelievedGain::of(proposal.best_gain).filter(|_| is_limit)
 }
 

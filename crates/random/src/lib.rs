@@ -66,6 +66,42 @@ impl SplitMix64 {
     pub const fn next_draw(&mut self) -> Draw {
         Draw::from_bits(self.next_bits())
     }
+
+    /// Returns a number uniform from `low` to below `high`.
+    pub fn next_between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.next_draw().value()
+    }
+
+    /// Returns a number between `low` and `high`, both above 0, whose logarithm is uniform.
+    pub fn next_log_between(&mut self, low: f64, high: f64) -> f64 {
+        self.next_between(low.ln(), high.ln()).exp()
+    }
+
+    /// Returns a whole number uniform from 0 to below `end`; 0 if `end` is 0.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at least 0 and at most the `u32` that it is a share of"
+    )]
+    pub fn next_below(&mut self, end: u32) -> u32 {
+        (self.next_draw().value() * f64::from(end)) as u32
+    }
+
+    /// Returns whether an event of this probability happens.
+    pub fn next_chance(&mut self, probability: f64) -> bool {
+        self.next_draw().value() < probability
+    }
+
+    /// Returns a draw from the exponential distribution with mean 1; always finite.
+    pub fn next_exponential(&mut self) -> f64 {
+        -(1.0 - self.next_draw().value()).ln()
+    }
+
+    /// Returns a draw from the standard normal distribution (Box and Muller, 1958).
+    pub fn next_normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.next_draw().value()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.next_draw().value()).cos()
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +115,36 @@ mod tests {
         assert_eq!(generator.next_bits(), 6_457_827_717_110_365_317);
         assert_eq!(generator.next_bits(), 3_203_168_211_198_807_973);
         assert_eq!(generator.next_bits(), 9_817_491_932_198_370_423);
+    }
+
+    type Drawing = fn(&mut SplitMix64) -> f64;
+
+    /// Means and variances of 100,000 draws, within five standard errors.
+    #[test]
+    fn draws_have_the_moments_of_their_distributions() {
+        let moments = |draw: Drawing| {
+            let mut random = SplitMix64::new(5);
+            let draws: Vec<f64> = (0..100_000).map(|_| draw(&mut random)).collect();
+            let mean = draws.iter().sum::<f64>() / 1e5;
+            (mean, draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / 1e5)
+        };
+        let table: [(Drawing, f64, f64); 5] = [
+            (SplitMix64::next_normal, 0.0, 1.0),
+            (SplitMix64::next_exponential, 1.0, 1.0),
+            (|random| random.next_between(2.0, 8.0), 5.0, 3.0),
+            (|random| f64::from(random.next_below(7)), 3.0, 4.0),
+            (|random| if random.next_chance(0.2) { 1.0 } else { 0.0 }, 0.2, 0.16),
+        ];
+        for (draw, mean, variance) in table {
+            let found = moments(draw);
+            assert!(
+                (found.0 - mean).abs() < 0.04 && (found.1 - variance).abs() < 0.06,
+                "{found:?}"
+            );
+        }
+        let mut random = SplitMix64::new(5);
+        assert!((0..1_000).all(|_| (2.0..8.0).contains(&random.next_log_between(2.0, 8.0))));
+        assert_eq!(random.next_below(0), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ANY, Algorithm, AlgorithmError, Given, Parameter, ParametersError, Read, Write};
+use super::{Algorithm, AlgorithmError, GivenParameters, Parameter, ParametersError};
 
 /// An algorithm with parameters of one's own; the others are as in the algorithm of that name.
 ///
@@ -13,7 +13,7 @@ use super::{ANY, Algorithm, AlgorithmError, Given, Parameter, ParametersError, R
 pub struct Tuned {
     /// Its place in [`Algorithm::ALL`].
     place: usize,
-    given: Given,
+    given: GivenParameters,
 }
 
 impl Tuned {
@@ -29,14 +29,14 @@ impl Tuned {
         self.base().name()
     }
 
-    pub(super) fn given(self) -> Given {
+    pub(super) fn given(self) -> GivenParameters {
         self.given
     }
 }
 
 impl fmt::Display for Tuned {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parameters = self.base().with_settings(ANY, Write(&self.given));
+        let parameters = self.base().configurable().write(&self.given);
         write!(formatter, "{}:{parameters}", self.name())
     }
 }
@@ -50,8 +50,7 @@ pub(super) fn read(
     parameters: &str,
     text: &str,
 ) -> Result<Algorithm, AlgorithmError> {
-    let given = base.with_settings(ANY, Read(parameters));
-    let given = given.map_err(|problem| {
+    let given = base.configurable().read(parameters).map_err(|problem| {
         let parameters = in_words(&base.parameters());
         let text = text.to_owned();
         let error = ParametersError { text, problem, algorithm: base.name(), parameters };

@@ -61,43 +61,29 @@
 //! * Noise as large as the gain of a step turns the climb into a random walk with a drift downward.
 
 use crate::controller::{Concurrency, Controller, Step, within_concurrency};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Change, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`HillClimbing`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HillClimbingSettings {
-    /// Relative gain of throughput asked for a relative rise of the limit, C; from 0 to 1.
-    pub gain: f64,
-    /// Relative loss of throughput accepted for a relative fall of the limit; 0 is the study's
-    /// rule, under which going down must gain.
-    pub loss: f64,
-    /// Step size, Δ.
-    pub step: Step,
-    /// Whether response time is judged too where throughput shows the load and not the limit.
-    pub guard: bool,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-    /// The longest rest where probes were turned back, in intervals; 0 is the study's rule.
-    pub rest: u32,
-    /// Relative distance from the mean of the rest at which throughput ends the rest.
-    pub band: f64,
-}
+settings! {
+    /// The parameters of [`HillClimbing`].
+    pub struct HillClimbingSettings;
 
-parameters! { HillClimbingSettings {
-    "c", "share", Values::Number(0.0, 1.0), gain,
+    gain: f64, "c", "share", Allowed::Number(0.0, 1.0),
         "gain of throughput required for a rise of the limit, C";
-    "delta", "transactions", Values::Step, step, "step, Δ";
-    "loss", "share", Values::Number(0.0, 1.0), loss,
+    step: Step, "delta", "transactions", Allowed::Step, "step, Δ";
+    /// 0 is the study's rule, under which going down must gain.
+    loss: f64, "loss", "share", Allowed::Number(0.0, 1.0),
         "loss of throughput accepted for a fall of the limit, as a share of the fall";
-    "guard", "", Values::Switch, guard,
+    guard: bool, "guard", "", Allowed::Switch,
         "also judge response time where the load determines throughput";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-    "rest", "intervals", Values::Whole(0, 1_000_000), rest,
+    concurrency: Concurrency, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
+    /// 0 is the study's rule.
+    rest: u32, "rest", "intervals", Allowed::Whole(0, 1_000_000),
         "longest pause after unsuccessful probes";
-    "band", "share", Values::Number(0.0, 10.0), band,
+    band: f64, "band", "share", Allowed::Number(0.0, 10.0),
         "change of throughput that ends a pause";
-} }
+}
 
 impl HillClimbingSettings {
     /// The study's parameters: C = 0.4 and Δ = 10 (Section 6.1), no rest.
@@ -131,7 +117,7 @@ pub struct HillClimbing {
     start: Mpl,
     settings: HillClimbingSettings,
     /// The interval the next one is compared with, (n*(t_(i-1)), P(t_(i-1))).
-    previous: Option<Seen>,
+    previous: Option<ClimbMeasurement>,
     /// Where the climb has gone back to, while it is there.
     home: Option<Home>,
     /// Probes turned back since the last one that paid.
@@ -143,7 +129,7 @@ const SATURATED_SHARE: f64 = 0.9;
 
 /// What one interval showed, or several at one limit in the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen {
+struct ClimbMeasurement {
     limit: Mpl,
     /// Completed transactions per second, above 0 and finite.
     tps: f64,
@@ -163,7 +149,7 @@ struct Home {
 
 /// The three cases of the study's formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ClimbVerdict {
     Up,
     Down,
     Back,
@@ -191,13 +177,13 @@ impl HillClimbing {
     }
 
     /// Judges the interval at a limit that was stepped to.
-    fn judge_probe(&mut self, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_probe(&mut self, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let Some(previous) = self.previous.replace(now) else {
-            return self.step(Verdict::Up, now, allowed, Reason::First);
+            return self.step(ClimbVerdict::Up, now, allowed, Reason::First);
         };
         let change = change(previous, now);
         match verdict(&change, &self.settings) {
-            Verdict::Back => {
+            ClimbVerdict::Back => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.home = Some(Home::default());
                 let limit = allowed.clamp(previous.limit);
@@ -211,12 +197,12 @@ impl HillClimbing {
     }
 
     /// Judges an interval at the limit that was gone back to: stay, or probe again.
-    fn judge_home(&mut self, home: Home, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_home(&mut self, home: Home, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let moved = now.tps / home.mean_tps - 1.0;
         if home.intervals > 0 && moved.abs() > self.settings.band {
             self.forget();
             self.previous = Some(now);
-            return self.step(Verdict::Up, now, allowed, Reason::Moved { throughput: moved });
+            return self.step(ClimbVerdict::Up, now, allowed, Reason::Moved { throughput: moved });
         }
         let home = home.with(now);
         let rest = rest_after(self.refusals).min(self.settings.rest);
@@ -226,17 +212,18 @@ impl HillClimbing {
             return Decision { limit: now.limit, reason: Reason::Rest { left } };
         }
         self.home = None;
-        let rested = Seen { tps: home.mean_tps, response_s: home.mean_response_s, ..now };
+        let rested =
+            ClimbMeasurement { tps: home.mean_tps, response_s: home.mean_response_s, ..now };
         self.judge_rested(rested, allowed)
     }
 
     /// Chooses the next probe from a home whose throughput has been measured. To go back from
     /// here is to try once more what was turned back.
-    fn judge_rested(&mut self, now: Seen, allowed: Bounds) -> Decision {
+    fn judge_rested(&mut self, now: ClimbMeasurement, allowed: Bounds) -> Decision {
         let previous = self.previous.replace(now).unwrap_or(now);
         let change = change(previous, now);
         match verdict(&change, &self.settings) {
-            Verdict::Back => {
+            ClimbVerdict::Back => {
                 let limit = allowed.clamp(previous.limit);
                 Decision { limit, reason: Reason::Back(change) }
             }
@@ -245,12 +232,18 @@ impl HillClimbing {
     }
 
     /// One step in the direction of the verdict, or in the other where `allowed` forbids it.
-    fn step(&self, verdict: Verdict, now: Seen, allowed: Bounds, reason: Reason) -> Decision {
+    fn step(
+        &self,
+        verdict: ClimbVerdict,
+        now: ClimbMeasurement,
+        allowed: Bounds,
+        reason: Reason,
+    ) -> Decision {
         let level = now.limit.get();
         let step = self.settings.step.from(now.limit);
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
         let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
-        let (wanted, other) = if verdict == Verdict::Up { (up, down) } else { (down, up) };
+        let (wanted, other) = if verdict == ClimbVerdict::Up { (up, down) } else { (down, up) };
         let limit = if wanted == now.limit { other } else { wanted };
         Decision { limit, reason }
     }
@@ -278,7 +271,7 @@ impl Controller for HillClimbing {
         if tps <= 0.0 {
             return Decision { limit, reason: Reason::NothingCompleted };
         }
-        let now = Seen {
+        let now = ClimbMeasurement {
             limit,
             tps,
             response_s: observation.response_time_s(),
@@ -293,7 +286,7 @@ impl Controller for HillClimbing {
 
 impl Home {
     /// This home after one more interval.
-    fn with(self, seen: Seen) -> Home {
+    fn with(self, seen: ClimbMeasurement) -> Home {
         let intervals = self.intervals.saturating_add(1);
         let mean = |mean: f64, value: f64| mean + (value - mean) / f64::from(intervals);
         Home {
@@ -310,27 +303,27 @@ fn rest_after(refusals: u32) -> u32 {
 }
 
 /// Which case of the study's formula holds.
-fn verdict(change: &Change, settings: &HillClimbingSettings) -> Verdict {
+fn verdict(change: &Change, settings: &HillClimbingSettings) -> ClimbVerdict {
     let response_time = change.response_time.filter(|_| settings.guard);
     if change.limit >= 0.0 {
         let asked = settings.gain * change.limit;
         let pays =
             change.throughput >= asked || response_time.is_some_and(|slower| slower <= -asked);
-        if pays { Verdict::Up } else { Verdict::Back }
+        if pays { ClimbVerdict::Up } else { ClimbVerdict::Back }
     } else {
         let accepted = settings.loss * change.limit;
         let pays =
             change.throughput > accepted && response_time.is_none_or(|slower| slower < -accepted);
-        if pays { Verdict::Down } else { Verdict::Back }
+        if pays { ClimbVerdict::Down } else { ClimbVerdict::Back }
     }
 }
 
 /// The relative changes from `previous` to `now`; that of response time where throughput does not
 /// say enough.
-fn change(previous: Seen, now: Seen) -> Change {
+fn change(previous: ClimbMeasurement, now: ClimbMeasurement) -> Change {
     let is_light = !(previous.is_saturated && now.is_saturated);
     let response_time = now.response_s / previous.response_s - 1.0;
-    let level = |seen: Seen| f64::from(seen.limit.get());
+    let level = |seen: ClimbMeasurement| f64::from(seen.limit.get());
     Change {
         throughput: (now.tps - previous.tps) / previous.tps,
         response_time: Some(response_time).filter(|change| is_light && change.is_finite()),
@@ -339,17 +332,15 @@ fn change(previous: Seen, now: Seen) -> Change {
 }
 
 /// The reason for a step that paid.
-fn reason(paid: Verdict, change: Change) -> Reason {
-    if paid == Verdict::Up { Reason::Climb(change) } else { Reason::Descend(change) }
+fn reason(paid: ClimbVerdict, change: Change) -> Reason {
+    if paid == ClimbVerdict::Up { Reason::Climb(change) } else { Reason::Descend(change) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plant::{Curve, CurvePhase, CurvePlant, Simulation};
-    use crate::testing::{bounds, observed};
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, limit_after, limits, observed};
 
     fn climber(settings: HillClimbingSettings) -> HillClimbing {
         HillClimbing::new(bounds(1, 1_000), Mpl::ONE, settings)
@@ -388,11 +379,9 @@ mod tests {
             ((990, 1_000), (1_000, 1_041), 990, "no way up"),
             ((2, 1_000), (1, 1_001), 11, "no way down"),
         ];
-        for ((limit, tps), (next_limit, next_tps), expected, case) in table {
+        for (before, now, expected, case) in table {
             let mut controller = climber(HillClimbingSettings::STUDY);
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-            let decision = controller.decide(&observed(next_limit, 10_000, next_tps), DRAW);
-            assert_eq!(decision.limit.get(), expected, "{case}");
+            assert_eq!(limit_after(&mut controller, &[before, now]), expected, "{case}");
         }
     }
 
@@ -401,10 +390,8 @@ mod tests {
     fn a_step_down_may_cost_the_loss_allowed() {
         for (tps, expected) in [(955, 90), (954, 110)] {
             let settings = HillClimbingSettings { loss: 0.5, ..HillClimbingSettings::STUDY };
-            let mut controller = climber(settings);
-            controller.decide(&observed(110, 10_000, 1_000), DRAW);
-            let decision = controller.decide(&observed(100, 10_000, tps), DRAW);
-            assert_eq!(decision.limit.get(), expected);
+            let history = [(110, 1_000), (100, tps)];
+            assert_eq!(limit_after(&mut climber(settings), &history), expected);
         }
     }
 
@@ -445,8 +432,7 @@ mod tests {
     fn a_rest_that_ended_early_starts_the_count_of_refusals_anew() {
         let mut controller = resting();
         let history = [(100, 2_000), (150, 900), (100, 2_000)];
-        let limits = history
-            .map(|(limit, tps)| controller.decide(&observed(limit, 10_000, tps), DRAW).limit.get());
+        let limits = history.map(|second| limit_after(&mut controller, &[second]));
         assert_eq!(limits, [150, 100, 50]);
     }
 
@@ -457,8 +443,8 @@ mod tests {
     fn the_mean_of_the_rest_is_what_counts() {
         for (rest, limit) in [([900, 920, 1_100], 150), ([1_060, 1_040, 900], 50)] {
             let mut controller = resting();
-            let decisions = rest.map(|tps| controller.decide(&observed(100, 10_000, tps), DRAW));
-            assert_eq!(decisions.map(|decision| decision.limit.get()), [100, 100, limit]);
+            let limits = rest.map(|tps| limit_after(&mut controller, &[(100, tps)]));
+            assert_eq!(limits, [100, 100, limit]);
         }
     }
 
@@ -467,12 +453,9 @@ mod tests {
     fn resting() -> HillClimbing {
         let settings = HillClimbingSettings { rest: 3, loss: 0.0, ..HillClimbingSettings::PROXY };
         let mut controller = climber(settings);
-        let history =
-            [(100, 1_000), (150, 900), (100, 1_000), (50, 900), (100, 1_000), (100, 1_000)];
-        for (limit, tps) in history {
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-        }
-        controller.decide(&observed(150, 10_000, 990), DRAW);
+        let turned_back = [(100, 1_000), (150, 900), (100, 1_000), (50, 900), (100, 1_000)];
+        let history = [&turned_back[..], &[(100, 1_000), (150, 990)]].concat();
+        limit_after(&mut controller, &history);
         let decision = controller.decide(&observed(100, 10_000, 1_000), DRAW);
         assert_eq!(decision.reason, Reason::Rest { left: 2 });
         controller
@@ -503,18 +486,18 @@ mod tests {
 
     /// 200 transactions a second arrive whatever the limit is, and take 20 ms each: on average 4
     /// run. Response time by Erlang's formula for `limit` servers; at 4 and below the queue grows.
-    fn light_load(limit: Mpl) -> Observation {
-        let (arrivals, service_s, servers) = (200.0, 0.02, f64::from(limit.get()));
+    fn light_load(limit: u32) -> Observation {
+        let (arrivals, service_s, servers) = (200.0, 0.02, f64::from(limit));
         let offered = arrivals * service_s;
         let mut blocked = 1.0;
-        for server in 1..=limit.get() {
+        for server in 1..=limit {
             blocked = offered * blocked / (f64::from(server) + offered * blocked);
         }
         let waits = blocked / (1.0 - (1.0 - blocked) * offered / servers);
         let is_stable = offered < servers;
         let queue_s = if is_stable { waits * service_s / (servers - offered) } else { 5.0 };
-        let tps = if is_stable { 200 } else { u64::from(limit.get()) * 50 };
-        let mut seen = observed(limit.get(), 40, tps);
+        let tps = if is_stable { 200 } else { u64::from(limit) * 50 };
+        let mut seen = observed(limit, 40, tps);
         seen.concurrency_mean = tps as f64 * (service_s + queue_s);
         seen.waiting_share = if is_stable { waits } else { 1.0 };
         seen
@@ -526,27 +509,13 @@ mod tests {
         for start in [1, 4, 8, 20, 40] {
             let mut controller =
                 HillClimbing::for_proxy(bounds(1, 1_000), Mpl::at_least_one(start));
-            let mut limit = controller.start();
-            let mut queued = Vec::new();
-            for _ in 0..100 {
-                let seen = light_load(limit);
-                queued.push(seen.response_time_s() - 0.02);
-                limit = controller.decide(&seen, DRAW).limit;
-            }
+            let limits = [vec![controller.start().get()], limits(&mut controller, 99, light_load)];
+            let queued_s = |&limit: &u32| light_load(limit).response_time_s() - 0.02;
+            let mut queued: Vec<f64> = limits.concat().iter().map(queued_s).collect();
             let settled = &mut queued[40..];
             settled.sort_by(f64::total_cmp);
             let median_s = settled[settled.len() / 2];
             assert!(median_s < 0.001, "from {start}: {median_s} s in the queue");
         }
-    }
-
-    #[test]
-    fn an_interval_without_completions_is_left_out() {
-        let mut controller = climber(HillClimbingSettings::STUDY);
-        controller.decide(&observed(100, 10_000, 1_000), DRAW);
-        let decision = controller.decide(&observed(110, 10_000, 0), DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (110, Reason::NothingCompleted));
-        let decision = controller.decide(&observed(110, 10_000, 1_100), DRAW);
-        assert_eq!(decision.limit.get(), 120);
     }
 }

@@ -17,9 +17,7 @@ pub use external_scheduling::{
     ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade, FeedbackReason,
 };
 pub use fixed::Fixed;
-pub use gaussian_process::{
-    BeliefReason, ChangeSettings, GaussianProcess, GaussianProcessSettings, Prior, ProbeSettings,
-};
+pub use gaussian_process::{BeliefReason, GaussianProcess, GaussianProcessSettings};
 pub use goal::{GoalReason, GoalSeen, GoalStatus, KeepGoal};
 pub use heiss_wagner::{
     FadedParabola, FadedParabolaSettings, HeissWagnerReason, IncrementalSteps,
@@ -28,13 +26,16 @@ pub use heiss_wagner::{
 pub use hill_climbing::{HillClimbing, HillClimbingSettings};
 pub use latency::{
     Aimd, AimdReason, AimdSettings, EnvoyGradient, EnvoyGradientSettings, EnvoyReason, Failsafe,
-    FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LatencyReason, LimitRange,
-    QueueReading, Vegas, VegasReason, VegasSettings, WindowRule,
+    FailsafeReason, FailsafeSettings, Gradient2, Gradient2Settings, LatencyReason, QueueReading,
+    Vegas, VegasReason, VegasSettings,
 };
 pub use locks::{
     ConflictRatio, ConflictRatioSettings, HalfAndHalf, HalfAndHalfSettings, LocksReason,
 };
-pub use observe::{Best, Gain, NotKnown, Observe, Proposal};
+pub use observe::{BelievedBest, Gain, NotKnown, Observe, Proposal};
 pub use paired::{PairedComparison, PairedReason, PairedSettings};
 pub use parabola::{Parabola, ParabolaSettings};
 pub use scalability::{Scalability, ScalabilityReason, ScalabilitySettings};
+
+#[cfg(test)]
+mod tests;

@@ -46,26 +46,19 @@
 //! takes random steps in more than half of the study's intervals (Table 6.7).
 
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, NoApex, Observation, Reason};
 
-/// The parameters of [`Parabola`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ParabolaSettings {
-    /// The largest relative rise of the limit in one step, Γ; above 0.
-    pub cap: f64,
-    /// The largest random step, Δ.
-    pub wiggle: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`Parabola`].
+    pub struct ParabolaSettings;
 
-parameters! { ParabolaSettings {
-    "gamma", "share", Values::Number(0.001, 10.0), cap,
+    cap: f64, "gamma", "share", Allowed::Number(0.001, 10.0),
         "largest relative rise of the limit in one step, Γ";
-    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
+    wiggle: Step, "delta", "transactions", Allowed::Step, "largest random step, Δ";
+    concurrency: Concurrency, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
+}
 
 impl ParabolaSettings {
     /// The study's parameters: Γ = 0.333 and Δ = 5 (Section 6.2).
@@ -83,19 +76,19 @@ impl ParabolaSettings {
 /// The two parabola controllers (Sections 3.2.2 and 3.2.3).
 #[derive(Clone, Debug)]
 pub struct Parabola {
-    fit: Fit,
+    fit: ParabolaPoints,
     bounds: Bounds,
     start: Mpl,
     settings: ParabolaSettings,
     /// The last points, the newest first.
-    points: [Option<Point>; 3],
+    points: [Option<ParabolaPoint>; 3],
     /// Whether the next random step goes up.
     wiggle_up: bool,
 }
 
 /// Which points the parabola passes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
+enum ParabolaPoints {
     /// The origin and the last two.
     Global,
     /// The last three.
@@ -106,21 +99,26 @@ impl Parabola {
     /// The global parabola approximation, within `bounds` from the limit nearest to `start`.
     #[must_use]
     pub fn global(bounds: Bounds, start: Mpl, settings: ParabolaSettings) -> Parabola {
-        Parabola::new(Fit::Global, bounds, start, settings)
+        Parabola::new(ParabolaPoints::Global, bounds, start, settings)
     }
 
     /// The local parabola approximation, within `bounds` from the limit nearest to `start`.
     #[must_use]
     pub fn local(bounds: Bounds, start: Mpl, settings: ParabolaSettings) -> Parabola {
-        Parabola::new(Fit::Local, bounds, start, settings)
+        Parabola::new(ParabolaPoints::Local, bounds, start, settings)
     }
 
-    fn new(fit: Fit, bounds: Bounds, start: Mpl, settings: ParabolaSettings) -> Parabola {
+    fn new(
+        fit: ParabolaPoints,
+        bounds: Bounds,
+        start: Mpl,
+        settings: ParabolaSettings,
+    ) -> Parabola {
         let start = bounds.clamp(start);
         Parabola { fit, bounds, start, settings, points: [None; 3], wiggle_up: true }
     }
 
-    fn remember(&mut self, now: Point) {
+    fn remember(&mut self, now: ParabolaPoint) {
         let [newest, middle, _] = self.points;
         self.points = [Some(now), newest, middle];
     }
@@ -128,8 +126,8 @@ impl Parabola {
     /// Where the parabola through the remembered points has its apex.
     fn apex(&self) -> Result<f64, NoApex> {
         match (self.fit, self.points) {
-            (Fit::Global, [Some(now), Some(before), _]) => global_apex(before, now),
-            (Fit::Local, [Some(now), Some(before), Some(oldest)]) => {
+            (ParabolaPoints::Global, [Some(now), Some(before), _]) => global_apex(before, now),
+            (ParabolaPoints::Local, [Some(now), Some(before), Some(oldest)]) => {
                 local_apex(oldest, before, now)
             }
             _ => Err(NoApex::TooFew),
@@ -168,8 +166,8 @@ impl Parabola {
 impl Controller for Parabola {
     fn name(&self) -> &'static str {
         match self.fit {
-            Fit::Global => "global-parabola",
-            Fit::Local => "local-parabola",
+            ParabolaPoints::Global => "global-parabola",
+            ParabolaPoints::Local => "local-parabola",
         }
     }
 
@@ -183,7 +181,7 @@ impl Controller for Parabola {
         let limit = allowed.clamp(observation.limit);
         let tps = observation.throughput_tps();
         if tps > 0.0 {
-            self.remember(Point { limit, tps });
+            self.remember(ParabolaPoint { limit, tps });
         }
         if limit < observation.limit {
             return Decision { limit, reason: Reason::Concurrency { seen } };
@@ -201,20 +199,20 @@ impl Controller for Parabola {
 
 /// One point of the throughput curve: a limit and the throughput measured there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
+struct ParabolaPoint {
     limit: Mpl,
     /// Completed transactions per second, above 0 and finite.
     tps: f64,
 }
 
-impl Point {
+impl ParabolaPoint {
     fn level(self) -> f64 {
         f64::from(self.limit.get())
     }
 }
 
 /// The apex of the parabola through the origin and two points (Section 3.2.2).
-fn global_apex(before: Point, now: Point) -> Result<f64, NoApex> {
+fn global_apex(before: ParabolaPoint, now: ParabolaPoint) -> Result<f64, NoApex> {
     if now.limit == before.limit {
         return Err(NoApex::SameLimit);
     }
@@ -225,7 +223,11 @@ fn global_apex(before: Point, now: Point) -> Result<f64, NoApex> {
 }
 
 /// The apex of the parabola through three points (Section 3.2.3, with the index of b mended).
-fn local_apex(oldest: Point, before: Point, now: Point) -> Result<f64, NoApex> {
+fn local_apex(
+    oldest: ParabolaPoint,
+    before: ParabolaPoint,
+    now: ParabolaPoint,
+) -> Result<f64, NoApex> {
     if now.limit == before.limit || before.limit == oldest.limit || oldest.limit == now.limit {
         return Err(NoApex::SameLimit);
     }
@@ -335,15 +337,5 @@ mod tests {
         assert_eq!(decision.limit.get(), 13);
         let decision = controller.decide(&observed(20, 22, 150), MIDDLE);
         assert_eq!((decision.limit.get(), decision.reason), (22, Reason::Apex { at: 25.0 }));
-    }
-
-    #[test]
-    fn an_interval_without_completions_is_no_point_of_the_curve() {
-        let mut controller = global();
-        feed(&mut controller, &[(10, 100)]);
-        let decision = controller.decide(&observed(15, 100, 0), MIDDLE);
-        assert_eq!((decision.limit.get(), decision.reason), (15, Reason::NothingCompleted));
-        let decision = controller.decide(&observed(20, 100, 150), MIDDLE);
-        assert_eq!(decision.reason, Reason::Apex { at: 25.0 });
     }
 }

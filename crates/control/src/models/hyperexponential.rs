@@ -33,7 +33,7 @@ pub struct Hyperexponential {
 
 /// One kind of transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
+pub struct HyperexponentialPhase {
     /// The share of the transactions that are of this kind.
     pub probability: f64,
     /// Their mean size, seconds.
@@ -87,12 +87,14 @@ impl Hyperexponential {
 
     /// The two kinds, the one of small transactions first.
     #[must_use]
-    pub fn phases(&self) -> [Phase; 2] {
+    pub fn phases(&self) -> [HyperexponentialPhase; 2] {
         let more = self.squared_variation + 1.0;
         let small = 0.5 * (1.0 + ((more - 2.0) / more).sqrt());
         // p(1 − p) = 1/(2(C² + 1)); the difference 1 − p would cancel for a large C².
         let large = 0.5 / (more * small);
-        [small, large]
-            .map(|probability| Phase { probability, mean_s: 0.5 * self.mean_s / probability })
+        [small, large].map(|probability| HyperexponentialPhase {
+            probability,
+            mean_s: 0.5 * self.mean_s / probability,
+        })
     }
 }

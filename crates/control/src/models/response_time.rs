@@ -57,7 +57,7 @@
 
 use nalgebra::{DMatrix, DVector, RowDVector};
 
-use super::hyperexponential::{Hyperexponential, Phase};
+use super::hyperexponential::{Hyperexponential, HyperexponentialPhase};
 use crate::Mpl;
 
 /// The highest MPL that is solved.
@@ -147,7 +147,7 @@ impl LimitedSharing {
         // The mean size is the chain's unit of time.
         let mean_response_s = self.sizes.mean_s() * solution.mean_in_system / self.load;
         let idle = 1.0 - self.load;
-        let error = (solution.below.first().copied().unwrap_or_default() - idle).abs();
+        let error = (solution.below[0] - idle).abs();
         // A comparison with NaN is false.
         if error <= TOLERANCE * idle && mean_response_s.is_finite() {
             Ok(Stationary { mean_response_s, ..solution })
@@ -206,8 +206,8 @@ impl Chain {
         Chain {
             inside: mpl.get() as usize,
             arrivals: system.load,
-            probability: phases.map(|Phase { probability, .. }| probability),
-            rate: phases.map(|Phase { mean_s, .. }| system.sizes.mean_s() / mean_s),
+            probability: phases.map(|HyperexponentialPhase { probability, .. }| probability),
+            rate: phases.map(|HyperexponentialPhase { mean_s, .. }| system.sizes.mean_s() / mean_s),
         }
     }
 

@@ -90,7 +90,7 @@ pub enum ThroughputError {
 
 /// A network at one MPL.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Population {
+pub struct NetworkPopulation {
     /// Transactions inside, N.
     pub mpl: Mpl,
     /// Throughput, X(N), transactions per second.
@@ -137,7 +137,7 @@ impl Network {
 
     /// The network at `mpl`. The time this takes grows with `mpl` times the kinds of stations.
     #[must_use]
-    pub fn at(&self, mpl: Mpl) -> Population {
+    pub fn at(&self, mpl: Mpl) -> NetworkPopulation {
         let mut population = self.empty();
         for level in 1..=mpl.get() {
             self.add_one(&mut population, level);
@@ -165,8 +165,8 @@ impl Network {
     }
 
     /// Nobody inside yet: where the recursion starts, and no answer.
-    fn empty(&self) -> Population {
-        Population {
+    fn empty(&self) -> NetworkPopulation {
+        NetworkPopulation {
             mpl: Mpl::ONE,
             throughput_tps: 0.0,
             response_time_s: 0.0,
@@ -175,7 +175,7 @@ impl Network {
     }
 
     /// The step of the recursion from `level` − 1 transactions to `level`.
-    fn add_one(&self, population: &mut Population, level: u32) {
+    fn add_one(&self, population: &mut NetworkPopulation, level: u32) {
         let kinds = || self.stations.iter().zip(&population.queue_lengths);
         let at_one = |(kind, queue): (&Stations, &f64)| kind.demand_s * (1.0 + queue);
         let response_time_s =

@@ -2,34 +2,23 @@
 
 use super::*;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Example {
-    share: f64,
-    count: u64,
-    step: Step,
-    moment: Concurrency,
-    guard: bool,
+settings! {
+    struct Example, checked by |own| if own.count == 13 { Err("13 is no number") } else { Ok(()) };
+
+    const OWN;
+
+    share: f64 = 0.25, "share", "", Allowed::Number(0.001, 10.0), "a share";
+    count: u64 = 7, "count", "things", Allowed::Whole(1, 1_000_000), "a number";
+    step: Step = Step::Relative(0.07), "step", "transactions", Allowed::Step, "a step";
+    moment: Concurrency = Concurrency::AtEnd, "moment", "", Allowed::Moment, "a moment";
+    guard: bool = true, "guard", "", Allowed::Switch, "whether";
 }
 
-parameters! { Example {
-    "share", "", Values::Number(0.001, 10.0), share, "a share";
-    "count", "things", Values::Whole(1, 1_000_000), count, "a number";
-    "step", "transactions", Values::Step, step, "a step";
-    "moment", "", Values::Moment, moment, "a moment";
-    "guard", "", Values::Switch, guard, "whether";
-} check |own| if own.count == 13 { Err("13 is no number") } else { Ok(()) } }
-
-const OWN: Example = Example {
-    share: 0.25,
-    count: 7,
-    step: Step::Relative(0.07),
-    moment: Concurrency::AtEnd,
-    guard: true,
-};
+const OWN: Example = Example::OWN;
 
 #[track_caller]
 fn read(text: &str) -> Example {
-    Given::read(text, OWN).unwrap_or_else(|problem| panic!("{text}: {problem}")).over(OWN)
+    GivenParameters::read(text, OWN).unwrap_or_else(|problem| panic!("{text}: {problem}")).over(OWN)
 }
 
 #[test]
@@ -50,9 +39,9 @@ fn values_are_written_in_the_order_of_the_list_without_needless_zeros() {
         ("share=0.001234567", "share=0.001234567"),
         ("moment=end,step=100%,count=12", "count=12,step=100%,moment=end"),
     ] {
-        let given = Given::read(text, OWN).unwrap();
+        let given = GivenParameters::read(text, OWN).unwrap();
         assert_eq!(given.write::<Example>(), written);
-        assert_eq!(Given::read(written, OWN), Ok(given));
+        assert_eq!(GivenParameters::read(written, OWN), Ok(given));
     }
 }
 
@@ -68,10 +57,10 @@ fn a_number_in_effect_is_the_nearest_to_what_was_written() {
         let width = usize::try_from(places).unwrap();
         let text =
             if places == 0 { before.to_string() } else { format!("{before}.{after:0width$}") };
-        let kept = Kept::read(&text).expect(&text);
+        let kept = PackedValue::read(&text).expect(&text);
         assert_eq!(kept.number().to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
-        let written = Value::Number(kept.number()).to_string();
-        assert_eq!(Kept::read(&written), Some(kept), "{text}");
+        let written = ParameterValue::Number(kept.number()).to_string();
+        assert_eq!(PackedValue::read(&written), Some(kept), "{text}");
     }
 }
 
@@ -105,7 +94,7 @@ fn what_is_no_value_is_refused() {
         "guard=yes",
         "guard=1",
     ] {
-        let problem = Given::read(text, OWN).expect_err(text);
+        let problem = GivenParameters::read(text, OWN).expect_err(text);
         let is_value = matches!(problem, ParameterProblem::Value { .. });
         let is_form = matches!(problem, ParameterProblem::Form(_));
         assert!(is_value || (text.contains(',') && is_form), "{text}: {problem}");
@@ -114,7 +103,7 @@ fn what_is_no_value_is_refused() {
 
 #[test]
 fn other_problems_are_named() {
-    let problem = |text: &str| Given::read(text, OWN).expect_err(text).to_string();
+    let problem = |text: &str| GivenParameters::read(text, OWN).expect_err(text).to_string();
     assert_eq!(problem("share"), "`share` is not of the form name=value");
     assert_eq!(problem(""), "`` is not of the form name=value");
     assert_eq!(problem("shares=1"), "there is no parameter `shares`");

@@ -128,11 +128,6 @@ impl Curve {
         !self.points.is_empty() && rising && self.points.iter().all(positive)
     }
 
-    /// One transaction per second at every level.
-    pub(super) fn unit() -> Curve {
-        Curve { points: vec![(1, 1.0)] }
-    }
-
     /// Throughput with `level` transactions inside; in proportion below one, 0 for a curve without
     /// points.
     #[must_use]
@@ -341,7 +336,7 @@ pub struct CurvePlant {
 
 /// What happened in an interval, summed over its parts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct IntervalSums {
     done: f64,
     running_s: f64,
     present_s: f64,
@@ -374,16 +369,22 @@ impl CurvePlant {
     fn advance_phase(&mut self) {
         while self.left == 0 && self.phase + 1 < self.phases.len() {
             self.phase += 1;
-            self.left = self.phases.get(self.phase).map_or(0, |phase| phase.intervals);
+            self.left = self.phases[self.phase].intervals;
         }
         self.left = self.left.saturating_sub(1);
     }
 
     /// Lets the interval pass, part by part.
-    fn flow(&mut self, phase: &CurvePhase, limit: Mpl, capacity: f64, arrivals: f64) -> Sums {
+    fn flow(
+        &mut self,
+        phase: &CurvePhase,
+        limit: Mpl,
+        capacity: f64,
+        arrivals: f64,
+    ) -> IntervalSums {
         let limit = f64::from(limit.get());
         let step_s = phase.interval_s / f64::from(STEPS);
-        let mut sums = Sums::default();
+        let mut sums = IntervalSums::default();
         for _ in 0..STEPS {
             let supply = arrivals / f64::from(STEPS);
             let ceiling = limit.max(self.running);
@@ -412,8 +413,8 @@ impl CurvePlant {
 
     /// The noise of an interval: a factor on throughput.
     fn disturbance(&mut self, phase: &CurvePhase) -> f64 {
-        let factor = (1.0 + phase.noise * standard_normal(&mut self.random)).max(0.0);
-        let is_outlier = self.random.next_draw().value() < phase.outliers;
+        let factor = (1.0 + phase.noise * self.random.next_normal()).max(0.0);
+        let is_outlier = self.random.next_chance(phase.outliers);
         let factor = if is_outlier { factor / 2.0 } else { factor };
         if phase.wander > 0.0 { factor * self.wander(phase.wander) } else { factor }
     }
@@ -440,7 +441,7 @@ impl CurvePlant {
     /// process.
     fn wander(&mut self, sd: f64) -> f64 {
         let fresh = (1.0 - WANDER_MEMORY * WANDER_MEMORY).sqrt();
-        self.wandered = WANDER_MEMORY * self.wandered + fresh * standard_normal(&mut self.random);
+        self.wandered = WANDER_MEMORY * self.wandered + fresh * self.random.next_normal();
         (sd * self.wandered - sd * sd / 2.0).exp()
     }
 
@@ -450,7 +451,7 @@ impl CurvePlant {
         let mut counts = Vec::with_capacity(classes.len());
         for class in classes {
             let chance = done * class.share * (1.0 - class.share);
-            let spread = chance.max(0.0).sqrt() * standard_normal(&mut self.random);
+            let spread = chance.max(0.0).sqrt() * self.random.next_normal();
             counts.push(u64::from(whole((done * class.share + spread).round())));
         }
         counts
@@ -461,7 +462,7 @@ impl Simulated for CurvePlant {
     fn interval(&mut self, limit: Mpl) -> Observation {
         self.advance_phase();
         let Some(phase) = self.phases.get(self.phase).cloned() else {
-            return observation(1.0, limit, &Sums::default(), 0.0, &[], &[]);
+            return observation(1.0, limit, &IntervalSums::default(), 0.0, &[], &[]);
         };
         let classes = phase.classes();
         let capacity = self.disturbance(&phase) / mean_demand(&classes);
@@ -469,7 +470,7 @@ impl Simulated for CurvePlant {
         let mut arrivals = 0.0;
         if let Some(tps) = phase.arrivals_tps {
             let mean = tps * phase.interval_s;
-            arrivals = (mean + mean.sqrt() * standard_normal(&mut self.random)).max(0.0);
+            arrivals = (mean + mean.sqrt() * self.random.next_normal()).max(0.0);
         } else {
             self.present = f64::from(phase.clients.unwrap_or(1));
         }
@@ -499,7 +500,7 @@ fn remainder(tps: impl Fn(f64) -> f64, supply: f64, capacity: f64) -> f64 {
 fn observation(
     interval_s: f64,
     limit: Mpl,
-    sums: &Sums,
+    sums: &IntervalSums,
     present: f64,
     classes: &[CurveClass],
     counts: &[u64],
@@ -513,31 +514,22 @@ fn observation(
     let class_observations =
         classes.iter().zip(counts).map(|(class, &completions)| ClassObservation {
             completions,
-            failures: 0,
             in_database: spread(completions, mean_s * class.demand / demand),
             in_queue: spread(completions, queue_s),
             ..ClassObservation::default()
         });
     Observation {
-        interval: Duration::try_from_secs_f64(interval_s).unwrap_or_default(),
-        limit,
         running: whole(sums.running.ceil()),
         concurrency: whole(present.ceil()),
         concurrency_peak: whole(sums.peak.ceil()),
         concurrency_mean: sums.present_s / interval_s,
         running_mean: sums.running_s / interval_s,
-        idle: 0,
-        idle_mean: 0.0,
-        discounted: 0,
-        discounted_mean: 0.0,
         waiting_share: sums.waiting_s / interval_s,
         completions,
-        failures: 0,
         in_database: spread(completions, mean_s),
         in_queue: spread(completions, queue_s),
-        locks: None,
-        server: None,
         classes: class_observations.collect(),
+        ..Observation::empty(Duration::from_secs_f64(interval_s), limit)
     }
 }
 
@@ -558,12 +550,6 @@ fn spread(count: u64, mean_s: f64) -> Timing {
         p95_s: at(20_f64.ln()),
         p99_s: at(100_f64.ln()),
     }
-}
-
-/// A draw from the standard normal distribution (Box and Muller, 1958).
-fn standard_normal(random: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0 - random.next_draw().value()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.next_draw().value()).cos()
 }
 
 #[cfg(test)]

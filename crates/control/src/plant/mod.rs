@@ -3,6 +3,7 @@
 mod curve;
 mod events;
 mod scenario;
+pub mod shapes;
 mod sharing;
 
 use crate::{Controller, Decision, IntervalRule, Mpl, Observation, SplitMix64};

@@ -39,7 +39,7 @@ use crate::controller::whole;
 use crate::{Mpl, Observation};
 
 /// The limits for which there is a truth: from 1 to this.
-const HIGHEST: u32 = 1_000;
+pub(super) const HIGHEST: u32 = 1_000;
 
 /// Measured limits per factor of ten.
 const PER_DECADE: u32 = 10;
@@ -58,7 +58,7 @@ const CROWD: u32 = HIGHEST;
 
 /// Where the randomness of a measurement begins. The same for all limits, so that the same
 /// transactions arrive, and no seed that a run is likely to be given.
-const SEED: u64 = 0x7472_7574_6873;
+pub(super) const SEED: u64 = 0x7472_7574_6873;
 
 /// A scenario as a file spells it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -303,7 +303,7 @@ fn measured_tps(phase: &EventsPhase, limit: Mpl, best_tps: f64) -> Result<f64, E
     for _ in 0..WARM_UP {
         plant.interval(limit);
     }
-    let mut sums = Sums::default();
+    let mut sums = MeasurementSums::default();
     for intervals in 1..=*MEASURED.end() {
         sums.add(&plant.interval(limit));
         let is_good = sums.error_tps() <= PRECISION * best_tps.max(sums.tps());
@@ -316,14 +316,14 @@ fn measured_tps(phase: &EventsPhase, limit: Mpl, best_tps: f64) -> Result<f64, E
 
 /// Sums over the intervals of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct MeasurementSums {
     completions: f64,
     seconds: f64,
     /// Of completions squared, completions times seconds, and seconds squared.
     squares: [f64; 3],
 }
 
-impl Sums {
+impl MeasurementSums {
     fn add(&mut self, seen: &Observation) {
         let (completions, seconds) = (seen.completions as f64, seen.interval.as_secs_f64());
         self.completions += completions;
@@ -431,14 +431,10 @@ impl Truth {
 mod tests {
     use super::*;
     use crate::plant::{CurveClass, TransactionClass};
+    use crate::testing::assert_near;
 
     fn mpl(limit: u32) -> Mpl {
         Mpl::at_least_one(limit)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9 * right, "{left} is not {right}");
     }
 
     fn hill() -> CurvePhase {
@@ -555,13 +551,13 @@ mod tests {
     /// Rates 1, 2 and 3 in three intervals of a second: residuals −1, 0 and 1, so √2/3.
     #[test]
     fn the_error_of_a_measurement_comes_from_its_residuals() {
-        let mut sums = Sums::default();
+        let mut sums = MeasurementSums::default();
         for completions in 1..=3 {
             sums.add(&crate::testing::observed(1, 1, completions));
         }
         assert_near(sums.tps(), 2.0);
         assert_near(sums.error_tps(), 2.0_f64.sqrt() / 3.0);
-        assert_near(Sums { seconds: 4.0, ..Sums::default() }.tps(), 0.125);
+        assert_near(MeasurementSums { seconds: 4.0, ..MeasurementSums::default() }.tps(), 0.125);
     }
 
     #[test]

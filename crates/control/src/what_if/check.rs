@@ -24,9 +24,9 @@ const MOST: f64 = 4.0;
 
 /// The last errors.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Check(VecDeque<f64>);
+pub(super) struct ErrorCheck(VecDeque<f64>);
 
-impl Check {
+impl ErrorCheck {
     /// Takes an error, in standard deviations.
     pub(super) fn add(&mut self, error: f64) {
         if error.is_finite() {
@@ -43,7 +43,7 @@ impl Check {
         errors.sort_by(f64::total_cmp);
         let place = 0.9 * errors.len() as f64 - 0.5;
         let below = crate::controller::whole(place) as usize;
-        let at = |index: usize| errors.get(index).or(errors.last()).copied().unwrap_or(QUANTILE);
+        let at = |index: usize| errors[index.min(errors.len() - 1)];
         let share = place - below as f64;
         let quantile = (1.0 - share) * at(below) + share * at(below + 1);
         (quantile / QUANTILE).clamp(LEAST, MOST)
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn errors_twice_as_large_widen_by_two() {
-        let mut check = Check::default();
+        let mut check = ErrorCheck::default();
         assert!((check.widening() - 1.0).abs() < 0.1, "{}", check.widening());
         for _ in 0..20 {
             for error in ASSUMED {

@@ -11,7 +11,7 @@ const CHANGING: f64 = 4.0;
 
 /// A measurement of ln X.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
+pub(super) struct HistoryPoint {
     /// Logarithm of the level, the number of transactions inside.
     pub(super) x: f64,
     /// The middle of the time it was measured in, seconds.
@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub(super) visit: u64,
 }
 
-impl Point {
+impl HistoryPoint {
     /// Whether it is made of numbers; a record may hold anything.
     pub(super) fn is_finite(&self) -> bool {
         let numbers = [self.x, self.at_s, self.ln_x, self.seconds, self.settling];
@@ -36,16 +36,16 @@ impl Point {
             && self.variance < 1e12
     }
 
-    pub(super) fn is_near(&self, other: &Point) -> bool {
+    pub(super) fn is_near(&self, other: &HistoryPoint) -> bool {
         (self.x - other.x).abs() < SAME_LEVEL
     }
 
     /// Two measurements as one.
-    fn merged(&self, later: &Point) -> Point {
+    fn merged(&self, later: &HistoryPoint) -> HistoryPoint {
         let seconds = self.seconds + later.seconds;
         let (first, second) = (self.seconds / seconds, later.seconds / seconds);
         let mean = |one: f64, other: f64| first * one + second * other;
-        Point {
+        HistoryPoint {
             x: mean(self.x, later.x),
             at_s: mean(self.at_s, later.at_s),
             ln_x: mean(self.ln_x, later.ln_x),
@@ -59,10 +59,10 @@ impl Point {
 
 /// The measurements, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History(Vec<Point>);
+pub(super) struct History(Vec<HistoryPoint>);
 
 impl History {
-    pub(super) fn points(&self) -> &[Point] {
+    pub(super) fn points(&self) -> &[HistoryPoint] {
         &self.0
     }
 
@@ -70,12 +70,12 @@ impl History {
     pub(super) fn begin_anew(&mut self) {
         let last = self.0.last().copied();
         self.0.clear();
-        self.0.extend(last.map(|last| Point { settling: CHANGING, ..last }));
+        self.0.extend(last.map(|last| HistoryPoint { settling: CHANGING, ..last }));
     }
 
     /// Takes a measurement in. When there are too many, the two of one level become one that are
     /// nearest to each other for their age; if no level has two, the oldest goes.
-    pub(super) fn add(&mut self, point: Point) {
+    pub(super) fn add(&mut self, point: HistoryPoint) {
         self.0.push(point);
         if self.0.len() <= POINTS_MAX {
             return;
@@ -113,8 +113,8 @@ impl History {
 mod tests {
     use super::*;
 
-    fn point(level: f64, at_s: f64) -> Point {
-        Point {
+    fn point(level: f64, at_s: f64) -> HistoryPoint {
+        HistoryPoint {
             x: level.ln(),
             at_s,
             ln_x: level,

@@ -33,7 +33,7 @@ const KEPT: f64 = 0.95;
 
 /// What holds throughput where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum HeldBy {
     /// The limit, or a number of clients that all run.
     Limit,
     /// Partly the limit.
@@ -44,7 +44,7 @@ pub(super) enum Held {
 
 /// Sums over some intervals.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct LoadSums {
     seconds: f64,
     completions: f64,
     running_s: f64,
@@ -55,8 +55,8 @@ struct Sums {
 
 /// The load of the last seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Load {
-    recent: VecDeque<Sums>,
+pub(super) struct RecentLoad {
+    recent: VecDeque<LoadSums>,
     /// ln X and ln of the response time of the last block.
     before: Option<(f64, f64)>,
     /// Sums of squared changes of both between blocks, and their weight.
@@ -67,10 +67,10 @@ pub(super) struct Load {
 /// A mean and a variance of logarithms.
 pub(super) type Normal = (f64, f64);
 
-impl Load {
+impl RecentLoad {
     pub(super) fn take(&mut self, seen: &Observation) {
         let seconds = seen.interval.as_secs_f64();
-        self.recent.push_back(Sums {
+        self.recent.push_back(LoadSums {
             seconds,
             completions: seen.completions as f64,
             running_s: seconds * seen.running_mean,
@@ -88,13 +88,13 @@ impl Load {
     }
 
     /// Sums over the last seconds, at least so many.
-    fn sums_of(&self, seconds: f64) -> Sums {
-        let mut sum = Sums::default();
+    fn sums_of(&self, seconds: f64) -> LoadSums {
+        let mut sum = LoadSums::default();
         for one in self.recent.iter().rev() {
             if sum.seconds >= seconds {
                 break;
             }
-            sum = Sums {
+            sum = LoadSums {
                 seconds: sum.seconds + one.seconds,
                 completions: sum.completions + one.completions,
                 running_s: sum.running_s + one.running_s,
@@ -106,20 +106,20 @@ impl Load {
         sum
     }
 
-    fn sums(&self) -> Sums {
+    fn sums(&self) -> LoadSums {
         self.sums_of(MEMORY_S)
     }
 
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> HeldBy {
         let sums = self.sums();
         let waiting = sums.waiting_s / sums.seconds;
         let is_constant = sums.running_s >= CONSTANT * f64::from(sums.peak) * sums.seconds;
         if waiting >= BINDING || is_constant {
-            Held::Limit
+            HeldBy::Limit
         } else if waiting >= FREE {
-            Held::Both
+            HeldBy::Both
         } else {
-            Held::Load
+            HeldBy::Load
         }
     }
 
@@ -132,7 +132,7 @@ impl Load {
 
     /// Transactions that run or wait, and those that run, in the mean.
     pub(super) fn present(&self) -> (f64, f64) {
-        let mean = |sums: Sums| {
+        let mean = |sums: LoadSums| {
             let seconds = sums.seconds.max(1e-9);
             (sums.present_s / seconds, sums.running_s / seconds)
         };

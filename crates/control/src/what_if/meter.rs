@@ -7,9 +7,9 @@
 //!   was steady.
 
 use crate::Observation;
-use crate::settling::{Sample, Want, Window};
+use crate::settling::{SettlingWindow, Want, WindowSample};
 
-use super::history::Point;
+use super::history::HistoryPoint;
 
 /// How much a measurement wants to hold.
 const WANT_S: f64 = 0.99;
@@ -43,8 +43,8 @@ const UNSTEADY: f64 = 0.25;
 
 /// Makes measurements of intervals.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
-    window: Window,
+pub(super) struct CurveMeter {
+    window: SettlingWindow,
     limit: Option<u32>,
     /// The highest concurrency since the window began to count.
     peak: u32,
@@ -57,10 +57,10 @@ pub(super) struct Meter {
     last_x: Option<f64>,
 }
 
-impl Meter {
+impl CurveMeter {
     /// Takes an interval that ended at `at_s`: a measurement that its move of the limit ended, and
     /// one that it completed.
-    pub(super) fn take(&mut self, at_s: f64, seen: &Observation) -> [Option<Point>; 2] {
+    pub(super) fn take(&mut self, at_s: f64, seen: &Observation) -> [Option<HistoryPoint>; 2] {
         let limit = seen.limit.get();
         let before = self.limit.replace(limit);
         let cut = before.filter(|&before| before != limit).and_then(|before| {
@@ -69,8 +69,11 @@ impl Meter {
         });
         if before.is_none_or(|before| before != limit) {
             self.begin_visit(f64::from(limit).ln());
-            self.window =
-                if self.is_whole(seen) { Window::settled() } else { Window::after_move() };
+            self.window = if self.is_whole(seen) {
+                SettlingWindow::settled()
+            } else {
+                SettlingWindow::after_move()
+            };
             self.peak = 0;
         }
         let count = seen.in_database.count as f64;
@@ -102,7 +105,7 @@ impl Meter {
     }
 
     /// Ends the window if it holds as much as is wanted.
-    fn close(&mut self, limit: u32, want: Want) -> Option<Point> {
+    fn close(&mut self, limit: u32, want: Want) -> Option<HistoryPoint> {
         let sample = self.window.sample(limit, want, 0.0)?;
         let since_s = self.window.since_s();
         let peak = f64::from(std::mem::take(&mut self.peak));
@@ -113,7 +116,7 @@ impl Meter {
         }
         self.last_x = Some(x);
         let middle_s = (since_s - sample.seconds / 2.0).max(0.0);
-        Some(Point {
+        Some(HistoryPoint {
             x,
             at_s: self.at_s - sample.seconds / 2.0,
             ln_x: sample.ln_x,
@@ -127,7 +130,7 @@ impl Meter {
 
 /// Logarithm of the level of a sample, and the variance of ln X because it was not steady; nothing
 /// if it was no level at all.
-fn level(sample: &Sample, peak: f64) -> Option<(f64, f64)> {
+fn level(sample: &WindowSample, peak: f64) -> Option<(f64, f64)> {
     let limit = f64::from(sample.limit);
     let running = sample.running;
     if sample.waiting >= BINDING && (running / limit - 1.0).abs() < 0.05 {
@@ -153,7 +156,7 @@ mod tests {
         }
     }
 
-    fn run(meter: &mut Meter, ticks: &[Observation]) -> Vec<Point> {
+    fn run(meter: &mut CurveMeter, ticks: &[Observation]) -> Vec<HistoryPoint> {
         let mut points = Vec::new();
         for seen in ticks {
             let at_s = meter.at_s + seen.interval.as_secs_f64();
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_second_at_a_limit_is_a_measurement_there_without_its_transition() {
-        let mut meter = Meter::default();
+        let mut meter = CurveMeter::default();
         let mut ticks = vec![tick(8, 100, 500)];
         ticks.extend(vec![tick(8, 100, 50); 10]);
         let points = run(&mut meter, &ticks);
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn where_no_one_waits_the_number_inside_is_the_level() {
-        let mut meter = Meter::default();
+        let mut meter = CurveMeter::default();
         let few = Observation { waiting_share: 0.0, ..tick(64, 5, 50) };
         let points = run(&mut meter, &vec![few; 12]);
         assert!((points[0].x - 5_f64.ln()).abs() < 1e-9, "{points:?}");
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_population_that_comes_and_goes_is_no_level() {
-        let mut meter = Meter::default();
+        let mut meter = CurveMeter::default();
         let gusty = Observation {
             waiting_share: 0.0,
             running_mean: 1.5,
@@ -196,7 +199,7 @@ mod tests {
     /// A controller that moves at each interval of a second is measured all the same.
     #[test]
     fn long_intervals_count_from_the_first() {
-        let mut meter = Meter::default();
+        let mut meter = CurveMeter::default();
         let seconds = [observed(8, 100, 500), observed(10, 100, 600), observed(12, 100, 700)];
         let points = run(&mut meter, &seconds);
         let levels: Vec<f64> = points.iter().map(|point| point.x.exp().round()).collect();

@@ -52,12 +52,12 @@ mod process;
 
 use crate::{Mpl, Observation};
 
-use check::{Check, QUANTILE};
+use check::{ErrorCheck, QUANTILE};
 use curve::limits_up_to;
-use history::{History, Point};
-use load::{Held, Load, Normal};
-use meter::Meter;
-use process::{Fit, Parameters, Span};
+use history::{History, HistoryPoint};
+use load::{HeldBy, Normal, RecentLoad};
+use meter::CurveMeter;
+use process::{Parameters, ProcessFit, TimeSpan};
 
 pub use curve::{CurveInterval, CurveRow, Unknown, WhatIfCurve};
 
@@ -98,14 +98,14 @@ const SOON_S: f64 = 2.0;
 #[derive(Clone, Debug)]
 pub struct WhatIf {
     highest: Mpl,
-    meter: Meter,
+    meter: CurveMeter,
     history: History,
-    load: Load,
-    fit: Option<Fit>,
+    load: RecentLoad,
+    fit: Option<ProcessFit>,
     parameters: Parameters,
     /// Errors at the level that is held, and at levels that were moved to.
-    here: Check,
-    elsewhere: Check,
+    here: ErrorCheck,
+    elsewhere: ErrorCheck,
     /// Measurements in a row that were above or below what was expected.
     off: (u32, bool),
     next_s: Option<f64>,
@@ -117,13 +117,13 @@ impl WhatIf {
     pub fn new(highest: Mpl) -> WhatIf {
         WhatIf {
             highest,
-            meter: Meter::default(),
+            meter: CurveMeter::default(),
             history: History::default(),
-            load: Load::default(),
+            load: RecentLoad::default(),
             fit: None,
             parameters: Parameters::DEFAULT,
-            here: Check::default(),
-            elsewhere: Check::default(),
+            here: ErrorCheck::default(),
+            elsewhere: ErrorCheck::default(),
             off: (0, false),
             next_s: None,
         }
@@ -150,16 +150,16 @@ impl WhatIf {
 
     /// What is expected at `at_s`, by all that was learnt before.
     pub fn curve(&mut self, at_s: f64) -> WhatIfCurve {
-        self.fit = Fit::new(self.history.points().to_vec(), self.parameters);
-        self.parameters = self.fit.as_ref().map_or(self.parameters, Fit::parameters);
+        self.fit = ProcessFit::new(self.history.points().to_vec(), self.parameters);
+        self.parameters = self.fit.as_ref().map_or(self.parameters, ProcessFit::parameters);
         self.by_last_fit(at_s)
     }
 
-    fn take(&mut self, point: Point) {
+    fn take(&mut self, point: HistoryPoint) {
         let mut is_unexpected = None;
         if let Some(fit) = &self.fit {
             let half_s = point.seconds / 2.0;
-            let span = Span { from_s: point.at_s - half_s, to_s: point.at_s + half_s };
+            let span = TimeSpan { from_s: point.at_s - half_s, to_s: point.at_s + half_s };
             let expected = fit.expect(point.x, span);
             let parameters = fit.parameters();
             let variance = expected.variance
@@ -186,14 +186,14 @@ impl WhatIf {
     }
 
     /// Whether a measurement is far from what its level gave, and on which side: whether above.
-    fn side_of_change(&self, point: &Point) -> Option<bool> {
+    fn side_of_change(&self, point: &HistoryPoint) -> Option<bool> {
         let near = self.history.points().iter().rev().filter(|other| other.is_near(point));
         // What is suspected itself is no reference.
-        let near: Vec<&Point> = near.skip(self.off.0 as usize).take(4).collect();
+        let near: Vec<&HistoryPoint> = near.skip(self.off.0 as usize).take(4).collect();
         let newest = near.first()?;
         let count = near.len() as f64;
         let mean = near.iter().map(|other| other.ln_x).sum::<f64>() / count;
-        let noise = |of: &Point| {
+        let noise = |of: &HistoryPoint| {
             let parameters = &self.parameters;
             of.variance + parameters.noise(of.seconds) + parameters.moved(of.settling)
         };
@@ -218,8 +218,8 @@ impl WhatIf {
     fn by_last_fit(&self, at_s: f64) -> WhatIfCurve {
         let (present, _) = self.load.present();
         let last = match self.load.held() {
-            Held::Limit => present - 0.5,
-            Held::Both | Held::Load => self.load.peak(),
+            HeldBy::Limit => present - 0.5,
+            HeldBy::Both | HeldBy::Load => self.load.peak(),
         };
         let limits = limits_up_to(last, self.highest);
         WhatIfCurve {
@@ -236,10 +236,10 @@ impl WhatIf {
         let level = f64::from(limit.get());
         let by_limit = self.by_limit(level.min(present.max(1.0)), at_s);
         let throughput = match self.load.held() {
-            Held::Limit => by_limit,
-            Held::Both if level <= running => by_limit,
-            Held::Both => Err(Unknown::Load),
-            Held::Load => return self.row_by_load(limit, by_limit),
+            HeldBy::Limit => by_limit,
+            HeldBy::Both if level <= running => by_limit,
+            HeldBy::Both => Err(Unknown::Load),
+            HeldBy::Load => return self.row_by_load(limit, by_limit),
         };
         match throughput {
             Ok(throughput) => CurveRow {
@@ -296,7 +296,7 @@ impl WhatIf {
         if !is_seen(fit.points(), x) {
             return Err(Unknown::Unseen);
         }
-        let span = |lead_s| Span { from_s: at_s + lead_s, to_s: at_s + lead_s + HORIZON_S };
+        let span = |lead_s| TimeSpan { from_s: at_s + lead_s, to_s: at_s + lead_s + HORIZON_S };
         let residence_s = level / fit.expect(x, span(LEAD_S)).mean.exp().max(1e-6);
         let expected = fit.expect(x, span(LEAD_S + 2.0 * residence_s));
         let count = 1.0 / (HORIZON_S * expected.mean.exp()).max(1e-3);
@@ -311,7 +311,7 @@ impl WhatIf {
 }
 
 /// Whether a level near `x` was measured, or one on both sides that are not far apart.
-fn is_seen(points: &[Point], x: f64) -> bool {
+fn is_seen(points: &[HistoryPoint], x: f64) -> bool {
     let distances = points.iter().map(|point| point.x - x);
     let above = distances.clone().filter(|&apart| apart >= 0.0).fold(f64::INFINITY, f64::min);
     let below = distances.filter(|&apart| apart <= 0.0).fold(f64::NEG_INFINITY, f64::max);

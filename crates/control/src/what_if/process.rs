@@ -18,7 +18,7 @@
 
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 
-use super::history::Point;
+use super::history::HistoryPoint;
 
 /// Variance of the height of the curve, far more than anything that is seen.
 const HEIGHT: f64 = 4.0;
@@ -98,12 +98,12 @@ impl Parameters {
 
 /// The mean over a time, seconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct TimeSpan {
     pub(super) from_s: f64,
     pub(super) to_s: f64,
 }
 
-impl Span {
+impl TimeSpan {
     fn length(self) -> f64 {
         (self.to_s - self.from_s).max(1e-3)
     }
@@ -124,15 +124,15 @@ impl Span {
 
 /// A prediction of ln X.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Expected {
+pub(super) struct ProcessPrediction {
     pub(super) mean: f64,
     pub(super) variance: f64,
 }
 
 /// What follows from the measurements.
 #[derive(Clone, Debug)]
-pub(super) struct Fit {
-    points: Vec<Point>,
+pub(super) struct ProcessFit {
+    points: Vec<HistoryPoint>,
     parameters: Parameters,
     mean: f64,
     factor: Cholesky<f64, Dyn>,
@@ -151,12 +151,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(points: &[Point]) -> Parts {
+    fn new(points: &[HistoryPoint]) -> Parts {
         let size = points.len();
-        let table = |of: &dyn Fn(&Point, &Point) -> f64| {
+        let table = |of: &dyn Fn(&HistoryPoint, &HistoryPoint) -> f64| {
             DMatrix::from_fn(size, size, |row, column| of(&points[row], &points[column]))
         };
-        let apart = |one: &Point, other: &Point| (one.x - other.x).abs();
+        let apart = |one: &HistoryPoint, other: &HistoryPoint| (one.x - other.x).abs();
         let newest_s = points.iter().map(|point| point.at_s).fold(f64::MIN, f64::max);
         let mut fixed = table(&|one, other| HEIGHT + SHAPE * matern(apart(one, other)));
         for (index, point) in points.iter().enumerate() {
@@ -182,7 +182,7 @@ impl Parts {
     /// The factor of the covariance, the weights, and the logarithm of the posterior density.
     fn factor(
         &self,
-        points: &[Point],
+        points: &[HistoryPoint],
         parameters: &Parameters,
     ) -> Option<(Cholesky<f64, Dyn>, DVector<f64>, f64)> {
         let [rough, local, drift, moved] =
@@ -213,9 +213,9 @@ fn matern(apart: f64) -> f64 {
     (1.0 + scaled) * (-scaled).exp()
 }
 
-impl Fit {
+impl ProcessFit {
     /// What follows from `points`, with parameters near to `before`; nothing without points.
-    pub(super) fn new(points: Vec<Point>, before: Parameters) -> Option<Fit> {
+    pub(super) fn new(points: Vec<HistoryPoint>, before: Parameters) -> Option<ProcessFit> {
         if points.is_empty() {
             return None;
         }
@@ -240,19 +240,19 @@ impl Fit {
             }
         }
         let (factor, weights, _) = best;
-        Some(Fit { points, parameters, mean: parts.mean, factor, weights })
+        Some(ProcessFit { points, parameters, mean: parts.mean, factor, weights })
     }
 
     pub(super) fn parameters(&self) -> Parameters {
         self.parameters
     }
 
-    pub(super) fn points(&self) -> &[Point] {
+    pub(super) fn points(&self) -> &[HistoryPoint] {
         &self.points
     }
 
     /// ln X at the logarithm `x` of a level, in the mean over `span`, without any noise.
-    pub(super) fn expect(&self, x: f64, span: Span) -> Expected {
+    pub(super) fn expect(&self, x: f64, span: TimeSpan) -> ProcessPrediction {
         let parameters = &self.parameters;
         let [rough, local, drift] = [ROUGH, LOCAL, DRIFT].map(|index| parameters.variance(index));
         let drift_s = parameters.0[DRIFT_S];
@@ -274,6 +274,6 @@ impl Fit {
             + drift * span.with_itself(drift_s);
         let explained = with.dot(&self.factor.solve(&with));
         let mean = self.mean + with.dot(&self.weights);
-        Expected { mean, variance: (own - explained).max(1e-9) }
+        ProcessPrediction { mean, variance: (own - explained).max(1e-9) }
     }
 }

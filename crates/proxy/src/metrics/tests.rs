@@ -152,7 +152,7 @@ fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
         limit: mpl(12),
         reason: Reason::Fixed,
         gain,
-        best: Best::Limit { limit: mpl(9) },
+        best: BelievedBest::Limit { limit: mpl(9) },
         best_gain: Gain::NotBinding { running: 5.0 },
     };
     decisions.set_proposal(proposal);
@@ -163,7 +163,7 @@ fn what_a_controller_would_do_is_on_the_page_as_far_as_it_is_known() {
     assert_eq!(page["tidegate_observed_limit{server=\"db:1\",controller=\"fixed\"}"], "12");
 
     let unknown = NotKnown::Narrow { lowest: mpl(3), highest: mpl(5) };
-    let (best, gain) = (Best::NotKnown(unknown), Gain::NotKnown(unknown));
+    let (best, gain) = (BelievedBest::NotKnown(unknown), Gain::NotKnown(unknown));
     decisions.set_proposal(Proposal { gain, best, best_gain: gain, ..proposal });
     let page = source.page();
     for absent in ["tidegate_observed_gain{", "_gain_low{", "_best_limit{", "_best_gain{"] {

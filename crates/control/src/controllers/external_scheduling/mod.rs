@@ -69,68 +69,43 @@
 mod reference;
 mod window;
 
-use std::fmt;
-
 use crate::controller::{Concurrency, Controller, Step};
 use crate::models::throughput::Network;
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
+use crate::reason::{displayed, reasons};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Resources};
 
-use reference::Reference;
-use window::{Estimate, Seen, Window};
+use reference::ThroughputReference;
+use window::{Estimate, ObservationWindow, WindowMeasurement};
 
-/// The parameters of [`ExternalScheduling`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ExternalSchedulingSettings {
-    /// Stations of the queueing model, M: processors and disks in use.
-    pub stations: u32,
-    /// Share of throughput that may be lost against no limit.
-    pub allowed_loss: f64,
-    /// Increase of mean response time that is allowed against no limit, a fraction.
-    pub allowed_increase: f64,
-    /// Step size, Δ.
-    pub step: Step,
-    /// Half the width of the 95 % confidence intervals that a window must reach, as a share of the
-    /// mean.
-    pub half_width: f64,
-    /// Transactions that a window needs.
-    pub min_completions: u64,
-    /// Intervals after which a window is complete, whatever is in it.
-    pub max_intervals: u32,
-}
+settings! {
+    /// The parameters of [`ExternalScheduling`].
+    pub struct ExternalSchedulingSettings;
 
-parameters! { ExternalSchedulingSettings {
-    "loss", "share", Values::Number(0.001, 0.9), allowed_loss,
-        "throughput that may be given up for a low limit";
-    "response-time-loss", "share", Values::Number(0.001, 100.0), allowed_increase,
-        "increase of mean response time that may be accepted for a low limit";
-    "delta", "transactions", Values::Step, step, "step, Δ";
-    "half-width", "share", Values::Number(0.001, 1.0), half_width,
-        "half the width of the 95 % confidence interval that a window must reach";
-    "completions", "transactions", Values::Whole(10, 1_000_000), min_completions,
-        "transactions that a window needs";
-    "intervals", "intervals", Values::Whole(1, 10_000), max_intervals,
-        "intervals after which a window is complete in any case";
-} }
-
-impl ExternalSchedulingSettings {
     /// The study's numbers, 5 % of either and windows of 100 transactions, for one processor and
     /// one disk; the step is ours.
-    pub const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings {
-        stations: 2,
-        allowed_loss: 0.05,
-        allowed_increase: 0.05,
-        step: Step::Absolute(2),
-        half_width: 0.05,
-        min_completions: 100,
-        max_intervals: 10,
-    };
+    pub const DEFAULT;
 
-    /// [`ExternalSchedulingSettings::DEFAULT`] for the processors and disks of `resources`.
+    /// Stations of the queueing model, M: processors and disks in use.
+    stations: u32 = 2;
+    allowed_loss: f64 = 0.05, "loss", "share", Allowed::Number(0.001, 0.9),
+        "throughput that may be given up for a low limit";
+    allowed_increase: f64 = 0.05, "response-time-loss", "share", Allowed::Number(0.001, 100.0),
+        "increase of mean response time that may be accepted for a low limit";
+    step: Step = Step::Absolute(2), "delta", "transactions", Allowed::Step, "step, Δ";
+    half_width: f64 = 0.05, "half-width", "share", Allowed::Number(0.001, 1.0),
+        "half the width of the 95 % confidence interval that a window must reach";
+    min_completions: u64 = 100, "completions", "transactions", Allowed::Whole(10, 1_000_000),
+        "transactions that a window needs";
+    max_intervals: u32 = 10, "intervals", "intervals", Allowed::Whole(1, 10_000),
+        "intervals after which a window is complete in any case";
+}
+
+impl ExternalSchedulingSettings {
+    /// Returns these settings with the stations that `resources` are.
     #[must_use]
-    pub fn for_resources(resources: Resources) -> ExternalSchedulingSettings {
-        let stations = resources.stations();
-        ExternalSchedulingSettings { stations, ..ExternalSchedulingSettings::DEFAULT }
+    pub fn with_resources(self, resources: Resources) -> ExternalSchedulingSettings {
+        ExternalSchedulingSettings { stations: resources.stations(), ..self }
     }
 
     /// The study's start: the lowest MPL at which the model of `stations` equal stations keeps
@@ -157,8 +132,8 @@ pub struct ExternalScheduling {
     settings: ExternalSchedulingSettings,
     /// The limit under observation; what is given out is lower while fewer transactions are there.
     wanted: Mpl,
-    window: Window,
-    phase: Phase,
+    window: ObservationWindow,
+    phase: TuningPhase,
     /// The usual concurrency, an average that fades.
     usual: Option<f64>,
     /// Intervals in a row with fewer transactions than the limit.
@@ -166,15 +141,15 @@ pub struct ExternalScheduling {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    Search(Search),
-    Hold(Seen),
+enum TuningPhase {
+    Search(TuningSearch),
+    Hold(WindowMeasurement),
 }
 
 /// A search for the lowest limit that meets the goals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Search {
-    reference: Reference,
+struct TuningSearch {
+    reference: ThroughputReference,
     /// The highest limit that was too low.
     too_low: Option<Mpl>,
     /// The lowest limit that was too high.
@@ -185,78 +160,82 @@ struct Search {
 
 /// What a window says about its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum WindowVerdict {
     GoalMet,
     TooLow,
     TooHigh,
 }
 
-/// How a window compares with what it was judged by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FeedbackGrade {
-    /// Throughput as a share of the reference, what it would be without a limit.
-    Throughput {
-        /// The share.
-        share: f64,
-    },
-    /// Throughput as a share of the best seen, at a lower limit.
-    Best {
-        /// The share.
-        share: f64,
-        /// The limit of the best.
-        limit: Mpl,
-    },
-    /// Mean response time against the reference, what it would be without a limit.
-    ResponseTime {
-        /// The increase, a fraction.
-        increase: f64,
-    },
-    /// Response time, while no window has shown what it is without a queue.
-    Queue {
-        /// Transactions waiting, in the mean.
-        waiting: f64,
-    },
+displayed! {
+    /// How a window compares with what it was judged by.
+    pub enum FeedbackGrade {
+        /// Throughput as a share of the reference, what it would be without a limit.
+        Throughput {
+            /// The share.
+            share: f64,
+        } => "{:.0} % of the throughput without a limit", share * 100.0;
+        /// Throughput as a share of the best seen, at a lower limit.
+        Best {
+            /// The share.
+            share: f64,
+            /// The limit of the best.
+            limit: Mpl,
+        } => "{:.0} % of the throughput at {limit}", share * 100.0;
+        /// Mean response time against the reference, what it would be without a limit.
+        ResponseTime {
+            /// The increase, a fraction.
+            increase: f64,
+        } => "response time {:+.0} % against no limit", increase * 100.0;
+        /// Response time, while no window has shown what it is without a queue.
+        Queue {
+            /// Transactions waiting, in the mean.
+            waiting: f64,
+        } => "{waiting:.1} still wait";
+    }
 }
 
-/// Why a limit was chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FeedbackReason {
-    /// The window is not complete.
-    Observe {
-        /// Intervals in it.
-        intervals: u32,
-    },
-    /// The interval was not spent at the limit under observation.
-    Settle,
-    /// The interval does not count: fewer transactions than usual.
-    LightLoad {
-        /// The concurrency of the interval.
-        seen: f64,
-        /// The usual concurrency.
-        usual: f64,
-    },
-    /// The verdict would turn the search: the window goes on.
-    Confirm(FeedbackGrade),
-    /// The goal is met: a step down.
-    Down(FeedbackGrade),
-    /// The goal is missed: a step up.
-    Up(FeedbackGrade),
-    /// A lower limit was better: a step down.
-    Back(FeedbackGrade),
-    /// The search has ended here.
-    Found(FeedbackGrade),
-    /// The limit that was found stays.
-    Hold {
-        /// Change of throughput since it was found.
-        throughput: f64,
-    },
-    /// Throughput or response time has left its band: the search begins anew.
-    Anew {
-        /// Change of throughput since the limit was found.
-        throughput: f64,
-        /// Change of mean response time.
-        response_time: f64,
-    },
+reasons! {
+    /// Why a limit was chosen.
+    pub enum FeedbackReason {
+        /// The window is not complete.
+        Observe {
+            /// Intervals in it.
+            intervals: u32,
+        } = "observe" => "observe: {intervals} interval{} so far",
+            if intervals == 1 { "" } else { "s" };
+        /// The interval was not spent at the limit under observation.
+        Settle = "settle" => "settle: the limit was not in force for the whole interval";
+        /// The interval does not count: fewer transactions than usual.
+        LightLoad {
+            /// The concurrency of the interval.
+            seen: f64,
+            /// The usual concurrency.
+            usual: f64,
+        } = "light_load" => "light load: concurrency {seen:.1}, usually {usual:.1}";
+        /// The verdict would turn the search: the window goes on.
+        Confirm(grade: FeedbackGrade) = "confirm" => "confirm: {grade}, once more";
+        /// The goal is met: a step down.
+        Down(grade: FeedbackGrade) = "goal_met" => "down: {grade}";
+        /// The goal is missed: a step up.
+        Up(grade: FeedbackGrade) = "too_low" => "up: {grade}";
+        /// A lower limit was better: a step down.
+        Back(grade: FeedbackGrade) = "too_high" => "back: {grade}";
+        /// The search has ended here.
+        Found(grade: FeedbackGrade) = "found" => "found: {grade}";
+        /// The limit that was found stays.
+        Hold {
+            /// Change of throughput since it was found.
+            throughput: f64,
+        } = "hold" => "hold: throughput {:+.0} %", throughput * 100.0;
+        /// Throughput or response time has left its band: the search begins anew.
+        Anew {
+            /// Change of throughput since the limit was found.
+            throughput: f64,
+            /// Change of mean response time.
+            response_time: f64,
+        } = "anew" => "anew: throughput {:+.0} %, response time {:+.0} %",
+            throughput * 100.0, response_time * 100.0;
+    }
 }
 
 /// An interval with less than this share of the usual concurrency is a light one.
@@ -282,8 +261,8 @@ impl ExternalScheduling {
             start,
             settings,
             wanted: start,
-            window: Window::default(),
-            phase: Phase::Search(Search::default()),
+            window: ObservationWindow::default(),
+            phase: TuningPhase::Search(TuningSearch::default()),
             usual: None,
             short: 0,
         }
@@ -301,7 +280,7 @@ impl ExternalScheduling {
         self.short = self.short.saturating_add(1);
         if self.short >= self.settings.max_intervals {
             self.go_to(limit);
-            self.phase = Phase::Search(Search::default());
+            self.phase = TuningPhase::Search(TuningSearch::default());
         }
         Decision { limit, reason: Reason::Concurrency { seen } }
     }
@@ -334,37 +313,42 @@ impl ExternalScheduling {
         }
         let seen = self.window.seen(self.wanted);
         match self.phase {
-            Phase::Search(search) => self.search(search, &seen, allowed),
-            Phase::Hold(found) => self.hold(&found, &seen),
+            TuningPhase::Search(search) => self.search(search, &seen, allowed),
+            TuningPhase::Hold(found) => self.hold(&found, &seen),
         }
     }
 
     /// One reaction of the search, if the window is long enough for it.
-    fn search(&mut self, mut search: Search, seen: &Seen, allowed: Bounds) -> FeedbackReason {
+    fn search(
+        &mut self,
+        mut search: TuningSearch,
+        seen: &WindowMeasurement,
+        allowed: Bounds,
+    ) -> FeedbackReason {
         let settings = &self.settings;
         search.reference.learn(seen, settings.neighbours(), settings.allowed_increase);
         let (verdict, grade) = search.judge(seen, settings);
-        let goes_up = verdict == Verdict::TooLow;
+        let goes_up = verdict == WindowVerdict::TooLow;
         if search.went_up.is_some_and(|went_up| went_up != goes_up) && self.window.extend() {
             return FeedbackReason::Confirm(grade);
         }
         let next = search.react(verdict, seen.limit, settings.step, allowed);
         self.go_to(next.unwrap_or(seen.limit));
         if next.is_none() {
-            self.phase = Phase::Hold(*seen);
+            self.phase = TuningPhase::Hold(*seen);
             return FeedbackReason::Found(grade);
         }
-        self.phase = Phase::Search(search);
+        self.phase = TuningPhase::Search(search);
         match verdict {
-            Verdict::GoalMet => FeedbackReason::Down(grade),
-            Verdict::TooLow => FeedbackReason::Up(grade),
-            Verdict::TooHigh => FeedbackReason::Back(grade),
+            WindowVerdict::GoalMet => FeedbackReason::Down(grade),
+            WindowVerdict::TooLow => FeedbackReason::Up(grade),
+            WindowVerdict::TooHigh => FeedbackReason::Back(grade),
         }
     }
 
     /// Whether a window still looks like the one at which the search ended.
-    fn hold(&mut self, found: &Seen, seen: &Seen) -> FeedbackReason {
-        self.window = Window::default();
+    fn hold(&mut self, found: &WindowMeasurement, seen: &WindowMeasurement) -> FeedbackReason {
+        self.window = ObservationWindow::default();
         let floor = self.settings.half_width;
         let is_loaded = found.is_saturated && seen.is_saturated;
         let change = |from: Estimate, to: Estimate| to.mean / from.mean - 1.0;
@@ -374,25 +358,25 @@ impl ExternalScheduling {
         if is_same {
             return FeedbackReason::Hold { throughput };
         }
-        self.phase = Phase::Search(Search::default());
+        self.phase = TuningPhase::Search(TuningSearch::default());
         let response_time = change(found.response_s, seen.response_s);
         FeedbackReason::Anew { throughput, response_time }
     }
 
     fn go_to(&mut self, limit: Mpl) {
         self.wanted = limit;
-        self.window = Window::default();
+        self.window = ObservationWindow::default();
         self.short = 0;
     }
 }
 
-impl Search {
+impl TuningSearch {
     /// Compares a window that the reference has learnt from with the reference.
     fn judge(
         &self,
-        seen: &Seen,
+        seen: &WindowMeasurement,
         settings: &ExternalSchedulingSettings,
-    ) -> (Verdict, FeedbackGrade) {
+    ) -> (WindowVerdict, FeedbackGrade) {
         if seen.is_saturated {
             self.judge_throughput(seen, 1.0 - settings.allowed_loss)
         } else {
@@ -400,27 +384,35 @@ impl Search {
         }
     }
 
-    fn judge_throughput(&self, seen: &Seen, enough: f64) -> (Verdict, FeedbackGrade) {
+    fn judge_throughput(
+        &self,
+        seen: &WindowMeasurement,
+        enough: f64,
+    ) -> (WindowVerdict, FeedbackGrade) {
         if let Some(best) = self.reference.best().filter(|best| best.limit < seen.limit) {
             let share = seen.tps.mean / best.tps;
             if share < enough {
-                return (Verdict::TooHigh, FeedbackGrade::Best { share, limit: best.limit });
+                return (WindowVerdict::TooHigh, FeedbackGrade::Best { share, limit: best.limit });
             }
         }
         let reference_tps = self.reference.tps(seen.concurrency);
         let is_met = seen.tps.mean + self.doubt(seen.tps) >= enough * reference_tps;
-        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        let verdict = if is_met { WindowVerdict::GoalMet } else { WindowVerdict::TooLow };
         (verdict, FeedbackGrade::Throughput { share: seen.tps.mean / reference_tps })
     }
 
-    fn judge_response_time(&self, seen: &Seen, allowed_increase: f64) -> (Verdict, FeedbackGrade) {
+    fn judge_response_time(
+        &self,
+        seen: &WindowMeasurement,
+        allowed_increase: f64,
+    ) -> (WindowVerdict, FeedbackGrade) {
         let Some(reference_s) = self.reference.response_s() else {
             let waiting = seen.concurrency - seen.running;
-            return (Verdict::TooLow, FeedbackGrade::Queue { waiting });
+            return (WindowVerdict::TooLow, FeedbackGrade::Queue { waiting });
         };
         let seen_s = seen.response_s;
         let is_met = seen_s.mean - self.doubt(seen_s) <= (1.0 + allowed_increase) * reference_s;
-        let verdict = if is_met { Verdict::GoalMet } else { Verdict::TooLow };
+        let verdict = if is_met { WindowVerdict::GoalMet } else { WindowVerdict::TooLow };
         (verdict, FeedbackGrade::ResponseTime { increase: seen_s.mean / reference_s - 1.0 })
     }
 
@@ -430,22 +422,28 @@ impl Search {
     }
 
     /// The limit after `limit`; none when the search ends there. No step passes over the best.
-    fn react(&mut self, verdict: Verdict, limit: Mpl, step: Step, allowed: Bounds) -> Option<Mpl> {
+    fn react(
+        &mut self,
+        verdict: WindowVerdict,
+        limit: Mpl,
+        step: Step,
+        allowed: Bounds,
+    ) -> Option<Mpl> {
         let (level, step) = (limit.get(), step.from(limit));
         let up = allowed.clamp(Mpl::at_least_one(level.saturating_add(step)));
         let down = allowed.clamp(Mpl::at_least_one(level.saturating_sub(step)));
         let best = self.reference.best().map_or(limit, |best| best.limit);
-        self.went_up = Some(verdict == Verdict::TooLow);
+        self.went_up = Some(verdict == WindowVerdict::TooLow);
         let next = match verdict {
-            Verdict::GoalMet => {
+            WindowVerdict::GoalMet => {
                 Some(down).filter(|&down| self.too_low.is_none_or(|low| down > low))
             }
-            Verdict::TooLow => {
+            WindowVerdict::TooLow => {
                 self.too_low = self.too_low.max(Some(limit));
                 let up = if best > limit { up.min(best) } else { up };
                 Some(up).filter(|&up| self.too_high.is_none_or(|high| up < high))
             }
-            Verdict::TooHigh => {
+            WindowVerdict::TooHigh => {
                 self.too_high = Some(self.too_high.map_or(limit, |high| high.min(limit)));
                 Some(down.max(best))
             }
@@ -475,74 +473,6 @@ impl Controller for ExternalScheduling {
         let reason =
             objection.unwrap_or_else(|| Reason::Feedback(self.observe(observation, allowed)));
         Decision { limit: self.wanted, reason }
-    }
-}
-
-impl FeedbackReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            FeedbackReason::Observe { .. } => "observe",
-            FeedbackReason::Settle => "settle",
-            FeedbackReason::LightLoad { .. } => "light_load",
-            FeedbackReason::Confirm(_) => "confirm",
-            FeedbackReason::Down(_) => "goal_met",
-            FeedbackReason::Up(_) => "too_low",
-            FeedbackReason::Back(_) => "too_high",
-            FeedbackReason::Found(_) => "found",
-            FeedbackReason::Hold { .. } => "hold",
-            FeedbackReason::Anew { .. } => "anew",
-        }
-    }
-}
-
-impl fmt::Display for FeedbackReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            FeedbackReason::Observe { intervals: 1 } => {
-                formatter.write_str("observe: 1 interval so far")
-            }
-            FeedbackReason::Observe { intervals } => {
-                write!(formatter, "observe: {intervals} intervals so far")
-            }
-            FeedbackReason::Settle => {
-                formatter.write_str("settle: the limit was not in force for the whole interval")
-            }
-            FeedbackReason::LightLoad { seen, usual } => {
-                write!(formatter, "light load: concurrency {seen:.1}, usually {usual:.1}")
-            }
-            FeedbackReason::Confirm(grade) => write!(formatter, "confirm: {grade}, once more"),
-            FeedbackReason::Down(grade) => write!(formatter, "down: {grade}"),
-            FeedbackReason::Up(grade) => write!(formatter, "up: {grade}"),
-            FeedbackReason::Back(grade) => write!(formatter, "back: {grade}"),
-            FeedbackReason::Found(grade) => write!(formatter, "found: {grade}"),
-            FeedbackReason::Hold { throughput } => {
-                write!(formatter, "hold: throughput {:+.0} %", throughput * 100.0)
-            }
-            FeedbackReason::Anew { throughput, response_time } => {
-                let (throughput, response_time) = (throughput * 100.0, response_time * 100.0);
-                write!(
-                    formatter,
-                    "anew: throughput {throughput:+.0} %, response time {response_time:+.0} %"
-                )
-            }
-        }
-    }
-}
-
-impl fmt::Display for FeedbackGrade {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            FeedbackGrade::Throughput { share } => {
-                write!(formatter, "{:.0} % of the throughput without a limit", share * 100.0)
-            }
-            FeedbackGrade::Best { share, limit } => {
-                write!(formatter, "{:.0} % of the throughput at {limit}", share * 100.0)
-            }
-            FeedbackGrade::ResponseTime { increase } => {
-                write!(formatter, "response time {:+.0} % against no limit", increase * 100.0)
-            }
-            FeedbackGrade::Queue { waiting } => write!(formatter, "{waiting:.1} still wait"),
-        }
     }
 }
 

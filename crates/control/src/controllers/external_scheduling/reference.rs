@@ -29,7 +29,7 @@
 //! gain no more than that from having no queue at all: such a window shows the response time
 //! without a limit. The reference is the best of them: the lowest of the upper ends.
 
-use super::window::Seen;
+use super::window::WindowMeasurement;
 use crate::Mpl;
 
 /// What the model's word weighs, in windows.
@@ -40,15 +40,15 @@ const FADE: f64 = 0.95;
 
 /// What a search has seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Reference {
-    line: Line,
-    best: Option<Best>,
+pub(super) struct ThroughputReference {
+    line: RegressionSums,
+    best: Option<BestLimit>,
     unqueued_response_s: Option<f64>,
 }
 
 /// The limit with the best throughput that is sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Best {
+pub(super) struct BestLimit {
     pub(super) limit: Mpl,
     pub(super) tps: f64,
 }
@@ -56,7 +56,7 @@ pub(super) struct Best {
 /// Faded sums of the normal equations of a/y + b·N/y ≈ 1, where y = N/X is the time in the
 /// database: the regressors are X/N and X.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Line {
+struct RegressionSums {
     aa: f64,
     ab: f64,
     bb: f64,
@@ -64,12 +64,17 @@ struct Line {
     b: f64,
 }
 
-impl Reference {
+impl ThroughputReference {
     /// Takes in a window; `neighbours` is m of the model.
-    pub(super) fn learn(&mut self, seen: &Seen, neighbours: f64, allowed_increase: f64) {
+    pub(super) fn learn(
+        &mut self,
+        seen: &WindowMeasurement,
+        neighbours: f64,
+        allowed_increase: f64,
+    ) {
         let sure_tps = (seen.tps.mean - seen.tps.half_width).max(0.0);
         if self.best.is_none_or(|best| sure_tps > best.tps) {
-            self.best = Some(Best { limit: seen.limit, tps: sure_tps });
+            self.best = Some(BestLimit { limit: seen.limit, tps: sure_tps });
         }
         let waiting = seen.concurrency - seen.running;
         if waiting <= allowed_increase * seen.running {
@@ -88,7 +93,7 @@ impl Reference {
     }
 
     /// The best throughput seen.
-    pub(super) fn best(&self) -> Option<Best> {
+    pub(super) fn best(&self) -> Option<BestLimit> {
         self.best
     }
 
@@ -98,7 +103,7 @@ impl Reference {
     }
 }
 
-impl Line {
+impl RegressionSums {
     fn add(&mut self, level: f64, tps: f64, neighbours: f64) {
         let is_first = self.bb == 0.0;
         for sum in [&mut self.aa, &mut self.ab, &mut self.bb, &mut self.a, &mut self.b] {
@@ -141,8 +146,8 @@ mod tests {
     use crate::controllers::external_scheduling::window::Estimate;
 
     /// A window of 100 transactions at `limit`, all waiting or inside.
-    fn window(limit: u32, tps: f64, half_width: f64) -> Seen {
-        Seen {
+    fn window(limit: u32, tps: f64, half_width: f64) -> WindowMeasurement {
+        WindowMeasurement {
             limit: Mpl::at_least_one(limit),
             tps: Estimate { mean: tps, half_width },
             response_s: Estimate { mean: 100.0 / tps, half_width: 0.0 },
@@ -152,8 +157,8 @@ mod tests {
         }
     }
 
-    fn reference(windows: impl IntoIterator<Item = Seen>) -> Reference {
-        let mut reference = Reference::default();
+    fn reference(windows: impl IntoIterator<Item = WindowMeasurement>) -> ThroughputReference {
+        let mut reference = ThroughputReference::default();
         for seen in windows {
             reference.learn(&seen, 3.0, 0.05);
         }
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn response_time_is_learnt_where_hardly_anybody_waits() {
         for (running, known) in [(20.0, true), (19.9, false), (21.0, true)] {
-            let seen = Seen { concurrency: 21.0, running, ..window(30, 100.0, 0.0) };
+            let seen = WindowMeasurement { concurrency: 21.0, running, ..window(30, 100.0, 0.0) };
             assert_eq!(reference([seen]).response_s(), known.then_some(1.0));
         }
     }

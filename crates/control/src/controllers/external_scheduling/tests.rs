@@ -6,9 +6,8 @@ use super::*;
 use crate::SplitMix64;
 use crate::models::hyperexponential::Hyperexponential;
 use crate::models::response_time::LimitedSharing;
-use crate::testing::{bounds, observed};
+use crate::testing::{DRAW, bounds, observed};
 
-const DRAW: Draw = Draw::from_bits(0);
 const DEFAULT: ExternalSchedulingSettings = ExternalSchedulingSettings::DEFAULT;
 
 fn three_stations(start: u32) -> ExternalScheduling {
@@ -52,7 +51,7 @@ fn search(
 #[test]
 fn the_model_gives_the_start() {
     let resources = Resources { cpus: 4, disks: 2 };
-    let settings = ExternalSchedulingSettings::for_resources(resources);
+    let settings = DEFAULT.with_resources(resources);
     assert_eq!(settings.model_start().get(), 95);
     let start = |bounds| ExternalScheduling::from_model(bounds, settings).start().get();
     assert_eq!((start(bounds(1, 1_000)), start(bounds(1, 50))), (95, 50));
@@ -266,32 +265,5 @@ fn the_bounds_end_a_search() {
         let (path, _) = search(&mut controller, |limit| second(balanced(limit.get()), limit));
         assert_eq!(path.last(), Some(&found), "{path:?}");
         assert!(path.iter().all(|limit| (10..=20).contains(limit)));
-    }
-}
-
-#[test]
-fn reasons_read_well_in_a_log_line() {
-    let best = FeedbackGrade::Best { share: 0.8, limit: Mpl::at_least_one(12) };
-    let table = [
-        (FeedbackReason::Observe { intervals: 1 }, "observe: 1 interval so far"),
-        (FeedbackReason::Observe { intervals: 2 }, "observe: 2 intervals so far"),
-        (FeedbackReason::Settle, "settle: the limit was not in force for the whole interval"),
-        (
-            FeedbackReason::LightLoad { seen: 3.0, usual: 40.04 },
-            "light load: concurrency 3.0, usually 40.0",
-        ),
-        (FeedbackReason::Back(best), "back: 80 % of the throughput at 12"),
-        (
-            FeedbackReason::Up(FeedbackGrade::ResponseTime { increase: 0.12 }),
-            "up: response time +12 % against no limit",
-        ),
-        (FeedbackReason::Up(FeedbackGrade::Queue { waiting: 2.25 }), "up: 2.2 still wait"),
-        (
-            FeedbackReason::Anew { throughput: -0.3, response_time: 0.429 },
-            "anew: throughput -30 %, response time +43 %",
-        ),
-    ];
-    for (reason, line) in table {
-        assert_eq!(Reason::Feedback(reason).to_string(), line);
     }
 }

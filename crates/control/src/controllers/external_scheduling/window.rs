@@ -27,7 +27,7 @@ pub(super) struct Batches {
 
 /// Control intervals at one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Window {
+pub(super) struct ObservationWindow {
     intervals: u32,
     completions: u64,
     tps: Batches,
@@ -41,7 +41,7 @@ pub(super) struct Window {
 
 /// What a complete window showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct WindowMeasurement {
     pub(super) limit: Mpl,
     pub(super) tps: Estimate,
     pub(super) response_s: Estimate,
@@ -94,7 +94,7 @@ impl Estimate {
     }
 }
 
-impl Window {
+impl ObservationWindow {
     pub(super) fn add(&mut self, observation: &Observation) {
         self.intervals = self.intervals.saturating_add(1);
         self.completions = self.completions.saturating_add(observation.completions);
@@ -118,8 +118,8 @@ impl Window {
         says_enough || self.intervals >= settings.max_intervals.max(1)
     }
 
-    pub(super) fn seen(&self, limit: Mpl) -> Seen {
-        Seen {
+    pub(super) fn seen(&self, limit: Mpl) -> WindowMeasurement {
+        WindowMeasurement {
             limit,
             tps: self.tps.estimate(),
             response_s: self.response_s.estimate(),
@@ -161,8 +161,8 @@ mod tests {
 
     const SETTINGS: ExternalSchedulingSettings = ExternalSchedulingSettings::DEFAULT;
 
-    fn window(completions: &[u64]) -> Window {
-        let mut window = Window::default();
+    fn window(completions: &[u64]) -> ObservationWindow {
+        let mut window = ObservationWindow::default();
         for &count in completions {
             window.add(&observed(10, 40, count));
         }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn response_time_must_be_narrow_too_where_the_limit_does_not_bind() {
         for (waiting_share, complete) in [(1.0, true), (0.5, false)] {
-            let mut window = Window::default();
+            let mut window = ObservationWindow::default();
             for concurrency in [5, 5, 10, 15, 15] {
                 let mut seen = observed(20, concurrency, 1_000);
                 seen.waiting_share = waiting_share;

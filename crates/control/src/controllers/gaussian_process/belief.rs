@@ -8,34 +8,16 @@
 //! matrix, and an observation changes both in closed form (Kalman, 1960; Rasmussen and Williams,
 //! 2006, chapter 2).
 
+use super::GaussianProcessSettings;
 use crate::controller::whole;
 use crate::{Bounds, Mpl, Resources};
 
 /// Limits on the grid, at most. The matrix of this many rows is 16 KiB.
 pub(in crate::controllers) const GRID_MAX: usize = 44;
 
-/// What is believed before anything was observed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prior {
-    /// Stations of the model besides one, for each of the database's beyond the first.
-    pub others: f64,
-    /// Standard deviation of the slope d ln X / d ln N about the model's.
-    pub slope_sd: f64,
-    /// Distance in ln N over which the slope is forgotten.
-    pub slope_length: f64,
-    /// How much the slope falls over the whole range for contention the model does not know.
-    pub contention: f64,
-    /// Standard deviation of the irregularity at each limit, in ln X.
-    pub roughness: f64,
-    /// As much more, divided by the limit: one transaction more or less is much among few.
-    pub grain: f64,
-    /// Standard deviation of the level, in ln X.
-    pub level_sd: f64,
-}
-
 /// A normal distribution over throughput curves.
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct Belief {
+pub(in crate::controllers) struct ThroughputBelief {
     /// The limits of the grid, rising.
     limits: Vec<Mpl>,
     /// Their logarithms.
@@ -51,14 +33,14 @@ pub(in crate::controllers) struct Belief {
 
 /// Where an observation was made: between two neighbours on the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::controllers) struct Place {
+pub(in crate::controllers) struct GridPlace {
     below: usize,
     above: usize,
     /// From 0 at `below` to 1 at `above`.
     share: f64,
 }
 
-impl Place {
+impl GridPlace {
     /// The neighbour that is nearer.
     pub(in crate::controllers) fn nearest(self) -> usize {
         if self.share < 0.5 { self.below } else { self.above }
@@ -67,17 +49,17 @@ impl Place {
 
 /// A prediction of ln X.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::controllers) struct Prediction {
+pub(in crate::controllers) struct ThroughputPrediction {
     pub(in crate::controllers) mean: f64,
     pub(in crate::controllers) variance: f64,
 }
 
-impl Belief {
+impl ThroughputBelief {
     pub(in crate::controllers) fn new(
         bounds: Bounds,
         resources: Resources,
-        prior: &Prior,
-    ) -> Belief {
+        prior: &GaussianProcessSettings,
+    ) -> ThroughputBelief {
         let limits = grid(bounds);
         let x: Vec<f64> = limits.iter().map(|limit| f64::from(limit.get()).ln()).collect();
         let prior_mean = model(&x, resources, prior);
@@ -85,7 +67,7 @@ impl Belief {
         let level_variance = prior.level_sd * prior.level_sd;
         let covariance = prior_shape.iter().map(|value| value + level_variance).collect();
         let mean = prior_mean.clone();
-        Belief { limits, x, prior_mean, prior_shape, mean, covariance, level_variance }
+        ThroughputBelief { limits, x, prior_mean, prior_shape, mean, covariance, level_variance }
     }
 
     pub(in crate::controllers) fn len(&self) -> usize {
@@ -120,34 +102,38 @@ impl Belief {
     }
 
     /// The place of `level`, which may lie between two limits of the grid.
-    pub(in crate::controllers) fn place(&self, level: f64) -> Place {
+    pub(in crate::controllers) fn place(&self, level: f64) -> GridPlace {
         let below = self.index_below(level);
         let above = (below + 1).min(self.len() - 1);
         let width = self.x(above) - self.x(below);
         let share = if width > 0.0 { (level.ln() - self.x(below)) / width } else { 0.0 };
-        Place { below, above, share: share.clamp(0.0, 1.0) }
+        GridPlace { below, above, share: share.clamp(0.0, 1.0) }
     }
 
-    pub(in crate::controllers) fn predict(&self, place: Place) -> Prediction {
-        let Place { below, above, share } = place;
+    pub(in crate::controllers) fn predict(&self, place: GridPlace) -> ThroughputPrediction {
+        let GridPlace { below, above, share } = place;
         let mean = (1.0 - share) * self.mean(below) + share * self.mean(above);
-        Prediction { mean, variance: self.covariance_between(place, place) }
+        ThroughputPrediction { mean, variance: self.covariance_between(place, place) }
     }
 
     /// Covariance of f at `index` and at `place`.
-    pub(in crate::controllers) fn covariance_with(&self, index: usize, place: Place) -> f64 {
+    pub(in crate::controllers) fn covariance_with(&self, index: usize, place: GridPlace) -> f64 {
         (1.0 - place.share) * self.covariance(index, place.below)
             + place.share * self.covariance(index, place.above)
     }
 
     /// Covariance of f at two places.
-    pub(in crate::controllers) fn covariance_between(&self, one: Place, other: Place) -> f64 {
+    pub(in crate::controllers) fn covariance_between(
+        &self,
+        one: GridPlace,
+        other: GridPlace,
+    ) -> f64 {
         (1.0 - one.share) * self.covariance_with(one.below, other)
             + one.share * self.covariance_with(one.above, other)
     }
 
     /// Learns that ln X was `seen` at `place`, with noise of this variance.
-    pub(in crate::controllers) fn learn(&mut self, place: Place, seen: f64, noise: f64) {
+    pub(in crate::controllers) fn learn(&mut self, place: GridPlace, seen: f64, noise: f64) {
         let predicted = self.predict(place);
         let total = predicted.variance + noise;
         if !(total > 0.0 && seen.is_finite()) {
@@ -179,13 +165,13 @@ impl Belief {
 
     /// Doubts the level: puts it where `seen` was seen, brings `share` of the prior's variance
     /// back.
-    pub(in crate::controllers) fn relevel(&mut self, share: f64, place: Place, seen: f64) {
+    pub(in crate::controllers) fn relevel(&mut self, share: f64, place: GridPlace, seen: f64) {
         self.shift_to(place, seen);
         self.fade(self.level_variance, share);
     }
 
     /// Moves the whole curve up or down until `seen` is what is expected at `place`.
-    fn shift_to(&mut self, place: Place, seen: f64) {
+    fn shift_to(&mut self, place: GridPlace, seen: f64) {
         let shift = seen - self.predict(place).mean;
         for mean in &mut self.mean {
             *mean += shift;
@@ -194,7 +180,7 @@ impl Belief {
 
     /// Doubts everything: keeps `memory` of the shape that was believed in, the rest is the
     /// prior's, and is as uncertain as at the start. The level is put where `seen` was seen.
-    pub(in crate::controllers) fn forget(&mut self, memory: f64, place: Place, seen: f64) {
+    pub(in crate::controllers) fn forget(&mut self, memory: f64, place: GridPlace, seen: f64) {
         for (mean, prior) in self.mean.iter_mut().zip(&self.prior_mean) {
             *mean = memory * *mean + (1.0 - memory) * prior;
         }
@@ -222,7 +208,7 @@ fn grid(bounds: Bounds) -> Vec<Mpl> {
 
 /// The curve of a closed network of equal stations (external-scheduling study, 4.1), with a slope
 /// that falls by the prior's contention.
-fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
+fn model(x: &[f64], resources: Resources, prior: &GaussianProcessSettings) -> Vec<f64> {
     let others = prior.others * (f64::from(resources.stations()) - 1.0);
     let range = 1_000_f64.ln();
     x.iter()
@@ -235,7 +221,7 @@ fn model(x: &[f64], resources: Resources, prior: &Prior) -> Vec<f64> {
 
 /// Covariance of the integrals of an Ornstein-Uhlenbeck slope from x = 0 to each limit, and of the
 /// irregularities.
-fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
+fn shape(x: &[f64], prior: &GaussianProcessSettings) -> Vec<f64> {
     let length = prior.slope_length;
     let variance = prior.slope_sd * prior.slope_sd;
     let mut shape = Vec::with_capacity(x.len() * x.len());
@@ -255,25 +241,17 @@ fn shape(x: &[f64], prior: &Prior) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::bounds;
+    use crate::testing::{assert_near, bounds};
 
-    const PRIOR: Prior = Prior {
+    const PRIOR: GaussianProcessSettings = GaussianProcessSettings {
         others: 1.0,
-        slope_sd: 0.5,
-        slope_length: 1.5,
-        contention: 0.6,
         roughness: 0.0,
         grain: 0.02,
-        level_sd: 2.0,
+        ..GaussianProcessSettings::DEFAULT
     };
 
-    fn belief(min: u32, max: u32) -> Belief {
-        Belief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    fn belief(min: u32, max: u32) -> ThroughputBelief {
+        ThroughputBelief::new(bounds(min, max), Resources { cpus: 2, disks: 1 }, &PRIOR)
     }
 
     #[test]
@@ -335,7 +313,7 @@ mod tests {
         belief.learn(belief.place(20.0), 20_f64.ln(), 1e-4);
         belief.learn(belief.place(40.0), 40_f64.ln(), 1e-4);
         let (at, next) = (belief.index_below(40.0), belief.index_below(80.0));
-        let rise = |belief: &Belief| belief.mean(next) - belief.mean(at);
+        let rise = |belief: &ThroughputBelief| belief.mean(next) - belief.mean(at);
         assert!(rise(&belief) > rise(&flat) + 0.3, "{} {}", rise(&belief), rise(&flat));
     }
 

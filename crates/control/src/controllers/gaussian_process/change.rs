@@ -1,19 +1,10 @@
 //! Notices that the workload is another one: a two-sided cumulative sum (Page, 1954) of surprises.
 
-/// When surprises are a change.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChangeSettings {
-    /// What each interval may deviate without counting, in standard deviations.
-    pub slack: f64,
-    /// The sum at which the workload has changed, in standard deviations.
-    pub threshold: f64,
-    /// A single surprise as large as this is looked at again before it is believed.
-    pub doubt: f64,
-}
+use super::GaussianProcessSettings;
 
 /// What a surprise means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SurpriseVerdict {
     /// As expected.
     Expected,
     /// Too far off to be learnt from, and not yet a change: look again.
@@ -44,7 +35,11 @@ pub(super) struct ChangeDetector {
 
 impl ChangeDetector {
     /// Judges a surprise, in standard deviations of what was expected.
-    pub(super) fn judge(&mut self, surprise: f64, settings: &ChangeSettings) -> Verdict {
+    pub(super) fn judge(
+        &mut self,
+        surprise: f64,
+        settings: &GaussianProcessSettings,
+    ) -> SurpriseVerdict {
         self.disturbances *= FADING;
         let is_far = surprise.abs() >= settings.doubt;
         let is_same_side = f64::from(self.doubted) * surprise > 0.0;
@@ -59,21 +54,21 @@ impl ChangeDetector {
         if self.up.max(self.down) > settings.threshold {
             return self.changed();
         }
-        Verdict::Expected
+        SurpriseVerdict::Expected
     }
 
     /// Counts a surprise that is too far off to be noise.
-    fn doubt(&mut self, surprise: f64, is_same_side: bool) -> Verdict {
+    fn doubt(&mut self, surprise: f64, is_same_side: bool) -> SurpriseVerdict {
         let before = if is_same_side { self.doubted } else { 0 };
         self.doubted = before + if surprise > 0.0 { 1 } else { -1 };
         // Where disturbances are common, two in a row prove nothing.
         let proof = 2.0 + (self.disturbances / DISTURBANCES_COMMON).floor().min(2.0);
-        if f64::from(self.doubted).abs() >= proof { self.changed() } else { Verdict::Doubt }
+        if f64::from(self.doubted).abs() >= proof { self.changed() } else { SurpriseVerdict::Doubt }
     }
 
-    fn changed(&mut self) -> Verdict {
+    fn changed(&mut self) -> SurpriseVerdict {
         *self = ChangeDetector { disturbances: self.disturbances, ..ChangeDetector::default() };
-        Verdict::Changed
+        SurpriseVerdict::Changed
     }
 }
 
@@ -81,18 +76,19 @@ impl ChangeDetector {
 mod tests {
     use super::*;
 
-    const SETTINGS: ChangeSettings = ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 };
+    /// A slack of 0.75, a threshold of 4 and a doubt of 5.
+    const SETTINGS: GaussianProcessSettings = GaussianProcessSettings::DEFAULT;
 
-    fn verdicts(surprises: &[f64]) -> Vec<Verdict> {
+    fn verdicts(surprises: &[f64]) -> Vec<SurpriseVerdict> {
         let mut detector = ChangeDetector::default();
         surprises.iter().map(|&surprise| detector.judge(surprise, &SETTINGS)).collect()
     }
 
-    use Verdict::{Changed, Doubt, Expected};
+    use SurpriseVerdict::{Changed, Doubt, Expected};
 
     #[test]
     fn each_rule_by_example() {
-        let table: [(&[f64], &[Verdict], &str); 6] = [
+        let table: [(&[f64], &[SurpriseVerdict], &str); 6] = [
             (&[1.0, -1.0, 2.0, -2.0], &[Expected; 4], "noise to both sides"),
             (&[9.0, 0.5, 0.5], &[Doubt, Expected, Expected], "one disturbance"),
             (&[9.0, 8.0, 0.5], &[Doubt, Changed, Expected], "far off twice"),

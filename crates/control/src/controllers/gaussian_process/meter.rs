@@ -14,7 +14,7 @@
 //!   16 clients gave 2,700 tps in the second after 256, and 4,000 later; taken at its word, that
 //!   kept the limit at 50 for good.
 
-use super::mix::Mix;
+use super::mix::ClassMix;
 use crate::{Mpl, Observation};
 
 /// The intervals of this share of waiting and more show what the limit does, not what the load is.
@@ -54,8 +54,8 @@ pub(in crate::controllers) struct Measurement {
 
 /// What is remembered from interval to interval to measure well.
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct Meter {
-    mix: Mix,
+pub(in crate::controllers) struct ThroughputMeter {
+    mix: ClassMix,
     /// Variance of an interval's ln X.
     noise: f64,
     /// The last interval's limit and ln X.
@@ -66,11 +66,11 @@ pub(in crate::controllers) struct Meter {
     log_level: Option<f64>,
 }
 
-impl Meter {
+impl ThroughputMeter {
     /// A meter that takes `deviation` for the noise until it has measured it.
-    pub(in crate::controllers) fn new(deviation: f64) -> Meter {
-        Meter {
-            mix: Mix::default(),
+    pub(in crate::controllers) fn new(deviation: f64) -> ThroughputMeter {
+        ThroughputMeter {
+            mix: ClassMix::default(),
             noise: deviation * deviation,
             last: None,
             running: None,
@@ -153,15 +153,10 @@ pub(in crate::controllers) fn unfinished_share(observation: &Observation) -> f64
 mod tests {
     use super::*;
     use crate::Timing;
-    use crate::testing::observed;
+    use crate::testing::{assert_near, observed};
 
-    fn meter() -> Meter {
-        Meter::new(0.05)
-    }
-
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    fn meter() -> ThroughputMeter {
+        ThroughputMeter::new(0.05)
     }
 
     #[test]

@@ -30,7 +30,7 @@ const COST_LOG_MAX: f64 = 14.0;
 
 /// What transactions of each class cost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mix {
+pub(super) struct ClassMix {
     /// The class whose cost is 1.
     unit: Option<usize>,
     /// Logarithm of the cost, and the intervals it was learnt from.
@@ -41,7 +41,7 @@ pub(super) struct Mix {
     usual: [f64; CLASSES],
 }
 
-impl Mix {
+impl ClassMix {
     /// Completed work per second, in transactions of the unit class; learns the costs first.
     pub(super) fn throughput(&mut self, observation: &Observation) -> f64 {
         self.learn(observation);
@@ -109,7 +109,7 @@ impl Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::observed;
+    use crate::testing::{assert_near, observed};
     use crate::{ClassObservation, Timing};
 
     fn seen(classes: &[(u64, f64)]) -> Observation {
@@ -125,15 +125,10 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn assert_near(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-9 * right.abs(), "{left} is not {right}");
-    }
-
     /// Long transactions cost ten: 900 + 10·10 = 1,000 a second, and so do 100 + 10·90.
     #[test]
     fn a_burst_of_long_transactions_is_the_same_work() {
-        let mut mix = Mix::default();
+        let mut mix = ClassMix::default();
         assert_near(mix.throughput(&seen(&[(900, 0.01), (10, 0.1)])), 1_000.0);
         assert_near(mix.throughput(&seen(&[(100, 0.01), (90, 0.1)])), 1_000.0);
         // Twice as slow for all is half the work done.
@@ -142,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_cost_is_remembered_while_its_class_or_the_unit_is_away() {
-        let mut mix = Mix::default();
+        let mut mix = ClassMix::default();
         mix.throughput(&seen(&[(900, 0.01), (10, 0.1)]));
         assert_near(mix.throughput(&seen(&[(0, 0.0), (100, 0.5)])), 1_000.0);
         assert_near(mix.throughput(&seen(&[(700, 0.01), (0, 0.0)])), 700.0);
@@ -150,13 +145,13 @@ mod tests {
 
     #[test]
     fn without_classes_it_is_throughput() {
-        assert_near(Mix::default().throughput(&observed(10, 100, 321)), 321.0);
-        assert_near(Mix::default().throughput(&seen(&[(321, 0.01)])), 321.0);
+        assert_near(ClassMix::default().throughput(&observed(10, 100, 321)), 321.0);
+        assert_near(ClassMix::default().throughput(&seen(&[(321, 0.01)])), 321.0);
     }
 
     #[test]
     fn absurd_times_leave_a_number() {
-        let mut mix = Mix::default();
+        let mut mix = ClassMix::default();
         let tps = mix.throughput(&seen(&[(100, f64::MIN_POSITIVE), (100, f64::MAX)]));
         assert!(tps.is_finite() && tps > 0.0, "{tps}");
     }

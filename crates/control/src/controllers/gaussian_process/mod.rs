@@ -73,147 +73,86 @@ mod probe;
 mod reason;
 
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason, Setting};
 
-use change::{ChangeDetector, Verdict};
+use change::{ChangeDetector, SurpriseVerdict};
 use meter::{Measurement, SATURATED_SHARE, unfinished_share};
-use probe::{Choice, Circumstances};
+use probe::{Circumstances, ProbeChoice};
 
-pub(in crate::controllers) use belief::{Belief, Place};
-pub(in crate::controllers) use meter::Meter;
+pub(in crate::controllers) use belief::{GridPlace, ThroughputBelief};
+pub(in crate::controllers) use meter::ThroughputMeter;
 pub(in crate::controllers) use probe::normal_below;
 
-pub use belief::Prior;
-pub use change::ChangeSettings;
-pub use probe::ProbeSettings;
 pub use reason::BeliefReason;
 
-/// The parameters of [`GaussianProcess`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GaussianProcessSettings {
-    /// What is believed before anything was observed.
-    pub prior: Prior,
-    /// How probes are chosen.
-    pub probe: ProbeSettings,
-    /// When the workload counts as changed.
-    pub change: ChangeSettings,
-    /// Intervals within which a second alarm means that the shape is another one too.
-    pub calm: u32,
-    /// The largest error of a first alarm that leaves the shape, in ln X.
-    pub small_change: f64,
-    /// Share of the prior's variance that such an alarm brings back.
-    pub alarm_doubt: f64,
-    /// Share of the shape that is still believed in after a second.
-    pub memory: f64,
-    /// Standard deviation by which the level moves in an interval, in ln X.
-    pub level_drift: f64,
-    /// The same in the first interval and the first of a new workload, while caches fill; it fades.
-    pub warm_up: f64,
-    /// Share of the prior's variance that comes back in an interval.
-    pub shape_drift: f64,
-    /// Intervals without a probe after which the shape is doubted more with each.
-    pub patience: f64,
-    /// How far the level of the best limit may move before the shape is doubted, in ln X.
-    pub drift: f64,
-    /// Share of the prior's variance that such a move brings back, for its square.
-    pub drift_doubt: f64,
-    /// Share of the prior's variance that another mix of classes brings back.
-    pub mix_doubt: f64,
-    /// Standard deviation of an interval's ln X, before it is measured.
-    pub noise: f64,
-}
+settings! {
+    /// The parameters of [`GaussianProcess`].
+    pub struct GaussianProcessSettings;
 
-parameters! { GaussianProcessSettings {
-    "price", "share", Values::Number(0.0, 1.0), probe.price,
-        "throughput that may be given up for a low limit; gain required for a rise of the limit";
-    "loss", "share", Values::Number(0.0, 1.0), probe.loss,
-        "largest loss of the chosen limit against the highest prediction, in ln X";
-    "horizon", "intervals", Values::Number(1.0, 1e6), probe.horizon,
-        "time for which learnt values are expected to be useful";
-    "least-worth", "intervals", Values::Number(0.0, 1e3), probe.least_worth,
-        "least gain of a probe, as the throughput of so many intervals";
-    "rise", "factor", Values::Number(1.0, 1e3), probe.rise,
-        "how far the limit may rise above the highest one tried";
-    "slack", "deviations", Values::Number(0.0, 10.0), change.slack,
-        "deviation of an interval that does not count towards a change";
-    "threshold", "deviations", Values::Number(0.1, 1e3), change.threshold,
-        "sum of deviations at which a change of the workload is detected";
-    "doubt", "deviations", Values::Number(0.1, 1e3), change.doubt,
-        "deviation of a single interval that is measured again before it is used";
-    "calm", "intervals", Values::Whole(0, 1_000_000), calm,
-        "time within which a second change means that the shape has changed too";
-    "small-change", "ln X", Values::Number(0.0, 10.0), small_change,
-        "largest first change after which the shape is kept";
-    "alarm-doubt", "share", Values::Number(0.0, 1.0), alarm_doubt,
-        "share of the prior's variance that such a change restores";
-    "memory", "share", Values::Number(0.0, 1.0), memory,
-        "share of the shape that is kept after another change";
-    "level-drift", "ln X", Values::Number(0.0, 1.0), level_drift,
-        "standard deviation by which the level moves in an interval";
-    "warm-up", "ln X", Values::Number(0.0, 1.0), warm_up,
-        "the same in the first interval of a workload; it fades";
-    "shape-drift", "share", Values::Number(0.0, 1.0), shape_drift,
-        "share of the prior's variance that each interval restores";
-    "patience", "intervals", Values::Number(1.0, 1e6), patience,
-        "time without a probe after which the shape becomes less certain with each interval";
-    "drift", "ln X", Values::Number(0.001, 10.0), drift,
-        "how far the level of the best limit may move before the shape becomes uncertain";
-    "drift-doubt", "share", Values::Number(0.0, 100.0), drift_doubt,
-        "share of the prior's variance that such a move restores, for its square";
-    "mix-doubt", "share", Values::Number(0.0, 1.0), mix_doubt,
-        "share of the prior's variance that another mix of classes restores";
-    "noise", "ln X", Values::Number(0.001, 1.0), noise,
-        "assumed standard deviation of an interval before it is measured";
-    "model-others", "stations", Values::Number(0.0, 100.0), prior.others,
-        "stations of the prior's model for each of the database's beyond the first";
-    "slope-sd", "ln X by ln N", Values::Number(0.01, 10.0), prior.slope_sd,
-        "standard deviation of the curve's slope about the model's";
-    "slope-length", "ln N", Values::Number(0.1, 10.0), prior.slope_length,
-        "correlation length of the slope";
-    "contention", "ln X by ln N", Values::Number(0.0, 10.0), prior.contention,
-        "fall of the slope over the whole range, in addition to the model's";
-    "roughness", "ln X", Values::Number(0.001, 1.0), prior.roughness,
-        "standard deviation of the irregularity at each limit";
-    "grain", "ln X", Values::Number(0.0, 10.0), prior.grain,
-        "the same, divided by the limit";
-    "level-sd", "ln X", Values::Number(0.1, 10.0), prior.level_sd,
-        "standard deviation of the level before anything was observed";
-} }
-
-impl GaussianProcessSettings {
     /// The parameters that the name of the controller stands for.
-    pub const DEFAULT: GaussianProcessSettings = GaussianProcessSettings {
-        prior: Prior {
-            others: 0.5,
-            slope_sd: 0.5,
-            slope_length: 1.5,
-            contention: 0.6,
-            roughness: 0.03,
-            grain: 0.2,
-            level_sd: 2.0,
-        },
-        probe: ProbeSettings {
-            price: 0.04,
-            loss: 0.06,
-            horizon: 60.0,
-            least_worth: 0.1,
-            rise: 5.0,
-        },
-        change: ChangeSettings { slack: 0.75, threshold: 4.0, doubt: 5.0 },
-        calm: 15,
-        small_change: 0.25,
-        alarm_doubt: 0.1,
-        memory: 0.5,
-        level_drift: 0.003,
-        warm_up: 0.1,
-        shape_drift: 0.000_1,
-        patience: 30.0,
-        drift: 0.08,
-        drift_doubt: 5.0,
-        mix_doubt: 0.5,
-        noise: 0.05,
-    };
+    pub const DEFAULT;
+
+    // How probes are chosen.
+    price: f64 = 0.04, "price", "share", Allowed::Number(0.0, 1.0),
+        "throughput that may be given up for a low limit; gain required for a rise of the limit";
+    loss: f64 = 0.06, "loss", "share", Allowed::Number(0.0, 1.0),
+        "largest loss of the chosen limit against the highest prediction, in ln X";
+    horizon: f64 = 60.0, "horizon", "intervals", Allowed::Number(1.0, 1e6),
+        "time for which learnt values are expected to be useful";
+    least_worth: f64 = 0.1, "least-worth", "intervals", Allowed::Number(0.0, 1e3),
+        "least gain of a probe, as the throughput of so many intervals";
+    rise: f64 = 5.0, "rise", "factor", Allowed::Number(1.0, 1e3),
+        "how far the limit may rise above the highest one tried";
+    // When the workload counts as changed.
+    slack: f64 = 0.75, "slack", "deviations", Allowed::Number(0.0, 10.0),
+        "deviation of an interval that does not count towards a change";
+    threshold: f64 = 4.0, "threshold", "deviations", Allowed::Number(0.1, 1e3),
+        "sum of deviations at which a change of the workload is detected";
+    doubt: f64 = 5.0, "doubt", "deviations", Allowed::Number(0.1, 1e3),
+        "deviation of a single interval that is measured again before it is used";
+    calm: u32 = 15, "calm", "intervals", Allowed::Whole(0, 1_000_000),
+        "time within which a second change means that the shape has changed too";
+    small_change: f64 = 0.25, "small-change", "ln X", Allowed::Number(0.0, 10.0),
+        "largest first change after which the shape is kept";
+    alarm_doubt: f64 = 0.1, "alarm-doubt", "share", Allowed::Number(0.0, 1.0),
+        "share of the prior's variance that such a change restores";
+    memory: f64 = 0.5, "memory", "share", Allowed::Number(0.0, 1.0),
+        "share of the shape that is kept after another change";
+    // How what is believed becomes uncertain again.
+    level_drift: f64 = 0.003, "level-drift", "ln X", Allowed::Number(0.0, 1.0),
+        "standard deviation by which the level moves in an interval";
+    /// Caches fill meanwhile.
+    warm_up: f64 = 0.1, "warm-up", "ln X", Allowed::Number(0.0, 1.0),
+        "the same in the first interval of a workload; it fades";
+    shape_drift: f64 = 0.000_1, "shape-drift", "share", Allowed::Number(0.0, 1.0),
+        "share of the prior's variance that each interval restores";
+    patience: f64 = 30.0, "patience", "intervals", Allowed::Number(1.0, 1e6),
+        "time without a probe after which the shape becomes less certain with each interval";
+    drift: f64 = 0.08, "drift", "ln X", Allowed::Number(0.001, 10.0),
+        "how far the level of the best limit may move before the shape becomes uncertain";
+    drift_doubt: f64 = 5.0, "drift-doubt", "share", Allowed::Number(0.0, 100.0),
+        "share of the prior's variance that such a move restores, for its square";
+    mix_doubt: f64 = 0.5, "mix-doubt", "share", Allowed::Number(0.0, 1.0),
+        "share of the prior's variance that another mix of classes restores";
+    noise: f64 = 0.05, "noise", "ln X", Allowed::Number(0.001, 1.0),
+        "assumed standard deviation of an interval before it is measured";
+    // What is believed before anything was observed.
+    others: f64 = 0.5, "model-others", "stations", Allowed::Number(0.0, 100.0),
+        "stations of the prior's model for each of the database's beyond the first";
+    slope_sd: f64 = 0.5, "slope-sd", "ln X by ln N", Allowed::Number(0.01, 10.0),
+        "standard deviation of the curve's slope about the model's";
+    slope_length: f64 = 1.5, "slope-length", "ln N", Allowed::Number(0.1, 10.0),
+        "correlation length of the slope";
+    contention: f64 = 0.6, "contention", "ln X by ln N", Allowed::Number(0.0, 10.0),
+        "fall of the slope over the whole range, in addition to the model's";
+    roughness: f64 = 0.03, "roughness", "ln X", Allowed::Number(0.001, 1.0),
+        "standard deviation of the irregularity at each limit";
+    /// One transaction more or less is much among few.
+    grain: f64 = 0.2, "grain", "ln X", Allowed::Number(0.0, 10.0),
+        "the same, divided by the limit";
+    level_sd: f64 = 2.0, "level-sd", "ln X", Allowed::Number(0.1, 10.0),
+        "standard deviation of the level before anything was observed";
 }
 
 /// Below this share of time with somebody waiting there is nothing to relieve.
@@ -237,9 +176,9 @@ pub struct GaussianProcess {
     bounds: Bounds,
     start: Mpl,
     settings: GaussianProcessSettings,
-    meter: Meter,
+    meter: ThroughputMeter,
     change: ChangeDetector,
-    belief: Belief,
+    belief: ThroughputBelief,
     /// The highest level tried since the last change.
     tried: f64,
     /// Above this limit the first step goes down.
@@ -264,9 +203,9 @@ impl GaussianProcess {
             bounds: setting.bounds,
             start: setting.bounds.clamp(setting.start),
             settings,
-            meter: Meter::new(settings.noise),
+            meter: ThroughputMeter::new(settings.noise),
             change: ChangeDetector::default(),
-            belief: Belief::new(setting.bounds, setting.resources, &settings.prior),
+            belief: ThroughputBelief::new(setting.bounds, setting.resources, &settings),
             tried: 0.0,
             knee: KNEE / (1.0 - KNEE) * (f64::from(setting.resources.stations()) - 1.0),
             is_new: true,
@@ -321,10 +260,10 @@ impl GaussianProcess {
         let error = log_tps - expected.mean;
         let surprise = error / (expected.variance + variance).sqrt();
         let mut unexpected = None;
-        match self.change.judge(surprise, &self.settings.change) {
-            Verdict::Expected => {}
-            Verdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
-            Verdict::Changed => {
+        match self.change.judge(surprise, &self.settings) {
+            SurpriseVerdict::Expected => {}
+            SurpriseVerdict::Doubt => return Some(BeliefReason::Doubt { surprise }),
+            SurpriseVerdict::Changed => {
                 self.doubt_all(place, log_tps, error);
                 self.meter.start_anew();
                 self.tried = 0.0;
@@ -340,7 +279,7 @@ impl GaussianProcess {
     /// What an alarm does to the belief. A small change of level, the first of a while, may be a
     /// disturbance that lasts: most of the shape is kept. After a large one, or when what is seen
     /// then does not fit the shape either, it is forgotten.
-    fn doubt_all(&mut self, place: Place, log_tps: f64, error: f64) {
+    fn doubt_all(&mut self, place: GridPlace, log_tps: f64, error: f64) {
         let is_first = self.calm >= self.settings.calm;
         if is_first && error.abs() < self.settings.small_change {
             self.belief.relevel(self.settings.alarm_doubt, place, log_tps);
@@ -380,14 +319,14 @@ impl GaussianProcess {
 
     /// The best limit known, wherever it is.
     fn best(&self) -> usize {
-        probe::best(&self.belief, self.belief.len() - 1, &self.settings.probe)
+        probe::best(&self.belief, self.belief.len() - 1, &self.settings)
     }
 
     /// The limit for the next interval by what is believed.
     fn choose(&self, observation: &Observation, allowed: Bounds) -> (Mpl, BeliefReason) {
         let now = f64::from(observation.limit.get());
         let ceiling = f64::from(allowed.max().get());
-        let reach = (self.tried.max(now) * self.settings.probe.rise).min(ceiling);
+        let reach = (self.tried.max(now) * self.settings.rise).min(ceiling);
         let circumstances = Circumstances {
             noise: self.meter.noise(observation.completions),
             running: f64::from(observation.running),
@@ -396,17 +335,16 @@ impl GaussianProcess {
             interval_s: observation.interval.as_secs_f64(),
         };
         let here = self.belief.predict(self.belief.place(now));
-        let (index, reason) =
-            match probe::choose(&self.belief, &circumstances, &self.settings.probe) {
-                Choice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
-                Choice::Best(index) if self.belief.limit(index) == observation.limit => {
-                    (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
-                }
-                Choice::Best(index) => {
-                    let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
-                    (index, BeliefReason::Better { gain })
-                }
-            };
+        let (index, reason) = match probe::choose(&self.belief, &circumstances, &self.settings) {
+            ProbeChoice::Probe { index, worth } => (index, BeliefReason::Probe { worth }),
+            ProbeChoice::Best(index) if self.belief.limit(index) == observation.limit => {
+                (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
+            }
+            ProbeChoice::Best(index) => {
+                let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
+                (index, BeliefReason::Better { gain })
+            }
+        };
         (allowed.clamp(self.belief.limit(index)), reason)
     }
 
@@ -446,7 +384,7 @@ impl GaussianProcess {
     /// The next limit of the grid above `limit`, if throughput is not believed to suffer there.
     fn relief(&self, limit: Mpl) -> Option<Mpl> {
         let above = self.belief.index_below(f64::from(limit.get())) + 1;
-        let enough = self.belief.mean(self.best()) - self.settings.probe.loss;
+        let enough = self.belief.mean(self.best()) - self.settings.loss;
         let is_good = above < self.belief.len() && self.belief.mean(above) >= enough;
         is_good.then(|| self.belief.limit(above))
     }
@@ -476,10 +414,8 @@ impl Controller for GaussianProcess {
 mod tests {
     use super::*;
     use crate::plant::{Curve, CurvePhase, CurvePlant, Simulation};
-    use crate::testing::{bounds, observed};
+    use crate::testing::{DRAW, bounds, observed};
     use crate::{Observation, Resources};
-
-    const DRAW: Draw = Draw::from_bits(0);
 
     fn controller(start: u32) -> GaussianProcess {
         let resources = Resources { cpus: 2, disks: 1 };

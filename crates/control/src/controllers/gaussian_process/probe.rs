@@ -8,26 +8,12 @@
 //! limit is expected to gain by what is learnt (the knowledge gradient of Frazier, Powell and
 //! Dayanik, 2009, for the one rival that may gain most), in each of the next `horizon` intervals.
 
-use super::belief::Belief;
-
-/// How probes are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProbeSettings {
-    /// Relative throughput that a relative rise of the limit must bring: the price of a permit.
-    pub price: f64,
-    /// The most that the chosen limit may lose against the highest predicted throughput.
-    pub loss: f64,
-    /// Intervals for which what is learnt is expected to be of use.
-    pub horizon: f64,
-    /// What a probe must be worth to be made, in intervals' throughputs.
-    pub least_worth: f64,
-    /// The most by which the limit may rise above the highest one tried, as a factor.
-    pub rise: f64,
-}
+use super::GaussianProcessSettings;
+use super::belief::ThroughputBelief;
 
 /// A limit of the grid, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Choice {
+pub(super) enum ProbeChoice {
     /// The best known.
     Best(usize),
     /// Worth trying, although the best known is another one.
@@ -60,7 +46,11 @@ const REPEATS: [f64; 2] = [1.0, 4.0];
 const SURPRISES: [f64; 2] = [1.0, 2.5];
 
 /// The best limit known: the most valuable of those that lose no more than allowed.
-pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) -> usize {
+pub(super) fn best(
+    belief: &ThroughputBelief,
+    highest: usize,
+    settings: &GaussianProcessSettings,
+) -> usize {
     let allowed = 0..=highest.min(belief.len() - 1);
     let peak = allowed.clone().map(|index| belief.mean(index)).fold(f64::MIN, f64::max);
     let value = |index: usize| value(belief, index, settings);
@@ -70,44 +60,44 @@ pub(super) fn best(belief: &Belief, highest: usize, settings: &ProbeSettings) ->
 }
 
 /// What a limit is believed to be worth.
-fn value(belief: &Belief, index: usize, settings: &ProbeSettings) -> f64 {
+fn value(belief: &ThroughputBelief, index: usize, settings: &GaussianProcessSettings) -> f64 {
     belief.mean(index) - settings.price * belief.x(index)
 }
 
 /// The limit for the next interval.
 pub(super) fn choose(
-    belief: &Belief,
+    belief: &ThroughputBelief,
     circumstances: &Circumstances,
-    settings: &ProbeSettings,
-) -> Choice {
+    settings: &GaussianProcessSettings,
+) -> ProbeChoice {
     let highest = circumstances.highest.min(belief.len() - 1);
     let best = best(belief, highest, settings);
     let values: Vec<f64> = (0..=highest).map(|index| value(belief, index, settings)).collect();
-    let search = Search { belief, circumstances, settings, values: &values, best };
-    let mut choice = Choice::Best(best);
+    let search = ProbeContext { belief, circumstances, settings, values: &values, best };
+    let mut choice = ProbeChoice::Best(best);
     let mut most = settings.least_worth;
     for index in (0..=highest).filter(|&index| index != best) {
         let worth = search.worth(index);
         if worth > most {
             most = worth;
-            choice = Choice::Probe { index, worth };
+            choice = ProbeChoice::Probe { index, worth };
         }
     }
     choice
 }
 
 /// What a probe is judged by.
-struct Search<'a> {
-    belief: &'a Belief,
+struct ProbeContext<'a> {
+    belief: &'a ThroughputBelief,
     circumstances: &'a Circumstances,
-    settings: &'a ProbeSettings,
+    settings: &'a GaussianProcessSettings,
     /// The value of each limit that may be chosen.
     values: &'a [f64],
     /// The best of them known.
     best: usize,
 }
 
-impl Search<'_> {
+impl ProbeContext<'_> {
     /// What a probe at `index` is worth, in intervals' throughputs.
     fn worth(&self, index: usize) -> f64 {
         let lost = (self.values[self.best] - self.values[index]).max(0.0);
@@ -174,13 +164,19 @@ pub(in crate::controllers) fn normal_below(z: f64, density: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::belief::Prior;
     use super::*;
     use crate::testing::bounds;
     use crate::{Mpl, Resources};
 
-    const SETTINGS: ProbeSettings =
-        ProbeSettings { price: 0.05, loss: 0.1, horizon: 40.0, least_worth: 0.1, rise: 6.0 };
+    const SETTINGS: GaussianProcessSettings = GaussianProcessSettings {
+        price: 0.05,
+        loss: 0.1,
+        horizon: 40.0,
+        others: 1.0,
+        roughness: 0.02,
+        grain: 0.1,
+        ..GaussianProcessSettings::DEFAULT
+    };
     const QUIET: Circumstances = Circumstances {
         noise: 1e-6,
         running: 20.0,
@@ -189,21 +185,12 @@ mod tests {
         interval_s: 1.0,
     };
 
-    fn belief() -> Belief {
-        let prior = Prior {
-            others: 1.0,
-            slope_sd: 0.5,
-            slope_length: 1.5,
-            contention: 0.6,
-            roughness: 0.02,
-            grain: 0.1,
-            level_sd: 2.0,
-        };
-        Belief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &prior)
+    fn belief() -> ThroughputBelief {
+        ThroughputBelief::new(bounds(1, 1_000), Resources { cpus: 2, disks: 1 }, &SETTINGS)
     }
 
     /// What is left to believe when the curve was measured everywhere.
-    fn known(curve: impl Fn(f64) -> f64) -> Belief {
+    fn known(curve: impl Fn(f64) -> f64) -> ThroughputBelief {
         let mut belief = belief();
         for index in 0..belief.len() {
             let level = f64::from(belief.limit(index).get());
@@ -253,7 +240,7 @@ mod tests {
     fn nothing_is_probed_where_everything_is_known() {
         let belief = known(|level| level / (level + 5.0));
         let choice = choose(&belief, &QUIET, &SETTINGS);
-        assert_eq!(choice, Choice::Best(best(&belief, usize::MAX, &SETTINGS)));
+        assert_eq!(choice, ProbeChoice::Best(best(&belief, usize::MAX, &SETTINGS)));
     }
 
     #[test]
@@ -262,7 +249,7 @@ mod tests {
         belief.learn(belief.place(4.0), 7.0, 1e-4);
         let highest = belief.index_below(24.0);
         let choice = choose(&belief, &Circumstances { highest, ..QUIET }, &SETTINGS);
-        let Choice::Probe { index, worth } = choice else { panic!("{choice:?}") };
+        let ProbeChoice::Probe { index, worth } = choice else { panic!("{choice:?}") };
         assert!(worth > 1.0, "{worth}");
         assert!(index <= highest && index > belief.index_below(8.0), "{index}");
     }
@@ -274,8 +261,8 @@ mod tests {
         let mut fast = belief();
         slow.learn(slow.place(20.0), 0.0, 1e-4);
         fast.learn(fast.place(20.0), 10.0, 1e-4);
-        let chosen = |belief: &Belief| match choose(belief, &QUIET, &SETTINGS) {
-            Choice::Best(index) | Choice::Probe { index, .. } => index,
+        let chosen = |belief: &ThroughputBelief| match choose(belief, &QUIET, &SETTINGS) {
+            ProbeChoice::Best(index) | ProbeChoice::Probe { index, .. } => index,
         };
         assert!(chosen(&slow) < chosen(&fast), "{} {}", chosen(&slow), chosen(&fast));
     }

@@ -64,11 +64,13 @@ mod tally;
 
 use std::time::Duration;
 
-use crate::controller::{Controller, Decision, Reason, whole};
-use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Proposal, ResponseGoal, Setting};
+use crate::controller::{Controller, Decision, whole};
+use crate::{
+    Bounds, Draw, IntervalRule, Mpl, Observation, Proposal, Reason, ResponseGoal, Setting,
+};
 
-use search::{Next, Search};
-use tally::{Tally, Verdict, least};
+use search::{GoalSearch, NextMeasurement};
+use tally::{GoalVerdict, ResponseTally, least};
 
 pub use reason::{GoalReason, GoalSeen};
 
@@ -121,13 +123,13 @@ pub struct GoalStatus {
 
 /// The measurement at one limit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Window {
+struct GoalWindow {
     limit: u32,
     since_s: f64,
-    tally: Tally,
+    tally: ResponseTally,
 }
 
-impl Window {
+impl GoalWindow {
     /// Takes an interval, unless what was begun before the last move still ends in it.
     fn add(&mut self, seen: &Observation, class: usize) {
         let (before_s, seconds) = (self.since_s, seen.interval.as_secs_f64());
@@ -142,11 +144,11 @@ impl Window {
 
 /// What is going on.
 #[derive(Clone, Debug)]
-enum Task {
+enum GoalTask {
     /// The inner controller decides.
     Hold,
     /// A limit that keeps the goal is looked for.
-    Search(Search),
+    Search(GoalSearch),
     /// A higher ceiling is tried.
     Raise(u32),
 }
@@ -162,15 +164,15 @@ pub struct KeepGoal {
     range: Bounds,
     /// The limit that the inner controller decided last.
     limit: Mpl,
-    task: Task,
+    task: GoalTask,
     now_s: f64,
-    window: Window,
+    window: GoalWindow,
     /// The intervals near the highest limit, for longer than a judgement takes.
-    long: Tally,
+    long: ResponseTally,
     /// Since when there has been this range, seconds.
     since_s: f64,
     /// All intervals while the inner controller decides, also while it moves.
-    overall: Tally,
+    overall: ResponseTally,
     /// The next step of the ceiling.
     raise: f64,
     wait_s: f64,
@@ -206,12 +208,12 @@ impl KeepGoal {
             inner,
             range,
             limit,
-            task: Task::Hold,
+            task: GoalTask::Hold,
             now_s: 0.0,
-            window: Window::default(),
-            long: Tally::default(),
+            window: GoalWindow::default(),
+            long: ResponseTally::default(),
             since_s: 0.0,
-            overall: Tally::default(),
+            overall: ResponseTally::default(),
             raise: RAISE,
             wait_s: WAIT_LEAST_S,
             due_s: 0.0,
@@ -220,12 +222,12 @@ impl KeepGoal {
         }
     }
 
-    fn seen(&self, tally: &Tally) -> GoalSeen {
+    fn seen(&self, tally: &ResponseTally) -> GoalSeen {
         let ratio = tally.ratio(self.goal);
         GoalSeen { count: tally.count(), ratio, mean_s: tally.mean_s() }
     }
 
-    fn judged(&mut self, is_met: bool, tally: &Tally) -> GoalSeen {
+    fn judged(&mut self, is_met: bool, tally: &ResponseTally) -> GoalSeen {
         let seen = self.seen(tally);
         (self.status.is_met, self.status.seen) = (Some(is_met), seen);
         seen
@@ -236,8 +238,8 @@ impl KeepGoal {
         let level = f64::from(seen.limit.get());
         let before = f64::from(self.window.limit);
         if before <= 0.0 || level / before > SAME || before / level > SAME {
-            self.window = Window { limit: seen.limit.get(), ..Window::default() };
-            self.long = Tally::default();
+            self.window = GoalWindow { limit: seen.limit.get(), ..GoalWindow::default() };
+            self.long = ResponseTally::default();
         }
         self.window.add(seen, self.class);
         if let Some(class) = seen.classes.get(self.class) {
@@ -255,10 +257,10 @@ impl KeepGoal {
             self.judged(false, &tally);
         }
         if self.overall.is_long(self.goal) {
-            self.overall = Tally::default();
+            self.overall = ResponseTally::default();
         }
         let verdict = here.judge(self.goal, false);
-        if verdict == Some(Verdict::Kept) {
+        if verdict == Some(GoalVerdict::Kept) {
             self.judged(true, &here);
             self.status.is_impossible = false;
         }
@@ -274,7 +276,7 @@ impl KeepGoal {
     }
 
     /// Tries a higher ceiling, or releases a floor, if it is time and there is slack.
-    fn relieve(&mut self, seen: &Observation, here: &Tally) -> Option<Decision> {
+    fn relieve(&mut self, seen: &Observation, here: &ResponseTally) -> Option<Decision> {
         if self.failed_s.is_some_and(|failed_s| here.mean_s() < RELIEVED * failed_s) {
             (self.failed_s, self.wait_s) = (None, WAIT_LEAST_S);
             self.due_s = self.due_s.min(self.now_s + WAIT_LEAST_S);
@@ -289,7 +291,7 @@ impl KeepGoal {
                 return None;
             }
             self.put_off();
-            let range = Bounds::new(self.setting.bounds.min(), self.range.max()).ok()?;
+            let range = range(self.setting.bounds.min(), self.range.max());
             let seen = self.seen(here);
             let start = self.limit;
             return Some(self.adopt(range, start, seen));
@@ -301,9 +303,9 @@ impl KeepGoal {
             return None;
         }
         let higher = whole(f64::from(ceiling) * self.raise).clamp(ceiling + 1, highest);
-        self.window = Window { limit: higher, ..Window::default() };
+        self.window = GoalWindow { limit: higher, ..GoalWindow::default() };
         self.failed_s = Some(here.mean_s());
-        self.task = Task::Raise(higher);
+        self.task = GoalTask::Raise(higher);
         let reason = Reason::Goal(GoalReason::Raise(self.seen(here)));
         Some(Decision { limit: Mpl::at_least_one(higher), reason })
     }
@@ -324,6 +326,7 @@ impl KeepGoal {
         }
         let lower = whole(f64::from(limit) / RAISE_LEAST).clamp(1, limit - 1);
         let lower = Mpl::at_least_one(lower).min(self.range.max());
+        // Nothing to trim where the floor is above it.
         let range = Bounds::new(self.range.min(), lower).ok()?;
         self.put_off();
         let seen = self.judged(false, &long);
@@ -337,7 +340,7 @@ impl KeepGoal {
     }
 
     /// Begins to look for a limit that keeps the goal.
-    fn search(&mut self, seen: &Observation, tally: &Tally) -> Decision {
+    fn search(&mut self, seen: &Observation, tally: &ResponseTally) -> Decision {
         let missed = self.judged(false, tally);
         self.failed_s = None;
         self.put_off();
@@ -348,33 +351,31 @@ impl KeepGoal {
         let is_far = self.range == bounds || missed.ratio > FAR;
         let step = if is_far { RAISE_MOST } else { RAISE };
         let level = allowed.clamp(Mpl::at_least_one(present)).get();
-        let mut search = Search::new(level, tally, allowed, step);
+        let mut search = GoalSearch::new(level, tally, allowed, step);
         let next = search.next();
-        self.task = Task::Search(search);
+        self.task = GoalTask::Search(search);
         self.follow(next, missed)
     }
 
     /// Does what follows from a measurement of a search.
-    fn follow(&mut self, next: Next, seen: GoalSeen) -> Decision {
+    fn follow(&mut self, next: NextMeasurement, seen: GoalSeen) -> Decision {
         match next {
-            Next::Measure(level) => {
-                self.window = Window { limit: level, ..Window::default() };
+            NextMeasurement::Measure(level) => {
+                self.window = GoalWindow { limit: level, ..GoalWindow::default() };
                 let reason = Reason::Goal(GoalReason::Search(seen));
                 Decision { limit: Mpl::at_least_one(level), reason }
             }
-            Next::Found { floor, ceiling } => {
+            NextMeasurement::Found { floor, ceiling } => {
                 (self.status.is_met, self.status.seen) = (Some(true), seen);
                 self.status.is_impossible = false;
                 self.raise = RAISE;
                 let highest = self.without_need(ceiling);
-                let range = Bounds::new(floor.min(highest), highest);
-                self.adopt(range.unwrap_or(self.range), ceiling, seen)
+                self.adopt(range(floor.min(highest), highest), ceiling, seen)
             }
-            Next::Impossible { best } => {
+            NextMeasurement::Impossible { best } => {
                 (self.status.is_met, self.status.seen) = (Some(false), seen);
                 self.status.is_impossible = true;
-                let range = Bounds::new(self.setting.bounds.min(), best).unwrap_or(self.range);
-                self.adopt(range, best, seen);
+                self.adopt(range(self.setting.bounds.min(), best), best, seen);
                 Decision { limit: self.limit, reason: Reason::Goal(GoalReason::Impossible(seen)) }
             }
         }
@@ -394,16 +395,16 @@ impl KeepGoal {
             (self.range, self.limit) = (range, self.inner.start());
             self.since_s = self.now_s;
         }
-        self.task = Task::Hold;
-        (self.window, self.overall) = (Window::default(), Tally::default());
-        self.long = Tally::default();
+        self.task = GoalTask::Hold;
+        (self.window, self.overall) = (GoalWindow::default(), ResponseTally::default());
+        self.long = ResponseTally::default();
         self.status.ceiling = range.max();
         let reason = Reason::Goal(GoalReason::Ceiling { ceiling: range.max(), seen });
         Decision { limit: self.limit, reason }
     }
 
     /// Holds a level of a search until it can be judged.
-    fn look(&mut self, mut search: Search, seen: &Observation) -> Decision {
+    fn look(&mut self, mut search: GoalSearch, seen: &Observation) -> Decision {
         self.window.add(seen, self.class);
         let (tally, limit) = (self.window.tally, Mpl::at_least_one(search.level));
         let reason = Reason::Goal(GoalReason::Search(self.seen(&tally)));
@@ -411,12 +412,12 @@ impl KeepGoal {
             if self.window.since_s >= JUDGED_WITHIN_S {
                 return self.give_up();
             }
-            self.task = Task::Search(search);
+            self.task = GoalTask::Search(search);
             return Decision { limit, reason };
         };
-        let measured = self.judged(verdict == Verdict::Kept, &tally);
+        let measured = self.judged(verdict == GoalVerdict::Kept, &tally);
         let next = search.take(&tally, verdict);
-        self.task = Task::Search(search);
+        self.task = GoalTask::Search(search);
         self.follow(next, measured)
     }
 
@@ -426,22 +427,21 @@ impl KeepGoal {
         let tally = self.window.tally;
         let measured = self.seen(&tally);
         match tally.judge(self.goal, true) {
-            Some(Verdict::Kept) => {
+            Some(GoalVerdict::Kept) => {
                 self.judged(true, &tally);
                 self.raise = (self.raise * self.raise).min(RAISE_MOST);
                 let higher = Mpl::at_least_one(higher);
                 self.failed_s = None;
-                let range = Bounds::new(self.range.min(), higher).unwrap_or(self.range);
-                self.adopt(range, higher, measured)
+                self.adopt(range(self.range.min(), higher), higher, measured)
             }
-            Some(Verdict::Violated) => {
+            Some(GoalVerdict::Violated) => {
                 self.put_off();
                 self.raise = self.raise.sqrt().max(RAISE_LEAST);
                 self.resume(GoalReason::Back(measured))
             }
             None if self.window.since_s >= JUDGED_WITHIN_S => self.give_up(),
             None => {
-                self.task = Task::Raise(higher);
+                self.task = GoalTask::Raise(higher);
                 let reason = Reason::Goal(GoalReason::Raise(measured));
                 Decision { limit: Mpl::at_least_one(higher), reason }
             }
@@ -456,10 +456,15 @@ impl KeepGoal {
 
     /// Back to the limit of the inner controller.
     fn resume(&mut self, reason: GoalReason) -> Decision {
-        self.task = Task::Hold;
-        (self.window, self.overall) = (Window::default(), Tally::default());
+        self.task = GoalTask::Hold;
+        (self.window, self.overall) = (GoalWindow::default(), ResponseTally::default());
         Decision { limit: self.limit, reason: Reason::Goal(reason) }
     }
+}
+
+/// Returns the limits from a floor to a ceiling that is known not to be below it.
+fn range(floor: Mpl, ceiling: Mpl) -> Bounds {
+    Bounds::new(floor, ceiling).expect("the floor is not above the ceiling")
 }
 
 impl Controller for KeepGoal {
@@ -477,10 +482,10 @@ impl Controller for KeepGoal {
 
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision {
         self.now_s += observation.interval.min(Duration::from_secs(3600)).as_secs_f64();
-        match std::mem::replace(&mut self.task, Task::Hold) {
-            Task::Hold => self.hold(observation, draw),
-            Task::Search(search) => self.look(search, observation),
-            Task::Raise(higher) => self.try_higher(higher, observation),
+        match std::mem::replace(&mut self.task, GoalTask::Hold) {
+            GoalTask::Hold => self.hold(observation, draw),
+            GoalTask::Search(search) => self.look(search, observation),
+            GoalTask::Raise(higher) => self.try_higher(higher, observation),
         }
     }
 

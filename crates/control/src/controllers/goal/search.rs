@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::tally::{Tally, Verdict};
+use super::tally::{GoalVerdict, ResponseTally};
 use crate::controller::whole;
 use crate::{Bounds, Mpl};
 
@@ -37,8 +37,8 @@ const MOST: u32 = 30;
 
 /// What was measured at a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
-    verdict: Verdict,
+struct LevelMeasurement {
+    verdict: GoalVerdict,
     mean_s: f64,
     error_s: f64,
     /// How often it was measured.
@@ -47,8 +47,8 @@ struct Point {
 
 /// A search under way.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
-    points: BTreeMap<u32, Point>,
+pub(super) struct GoalSearch {
+    points: BTreeMap<u32, LevelMeasurement>,
     /// The level that is measured now.
     pub(super) level: u32,
     allowed: Bounds,
@@ -59,7 +59,7 @@ pub(super) struct Search {
 
 /// What follows from a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextMeasurement {
     /// Measure at this level.
     Measure(u32),
     /// Limits from the one to the other keep the goal.
@@ -68,86 +68,86 @@ pub(super) enum Next {
     Impossible { best: Mpl },
 }
 
-impl Search {
+impl GoalSearch {
     /// A search from `level`, at which `seen` violates the goal, that begins with a step down by
     /// `step`.
-    pub(super) fn new(level: u32, seen: &Tally, allowed: Bounds, step: f64) -> Search {
-        let mut search = Search { points: BTreeMap::new(), level, allowed, step, measured: 0 };
-        search.enter(level, seen, Verdict::Violated);
+    pub(super) fn new(level: u32, seen: &ResponseTally, allowed: Bounds, step: f64) -> GoalSearch {
+        let mut search = GoalSearch { points: BTreeMap::new(), level, allowed, step, measured: 0 };
+        search.enter(level, seen, GoalVerdict::Violated);
         search
     }
 
-    fn enter(&mut self, level: u32, seen: &Tally, verdict: Verdict) {
+    fn enter(&mut self, level: u32, seen: &ResponseTally, verdict: GoalVerdict) {
         let times = self.points.get(&level).map_or(0, |point| point.times) + 1;
         let (mean_s, error_s) = (seen.mean_s(), seen.mean_error_s());
-        self.points.insert(level, Point { verdict, mean_s, error_s, times });
+        self.points.insert(level, LevelMeasurement { verdict, mean_s, error_s, times });
     }
 
     /// Takes the measurement of the present level and says what follows.
-    pub(super) fn take(&mut self, seen: &Tally, verdict: Verdict) -> Next {
+    pub(super) fn take(&mut self, seen: &ResponseTally, verdict: GoalVerdict) -> NextMeasurement {
         self.enter(self.level, seen, verdict);
         self.next()
     }
 
     /// What follows from what is known.
-    pub(super) fn next(&mut self) -> Next {
+    pub(super) fn next(&mut self) -> NextMeasurement {
         self.measured += 1;
         let is_over = self.measured > MOST;
         let next = match self.highest_kept() {
             Some(kept) => self.narrow(kept, is_over),
             None => self.widen(is_over),
         };
-        if let Next::Measure(level) = next {
+        if let NextMeasurement::Measure(level) = next {
             self.level = level;
         }
         next
     }
 
     fn highest_kept(&self) -> Option<u32> {
-        let mut kept = self.points.iter().filter(|(_, point)| point.verdict == Verdict::Kept);
+        let mut kept = self.points.iter().filter(|(_, point)| point.verdict == GoalVerdict::Kept);
         kept.next_back().map(|(&level, _)| level)
     }
 
     /// Between the highest level that keeps the goal and the lowest above, which does not.
-    fn narrow(&self, kept: u32, is_over: bool) -> Next {
+    fn narrow(&self, kept: u32, is_over: bool) -> NextMeasurement {
         let above = self.above(kept);
         let floor = self.floor(kept).map_or(self.allowed.min(), Mpl::at_least_one);
-        let found = Next::Found { floor, ceiling: Mpl::at_least_one(kept) };
+        let found = NextMeasurement::Found { floor, ceiling: Mpl::at_least_one(kept) };
         let (Some((&violating, above)), false) = (above, is_over) else {
             return found;
         };
         if violating - kept > 1 && f64::from(violating) / f64::from(kept) > NEAR {
-            return Next::Measure(between(kept, violating));
+            return NextMeasurement::Measure(between(kept, violating));
         }
         // In turns: the one above again, then this one.
         if above.times < 2 {
-            return Next::Measure(violating);
+            return NextMeasurement::Measure(violating);
         }
         match self.points.get(&kept) {
-            Some(point) if point.times < 2 => Next::Measure(kept),
+            Some(point) if point.times < 2 => NextMeasurement::Measure(kept),
             _ => found,
         }
     }
 
-    fn above(&self, level: u32) -> Option<(&u32, &Point)> {
+    fn above(&self, level: u32) -> Option<(&u32, &LevelMeasurement)> {
         self.points.range((Bound::Excluded(level), Bound::Unbounded)).next()
     }
 
     /// The lowest level that keeps the goal above one that does not, if there is one below `kept`.
     fn floor(&self, kept: u32) -> Option<u32> {
         let mut below = self.points.range(..kept).rev();
-        let (violating, _) = below.find(|(_, point)| point.verdict == Verdict::Violated)?;
+        let (violating, _) = below.find(|(_, point)| point.verdict == GoalVerdict::Violated)?;
         self.points.range(violating + 1..=kept).next().map(|(&level, _)| level)
     }
 
     /// Further down, or up, or between, while no level keeps the goal.
-    fn widen(&self, is_over: bool) -> Next {
+    fn widen(&self, is_over: bool) -> NextMeasurement {
         let levels = self.points.iter();
         let best = levels.min_by(|one, other| one.1.mean_s.total_cmp(&other.1.mean_s));
         let (Some((&best, point)), Some((&lowest, last)), Some((&highest, _))) =
             (best, self.points.first_key_value(), self.points.last_key_value())
         else {
-            return Next::Impossible { best: Mpl::at_least_one(self.level) };
+            return NextMeasurement::Impossible { best: Mpl::at_least_one(self.level) };
         };
         if is_over {
             return self.impossible(point);
@@ -158,17 +158,21 @@ impl Search {
         let (min, max) = (self.allowed.min().get(), self.allowed.max().get());
         if is_down && lowest > min {
             let step = if lowest == highest { self.step } else { STEP };
-            return Next::Measure(whole(f64::from(lowest) / step).clamp(min, lowest - 1));
+            return NextMeasurement::Measure(
+                whole(f64::from(lowest) / step).clamp(min, lowest - 1),
+            );
         }
         if best == highest && highest < max {
-            return Next::Measure(whole(f64::from(highest) * STEP).clamp(highest + 1, max));
+            return NextMeasurement::Measure(
+                whole(f64::from(highest) * STEP).clamp(highest + 1, max),
+            );
         }
         for (low, high) in self.neighbours(best) {
             if high - low > 1 && f64::from(high) / f64::from(low) > NEAR_BEST {
-                return Next::Measure(between(low, high));
+                return NextMeasurement::Measure(between(low, high));
             }
         }
-        if point.times < 2 { Next::Measure(best) } else { self.impossible(point) }
+        if point.times < 2 { NextMeasurement::Measure(best) } else { self.impossible(point) }
     }
 
     /// The gaps on both sides of a level.
@@ -179,10 +183,12 @@ impl Search {
     }
 
     /// The highest of the levels that are as good as the best.
-    fn impossible(&self, best: &Point) -> Next {
-        let is_as_good = |point: &Point| point.mean_s <= AS_GOOD * best.mean_s;
+    fn impossible(&self, best: &LevelMeasurement) -> NextMeasurement {
+        let is_as_good = |point: &LevelMeasurement| point.mean_s <= AS_GOOD * best.mean_s;
         let as_good = self.points.iter().rev().find(|(_, point)| is_as_good(point));
-        Next::Impossible { best: Mpl::at_least_one(as_good.map_or(self.level, |(&at, _)| at)) }
+        NextMeasurement::Impossible {
+            best: Mpl::at_least_one(as_good.map_or(self.level, |(&at, _)| at)),
+        }
     }
 }
 
@@ -199,36 +205,38 @@ mod tests {
 
     /// Searches among limits where each has this mean response time, and those up to `goal_s` keep
     /// the goal; tells what came of it and how many measurements that took.
-    fn search(from: u32, mean_s: impl Fn(u32) -> f64, goal_s: f64) -> (Next, u32) {
+    fn search(from: u32, mean_s: impl Fn(u32) -> f64, goal_s: f64) -> (NextMeasurement, u32) {
         let tally = |level| {
             let mean_s = mean_s(level);
             let response =
                 Timing { count: 1_000, mean_s, variance_s2: 1e-6 * mean_s, ..Timing::default() };
-            let mut tally = Tally::default();
+            let mut tally = ResponseTally::default();
             tally.add(&ClassObservation { response, ..ClassObservation::default() });
             tally
         };
-        let mut search = Search::new(from, &tally(from), bounds(1, 1_000), STEP);
+        let mut search = GoalSearch::new(from, &tally(from), bounds(1, 1_000), STEP);
         let mut next = search.next();
         for measurements in 0..100 {
-            let Next::Measure(level) = next else { return (next, measurements) };
+            let NextMeasurement::Measure(level) = next else { return (next, measurements) };
             let is_kept = mean_s(level) <= goal_s;
-            let verdict = if is_kept { Verdict::Kept } else { Verdict::Violated };
+            let verdict = if is_kept { GoalVerdict::Kept } else { GoalVerdict::Violated };
             next = search.take(&tally(level), verdict);
         }
         panic!("no end: {search:?}");
     }
 
-    fn found(floor: u32, ceiling: u32) -> Next {
+    fn found(floor: u32, ceiling: u32) -> NextMeasurement {
         let [floor, ceiling] = [floor, ceiling].map(Mpl::at_least_one);
-        Next::Found { floor, ceiling }
+        NextMeasurement::Found { floor, ceiling }
     }
 
     #[test]
     fn the_highest_limit_that_keeps_the_goal_is_found_from_above() {
         for best in [1, 2, 3, 7, 40, 150] {
             let (next, measurements) = search(200, f64::from, f64::from(best));
-            let Next::Found { floor, ceiling } = next else { panic!("{best}: {next:?}") };
+            let NextMeasurement::Found { floor, ceiling } = next else {
+                panic!("{best}: {next:?}")
+            };
             assert_eq!(floor, Mpl::ONE);
             let share = f64::from(ceiling.get()) / f64::from(best);
             assert!((1.0 / NEAR..=1.0).contains(&share), "{best}: {ceiling}");
@@ -249,7 +257,7 @@ mod tests {
         let trough = |level: u32| 1.0 + (f64::from(level) / 12.0).ln().powi(2);
         for from in [2, 12, 300] {
             let (next, measurements) = search(from, trough, 0.5);
-            let Next::Impossible { best } = next else { panic!("{next:?}") };
+            let NextMeasurement::Impossible { best } = next else { panic!("{next:?}") };
             assert!((9..=17).contains(&best.get()), "{from}: {best}");
             assert!(measurements <= 20, "{from}: {measurements}");
         }

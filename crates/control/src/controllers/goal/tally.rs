@@ -31,7 +31,7 @@ const DISPERSION_MAX: f64 = 10.0;
 
 /// Response times of a class over some intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct ResponseTally {
     intervals: f64,
     count: f64,
     late: f64,
@@ -45,7 +45,7 @@ pub(super) struct Tally {
 
 /// What is said about a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum GoalVerdict {
     Kept,
     Violated,
 }
@@ -66,7 +66,7 @@ fn margins(goal: ResponseGoal) -> [f64; 2] {
     }
 }
 
-impl Tally {
+impl ResponseTally {
     /// Whether the estimate leaves room for a higher limit.
     pub(super) fn has_slack(&self, goal: ResponseGoal) -> bool {
         self.ratio(goal) <= margins(goal)[1]
@@ -89,7 +89,7 @@ impl Tally {
     }
 
     /// Takes another tally in.
-    pub(super) fn join(&mut self, other: &Tally) {
+    pub(super) fn join(&mut self, other: &ResponseTally) {
         self.intervals += other.intervals;
         self.count += other.count;
         self.late += other.late;
@@ -156,22 +156,22 @@ impl Tally {
 
     /// What can be said; `None` while there are too few. `is_hasty` says a plain violation after a
     /// fifth of the least number, which is right where a limit is only tried.
-    pub(super) fn judge(&self, goal: ResponseGoal, is_hasty: bool) -> Option<Verdict> {
+    pub(super) fn judge(&self, goal: ResponseGoal, is_hasty: bool) -> Option<GoalVerdict> {
         let (least, excess) = (least(goal), self.excess(goal));
         if is_hasty && self.count >= least / 5.0 && excess >= PLAINLY {
-            return Some(Verdict::Violated);
+            return Some(GoalVerdict::Violated);
         }
         if self.count < least {
             return None;
         }
         if excess >= VIOLATED {
-            return Some(Verdict::Violated);
+            return Some(GoalVerdict::Violated);
         }
         let is_long = self.count >= LONGEST * least;
         if excess <= KEPT || is_long && self.ratio(goal) <= margins(goal)[0] {
-            return Some(Verdict::Kept);
+            return Some(GoalVerdict::Kept);
         }
-        is_long.then_some(Verdict::Violated)
+        is_long.then_some(GoalVerdict::Violated)
     }
 
     /// Whether there are as many as a judgement ever takes.
@@ -200,8 +200,8 @@ mod tests {
         ClassObservation { completions: count, late, response, ..ClassObservation::default() }
     }
 
-    fn tally(intervals: &[ClassObservation]) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(intervals: &[ClassObservation]) -> ResponseTally {
+        let mut tally = ResponseTally::default();
         for one in intervals {
             tally.add(one);
         }
@@ -213,26 +213,26 @@ mod tests {
         let goal = goal("p95=200ms");
         assert_eq!(tally(&[seen(10, 1, 0.1)]).judge(goal, true), None);
         assert_eq!(tally(&[seen(99, 0, 0.1)]).judge(goal, false), None);
-        assert_eq!(tally(&[seen(100, 0, 0.1)]).judge(goal, false), Some(Verdict::Kept));
+        assert_eq!(tally(&[seen(100, 0, 0.1)]).judge(goal, false), Some(GoalVerdict::Kept));
         assert_eq!(tally(&[seen(100, 5, 0.1)]).judge(goal, false), None, "5 % may be late");
-        assert_eq!(tally(&[seen(100, 12, 0.1)]).judge(goal, false), Some(Verdict::Violated));
-        assert_eq!(tally(&[seen(20, 9, 0.1)]).judge(goal, true), Some(Verdict::Violated));
+        assert_eq!(tally(&[seen(100, 12, 0.1)]).judge(goal, false), Some(GoalVerdict::Violated));
+        assert_eq!(tally(&[seen(20, 9, 0.1)]).judge(goal, true), Some(GoalVerdict::Violated));
         assert_eq!(tally(&[seen(20, 9, 0.1)]).judge(goal, false), None);
     }
 
     #[test]
     fn a_long_look_is_decided_by_the_estimate_with_a_margin() {
         let goal = goal("p95=200ms");
-        assert_eq!(tally(&[seen(400, 20, 0.1)]).judge(goal, false), Some(Verdict::Violated));
-        assert_eq!(tally(&[seen(400, 18, 0.1)]).judge(goal, false), Some(Verdict::Kept));
+        assert_eq!(tally(&[seen(400, 20, 0.1)]).judge(goal, false), Some(GoalVerdict::Violated));
+        assert_eq!(tally(&[seen(400, 18, 0.1)]).judge(goal, false), Some(GoalVerdict::Kept));
         assert!(!tally(&[seen(400, 20, 0.1)]).is_violated(goal), "not shown");
     }
 
     #[test]
     fn a_mean_is_judged_by_its_own_variance() {
         let goal = goal("mean=100ms");
-        assert_eq!(tally(&[seen(50, 0, 0.05)]).judge(goal, false), Some(Verdict::Kept));
-        assert_eq!(tally(&[seen(50, 0, 0.2)]).judge(goal, false), Some(Verdict::Violated));
+        assert_eq!(tally(&[seen(50, 0, 0.05)]).judge(goal, false), Some(GoalVerdict::Kept));
+        assert_eq!(tally(&[seen(50, 0, 0.2)]).judge(goal, false), Some(GoalVerdict::Violated));
         assert_eq!(tally(&[seen(50, 0, 0.1)]).judge(goal, false), None);
     }
 

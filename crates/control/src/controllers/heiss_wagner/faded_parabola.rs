@@ -44,39 +44,24 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`FadedParabola`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FadedParabolaSettings {
-    /// Weight of an interval against the next, the aging coefficient α; above 0, at most 1.
-    pub aging: f64,
-    /// The longest step.
-    pub cap: Step,
-    /// The largest random step, Δ.
-    pub wiggle: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`FadedParabola`].
+    pub struct FadedParabolaSettings;
 
-parameters! { FadedParabolaSettings {
-    "aging", "share", Values::Number(0.01, 1.0), aging,
-        "weight of an interval against the next, α";
-    "cap", "transactions", Values::Step, cap, "longest step";
-    "delta", "transactions", Values::Step, wiggle, "largest random step, Δ";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl FadedParabolaSettings {
     /// For a proxy with intervals of a second. α = 0.9 is a memory of ten intervals, three for each
     /// number of the parabola. Steps are those of the other parabolas.
-    pub const PROXY: FadedParabolaSettings = FadedParabolaSettings {
-        aging: 0.9,
-        cap: Step::Relative(0.5),
-        wiggle: Step::Relative(0.5),
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    aging: f64 = 0.9, "aging", "share", Allowed::Number(0.01, 1.0),
+        "weight of an interval against the next, α";
+    cap: Step = Step::Relative(0.5), "cap", "transactions", Allowed::Step, "longest step";
+    wiggle: Step = Step::Relative(0.5), "delta", "transactions", Allowed::Step,
+        "largest random step, Δ";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The parabola approximation with a fading memory.
@@ -87,7 +72,7 @@ pub struct FadedParabola {
     settings: FadedParabolaSettings,
     /// The first throughput, the unit of the others.
     unit_tps: Option<f64>,
-    fit: Fit,
+    fit: ParabolaFit,
     /// Whether the next random step goes up.
     wiggle_up: bool,
 }
@@ -100,14 +85,14 @@ const VAGUEST: f64 = 1e12;
 
 /// A parabola fitted by recursive least squares.
 #[derive(Clone, Debug)]
-struct Fit {
+struct ParabolaFit {
     theta: Vector3<f64>,
     covariance: Matrix3<f64>,
 }
 
-impl Fit {
-    fn new() -> Fit {
-        Fit { theta: Vector3::zeros(), covariance: Matrix3::identity() * VAGUE }
+impl ParabolaFit {
+    fn new() -> ParabolaFit {
+        ParabolaFit { theta: Vector3::zeros(), covariance: Matrix3::identity() * VAGUE }
     }
 
     /// Learns that `y` was seen at `n`.
@@ -119,7 +104,7 @@ impl Fit {
         self.covariance = (self.covariance - gain * cx.transpose()) / aging;
         let is_sound = |value: &f64| value.abs() <= VAGUEST;
         if !self.theta.iter().all(is_sound) {
-            *self = Fit::new();
+            *self = ParabolaFit::new();
         } else if !self.covariance.iter().all(is_sound) {
             self.covariance = Matrix3::identity() * VAGUE;
         }
@@ -145,7 +130,7 @@ impl FadedParabola {
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: FadedParabolaSettings) -> FadedParabola {
         let start = bounds.clamp(start);
-        let fit = Fit::new();
+        let fit = ParabolaFit::new();
         FadedParabola { bounds, start, settings, unit_tps: None, fit, wiggle_up: true }
     }
 
@@ -219,9 +204,7 @@ impl Controller for FadedParabola {
 mod tests {
     use super::*;
     use crate::SplitMix64;
-    use crate::testing::{bounds, observed};
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, limit_after, observed};
 
     fn parabola(start: u32, settings: FadedParabolaSettings) -> FadedParabola {
         FadedParabola::new(bounds(1, 1_000), Mpl::at_least_one(start), settings)
@@ -296,9 +279,7 @@ mod tests {
     #[test]
     fn at_the_apex_it_steps_at_random_up_and_down_by_turns() {
         let mut controller = parabola(10, FadedParabolaSettings::PROXY);
-        for (limit, tps) in [(10, 900), (20, 1_600), (40, 2_400)] {
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-        }
+        limit_after(&mut controller, &[(10, 900), (20, 1_600), (40, 2_400)]);
         let half = Draw::from_bits(1 << 63);
         // Half of the 26 choices 0 to 25 is 13.
         for expected in [63, 37, 63] {
@@ -322,7 +303,7 @@ mod tests {
     /// Without random steps nothing is learnt of the slope for a thousand intervals.
     #[test]
     fn a_limit_that_never_moves_leaves_the_numbers_sound() {
-        let mut fit = Fit::new();
+        let mut fit = ParabolaFit::new();
         for _ in 0..1_000 {
             fit.learn(1.0, 1.0, 0.5);
             assert!(fit.covariance.iter().all(|value| value.abs() <= VAGUEST));
@@ -334,7 +315,8 @@ mod tests {
     #[test]
     fn it_stays_about_the_apex_of_a_parabola() {
         let random = &mut SplitMix64::new(1);
-        let settings = FadedParabolaSettings { wiggle: Step::Absolute(5), ..parabola_settings() };
+        let settings =
+            FadedParabolaSettings { wiggle: Step::Absolute(5), ..FadedParabolaSettings::PROXY };
         let mut controller = parabola(10, settings);
         let mut limit = controller.start();
         let mut inside = 0;
@@ -347,9 +329,5 @@ mod tests {
             inside += u32::from(interval >= 60 && (34..=66).contains(&limit.get()));
         }
         assert!(inside >= 180, "{inside} of 200");
-    }
-
-    fn parabola_settings() -> FadedParabolaSettings {
-        FadedParabolaSettings::PROXY
     }
 }

@@ -38,40 +38,24 @@
 
 use super::HeissWagnerReason;
 use crate::controller::{Concurrency, Controller, Step, whole, within_concurrency};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`IncrementalSteps`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IncrementalStepsSettings {
-    /// Relative step for a relative change of throughput, β; above 0.
-    pub gain: f64,
-    /// The shortest step.
-    pub least: Step,
-    /// The longest step.
-    pub most: Step,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`IncrementalSteps`].
+    pub struct IncrementalStepsSettings;
 
-parameters! { IncrementalStepsSettings {
-    "gain", "factor", Values::Number(0.01, 100.0), gain,
-        "relative step for a relative change of throughput, β";
-    "least", "transactions", Values::Step, least, "shortest step";
-    "most", "transactions", Values::Step, most, "longest step";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl IncrementalStepsSettings {
     /// For a proxy with intervals of a second. β = 2 grows on a curve steeper than √n; a step of at
     /// least 10 % moves throughput about as much as its noise of 3 to 5 % where it matters; half
     /// the limit at most is what hill climbing takes.
-    pub const PROXY: IncrementalStepsSettings = IncrementalStepsSettings {
-        gain: 2.0,
-        least: Step::Relative(0.1),
-        most: Step::Relative(0.5),
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    gain: f64 = 2.0, "gain", "factor", Allowed::Number(0.01, 100.0),
+        "relative step for a relative change of throughput, β";
+    least: Step = Step::Relative(0.1), "least", "transactions", Allowed::Step, "shortest step";
+    most: Step = Step::Relative(0.5), "most", "transactions", Allowed::Step, "longest step";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The controller of incremental steps.
@@ -159,14 +143,12 @@ impl Controller for IncrementalSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bounds, observed};
+    use crate::testing::{bounds, decided, limit_after, limits, observed};
 
-    const DRAW: Draw = Draw::from_bits(0);
-
-    fn steps() -> IncrementalSteps {
+    fn steps(start: u32) -> IncrementalSteps {
         let least = Step::Relative(0.05);
         let settings = IncrementalStepsSettings { least, ..IncrementalStepsSettings::PROXY };
-        IncrementalSteps::new(bounds(1, 1_000), Mpl::ONE, settings)
+        IncrementalSteps::new(bounds(1, 1_000), Mpl::at_least_one(start), settings)
     }
 
     /// β = 2, steps of at least 5 % or 1 and at most half.
@@ -184,44 +166,25 @@ mod tests {
             ((990, 1_000), (1_000, 1_001), 950, "no way up: 5 % down"),
             ((2, 1_000), (1, 1_100), 2, "no way down"),
         ];
-        for ((limit, tps), (next_limit, next_tps), expected, case) in table {
-            let mut controller = steps();
-            controller.decide(&observed(limit, 10_000, tps), DRAW);
-            let decision = controller.decide(&observed(next_limit, 10_000, next_tps), DRAW);
-            assert_eq!(decision.limit.get(), expected, "{case}");
+        for (before, now, expected, case) in table {
+            assert_eq!(limit_after(&mut steps(1), &[before, now]), expected, "{case}");
         }
     }
 
     #[test]
-    fn an_interval_without_completions_is_left_out() {
-        let mut controller = steps();
-        controller.decide(&observed(20, 10_000, 1_000), DRAW);
-        let decision = controller.decide(&observed(24, 10_000, 0), DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (24, Reason::NothingCompleted));
-        assert_eq!(controller.decide(&observed(24, 10_000, 1_100), DRAW).limit.get(), 29);
-    }
-
-    #[test]
     fn the_limit_never_exceeds_the_concurrency() {
-        let mut controller = steps();
-        let decision = controller.decide(&observed(20, 4, 1_000), DRAW);
-        assert_eq!(decision.limit.get(), 4);
-        assert_eq!(decision.reason, Reason::Concurrency { seen: 4 });
+        assert_eq!(decided(&mut steps(1), &observed(20, 4, 1_000)), (4, "concurrency"));
     }
 
     /// X(n) = n·e^(1 − n/50) has its top at 50, and 90 % of it from 29 to 80.
     #[test]
     fn without_noise_it_stays_about_the_top() {
         for start in [1, 10, 200] {
-            let mut limit = Mpl::at_least_one(start);
-            let mut controller = steps();
-            let mut limits = Vec::new();
-            for _ in 0..120 {
-                let level = f64::from(limit.get());
+            let limits = limits(&mut steps(start), 120, |limit| {
+                let level = f64::from(limit);
                 let tps = u64::from(whole(1e4 * level * (1.0 - level / 50.0).exp()));
-                limit = controller.decide(&observed(limit.get(), 10_000, tps), DRAW).limit;
-                limits.push(limit.get());
-            }
+                observed(limit, 10_000, tps)
+            });
             assert!(limits[60..].iter().all(|limit| (29..=80).contains(limit)), "{limits:?}");
         }
     }

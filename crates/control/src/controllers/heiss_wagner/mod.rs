@@ -25,88 +25,37 @@
 mod faded_parabola;
 mod incremental_steps;
 
-use std::fmt;
+use crate::reason::reasons;
 
 pub use faded_parabola::{FadedParabola, FadedParabolaSettings};
 pub use incremental_steps::{IncrementalSteps, IncrementalStepsSettings};
 
-/// Why a limit was chosen. Changes are fractions: 0.12 is 12 % more.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HeissWagnerReason {
-    /// Incremental steps goes on in the direction of the last step: throughput did not fall.
-    Onward {
-        /// Relative change of throughput.
-        throughput: f64,
-    },
-    /// Incremental steps turns round: throughput fell.
-    Turn {
-        /// Relative change of throughput.
-        throughput: f64,
-    },
-    /// The limit goes to the apex of the parabola, or as far toward it as one step may go.
-    Apex {
-        /// Where the apex is, in transactions.
-        at: f64,
-    },
-    /// The parabola has no apex to go to: the limit goes where it rises.
-    Uphill {
-        /// Slope of the parabola at the present limit, as the relative change of throughput for a
-        /// relative change of the limit.
-        slope: f64,
-    },
-    /// The limit is where the parabola wants it and takes a random step, so that it stays known.
-    Excite,
-}
-
-impl HeissWagnerReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            HeissWagnerReason::Onward { .. } => "onward",
-            HeissWagnerReason::Turn { .. } => "turn",
-            HeissWagnerReason::Apex { .. } => "faded_apex",
-            HeissWagnerReason::Uphill { .. } => "uphill",
-            HeissWagnerReason::Excite => "excite",
-        }
-    }
-}
-
-impl fmt::Display for HeissWagnerReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            HeissWagnerReason::Onward { throughput } => {
-                write!(formatter, "onward: throughput {:+.0} %", throughput * 100.0)
-            }
-            HeissWagnerReason::Turn { throughput } => {
-                write!(formatter, "turn: throughput {:+.0} %", throughput * 100.0)
-            }
-            HeissWagnerReason::Apex { at } => {
-                write!(formatter, "apex: faded parabola peaks at {at:.1}")
-            }
-            HeissWagnerReason::Uphill { slope } => {
-                write!(formatter, "uphill: no apex, {slope:+.2} % for 1 % more")
-            }
-            HeissWagnerReason::Excite => {
-                formatter.write_str("excite: at the top, a random step to keep it known")
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_read_well_in_a_log_line() {
-        let table = [
-            (HeissWagnerReason::Onward { throughput: 0.12 }, "onward: throughput +12 %"),
-            (HeissWagnerReason::Turn { throughput: -0.3 }, "turn: throughput -30 %"),
-            (HeissWagnerReason::Apex { at: 25.04 }, "apex: faded parabola peaks at 25.0"),
-            (HeissWagnerReason::Uphill { slope: -0.5 }, "uphill: no apex, -0.50 % for 1 % more"),
-            (HeissWagnerReason::Excite, "excite: at the top, a random step to keep it known"),
-        ];
-        for (reason, line) in table {
-            assert_eq!(reason.to_string(), line);
-        }
+reasons! {
+    /// Why a limit was chosen. Changes are fractions: 0.12 is 12 % more.
+    pub enum HeissWagnerReason {
+        /// Incremental steps goes on in the direction of the last step: throughput did not fall.
+        Onward {
+            /// Relative change of throughput.
+            throughput: f64,
+        } = "onward" => "onward: throughput {:+.0} %", throughput * 100.0;
+        /// Incremental steps turns round: throughput fell.
+        Turn {
+            /// Relative change of throughput.
+            throughput: f64,
+        } = "turn" => "turn: throughput {:+.0} %", throughput * 100.0;
+        /// The limit goes to the apex of the parabola, or as far toward it as one step may go.
+        Apex {
+            /// Where the apex is, in transactions.
+            at: f64,
+        } = "faded_apex" => "apex: faded parabola peaks at {at:.1}";
+        /// The parabola has no apex to go to: the limit goes where it rises.
+        Uphill {
+            /// Slope of the parabola at the present limit, as the relative change of throughput for
+            /// a relative change of the limit.
+            slope: f64,
+        } = "uphill" => "uphill: no apex, {slope:+.2} % for 1 % more";
+        /// The limit is where the parabola wants it and takes a random step, so that it stays
+        /// known.
+        Excite = "excite" => "excite: at the top, a random step to keep it known";
     }
 }

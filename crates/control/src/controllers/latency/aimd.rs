@@ -26,49 +26,32 @@
 //!   bound. A database that thrashes at 500 ms looks well to it.
 //! * It never goes below 20, except where the bounds end below that.
 
-use std::fmt;
-
-use super::window::{LimitRange, Window, WindowRule};
-use super::{LatencyReason, Milliseconds};
+use super::LatencyReason;
+use super::window::{LatencyWindow, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Allowed, check_limits, settings};
+use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Aimd`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AimdSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The mean latency above which the limit falls, seconds.
-    pub timeout_s: f64,
-    /// What is left of the limit then, a fraction.
-    pub backoff: f64,
-}
+settings! {
+    /// The parameters of [`Aimd`].
+    pub struct AimdSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { AimdSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+    /// The defaults of `AIMDLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    "timeout", "s", Values::Number(0.0001, 1e5), timeout_s,
+    timeout_s: f64 = 5.0, "timeout", "s", Allowed::Number(0.0001, 1e5),
         "mean latency above which the limit falls";
-    "backoff", "share", Values::Number(0.01, 1.0), backoff, "share of the limit that then remains";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl AimdSettings {
-    /// The defaults of `AIMDLimit.Builder`.
-    pub const PUBLISHED: AimdSettings = AimdSettings {
-        limits: LimitRange::new(20, 200),
-        window: WindowRule::NETFLIX,
-        timeout_s: 5.0,
-        backoff: 0.9,
-    };
+    backoff: f64 = 0.9, "backoff", "share", Allowed::Number(0.01, 1.0),
+        "share of the limit that then remains";
 }
 
 /// Additive increase, multiplicative decrease, as Netflix has it.
@@ -79,40 +62,19 @@ pub struct Aimd {
     settings: AimdSettings,
 }
 
-/// Why AIMD moved.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AimdReason {
-    /// By one, because the window was in time.
-    Up {
-        /// Mean latency, seconds.
-        rtt_s: f64,
-    },
-    /// To a fraction, because the window was too slow.
-    BackOff {
-        /// Mean latency, seconds.
-        rtt_s: f64,
-    },
-}
-
-impl AimdReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            AimdReason::Up { .. } => "aimd_up",
-            AimdReason::BackOff { .. } => "aimd_back_off",
-        }
-    }
-}
-
-impl fmt::Display for AimdReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            AimdReason::Up { rtt_s } => {
-                write!(formatter, "aimd: {} is in time, one up", Milliseconds(rtt_s))
-            }
-            AimdReason::BackOff { rtt_s } => {
-                write!(formatter, "aimd: {} is too slow, back off", Milliseconds(rtt_s))
-            }
-        }
+reasons! {
+    /// Why AIMD moved.
+    pub enum AimdReason {
+        /// By one, because the window was in time.
+        Up {
+            /// Mean latency, seconds.
+            rtt_s: f64,
+        } = "aimd_up" => "aimd: {} is in time, one up", Milliseconds(rtt_s);
+        /// To a fraction, because the window was too slow.
+        BackOff {
+            /// Mean latency, seconds.
+            rtt_s: f64,
+        } = "aimd_back_off" => "aimd: {} is too slow, back off", Milliseconds(rtt_s);
     }
 }
 
@@ -120,12 +82,12 @@ impl Aimd {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: AimdSettings) -> Aimd {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         Aimd { range, start: range.clamp(start), settings }
     }
 
-    fn judge(&self, limit: Mpl, window: Window) -> (u32, LatencyReason) {
-        let Window { rtt_s, inflight, .. } = window;
+    fn judge(&self, limit: Mpl, window: LatencyWindow) -> (u32, LatencyReason) {
+        let LatencyWindow { rtt_s, inflight, .. } = window;
         let level = f64::from(limit.get());
         if rtt_s > self.settings.timeout_s {
             (
@@ -151,7 +113,9 @@ impl Controller for Aimd {
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        match self.settings.window.read(observation, observation.in_database.mean_s) {
+        let AimdSettings { samples, shortest_s, .. } = self.settings;
+        match LatencyWindow::read(observation, observation.in_database.mean_s, samples, shortest_s)
+        {
             Ok(window) => {
                 let (next, reason) = self.judge(limit, window);
                 let limit = self.range.clamp(Mpl::at_least_one(next));
@@ -166,9 +130,7 @@ impl Controller for Aimd {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{bounds, decided, limits};
 
     fn published(min: u32, max: u32) -> Aimd {
         Aimd::new(bounds(min, max), Mpl::at_least_one(20), AimdSettings::PUBLISHED)
@@ -189,8 +151,8 @@ mod tests {
             (10, 10, 0.020, 21, "aimd_up"),
         ];
         for (limit, inside, mean_s, next, kind) in table {
-            let decision = published(1, 1_000).decide(&window(limit, inside, mean_s), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (next, kind), "{limit}");
+            let seen = window(limit, inside, mean_s);
+            assert_eq!(decided(&mut published(1, 1_000), &seen), (next, kind), "{limit}");
         }
     }
 
@@ -202,12 +164,8 @@ mod tests {
             let mut limiter = published(min, max);
             assert_eq!(limiter.start().get(), start);
             for (mean_s, end) in [(0.02, up), (6.0, down)] {
-                let mut limit = limiter.start();
-                for _ in 0..300 {
-                    let seen = window(limit.get(), 1_000, mean_s);
-                    limit = limiter.decide(&seen, DRAW).limit;
-                }
-                assert_eq!(limit.get(), end);
+                let limits = limits(&mut limiter, 300, |limit| window(limit, 1_000, mean_s));
+                assert_eq!(limits[299], end);
             }
         }
     }
@@ -216,14 +174,6 @@ mod tests {
     fn errors_of_the_database_are_no_drops() {
         let mut seen = window(50, 50, 0.020);
         seen.failures = 1_000;
-        assert_eq!(published(1, 1_000).decide(&seen, DRAW).limit.get(), 51);
-    }
-
-    #[test]
-    fn an_interval_without_completions_decides_nothing() {
-        let mut seen = window(50, 50, 6.0);
-        seen.completions = 0;
-        let decision = published(1, 1_000).decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (50, Reason::NothingCompleted));
+        assert_eq!(decided(&mut published(1, 1_000), &seen).0, 51);
     }
 }

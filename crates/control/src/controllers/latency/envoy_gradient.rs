@@ -46,56 +46,33 @@
 //!   with a throughput of N/(N + 9) the limit rests at 11, where 81 are
 //!   needed for 90 %.
 
-use std::fmt;
-
-use super::window::{LimitRange, Window, WindowRule, cut};
-use super::{LatencyReason, Milliseconds};
+use super::LatencyReason;
+use super::window::{LatencyWindow, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Allowed, check_limits, settings};
+use crate::reason::{Milliseconds, reasons};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`EnvoyGradient`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EnvoyGradientSettings {
-    /// The limits to choose from. The lowest is the pin, too.
-    pub limits: LimitRange,
-    /// By how much the median may be above minRTT, a fraction.
-    pub buffer: f64,
-    /// Transactions that make a measurement of minRTT.
-    pub min_rtt_samples: u64,
-    /// From one measurement of minRTT to the next, seconds.
-    pub remeasure_s: f64,
-    /// The most that is added to that, a fraction of it.
-    pub jitter: f64,
-}
+settings! {
+    /// The parameters of [`EnvoyGradient`]. The lowest limit is the pin, too.
+    pub struct EnvoyGradientSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { EnvoyGradientSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "buffer", "share", Values::Number(0.0, 100.0), buffer,
-        "how far the median may be above minRTT";
-    "samples", "transactions", Values::Whole(1, 1_000_000), min_rtt_samples,
-        "number of transactions in a measurement of minRTT";
-    "remeasure", "s", Values::Number(1.0, 1e6), remeasure_s,
-        "time from one measurement of minRTT to the next";
-    "jitter", "share", Values::Number(0.0, 1.0), jitter, "largest random addition to that time";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl EnvoyGradientSettings {
     /// The defaults of `GradientControllerConfig`, and the 60 s of the documentation's example.
-    pub const PUBLISHED: EnvoyGradientSettings = EnvoyGradientSettings {
-        limits: LimitRange::new(3, 1_000),
-        buffer: 0.25,
-        min_rtt_samples: 50,
-        remeasure_s: 60.0,
-        jitter: 0.15,
-    };
-}
+    pub const PUBLISHED;
 
-/// What ends up in the median: every transaction, if there is one.
-const WINDOW: WindowRule = WindowRule { min_samples: 1, min_rtt_s: 0.0 };
+    lowest: Mpl = Mpl::at_least_one(3), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions",
+        Allowed::Whole(1, 1_000_000), "highest limit of the published rule";
+    buffer: f64 = 0.25, "buffer", "share", Allowed::Number(0.0, 100.0),
+        "how far the median may be above minRTT";
+    min_rtt_samples: u64 = 50, "samples", "transactions", Allowed::Whole(1, 1_000_000),
+        "number of transactions in a measurement of minRTT";
+    remeasure_s: f64 = 60.0, "remeasure", "s", Allowed::Number(1.0, 1e6),
+        "time from one measurement of minRTT to the next";
+    jitter: f64 = 0.15, "jitter", "share", Allowed::Number(0.0, 1.0),
+        "largest random addition to that time";
+}
 
 /// Windows in a row at the lowest limit after which minRTT is doubted.
 const DOUBT: u32 = 5;
@@ -105,71 +82,39 @@ const DOUBT: u32 = 5;
 pub struct EnvoyGradient {
     range: Bounds,
     settings: EnvoyGradientSettings,
-    phase: Phase,
+    phase: EnvoyPhase,
 }
 
-/// What Envoy's controller does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum EnvoyReason {
-    /// It pins the limit, to measure.
-    Pin {
-        /// The limit it will return to.
-        back_to: Mpl,
-    },
-    /// It is pinned, and transactions from before the pin still end.
-    Draining,
-    /// It is pinned, and has measured too few transactions so far.
-    Measuring {
-        /// Transactions measured.
-        samples: u64,
-    },
-    /// It has measured, and returns to the limit from before.
-    Measured {
-        /// The latency of no load, seconds.
-        min_rtt_s: f64,
-    },
-    /// It applies the gradient.
-    Gradient {
-        /// From 0.5 to 2.
-        gradient: f64,
-        /// Median latency of the window, seconds.
-        median_s: f64,
-        /// The latency of no load, seconds.
-        min_rtt_s: f64,
-    },
-}
-
-impl EnvoyReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            EnvoyReason::Pin { .. } => "envoy_pin",
-            EnvoyReason::Draining => "envoy_draining",
-            EnvoyReason::Measuring { .. } => "envoy_measuring",
-            EnvoyReason::Measured { .. } => "envoy_measured",
-            EnvoyReason::Gradient { .. } => "envoy_gradient",
-        }
-    }
-}
-
-impl fmt::Display for EnvoyReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("envoy: ")?;
-        match *self {
-            EnvoyReason::Pin { back_to } => {
-                write!(formatter, "pin the limit to measure, then back to {back_to}")
-            }
-            EnvoyReason::Draining => formatter.write_str("pinned, older transactions still end"),
-            EnvoyReason::Measuring { samples } => {
-                write!(formatter, "pinned, {samples} transactions measured")
-            }
-            EnvoyReason::Measured { min_rtt_s } => {
-                write!(formatter, "{} without load, limit restored", Milliseconds(min_rtt_s))
-            }
-            EnvoyReason::Gradient { gradient, median_s, min_rtt_s } => {
-                let (median, least) = (Milliseconds(median_s), Milliseconds(min_rtt_s));
-                write!(formatter, "gradient {gradient:.2}, {median} against {least} without load")
-            }
-        }
+reasons! {
+    /// What Envoy's controller does.
+    pub enum EnvoyReason {
+        /// It pins the limit, to measure.
+        Pin {
+            /// The limit it will return to.
+            back_to: Mpl,
+        } = "envoy_pin" => "envoy: pin the limit to measure, then back to {back_to}";
+        /// It is pinned, and transactions from before the pin still end.
+        Draining = "envoy_draining" => "envoy: pinned, older transactions still end";
+        /// It is pinned, and has measured too few transactions so far.
+        Measuring {
+            /// Transactions measured.
+            samples: u64,
+        } = "envoy_measuring" => "envoy: pinned, {samples} transactions measured";
+        /// It has measured, and returns to the limit from before.
+        Measured {
+            /// The latency of no load, seconds.
+            min_rtt_s: f64,
+        } = "envoy_measured" => "envoy: {} without load, limit restored", Milliseconds(min_rtt_s);
+        /// It applies the gradient.
+        Gradient {
+            /// From 0.5 to 2.
+            gradient: f64,
+            /// Median latency of the window, seconds.
+            median_s: f64,
+            /// The latency of no load, seconds.
+            min_rtt_s: f64,
+        } = "envoy_gradient" => "envoy: gradient {gradient:.2}, {} against {} without load",
+            Milliseconds(median_s), Milliseconds(min_rtt_s);
     }
 }
 
@@ -179,7 +124,7 @@ fn because(reason: EnvoyReason) -> Reason {
 
 /// What the controller is at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum EnvoyPhase {
     Measuring(Measuring),
     Following(Following),
 }
@@ -215,8 +160,8 @@ impl EnvoyGradient {
     /// measure, and then goes to `start`; the published one goes to 3.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: EnvoyGradientSettings) -> EnvoyGradient {
-        let range = settings.limits.within(bounds);
-        let phase = Phase::Measuring(Measuring::from(range.clamp(start)));
+        let range = range(settings.lowest, settings.highest, bounds);
+        let phase = EnvoyPhase::Measuring(Measuring::from(range.clamp(start)));
         EnvoyGradient { range, settings, phase }
     }
 
@@ -224,7 +169,7 @@ impl EnvoyGradient {
     fn measure(&mut self, so_far: Measuring, observation: &Observation, draw: Draw) -> Decision {
         let pin = self.range.min();
         let stay = |reason| Decision { limit: pin, reason };
-        let window = match WINDOW.read(observation, observation.in_database.p50_s) {
+        let window = match read(observation) {
             Ok(window) => window,
             Err(reason) => return stay(reason),
         };
@@ -234,12 +179,12 @@ impl EnvoyGradient {
         let samples = so_far.samples.saturating_add(window.samples);
         let weighted_s = so_far.weighted_s + window.rtt_s * window.samples as f64;
         if samples < self.settings.min_rtt_samples {
-            self.phase = Phase::Measuring(Measuring { samples, weighted_s, ..so_far });
+            self.phase = EnvoyPhase::Measuring(Measuring { samples, weighted_s, ..so_far });
             return stay(because(EnvoyReason::Measuring { samples }));
         }
         let min_rtt_s = weighted_s / samples as f64;
         let left_s = self.settings.remeasure_s * (1.0 + self.settings.jitter * draw.value());
-        self.phase = Phase::Following(Following { min_rtt_s, left_s, at_floor: 0 });
+        self.phase = EnvoyPhase::Following(Following { min_rtt_s, left_s, at_floor: 0 });
         let reason = because(EnvoyReason::Measured { min_rtt_s });
         Decision { limit: so_far.back_to, reason }
     }
@@ -248,7 +193,7 @@ impl EnvoyGradient {
     fn follow(&mut self, so_far: Following, observation: &Observation) -> Decision {
         let limit = self.range.clamp(observation.limit);
         let floor = self.range.min();
-        let (decision, at_floor) = match WINDOW.read(observation, observation.in_database.p50_s) {
+        let (decision, at_floor) = match read(observation) {
             Ok(window) => {
                 let decision = self.judge(limit, so_far.min_rtt_s, window);
                 let is_at_floor = limit == floor && decision.limit == floor;
@@ -258,16 +203,16 @@ impl EnvoyGradient {
         };
         let left_s = so_far.left_s - observation.interval.as_secs_f64();
         if left_s > 0.0 && at_floor < DOUBT {
-            self.phase = Phase::Following(Following { left_s, at_floor, ..so_far });
+            self.phase = EnvoyPhase::Following(Following { left_s, at_floor, ..so_far });
             return decision;
         }
-        self.phase = Phase::Measuring(Measuring::from(decision.limit));
+        self.phase = EnvoyPhase::Measuring(Measuring::from(decision.limit));
         let reason = because(EnvoyReason::Pin { back_to: decision.limit });
         Decision { limit: floor, reason }
     }
 
     /// The rule of the gradient.
-    fn judge(&self, limit: Mpl, min_rtt_s: f64, window: Window) -> Decision {
+    fn judge(&self, limit: Mpl, min_rtt_s: f64, window: LatencyWindow) -> Decision {
         let accepted_s = min_rtt_s * (1.0 + self.settings.buffer);
         let gradient = cut(accepted_s / window.rtt_s, 0.5, 2.0);
         let scaled = gradient * f64::from(limit.get());
@@ -275,6 +220,11 @@ impl EnvoyGradient {
         let reason = because(EnvoyReason::Gradient { gradient, median_s: window.rtt_s, min_rtt_s });
         Decision { limit: self.range.clamp(next), reason }
     }
+}
+
+/// Reads an interval as a window: every transaction is in the median, if there is one.
+fn read(observation: &Observation) -> Result<LatencyWindow, Reason> {
+    LatencyWindow::read(observation, observation.in_database.p50_s, 1, 0.0)
 }
 
 impl Controller for EnvoyGradient {
@@ -288,8 +238,8 @@ impl Controller for EnvoyGradient {
 
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision {
         match self.phase {
-            Phase::Measuring(so_far) => self.measure(so_far, observation, draw),
-            Phase::Following(so_far) => self.follow(so_far, observation),
+            EnvoyPhase::Measuring(so_far) => self.measure(so_far, observation, draw),
+            EnvoyPhase::Following(so_far) => self.follow(so_far, observation),
         }
     }
 }
@@ -298,9 +248,7 @@ impl Controller for EnvoyGradient {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published(start: u32) -> EnvoyGradient {
         let start = Mpl::at_least_one(start);
@@ -311,7 +259,7 @@ mod tests {
     fn measured() -> EnvoyGradient {
         let mut limiter = published(100);
         assert_eq!(limiter.start().get(), 3);
-        assert_eq!(limiter.decide(&window(3, 1_000, 0.010), DRAW).limit.get(), 100);
+        assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.010)).0, 100);
         limiter
     }
 
@@ -333,9 +281,8 @@ mod tests {
             (3, 12.5, 4),
         ];
         for (limit, p50_ms, next) in table {
-            let decision = measured().decide(&window(limit, 5_000, p50_ms / 1e3), DRAW);
-            assert_eq!(decision.limit.get(), next, "{limit} at {p50_ms} ms");
-            assert_eq!(decision.reason.kind(), "envoy_gradient");
+            let said = decided(&mut measured(), &window(limit, 5_000, p50_ms / 1e3));
+            assert_eq!(said, (next, "envoy_gradient"), "{limit} at {p50_ms} ms");
         }
     }
 
@@ -363,15 +310,12 @@ mod tests {
     fn five_windows_at_three_are_a_reason_to_measure_again() {
         let mut limiter = measured();
         limiter.decide(&window(4, 1_000, 0.050), DRAW);
-        for _ in 0..4 {
-            let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_gradient"));
+        let kinds = ["envoy_gradient"; 4].into_iter().chain(["envoy_pin", "envoy_measured"]);
+        for kind in kinds {
+            assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.050)), (3, kind));
         }
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.reason.kind(), "envoy_pin");
-        limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.limit.get(), 5, "g = 1.25: 3.75 + 1.94");
+        let (next, _) = decided(&mut limiter, &window(3, 1_000, 0.050));
+        assert_eq!(next, 5, "g = 1.25: 3.75 + 1.94");
     }
 
     /// After a window at 4 the count begins anew; an empty one is left out of it.
@@ -379,14 +323,13 @@ mod tests {
     fn the_five_windows_at_three_have_to_be_in_a_row() {
         let mut limiter = measured();
         for limit in [3, 3, 4, 3, 3, 3, 3] {
-            let decision = limiter.decide(&window(limit, 1_000, 0.050), DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_gradient"));
+            let said = decided(&mut limiter, &window(limit, 1_000, 0.050));
+            assert_eq!(said, (3, "envoy_gradient"));
         }
         let mut empty = window(3, 1_000, 0.050);
         empty.completions = 0;
-        assert_eq!(limiter.decide(&empty, DRAW).reason, Reason::NothingCompleted);
-        let decision = limiter.decide(&window(3, 1_000, 0.050), DRAW);
-        assert_eq!(decision.reason.kind(), "envoy_pin");
+        assert_eq!(decided(&mut limiter, &empty), (3, "nothing_completed"));
+        assert_eq!(decided(&mut limiter, &window(3, 1_000, 0.050)), (3, "envoy_pin"));
     }
 
     /// 20 of 10 ms and 30 of 20 ms make 50 of 16 ms: 20 ms is g = 1.
@@ -395,10 +338,10 @@ mod tests {
         let mut limiter = published(100);
         let mut seen = window(3, 1_000, 0.010);
         seen.in_database.count = 20;
-        assert_eq!(limiter.decide(&seen, DRAW).limit.get(), 3);
+        assert_eq!(decided(&mut limiter, &seen).0, 3);
         (seen.in_database.count, seen.in_database.p50_s) = (30, 0.020);
-        assert_eq!(limiter.decide(&seen, DRAW).limit.get(), 100);
-        assert_eq!(limiter.decide(&window(100, 1_000, 0.020), DRAW).limit.get(), 110);
+        assert_eq!(decided(&mut limiter, &seen).0, 100);
+        assert_eq!(decided(&mut limiter, &window(100, 1_000, 0.020)).0, 110);
     }
 
     /// The 100 that were inside before the pin are not measured.
@@ -407,10 +350,9 @@ mod tests {
         let mut limiter = published(100);
         let mut draining = window(3, 1_000, 0.100);
         draining.running_mean = 4.0;
-        let decision = limiter.decide(&draining, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason.kind()), (3, "envoy_draining"));
+        assert_eq!(decided(&mut limiter, &draining), (3, "envoy_draining"));
         limiter.decide(&window(3, 1_000, 0.010), DRAW);
-        assert_eq!(limiter.decide(&window(100, 1_000, 0.012_5), DRAW).limit.get(), 110);
+        assert_eq!(decided(&mut limiter, &window(100, 1_000, 0.012_5)).0, 110);
     }
 
     /// Latency is a millisecond for each inside, so g·L is 1.25 times the pin at any limit.
@@ -419,16 +361,12 @@ mod tests {
     #[test]
     fn a_pin_under_load_takes_the_load_for_no_load() {
         for (pin, rest) in [(3, 5), (100, 136)] {
-            let limits = LimitRange::new(pin, 1_000);
-            let settings = EnvoyGradientSettings { limits, ..EnvoyGradientSettings::PUBLISHED };
+            let lowest = Mpl::at_least_one(pin);
+            let settings = EnvoyGradientSettings { lowest, ..EnvoyGradientSettings::PUBLISHED };
             let start = Mpl::at_least_one(150);
             let mut limiter = EnvoyGradient::new(bounds(1, 10_000), start, settings);
-            let mut limit = limiter.start();
-            for _ in 0..60 {
-                let rtt_s = f64::from(limit.get()) / 1e3;
-                limit = limiter.decide(&window(limit.get(), 5_000, rtt_s), DRAW).limit;
-            }
-            assert_eq!(limit.get(), rest, "pinned to {pin}");
+            let inside = |limit| window(limit, 5_000, f64::from(limit) / 1e3);
+            assert_eq!(limits(&mut limiter, 60, inside)[59], rest, "pinned to {pin}");
         }
     }
 
@@ -437,13 +375,10 @@ mod tests {
         let mut limiter = measured();
         let mut seen = window(100, 1_000, 0.0125);
         seen.completions = 0;
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (100, Reason::NothingCompleted));
-        for _ in 0..58 {
-            limiter.decide(&seen, DRAW);
+        for _ in 0..59 {
+            assert_eq!(decided(&mut limiter, &seen), (100, "nothing_completed"));
         }
-        assert_eq!(limiter.decide(&seen, DRAW).reason.kind(), "envoy_pin");
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (3, Reason::NothingCompleted));
+        assert_eq!(decided(&mut limiter, &seen), (3, "envoy_pin"));
+        assert_eq!(decided(&mut limiter, &seen), (3, "nothing_completed"));
     }
 }

@@ -44,50 +44,32 @@
 //! * The correlations only know the last 50 windows. Where latency and inflight have stayed the
 //!   same for so long there is nothing to correlate, and the limit rises until there is.
 
-use std::fmt;
-
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{LimitRange, MovingAverage, WindowRule};
-use crate::parameters::{Values, check_limits, parameters};
+use super::window::{LatencyWindow, MovingAverage, range};
+use crate::parameters::{Allowed, check_limits, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Failsafe`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FailsafeSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The limit is at most this many times inflight.
-    pub limit_by_inflight_max: f64,
-    /// The length of the baseline, in windows.
-    pub baseline_windows: u32,
-}
+settings! {
+    /// The parameters of [`Failsafe`].
+    pub struct FailsafeSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { FailsafeSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "least latency of an interval for a decision";
-    "inflight", "factor", Values::Number(1.0, 1e4), limit_by_inflight_max,
-        "largest limit, as a multiple of the transactions inside";
-    "windows", "intervals", Values::Whole(1, 100_000), baseline_windows,
-        "length of the baseline";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl FailsafeSettings {
     /// The defaults of `adaptivelimiter.NewBuilder`.
-    pub const PUBLISHED: FailsafeSettings = FailsafeSettings {
-        limits: LimitRange::new(1, 200),
-        window: WindowRule { min_samples: 50, min_rtt_s: 0.0 },
-        limit_by_inflight_max: 5.0,
-        baseline_windows: 10,
-    };
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
+        "highest limit of the published rule";
+    samples: u64 = 50, "samples", "transactions", Allowed::Whole(1, 1_000_000),
+        "least number of transactions in an interval for a decision";
+    shortest_s: f64 = 0.0, "shortest", "s", Allowed::Number(0.0, 1e3),
+        "least latency of an interval for a decision";
+    limit_by_inflight_max: f64 = 5.0, "inflight", "factor", Allowed::Number(1.0, 1e4),
+        "largest limit, as a multiple of the transactions inside";
+    baseline_windows: u32 = 10, "windows", "intervals", Allowed::Whole(1, 100_000),
+        "length of the baseline";
 }
 
 /// Windows that the median is taken of, and length of the average that follows it.
@@ -108,78 +90,47 @@ pub struct Failsafe {
     range: Bounds,
     start: Mpl,
     settings: FailsafeSettings,
-    quantiles_s: Last<{ SMOOTHED as usize }>,
+    quantiles_s: RecentValues<{ SMOOTHED as usize }>,
     smoothed_s: MovingAverage,
     baseline_s: MovingAverage,
-    inflight: Last<CORRELATED>,
-    rtt_s: Last<CORRELATED>,
-    throughput: Last<CORRELATED>,
+    inflight: RecentValues<CORRELATED>,
+    rtt_s: RecentValues<CORRELATED>,
+    throughput: RecentValues<CORRELATED>,
 }
 
-/// Why failsafe-go's limiter moved or stayed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FailsafeReason {
-    /// Up by a step, because the queue is below α.
-    Up(QueueReading),
-    /// The queue is what it should be.
-    Hold(QueueReading),
-    /// Down by a step, because the queue is above β.
-    Down(QueueReading),
-    /// Down by a step, because throughput falls as inflight rises.
-    ThroughputFalls {
-        /// Of inflight and throughput.
-        correlation: f64,
-    },
-    /// Down by a step, because latency rises with inflight and throughput does not.
-    LatencyRises {
-        /// Correlation of inflight and latency.
-        latency: f64,
-        /// Correlation of inflight and throughput.
-        correlation: f64,
-        /// Relative deviation of throughput.
-        variation: f64,
-    },
-    /// Down by a step, because the limit would be too many times inflight.
-    Headroom {
-        /// The most permits that were out at once.
-        inflight: u32,
-    },
-}
-
-impl FailsafeReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            FailsafeReason::Up(_) => "failsafe_up",
-            FailsafeReason::Hold(_) => "failsafe_hold",
-            FailsafeReason::Down(_) => "failsafe_down",
-            FailsafeReason::ThroughputFalls { .. } => "failsafe_throughput_falls",
-            FailsafeReason::LatencyRises { .. } => "failsafe_latency_rises",
-            FailsafeReason::Headroom { .. } => "failsafe_headroom",
-        }
-    }
-}
-
-impl fmt::Display for FailsafeReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("failsafe: ")?;
-        match *self {
-            FailsafeReason::Up(reading) => write!(formatter, "{reading}, up by {}", reading.step),
-            FailsafeReason::Hold(reading) => write!(formatter, "{reading}, hold"),
-            FailsafeReason::Down(reading) => {
-                write!(formatter, "{reading}, down by {}", reading.step)
-            }
-            FailsafeReason::ThroughputFalls { correlation } => {
-                write!(formatter, "throughput falls with inflight ({correlation:.2}), down")
-            }
-            FailsafeReason::LatencyRises { latency, correlation, variation } => write!(
-                formatter,
-                "latency rises with inflight ({latency:.2}), throughput less \
-                 ({correlation:.2}, varies by {variation:.2}), down"
-            ),
-            FailsafeReason::Headroom { inflight } => {
-                write!(formatter, "limit far above the {inflight} inside, down")
-            }
-        }
+reasons! {
+    /// Why failsafe-go's limiter moved or stayed.
+    pub enum FailsafeReason {
+        /// Up by a step, because the queue is below α.
+        Up(reading: QueueReading) = "failsafe_up" =>
+            "failsafe: {reading}, up by {}", reading.step;
+        /// The queue is what it should be.
+        Hold(reading: QueueReading) = "failsafe_hold" => "failsafe: {reading}, hold";
+        /// Down by a step, because the queue is above β.
+        Down(reading: QueueReading) = "failsafe_down" =>
+            "failsafe: {reading}, down by {}", reading.step;
+        /// Down by a step, because throughput falls as inflight rises.
+        ThroughputFalls {
+            /// Of inflight and throughput.
+            correlation: f64,
+        } = "failsafe_throughput_falls" =>
+            "failsafe: throughput falls with inflight ({correlation:.2}), down";
+        /// Down by a step, because latency rises with inflight and throughput does not.
+        LatencyRises {
+            /// Correlation of inflight and latency.
+            latency: f64,
+            /// Correlation of inflight and throughput.
+            correlation: f64,
+            /// Relative deviation of throughput.
+            variation: f64,
+        } = "failsafe_latency_rises" =>
+            "failsafe: latency rises with inflight ({latency:.2}), throughput less \
+             ({correlation:.2}, varies by {variation:.2}), down";
+        /// Down by a step, because the limit would be too many times inflight.
+        Headroom {
+            /// The most permits that were out at once.
+            inflight: u32,
+        } = "failsafe_headroom" => "failsafe: limit far above the {inflight} inside, down";
     }
 }
 
@@ -189,26 +140,26 @@ struct Signals {
     reading: QueueReading,
     is_full: bool,
     /// Inflight and throughput.
-    throughput: Trend,
+    throughput: SeriesTrend,
     /// Inflight and RTT.
-    rtt: Trend,
+    rtt: SeriesTrend,
 }
 
 impl Failsafe {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: FailsafeSettings) -> Failsafe {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         Failsafe {
             range,
             start: range.clamp(start),
             settings,
-            quantiles_s: Last::EMPTY,
+            quantiles_s: RecentValues::EMPTY,
             smoothed_s: MovingAverage::over(SMOOTHED),
             baseline_s: MovingAverage::over(settings.baseline_windows),
-            inflight: Last::EMPTY,
-            rtt_s: Last::EMPTY,
-            throughput: Last::EMPTY,
+            inflight: RecentValues::EMPTY,
+            rtt_s: RecentValues::EMPTY,
+            throughput: RecentValues::EMPTY,
         }
     }
 
@@ -223,8 +174,8 @@ impl Failsafe {
         Signals {
             reading,
             is_full,
-            throughput: Trend::of(self.inflight.values(), self.throughput.values()),
-            rtt: Trend::of(self.inflight.values(), self.rtt_s.values()),
+            throughput: SeriesTrend::of(self.inflight.values(), self.throughput.values()),
+            rtt: SeriesTrend::of(self.inflight.values(), self.rtt_s.values()),
         }
     }
 
@@ -285,7 +236,9 @@ impl Controller for Failsafe {
 
     fn decide(&mut self, observation: &Observation, _draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        let window = match self.settings.window.read(observation, observation.in_database.p95_s) {
+        let FailsafeSettings { samples, shortest_s, .. } = self.settings;
+        let high_s = observation.in_database.p95_s;
+        let window = match LatencyWindow::read(observation, high_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };
@@ -299,14 +252,14 @@ impl Controller for Failsafe {
 
 /// The last N values of a series, in no order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Last<const N: usize> {
+struct RecentValues<const N: usize> {
     values: [f64; N],
     /// Values so far; more than N when old ones have been overwritten.
     count: usize,
 }
 
-impl<const N: usize> Last<N> {
-    const EMPTY: Last<N> = Last { values: [0.0; N], count: 0 };
+impl<const N: usize> RecentValues<N> {
+    const EMPTY: RecentValues<N> = RecentValues { values: [0.0; N], count: 0 };
 
     fn push(&mut self, value: f64) {
         self.values[self.count % N] = value;
@@ -327,17 +280,17 @@ impl<const N: usize> Last<N> {
 
 /// How one series moves with another, and whether it moves at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Trend {
+struct SeriesTrend {
     /// Pearson's coefficient; 0 where one of the two hardly varies, or there are too few.
     correlation: f64,
     /// The relative deviation of the second series; 0 where there are too few.
     variation: f64,
 }
 
-impl Trend {
-    fn of(xs: &[f64], ys: &[f64]) -> Trend {
+impl SeriesTrend {
+    fn of(xs: &[f64], ys: &[f64]) -> SeriesTrend {
         if xs.len() < WARM_UP {
-            return Trend::default();
+            return SeriesTrend::default();
         }
         let count = xs.len() as f64;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
@@ -348,11 +301,11 @@ impl Trend {
         let (spread_x, spread_y) = (spread(xs, mean_x), spread(ys, mean_y));
         let variation = spread_y / mean_y;
         if spread_x < STEADY * mean_x || variation < STEADY {
-            return Trend { correlation: 0.0, variation };
+            return SeriesTrend { correlation: 0.0, variation };
         }
         let products = xs.iter().zip(ys).map(|(x, y)| (x - mean_x) * (y - mean_y));
         let covariance = products.sum::<f64>() / count;
-        Trend { correlation: covariance / (spread_x * spread_y), variation }
+        SeriesTrend { correlation: covariance / (spread_x * spread_y), variation }
     }
 }
 
@@ -360,9 +313,7 @@ impl Trend {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{bounds, decided};
 
     fn published() -> Failsafe {
         let start = Mpl::at_least_one(20);
@@ -375,7 +326,7 @@ mod tests {
         let answer = |&rtt_s: &f64| {
             let mut seen = window(20, 20, rtt_s);
             seen.concurrency = 19;
-            limiter.decide(&seen, DRAW).limit.get()
+            decided(&mut limiter, &seen).0
         };
         latencies_s.iter().map(answer).collect()
     }
@@ -411,13 +362,9 @@ mod tests {
         assert!(answers[rises..].iter().all(|&limit| limit == 21));
     }
 
-    fn reading(queue: f64) -> QueueReading {
-        QueueReading { queue, step: 1 }
-    }
-
     #[test]
     fn each_case_of_the_rule() {
-        let trend = |correlation, variation| Trend { correlation, variation };
+        let trend = |correlation, variation| SeriesTrend { correlation, variation };
         let calm = trend(0.0, 0.0);
         let table = [
             (7.0, false, calm, calm, Move::Down, "failsafe_down"),
@@ -434,7 +381,8 @@ mod tests {
             (2.0, false, trend(0.31, 0.19), trend(0.51, 0.5), Move::Up, "failsafe_up"),
         ];
         for (queue, is_full, throughput, rtt, expected, kind) in table {
-            let signals = Signals { reading: reading(queue), is_full, throughput, rtt };
+            let reading = QueueReading { queue, step: 1 };
+            let signals = Signals { reading, is_full, throughput, rtt };
             let (change, reason) = signals.judge();
             assert_eq!((change, reason.kind()), (expected, kind), "{signals:?}");
         }
@@ -446,7 +394,7 @@ mod tests {
         for (limit, inside, next) in [(24, 5, 25), (25, 5, 24), (40, 5, 39), (120, 5, 118)] {
             let mut seen = window(limit, inside, 1.0);
             seen.concurrency = 0;
-            assert_eq!(published().decide(&seen, DRAW).limit.get(), next);
+            assert_eq!(decided(&mut published(), &seen).0, next);
         }
     }
 
@@ -467,7 +415,7 @@ mod tests {
             let kinds = (20..32).map(|level| {
                 let mut seen = window(level, level, 0.01 * (f64::from(level) / 20.0).powi(power));
                 seen.concurrency = level - free;
-                limiter.decide(&seen, DRAW).reason.kind()
+                decided(&mut limiter, &seen).1
             });
             assert_eq!(kinds.last(), Some(kind), "power {power}, {free} free");
         }
@@ -485,17 +433,17 @@ mod tests {
         for (xs, ys, correlation) in
             [(&up, &up, 1.0), (&up, &down, -1.0), (&up, &alternating.to_vec(), 0.0)]
         {
-            assert!((Trend::of(xs, ys).correlation - correlation).abs() < 1e-12);
+            assert!((SeriesTrend::of(xs, ys).correlation - correlation).abs() < 1e-12);
         }
-        assert!((Trend::of(&steady, &up).correlation).abs() < f64::EPSILON);
-        assert!((Trend::of(&steady, &up).variation - variation).abs() < 1e-12);
-        assert!((Trend::of(&up, &steady).correlation).abs() < f64::EPSILON);
-        assert_eq!(Trend::of(&up[..9], &up[..9]), Trend::default());
+        assert!((SeriesTrend::of(&steady, &up).correlation).abs() < f64::EPSILON);
+        assert!((SeriesTrend::of(&steady, &up).variation - variation).abs() < 1e-12);
+        assert!((SeriesTrend::of(&up, &steady).correlation).abs() < f64::EPSILON);
+        assert_eq!(SeriesTrend::of(&up[..9], &up[..9]), SeriesTrend::default());
     }
 
     #[test]
     fn only_the_last_values_are_remembered() {
-        let mut last = Last::<5>::EMPTY;
+        let mut last = RecentValues::<5>::EMPTY;
         for value in [9.0, 1.0, 5.0, 3.0] {
             last.push(value);
             assert_eq!(last.median_when_full(), None);
@@ -511,11 +459,8 @@ mod tests {
     fn an_interval_that_says_too_little_decides_nothing() {
         let mut seen = window(20, 20, 3.0);
         seen.in_database.count = 49;
-        assert_eq!(published().decide(&seen, DRAW).reason.kind(), "few_samples");
-        seen.completions = 0;
         let mut limiter = published();
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (20, Reason::NothingCompleted));
+        assert_eq!(decided(&mut limiter, &seen), (20, "few_samples"));
         assert_eq!(limiter.rtt_s.values(), [0.0; 0], "and teaches nothing");
     }
 }

@@ -37,57 +37,34 @@
 //! * The lower bound of 20 is above the best limit of a database of two processors.
 
 use super::LatencyReason;
-use super::window::{LimitRange, MovingAverage, Window, WindowRule, cut};
+use super::window::{LatencyWindow, MovingAverage, cut, range};
 use crate::controller::whole;
-use crate::parameters::{Values, check_limits, parameters};
+use crate::parameters::{Allowed, check_limits, settings};
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Gradient2`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gradient2Settings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// The latency that is accepted, as a multiple of the long average.
-    pub tolerance: f64,
-    /// Transactions that may queue inside, and are added to each estimate.
-    pub queue: f64,
-    /// How much of the new estimate is taken, a fraction.
-    pub smoothing: f64,
-    /// The length of the long average, in windows.
-    pub long_windows: u32,
-}
+settings! {
+    /// The parameters of [`Gradient2`].
+    pub struct Gradient2Settings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { Gradient2Settings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
+    /// The defaults of `Gradient2Limit.Builder`, behind the windows of `WindowedLimit.Builder`.
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(20), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
         "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
+    highest: Mpl = Mpl::at_least_one(200), "highest", "transactions", Allowed::Whole(1, 1_000_000),
         "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
         "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
         "least latency of an interval for a decision";
-    "tolerance", "factor", Values::Number(1.0, 100.0), tolerance,
+    tolerance: f64 = 1.5, "tolerance", "factor", Allowed::Number(1.0, 100.0),
         "accepted latency, as a multiple of the long average";
-    "queue", "transactions", Values::Number(0.0, 1e4), queue,
+    queue: f64 = 4.0, "queue", "transactions", Allowed::Number(0.0, 1e4),
         "transactions that may queue inside";
-    "smoothing", "share", Values::Number(0.001, 1.0), smoothing,
+    smoothing: f64 = 0.2, "smoothing", "share", Allowed::Number(0.001, 1.0),
         "weight of a new estimate";
-    "windows", "intervals", Values::Whole(1, 1_000_000), long_windows,
+    long_windows: u32 = 600, "windows", "intervals", Allowed::Whole(1, 1_000_000),
         "length of the long average";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl Gradient2Settings {
-    /// The defaults of `Gradient2Limit.Builder`.
-    pub const PUBLISHED: Gradient2Settings = Gradient2Settings {
-        limits: LimitRange::new(20, 200),
-        window: WindowRule::NETFLIX,
-        tolerance: 1.5,
-        queue: 4.0,
-        smoothing: 0.2,
-        long_windows: 600,
-    };
 }
 
 /// The gradient never shrinks an estimate by more than this, so that outliers do not count much.
@@ -114,7 +91,7 @@ impl Gradient2 {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: Gradient2Settings) -> Gradient2 {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         let start = range.clamp(start);
         let long_s = MovingAverage::over(settings.long_windows);
         Gradient2 { range, start, settings, estimate: f64::from(start.get()), long_s }
@@ -125,7 +102,7 @@ impl Gradient2 {
         self.range.clamp(Mpl::at_least_one(whole(self.estimate)))
     }
 
-    fn judge(&mut self, window: Window) -> LatencyReason {
+    fn judge(&mut self, window: LatencyWindow) -> LatencyReason {
         let short_s = window.rtt_s;
         let long_s = self.long_s.add(short_s);
         if long_s > STALE * short_s {
@@ -158,8 +135,9 @@ impl Controller for Gradient2 {
         if in_force != self.limit() {
             self.estimate = f64::from(in_force.get());
         }
-        let read = self.settings.window.read(observation, observation.in_database.mean_s);
-        let reason = match read {
+        let Gradient2Settings { samples, shortest_s, .. } = self.settings;
+        let mean_s = observation.in_database.mean_s;
+        let reason = match LatencyWindow::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => Reason::Latency(self.judge(window)),
             Err(reason) => reason,
         };
@@ -171,9 +149,7 @@ impl Controller for Gradient2 {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published(start: u32) -> Gradient2 {
         Gradient2::new(bounds(1, 1_000), Mpl::at_least_one(start), Gradient2Settings::PUBLISHED)
@@ -183,7 +159,7 @@ mod tests {
     /// 10 ms and the limit still 100.
     fn settled() -> Gradient2 {
         let mut limiter = published(100);
-        assert_eq!(limiter.decide(&window(100, 49, 0.010), DRAW).limit.get(), 100);
+        assert_eq!(decided(&mut limiter, &window(100, 49, 0.010)).0, 100);
         limiter
     }
 
@@ -204,10 +180,10 @@ mod tests {
         ];
         for (inside, mean_s, estimate) in table {
             let mut limiter = settled();
-            let decision = limiter.decide(&window(100, inside, mean_s), DRAW);
+            let (next, _) = decided(&mut limiter, &window(100, inside, mean_s));
             let off = (limiter.estimate - estimate).abs();
             assert!(off < 1e-5, "{inside} at {mean_s} s: {}", limiter.estimate);
-            assert_eq!(decision.limit.get(), whole(estimate));
+            assert_eq!(next, whole(estimate));
         }
     }
 
@@ -227,15 +203,11 @@ mod tests {
     #[test]
     fn fractions_add_up_while_the_limit_in_force_is_their_whole_part() {
         let mut limiter = published(100);
-        let mut limits = Vec::new();
-        let mut limit = limiter.start();
-        for _ in 0..5 {
-            limit = limiter.decide(&window(limit.get(), 200, 0.010), DRAW).limit;
-            limits.push(limit.get());
-        }
+        let limits = limits(&mut limiter, 5, |limit| window(limit, 200, 0.010));
         assert_eq!(limits, [100, 101, 102, 103, 104]);
-        assert_eq!(limiter.decide(&window(60, 200, 0.010), DRAW).limit.get(), 60);
-        assert_eq!(limiter.decide(&window(60, 200, 0.010), DRAW).limit.get(), 61);
+        for next in [60, 61] {
+            assert_eq!(decided(&mut limiter, &window(60, 200, 0.010)).0, next);
+        }
     }
 
     /// L·(1 − g) = 4 at rest. The long average of so many windows is 10 ms and hardly moves in
@@ -244,14 +216,11 @@ mod tests {
     fn a_steady_gradient_leads_to_four_by_one_minus_the_gradient() {
         for (gradient, rest) in [(0.8, 20.0), (0.9, 40.0)] {
             let mut limiter = published(100);
-            let mut limit = limiter.start();
             limiter.long_s = MovingAverage::over(u32::MAX);
             for _ in 0..10 {
                 limiter.decide(&window(100, 49, 0.010), DRAW);
             }
-            for _ in 0..400 {
-                limit = limiter.decide(&window(limit.get(), 200, 0.015 / gradient), DRAW).limit;
-            }
+            limits(&mut limiter, 400, |limit| window(limit, 200, 0.015 / gradient));
             assert!((limiter.estimate - rest).abs() < 0.1, "{gradient}: {}", limiter.estimate);
         }
     }
@@ -277,25 +246,8 @@ mod tests {
     /// follows, and so on to the upper bound.
     #[test]
     fn the_average_follows_the_load() {
-        let mut limiter = published(20);
-        let mut limit = limiter.start();
-        let mut seen = Vec::new();
-        for _ in 0..5_000 {
-            limit = limiter
-                .decide(&window(limit.get(), 1_000, f64::from(limit.get()) / 1e3), DRAW)
-                .limit;
-            seen.push(limit.get());
-        }
-        assert!(seen[99] < 60 && seen[4_999] == 200, "{} {}", seen[99], seen[4_999]);
-    }
-
-    #[test]
-    fn an_interval_without_completions_decides_nothing() {
-        let mut seen = window(100, 100, 0.3);
-        seen.completions = 0;
-        let mut limiter = published(100);
-        let decision = limiter.decide(&seen, DRAW);
-        assert_eq!((decision.limit.get(), decision.reason), (100, Reason::NothingCompleted));
-        assert_eq!(limiter.long_s, MovingAverage::over(600), "and teaches nothing");
+        let inside = |limit| window(limit, 1_000, f64::from(limit) / 1e3);
+        let limits = limits(&mut published(20), 5_000, inside);
+        assert!(limits[99] < 60 && limits[4_999] == 200, "{} {}", limits[99], limits[4_999]);
     }
 }

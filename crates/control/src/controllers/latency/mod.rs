@@ -46,8 +46,9 @@
 //!   load by itself. So nothing is dropped, ever.
 //! * **The limit in force** is the one to go on from. Only with a limit set by somebody else does
 //!   this differ from the sources.
-//! * **Limits of their own** are part of the rule and stand in each settings' `limits`. Only those
-//!   that are in the bounds as well are used; if there are none, the nearest bound.
+//! * **Limits of their own** are part of the rule and stand in each settings' `lowest` and
+//!   `highest`. Only those that are in the bounds as well are used; if there are none, the nearest
+//!   bound.
 //! * **No cap at the concurrency.** The other controllers here do not let the limit exceed the
 //!   transactions running and waiting. The sources do, each in its own way, and so they do here.
 //!
@@ -66,9 +67,9 @@ mod vegas;
 mod window;
 
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 
-use std::fmt;
+use crate::reason::{Milliseconds, reasons};
 
 pub use aimd::{Aimd, AimdReason, AimdSettings};
 pub use envoy_gradient::{EnvoyGradient, EnvoyGradientSettings, EnvoyReason};
@@ -76,88 +77,40 @@ pub use failsafe::{Failsafe, FailsafeReason, FailsafeSettings};
 pub use gradient2::{Gradient2, Gradient2Settings};
 pub use queue::QueueReading;
 pub use vegas::{Vegas, VegasReason, VegasSettings};
-pub use window::{LimitRange, WindowRule};
 
-/// Why a limit was chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LatencyReason {
-    /// The limit stays: too few transactions ended.
-    FewSamples {
-        /// Transactions that ended.
-        samples: u64,
-    },
-    /// The limit stays: the interval tells no latency that could be one.
-    NoLatency,
-    /// The limit stays: less than half of it was in use.
-    Unused {
-        /// The most permits that were out at once.
-        inflight: u32,
-    },
-    /// AIMD.
-    Aimd(AimdReason),
-    /// Vegas.
-    Vegas(VegasReason),
-    /// Gradient2 applied its gradient.
-    Gradient2 {
-        /// From 0.5 to 1.
-        gradient: f64,
-        /// Mean latency of the window, seconds.
-        short_s: f64,
-        /// The long average of it, seconds.
-        long_s: f64,
-    },
-    /// Envoy's gradient controller.
-    Envoy(EnvoyReason),
-    /// The adaptive limiter of failsafe-go.
-    Failsafe(FailsafeReason),
-}
-
-impl LatencyReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            LatencyReason::FewSamples { .. } => "few_samples",
-            LatencyReason::NoLatency => "no_latency",
-            LatencyReason::Unused { .. } => "unused",
-            LatencyReason::Aimd(reason) => reason.kind(),
-            LatencyReason::Vegas(reason) => reason.kind(),
-            LatencyReason::Gradient2 { .. } => "gradient2",
-            LatencyReason::Envoy(reason) => reason.kind(),
-            LatencyReason::Failsafe(reason) => reason.kind(),
-        }
-    }
-}
-
-impl fmt::Display for LatencyReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            LatencyReason::FewSamples { samples } => {
-                write!(formatter, "hold: only {samples} transactions ended")
-            }
-            LatencyReason::NoLatency => formatter.write_str("hold: no latency known"),
-            LatencyReason::Unused { inflight } => {
-                write!(formatter, "hold: {inflight} inside, less than half the limit")
-            }
-            LatencyReason::Aimd(reason) => reason.fmt(formatter),
-            LatencyReason::Vegas(reason) => reason.fmt(formatter),
-            LatencyReason::Gradient2 { gradient, short_s, long_s } => {
-                let (short, long) = (Milliseconds(short_s), Milliseconds(long_s));
-                write!(
-                    formatter,
-                    "gradient2: gradient {gradient:.2}, {short} against {long} before"
-                )
-            }
-            LatencyReason::Envoy(reason) => reason.fmt(formatter),
-            LatencyReason::Failsafe(reason) => reason.fmt(formatter),
-        }
-    }
-}
-
-/// Seconds, to be read as milliseconds.
-struct Milliseconds(f64);
-
-impl fmt::Display for Milliseconds {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.1} ms", self.0 * 1e3)
+reasons! {
+    /// Why a limit was chosen.
+    pub enum LatencyReason {
+        /// The limit stays: too few transactions ended.
+        FewSamples {
+            /// Transactions that ended.
+            samples: u64,
+        } = "few_samples" => "hold: only {samples} transactions ended";
+        /// The limit stays: the interval tells no latency that could be one.
+        NoLatency = "no_latency" => "hold: no latency known";
+        /// The limit stays: less than half of it was in use.
+        Unused {
+            /// The most permits that were out at once.
+            inflight: u32,
+        } = "unused" => "hold: {inflight} inside, less than half the limit";
+        /// AIMD.
+        Aimd(reason: AimdReason) = reason.kind() => "{reason}";
+        /// Vegas.
+        Vegas(reason: VegasReason) = reason.kind() => "{reason}";
+        /// Gradient2 applied its gradient.
+        Gradient2 {
+            /// From 0.5 to 1.
+            gradient: f64,
+            /// Mean latency of the window, seconds.
+            short_s: f64,
+            /// The long average of it, seconds.
+            long_s: f64,
+        } = "gradient2" => "gradient2: gradient {gradient:.2}, {} against {} before",
+            Milliseconds(short_s), Milliseconds(long_s);
+        /// Envoy's gradient controller.
+        Envoy(reason: EnvoyReason) = reason.kind() => "{reason}";
+        /// The adaptive limiter of failsafe-go.
+        Failsafe(reason: FailsafeReason) = reason.kind() => "{reason}";
     }
 }
 
@@ -281,51 +234,6 @@ mod tests {
                 let is_lost = decision.reason == Reason::Latency(LatencyReason::NoLatency);
                 assert_eq!(is_lost, index != own, "{} {index}", limiters[number].name());
             }
-        }
-    }
-
-    #[test]
-    fn reasons_read_well_in_a_log_line() {
-        let reading = |queue| QueueReading { queue, step: 1 };
-        let gradient =
-            EnvoyReason::Gradient { gradient: 0.754, median_s: 0.002, min_rtt_s: 0.001_2 };
-        let rises = FailsafeReason::LatencyRises { latency: 0.9, correlation: 0.2, variation: 0.4 };
-        let table = [
-            (LatencyReason::FewSamples { samples: 9 }, "hold: only 9 transactions ended"),
-            (LatencyReason::NoLatency, "hold: no latency known"),
-            (LatencyReason::Unused { inflight: 3 }, "hold: 3 inside, less than half the limit"),
-            (
-                LatencyReason::Aimd(AimdReason::BackOff { rtt_s: 5.5 }),
-                "aimd: 5500.0 ms is too slow, back off",
-            ),
-            (
-                LatencyReason::Vegas(VegasReason::Jump(reading(0.0))),
-                "vegas: queue 0 below alpha 3, next to nothing, up by 6",
-            ),
-            (
-                LatencyReason::Vegas(VegasReason::Hold(reading(4.0))),
-                "vegas: queue 4 from alpha 3 to beta 6, hold",
-            ),
-            (
-                LatencyReason::Gradient2 { gradient: 0.9, short_s: 0.03, long_s: 0.018 },
-                "gradient2: gradient 0.90, 30.0 ms against 18.0 ms before",
-            ),
-            (
-                LatencyReason::Envoy(gradient),
-                "envoy: gradient 0.75, 2.0 ms against 1.2 ms without load",
-            ),
-            (
-                LatencyReason::Failsafe(FailsafeReason::Down(reading(7.0))),
-                "failsafe: queue 7 above beta 6, down by 1",
-            ),
-            (
-                LatencyReason::Failsafe(rises),
-                "failsafe: latency rises with inflight (0.90), throughput less (0.20, varies by \
-                 0.40), down",
-            ),
-        ];
-        for (reason, line) in table {
-            assert_eq!(reason.to_string(), line);
         }
     }
 }

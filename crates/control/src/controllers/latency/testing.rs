@@ -1,11 +1,11 @@
-//! What the tests of this room share.
+//! What the tests of this room and of its neighbours share.
 
 use crate::testing::observed;
 use crate::{Observation, Timing};
 
 /// A second at `limit` with `inside` running or waiting throughout. 100 ended, which all took
 /// `rtt_s` seconds in the database.
-pub(super) fn window(limit: u32, inside: u32, rtt_s: f64) -> Observation {
+pub(in crate::controllers) fn window(limit: u32, inside: u32, rtt_s: f64) -> Observation {
     let mut seen = observed(limit, inside, 100);
     seen.in_database = Timing {
         count: 100,

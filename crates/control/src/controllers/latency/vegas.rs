@@ -40,45 +40,30 @@
 //! * minRTT is renewed under load, and then contains the load (#165): where latencies hardly vary,
 //!   each renewal allows some more.
 
-use std::fmt;
-
 use super::LatencyReason;
 use super::queue::QueueReading;
-use super::window::{LimitRange, Window, WindowRule, is_latency};
-use crate::parameters::{Values, check_limits, parameters};
+use super::window::{LatencyWindow, is_latency, range};
+use crate::parameters::{Allowed, check_limits, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Controller, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Vegas`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VegasSettings {
-    /// The limits to choose from.
-    pub limits: LimitRange,
-    /// The windows that decide.
-    pub window: WindowRule,
-    /// minRTT is renewed after this many transactions for each of the limit, times U.
-    pub probe_multiplier: f64,
-}
+settings! {
+    /// The parameters of [`Vegas`].
+    pub struct VegasSettings, checked by |own| check_limits(own.lowest, own.highest);
 
-parameters! { VegasSettings {
-    "lowest", "transactions", Values::Whole(1, 1_000_000), limits.min,
-        "lowest limit of the published rule";
-    "highest", "transactions", Values::Whole(1, 1_000_000), limits.max,
-        "highest limit of the published rule";
-    "samples", "transactions", Values::Whole(1, 1_000_000), window.min_samples,
-        "least number of transactions in an interval for a decision";
-    "shortest", "s", Values::Number(0.0, 1e3), window.min_rtt_s,
-        "least latency of an interval for a decision";
-    "probe", "factor", Values::Number(1.0, 1e6), probe_multiplier,
-        "transactions per unit of the limit after which minRTT is measured again";
-} check |own| check_limits(own.limits.min, own.limits.max) }
-
-impl VegasSettings {
     /// The defaults of `VegasLimit.Builder`, behind the windows of `WindowedLimit.Builder`.
-    pub const PUBLISHED: VegasSettings = VegasSettings {
-        limits: LimitRange::new(1, 1_000),
-        window: WindowRule::NETFLIX,
-        probe_multiplier: 30.0,
-    };
+    pub const PUBLISHED;
+
+    lowest: Mpl = Mpl::at_least_one(1), "lowest", "transactions", Allowed::Whole(1, 1_000_000),
+        "lowest limit of the published rule";
+    highest: Mpl = Mpl::at_least_one(1_000), "highest", "transactions",
+        Allowed::Whole(1, 1_000_000), "highest limit of the published rule";
+    samples: u64 = 10, "samples", "transactions", Allowed::Whole(1, 1_000_000),
+        "least number of transactions in an interval for a decision";
+    shortest_s: f64 = 1e-4, "shortest", "s", Allowed::Number(0.0, 1e3),
+        "least latency of an interval for a decision";
+    probe_multiplier: f64 = 30.0, "probe", "factor", Allowed::Number(1.0, 1e6),
+        "transactions per unit of the limit after which minRTT is measured again";
 }
 
 /// Vegas, as Netflix has it.
@@ -95,44 +80,19 @@ pub struct Vegas {
     jitter: Option<f64>,
 }
 
-/// Why Vegas moved or stayed, with the queue that it saw.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum VegasReason {
-    /// Up by β, because nothing queues to speak of.
-    Jump(QueueReading),
-    /// Up by a step, because the queue is below α.
-    Up(QueueReading),
-    /// The queue is what it should be.
-    Hold(QueueReading),
-    /// Down by a step, because the queue is above β.
-    Down(QueueReading),
-}
-
-impl VegasReason {
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            VegasReason::Jump(_) => "vegas_jump",
-            VegasReason::Up(_) => "vegas_up",
-            VegasReason::Hold(_) => "vegas_hold",
-            VegasReason::Down(_) => "vegas_down",
-        }
-    }
-}
-
-impl fmt::Display for VegasReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            VegasReason::Jump(reading) => {
-                write!(formatter, "vegas: {reading}, next to nothing, up by {}", reading.beta())
-            }
-            VegasReason::Up(reading) => {
-                write!(formatter, "vegas: {reading}, up by {}", reading.step)
-            }
-            VegasReason::Hold(reading) => write!(formatter, "vegas: {reading}, hold"),
-            VegasReason::Down(reading) => {
-                write!(formatter, "vegas: {reading}, down by {}", reading.step)
-            }
-        }
+reasons! {
+    /// Why Vegas moved or stayed, with the queue that it saw.
+    pub enum VegasReason {
+        /// Up by β, because nothing queues to speak of.
+        Jump(reading: QueueReading) = "vegas_jump" =>
+            "vegas: {reading}, next to nothing, up by {}", reading.beta();
+        /// Up by a step, because the queue is below α.
+        Up(reading: QueueReading) = "vegas_up" => "vegas: {reading}, up by {}", reading.step;
+        /// The queue is what it should be.
+        Hold(reading: QueueReading) = "vegas_hold" => "vegas: {reading}, hold";
+        /// Down by a step, because the queue is above β.
+        Down(reading: QueueReading) = "vegas_down" =>
+            "vegas: {reading}, down by {}", reading.step;
     }
 }
 
@@ -140,7 +100,7 @@ impl Vegas {
     /// A limiter within `bounds` and its own limits; the published one starts at 20.
     #[must_use]
     pub fn new(bounds: Bounds, start: Mpl, settings: VegasSettings) -> Vegas {
-        let range = settings.limits.within(bounds);
+        let range = range(settings.lowest, settings.highest, bounds);
         let start = range.clamp(start);
         Vegas { range, start, settings, min_rtt_s: f64::INFINITY, samples: 0, jitter: None }
     }
@@ -159,7 +119,7 @@ impl Vegas {
         }
     }
 
-    fn judge(&self, limit: Mpl, window: Window) -> (u32, LatencyReason) {
+    fn judge(&self, limit: Mpl, window: LatencyWindow) -> (u32, LatencyReason) {
         let level = limit.get();
         if !window.uses_half_of(f64::from(level)) {
             return (level, LatencyReason::Unused { inflight: window.inflight });
@@ -189,7 +149,9 @@ impl Controller for Vegas {
 
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision {
         let limit = self.range.clamp(observation.limit);
-        let window = match self.settings.window.read(observation, observation.in_database.mean_s) {
+        let VegasSettings { samples, shortest_s, .. } = self.settings;
+        let mean_s = observation.in_database.mean_s;
+        let window = match LatencyWindow::read(observation, mean_s, samples, shortest_s) {
             Ok(window) => window,
             Err(reason) => return Decision { limit, reason },
         };
@@ -213,9 +175,7 @@ fn drawn_jitter(draw: Draw) -> f64 {
 mod tests {
     use super::*;
     use crate::controllers::latency::testing::window;
-    use crate::testing::bounds;
-
-    const DRAW: Draw = Draw::from_bits(0);
+    use crate::testing::{DRAW, bounds, decided, limits};
 
     fn published() -> Vegas {
         Vegas::new(bounds(1, 10_000), Mpl::at_least_one(20), VegasSettings::PUBLISHED)
@@ -250,8 +210,7 @@ mod tests {
         ];
         for (limit, inside, mean_ms, next, kind) in table {
             let seen = spread(limit, inside, mean_ms, 10.0);
-            let decision = published().decide(&seen, DRAW);
-            let said = (decision.limit.get(), decision.reason.kind());
+            let said = decided(&mut published(), &seen);
             assert_eq!(said, (next, kind), "{limit} at {mean_ms} ms");
         }
     }
@@ -261,8 +220,7 @@ mod tests {
     fn the_shortest_transaction_of_all_counts() {
         let mut limiter = published();
         limiter.decide(&spread(20, 20, 16.0, 10.0), DRAW);
-        let decision = limiter.decide(&spread(20, 20, 16.0, 15.9), DRAW);
-        assert_eq!(decision.limit.get(), 19);
+        assert_eq!(decided(&mut limiter, &spread(20, 20, 16.0, 15.9)).0, 19);
     }
 
     /// Half of the limit is a queue when the shortest is half of the mean: the limit falls to 12,
@@ -272,11 +230,9 @@ mod tests {
         let settings =
             VegasSettings { probe_multiplier: f64::INFINITY, ..VegasSettings::PUBLISHED };
         let mut limiter = Vegas::new(bounds(1, 1_000), Mpl::at_least_one(100), settings);
-        let mut limit = limiter.decide(&spread(100, 100, 300.0, 150.0), DRAW).limit;
-        for _ in 0..200 {
-            limit = limiter.decide(&spread(limit.get(), 100, 300.0, 299.0), DRAW).limit;
-        }
-        assert_eq!(limit.get(), 12);
+        limiter.decide(&spread(100, 100, 300.0, 150.0), DRAW);
+        let limits = limits(&mut limiter, 200, |limit| spread(limit, 100, 300.0, 299.0));
+        assert_eq!(limits[199], 12);
     }
 
     /// At 20 and with U = 0.5, 300 transactions renew minRTT, which is three windows of 100; with U
@@ -305,27 +261,17 @@ mod tests {
     /// load for no load, and 1,000 is reached.
     #[test]
     fn renewals_under_load_let_min_rtt_grow() {
-        let mut limiter = published();
-        let mut limit = limiter.start();
-        for _ in 0..20_000 {
-            let rtt_ms = f64::from(limit.get());
-            limit = limiter.decide(&spread(limit.get(), 2_000, rtt_ms, rtt_ms), DRAW).limit;
-        }
-        assert_eq!(limit.get(), 1_000);
+        let limits = limits(&mut published(), 20_000, |limit| {
+            spread(limit, 2_000, f64::from(limit), f64::from(limit))
+        });
+        assert_eq!(limits[19_999], 1_000);
     }
 
     #[test]
-    fn an_interval_that_says_nothing_decides_nothing() {
-        let mut nothing = spread(20, 20, 16.0, 10.0);
-        nothing.completions = 0;
-        let table = [
-            (nothing, "nothing_completed"),
-            (spread(20, 20, 16.0, 0.0), "no_latency"),
-            (spread(20, 20, 16.0, f64::NAN), "no_latency"),
-        ];
-        for (seen, kind) in table {
-            let decision = published().decide(&seen, DRAW);
-            assert_eq!((decision.limit.get(), decision.reason.kind()), (20, kind));
+    fn without_a_shortest_latency_nothing_is_decided() {
+        for shortest_ms in [0.0, f64::NAN] {
+            let seen = spread(20, 20, 16.0, shortest_ms);
+            assert_eq!(decided(&mut published(), &seen), (20, "no_latency"));
         }
     }
 }

@@ -5,61 +5,14 @@ use std::ops::Range;
 use super::LatencyReason;
 use crate::{Bounds, Mpl, Observation, Reason};
 
-/// The limits that a published limiter chooses from, both included: a part of its rule, whatever
-/// the bounds of the gate are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitRange {
-    /// The lowest limit.
-    pub min: Mpl,
-    /// The highest limit.
-    pub max: Mpl,
-}
-
-impl LimitRange {
-    /// The limits from `min` to `max`; zero becomes one.
-    #[must_use]
-    pub const fn new(min: u32, max: u32) -> LimitRange {
-        LimitRange { min: Mpl::at_least_one(min), max: Mpl::at_least_one(max) }
-    }
-
-    /// The limits that are in `bounds` too; where there are none, the bound that is nearest.
-    pub(super) fn within(self, bounds: Bounds) -> Bounds {
-        let (min, max) = (bounds.clamp(self.min), bounds.clamp(self.max));
-        Bounds::new(min, max).unwrap_or(bounds)
-    }
-}
-
-/// When a control interval says enough to decide on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WindowRule {
-    /// Fewer transactions than these decide nothing.
-    pub min_samples: u64,
-    /// A latency below this decides nothing, seconds.
-    pub min_rtt_s: f64,
-}
-
-impl WindowRule {
-    /// The defaults of Netflix's `WindowedLimit`: 10 samples, each of 100 µs or more.
-    pub const NETFLIX: WindowRule = WindowRule { min_samples: 10, min_rtt_s: 1e-4 };
-
-    /// Reads an interval as the window of a limiter that looks at the latency `rtt_s`.
-    ///
-    /// # Errors
-    /// The reason to hold, when the interval says too little.
-    pub(super) fn read(self, observation: &Observation, rtt_s: f64) -> Result<Window, Reason> {
-        if observation.completions == 0 {
-            return Err(Reason::NothingCompleted);
-        }
-        let samples = observation.in_database.count;
-        if samples < self.min_samples {
-            return Err(Reason::Latency(LatencyReason::FewSamples { samples }));
-        }
-        if !is_latency(rtt_s) || rtt_s < self.min_rtt_s {
-            return Err(Reason::Latency(LatencyReason::NoLatency));
-        }
-        let inflight = observation.concurrency_peak.min(observation.limit.get()).max(1);
-        Ok(Window { rtt_s, inflight, samples })
-    }
+/// Returns what is left in `bounds` of the limits that a published limiter chooses from, which are
+/// a part of its rule: those in both; where there are none, the bound that is nearest.
+///
+/// # Panics
+/// If `lowest` is above `highest`, which no settings that were read can have.
+pub(super) fn range(lowest: Mpl, highest: Mpl, bounds: Bounds) -> Bounds {
+    assert!(lowest <= highest, "the lowest limit of the rule, {lowest}, is above {highest}");
+    Bounds::new(bounds.clamp(lowest), bounds.clamp(highest)).expect("clamping keeps the order")
 }
 
 /// Whether `seconds` can be the duration of a transaction: neither less than the nanosecond in
@@ -76,7 +29,7 @@ pub(super) fn cut(value: f64, min: f64, max: f64) -> f64 {
 
 /// What one control interval says to a limiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Window {
+pub(super) struct LatencyWindow {
     /// The latency that the limiter looks at, seconds; [`is_latency`].
     pub(super) rtt_s: f64,
     /// The most permits that were out at once, as far as the limit allowed; at least 1.
@@ -85,7 +38,32 @@ pub(super) struct Window {
     pub(super) samples: u64,
 }
 
-impl Window {
+impl LatencyWindow {
+    /// Reads an interval as the window of a limiter that looks at the latency `rtt_s` and decides
+    /// nothing on fewer transactions than `min_samples` or a latency below `min_rtt_s`.
+    ///
+    /// # Errors
+    /// The reason to hold, when the interval says too little.
+    pub(super) fn read(
+        observation: &Observation,
+        rtt_s: f64,
+        min_samples: u64,
+        min_rtt_s: f64,
+    ) -> Result<LatencyWindow, Reason> {
+        if observation.completions == 0 {
+            return Err(Reason::NothingCompleted);
+        }
+        let samples = observation.in_database.count;
+        if samples < min_samples {
+            return Err(Reason::Latency(LatencyReason::FewSamples { samples }));
+        }
+        if !is_latency(rtt_s) || rtt_s < min_rtt_s {
+            return Err(Reason::Latency(LatencyReason::NoLatency));
+        }
+        let inflight = observation.concurrency_peak.min(observation.limit.get()).max(1);
+        Ok(LatencyWindow { rtt_s, inflight, samples })
+    }
+
     /// Whether at least half of `limit` was in use, without which no Netflix limiter moves up.
     pub(super) fn uses_half_of(&self, limit: f64) -> bool {
         2.0 * f64::from(self.inflight) >= limit
@@ -146,14 +124,10 @@ mod tests {
             ((300, 400), (300, 300)),
         ];
         for ((min, max), (low, high)) in table {
-            let within = LimitRange::new(20, 200).within(bounds(min, max));
-            assert_eq!(within, bounds(low, high), "{min} to {max}");
+            let [lowest, highest] = [20, 200].map(Mpl::at_least_one);
+            let range = range(lowest, highest, bounds(min, max));
+            assert_eq!(range, bounds(low, high), "{min} to {max}");
         }
-    }
-
-    #[test]
-    fn limits_in_the_wrong_order_leave_the_bounds_as_they_are() {
-        assert_eq!(LimitRange::new(200, 20).within(bounds(1, 1_000)), bounds(1, 1_000));
     }
 
     #[test]
@@ -173,7 +147,7 @@ mod tests {
         for (completions, samples, rtt_s, expected) in table {
             let mut seen = observed(20, 40, completions);
             seen.in_database.count = samples;
-            let read = WindowRule::NETFLIX.read(&seen, rtt_s);
+            let read = LatencyWindow::read(&seen, rtt_s, 10, 1e-4);
             assert_eq!(read.err(), expected, "{completions}, {samples}, {rtt_s}");
         }
     }
@@ -183,7 +157,7 @@ mod tests {
         for (limit, peak, inflight) in [(20, 40, 20), (20, 7, 7), (20, 0, 1)] {
             let mut seen = observed(limit, peak, 100);
             seen.in_database.count = 100;
-            let window = WindowRule::NETFLIX.read(&seen, 0.01).expect("a window");
+            let window = LatencyWindow::read(&seen, 0.01, 10, 1e-4).expect("a window");
             assert_eq!(window.inflight, inflight);
         }
     }

@@ -45,32 +45,22 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
-/// The parameters of [`ConflictRatio`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ConflictRatioSettings {
-    /// The ratio above which the limit falls; above 1.
-    pub critical: f64,
-    /// The largest relative change of the limit in one interval, from 0 to 1.
-    pub step: f64,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`ConflictRatio`].
+    pub struct ConflictRatioSettings;
 
-parameters! { ConflictRatioSettings {
-    "critical", "ratio", Values::Number(1.001, 100.0), critical,
-        "ratio of locks above which the limit falls";
-    "step", "share", Values::Number(0.0, 1.0), step,
-        "largest relative change of the limit in one interval";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl ConflictRatioSettings {
     /// The study's critical ratio of 1.3; `step` is ours.
-    pub const PUBLISHED: ConflictRatioSettings =
-        ConflictRatioSettings { critical: 1.3, step: 0.5, concurrency: Concurrency::Peak };
+    pub const PUBLISHED;
+
+    critical: f64 = 1.3, "critical", "ratio", Allowed::Number(1.001, 100.0),
+        "ratio of locks above which the limit falls";
+    step: f64 = 0.5, "step", "share", Allowed::Number(0.0, 1.0),
+        "largest relative change of the limit in one interval";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The controller that holds the conflict ratio at its critical value.

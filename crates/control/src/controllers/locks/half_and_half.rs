@@ -43,32 +43,22 @@
 
 use super::{LocksReason, decide_by_locks};
 use crate::controller::{Concurrency, Controller, whole};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
 use crate::{Bounds, Decision, Draw, LockObservation, Mpl, Observation};
 
-/// The parameters of [`HalfAndHalf`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HalfAndHalfSettings {
-    /// How far a share must be above a half, δ; from 0 to below 0.5.
-    pub tolerance: f64,
-    /// The largest relative fall of the limit in one interval, from 0 to 1.
-    pub fall: f64,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`HalfAndHalf`].
+    pub struct HalfAndHalfSettings;
 
-parameters! { HalfAndHalfSettings {
-    "tolerance", "share", Values::Number(0.0, 0.499), tolerance,
-        "margin above a half that a share of the transactions must reach, δ";
-    "fall", "share", Values::Number(0.0, 1.0), fall,
-        "largest relative fall of the limit in one interval";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl HalfAndHalfSettings {
     /// δ = 0.025 as the study is cited; `fall` is ours.
-    pub const PUBLISHED: HalfAndHalfSettings =
-        HalfAndHalfSettings { tolerance: 0.025, fall: 0.5, concurrency: Concurrency::Peak };
+    pub const PUBLISHED;
+
+    tolerance: f64 = 0.025, "tolerance", "share", Allowed::Number(0.0, 0.499),
+        "margin above a half that a share of the transactions must reach, δ";
+    fall: f64 = 0.5, "fall", "share", Allowed::Number(0.0, 1.0),
+        "largest relative fall of the limit in one interval";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
 }
 
 /// The half-and-half controller.
@@ -129,7 +119,7 @@ impl Controller for HalfAndHalf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bounds, observed};
+    use crate::testing::{bounds, decided, observed};
 
     /// The limit after an interval at `limit` that ended with so many mature running, mature
     /// blocked, young running and young blocked.
@@ -146,7 +136,7 @@ mod tests {
         let start = Mpl::at_least_one(limit);
         let settings = HalfAndHalfSettings::PUBLISHED;
         let mut controller = HalfAndHalf::new(bounds(1, 100), start, settings);
-        controller.decide(&seen, Draw::from_bits(0)).limit.get()
+        decided(&mut controller, &seen).0
     }
 
     /// h = 0.525, 1 − h = 0.475.

@@ -32,9 +32,8 @@
 mod conflict_ratio;
 mod half_and_half;
 
-use std::fmt;
-
 use crate::controller::{Concurrency, within_concurrency};
+use crate::reason::reasons;
 use crate::{Bounds, Decision, LockObservation, Mpl, Observation, Reason};
 
 pub use conflict_ratio::{ConflictRatio, ConflictRatioSettings};
@@ -59,126 +58,56 @@ fn decide_by_locks(
     Decision { limit: allowed.clamp(wanted), reason: Reason::Locks(reason) }
 }
 
-/// Why a limit was chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LocksReason {
-    /// The limit stays: the database tells nothing of its locks.
-    NoStatistics,
-    /// The limit stays: no transaction is inside.
-    NobodyInside,
-    /// Half-and-half raises the limit: most transactions have a good part of their locks and run.
-    Underloaded {
-        /// Share of the transactions that are mature and run.
-        running: f64,
-    },
-    /// Half-and-half lowers the limit: most transactions have a good part of their locks and wait.
-    Overloaded {
-        /// Share of the transactions that are mature and wait for a lock.
-        blocked: f64,
-    },
-    /// Half-and-half leaves the limit where it is: neither holds.
-    Comfortable {
-        /// Share of the transactions that are mature and run.
-        running: f64,
-        /// Share of the transactions that are mature and wait for a lock.
-        blocked: f64,
-    },
-    /// The conflict ratio allows a higher limit.
-    BelowCritical {
-        /// The ratio seen.
-        ratio: f64,
-    },
-    /// The conflict ratio asks for a lower limit.
-    AboveCritical {
-        /// The ratio seen; infinite when every transaction with a lock waits.
-        ratio: f64,
-    },
-}
-
-impl LocksReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            LocksReason::NoStatistics => "no_lock_statistics",
-            LocksReason::NobodyInside => "nobody_inside",
-            LocksReason::Underloaded { .. } => "underloaded",
-            LocksReason::Overloaded { .. } => "overloaded",
-            LocksReason::Comfortable { .. } => "comfortable",
-            LocksReason::BelowCritical { .. } => "below_critical",
-            LocksReason::AboveCritical { .. } => "above_critical",
-        }
-    }
-}
-
-impl fmt::Display for LocksReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |share: f64| share * 100.0;
-        match *self {
-            LocksReason::NoStatistics => {
-                formatter.write_str("hold: the database does not tell what locks it holds")
-            }
-            LocksReason::NobodyInside => formatter.write_str("hold: no transaction inside"),
-            LocksReason::Underloaded { running } => {
-                write!(formatter, "half-and-half: {:.0} % mature and running, up", percent(running))
-            }
-            LocksReason::Overloaded { blocked } => {
-                write!(
-                    formatter,
-                    "half-and-half: {:.0} % mature and blocked, down",
-                    percent(blocked)
-                )
-            }
-            LocksReason::Comfortable { running, blocked } => write!(
-                formatter,
-                "half-and-half: {:.0} % mature and running, {:.0} % mature and blocked, hold",
-                percent(running),
-                percent(blocked)
-            ),
-            LocksReason::BelowCritical { ratio } => {
-                write!(formatter, "conflict ratio: {ratio:.2}, up")
-            }
-            LocksReason::AboveCritical { ratio } => {
-                write!(formatter, "conflict ratio: {ratio:.2}, down")
-            }
-        }
+reasons! {
+    /// Why a limit was chosen.
+    pub enum LocksReason {
+        /// The limit stays: the database tells nothing of its locks.
+        NoStatistics = "no_lock_statistics" =>
+            "hold: the database does not tell what locks it holds";
+        /// The limit stays: no transaction is inside.
+        NobodyInside = "nobody_inside" => "hold: no transaction inside";
+        /// Half-and-half raises the limit: most transactions have a good part of their locks and
+        /// run.
+        Underloaded {
+            /// Share of the transactions that are mature and run.
+            running: f64,
+        } = "underloaded" => "half-and-half: {:.0} % mature and running, up", running * 100.0;
+        /// Half-and-half lowers the limit: most transactions have a good part of their locks and
+        /// wait.
+        Overloaded {
+            /// Share of the transactions that are mature and wait for a lock.
+            blocked: f64,
+        } = "overloaded" => "half-and-half: {:.0} % mature and blocked, down", blocked * 100.0;
+        /// Half-and-half leaves the limit where it is: neither holds.
+        Comfortable {
+            /// Share of the transactions that are mature and run.
+            running: f64,
+            /// Share of the transactions that are mature and wait for a lock.
+            blocked: f64,
+        } = "comfortable" =>
+            "half-and-half: {:.0} % mature and running, {:.0} % mature and blocked, hold",
+            running * 100.0, blocked * 100.0;
+        /// The conflict ratio allows a higher limit.
+        BelowCritical {
+            /// The ratio seen.
+            ratio: f64,
+        } = "below_critical" => "conflict ratio: {ratio:.2}, up";
+        /// The conflict ratio asks for a lower limit.
+        AboveCritical {
+            /// The ratio seen; infinite when every transaction with a lock waits.
+            ratio: f64,
+        } = "above_critical" => "conflict ratio: {ratio:.2}, down";
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bounds, observed};
-    use crate::{Controller, Draw, LockObservation, Mpl, Reason};
+    use crate::testing::{bounds, decided, limits, observed};
+    use crate::{Controller, LockObservation, Mpl};
 
-    const DRAW: Draw = Draw::from_bits(0);
-
-    #[test]
-    fn reasons_read_well_in_a_log_line() {
-        let table = [
-            (LocksReason::NoStatistics, "hold: the database does not tell what locks it holds"),
-            (LocksReason::NobodyInside, "hold: no transaction inside"),
-            (
-                LocksReason::Underloaded { running: 0.75 },
-                "half-and-half: 75 % mature and running, up",
-            ),
-            (
-                LocksReason::Overloaded { blocked: 0.6 },
-                "half-and-half: 60 % mature and blocked, down",
-            ),
-            (
-                LocksReason::Comfortable { running: 0.5, blocked: 0.25 },
-                "half-and-half: 50 % mature and running, 25 % mature and blocked, hold",
-            ),
-            (LocksReason::BelowCritical { ratio: 1.125 }, "conflict ratio: 1.12, up"),
-            (LocksReason::AboveCritical { ratio: 1.75 }, "conflict ratio: 1.75, down"),
-            (LocksReason::AboveCritical { ratio: f64::INFINITY }, "conflict ratio: inf, down"),
-        ];
-        for (reason, line) in table {
-            assert_eq!(reason.to_string(), line);
-        }
-    }
-
-    fn both() -> [Box<dyn Controller>; 2] {
-        let (bounds, start) = (bounds(1, 100), Mpl::at_least_one(20));
+    fn both(start: u32) -> [Box<dyn Controller>; 2] {
+        let (bounds, start) = (bounds(1, 100), Mpl::at_least_one(start));
         [
             Box::new(HalfAndHalf::new(bounds, start, HalfAndHalfSettings::PUBLISHED)),
             Box::new(ConflictRatio::new(bounds, start, ConflictRatioSettings::PUBLISHED)),
@@ -187,32 +116,29 @@ mod tests {
 
     #[test]
     fn without_statistics_the_limit_stays() {
-        for mut controller in both() {
-            let decision = controller.decide(&observed(20, 1_000, 500), DRAW);
-            assert_eq!(decision.limit.get(), 20, "{}", controller.name());
-            assert_eq!(decision.reason, Reason::Locks(LocksReason::NoStatistics));
+        for mut controller in both(20) {
+            let said = decided(controller.as_mut(), &observed(20, 1_000, 500));
+            assert_eq!(said, (20, "no_lock_statistics"), "{}", controller.name());
         }
     }
 
     /// Nobody waits for a lock, so both would go up, but there are only 22 transactions.
     #[test]
     fn the_limit_never_exceeds_the_concurrency() {
-        for mut controller in both() {
+        for mut controller in both(20) {
             let mut seen = observed(20, 22, 500);
             let locks = LockObservation { mature_running: 20, ..LockObservation::default() };
             seen.locks =
                 Some(LockObservation { locks_held: 80, locks_held_by_running: 80, ..locks });
-            assert_eq!(controller.decide(&seen, DRAW).limit.get(), 22, "{}", controller.name());
+            assert_eq!(decided(controller.as_mut(), &seen).0, 22, "{}", controller.name());
             seen.limit = Mpl::at_least_one(40);
-            let decision = controller.decide(&seen, DRAW);
-            assert_eq!(decision.limit.get(), 22, "{}", controller.name());
-            assert_eq!(decision.reason, Reason::Concurrency { seen: 22 });
+            let said = decided(controller.as_mut(), &seen);
+            assert_eq!(said, (22, "concurrency"), "{}", controller.name());
         }
     }
 
     /// With n inside, n % of them wait; all hold a hundred locks and are mature.
-    fn contended(limit: Mpl) -> LockObservation {
-        let level = limit.get();
+    fn contended(level: u32) -> LockObservation {
         let blocked = level * level / 100;
         LockObservation {
             mature_running: level - blocked,
@@ -232,16 +158,11 @@ mod tests {
         let bands = [47..=53, 23..=24];
         for (index, band) in bands.into_iter().enumerate() {
             for start in [1, 2, 10, 50, 100] {
-                let mut limit = Mpl::at_least_one(start);
-                let controller = &mut both()[index];
-                let mut last = Vec::new();
-                for _ in 0..40 {
-                    let mut seen = observed(limit.get(), 1_000, 500);
-                    seen.locks = Some(contended(limit));
-                    limit = controller.decide(&seen, DRAW).limit;
-                    last.push(limit.get());
-                }
-                let settled = &last[20..];
+                let limits = limits(both(start)[index].as_mut(), 40, |limit| Observation {
+                    locks: Some(contended(limit)),
+                    ..observed(limit, 1_000, 500)
+                });
+                let settled = &limits[20..];
                 assert!(settled.iter().all(|limit| band.contains(limit)), "{start}: {settled:?}");
             }
         }

@@ -53,11 +53,13 @@
 //! * An interval in which nothing completed is no measurement.
 
 use crate::controller::whole;
-use crate::controllers::gaussian_process::{Belief, GaussianProcessSettings, Meter, Place, Prior};
-use crate::{Bounds, Mpl, Observation, Setting};
+use crate::controllers::gaussian_process::{
+    GaussianProcessSettings, GridPlace, ThroughputBelief, ThroughputMeter,
+};
+use crate::{Mpl, Observation, Setting};
 
-use super::mixture::{Mixture, Part};
-use super::proposal::{Best, Gain, NotKnown};
+use super::mixture::{Mixture, MixtureComponent};
+use super::proposal::{BelievedBest, Gain, NotKnown};
 
 /// Standard deviations by which the machine's speed drifts in a second, in ln X.
 const DRIFTS: [f64; 2] = [0.003, 0.03];
@@ -123,11 +125,10 @@ const GRAIN: f64 = 0.15;
 
 /// What was seen while the gate was open.
 pub(super) struct Estimator {
-    bounds: Bounds,
-    meter: Meter,
-    models: Vec<Model>,
+    meter: ThroughputMeter,
+    models: Vec<DriftModel>,
     /// What was measured next to each level of the grid.
-    seen: Vec<Seen>,
+    seen: Vec<GridMeasurements>,
     /// The population of the last measurement, and the seconds since.
     before: Option<f64>,
     pending_s: f64,
@@ -137,7 +138,7 @@ pub(super) struct Estimator {
 
 /// Measurements next to a level of the grid.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct GridMeasurements {
     count: u32,
     /// The mean population of them.
     level: f64,
@@ -148,38 +149,40 @@ struct Seen {
 }
 
 /// A belief about the curve that takes the machine's speed to drift and to jump so much.
-struct Model {
+struct DriftModel {
     drift: f64,
     jump: f64,
-    belief: Belief,
+    belief: ThroughputBelief,
     log_weight: f64,
 }
 
 /// The lowest and the highest level of the grid that were seen.
 #[derive(Clone, Copy)]
-struct Range {
+struct LevelRange {
     lowest: usize,
     highest: usize,
 }
 
 impl Estimator {
     pub(super) fn new(setting: &Setting) -> Estimator {
-        let settings = GaussianProcessSettings::DEFAULT;
-        let prior = Prior { roughness: ROUGHNESS, grain: GRAIN, ..settings.prior };
-        let belief = Belief::new(setting.bounds, setting.resources, &prior);
+        let settings = GaussianProcessSettings {
+            roughness: ROUGHNESS,
+            grain: GRAIN,
+            ..GaussianProcessSettings::DEFAULT
+        };
+        let belief = ThroughputBelief::new(setting.bounds, setting.resources, &settings);
         let models = (1..=DRIFTS.len()).zip(DRIFTS).flat_map(|(drifts, drift)| {
             let belief = &belief;
             (1..=JUMPS.len()).zip(JUMPS).map(move |(jumps, jump)| {
                 let higher = DRIFTS.len() + JUMPS.len() - drifts - jumps;
                 let log_weight = -SCEPTICISM * higher as f64;
-                Model { drift, jump, belief: belief.clone(), log_weight }
+                DriftModel { drift, jump, belief: belief.clone(), log_weight }
             })
         });
         Estimator {
-            bounds: setting.bounds,
-            meter: Meter::new(settings.noise),
+            meter: ThroughputMeter::new(settings.noise),
             models: models.collect(),
-            seen: vec![Seen::default(); belief.len()],
+            seen: vec![GridMeasurements::default(); belief.len()],
             before: None,
             pending_s: 0.0,
             running: 0.0,
@@ -268,31 +271,31 @@ impl Estimator {
     }
 
     /// The limit that is believed to be best.
-    pub(super) fn best(&self) -> Best {
-        let Range { lowest, highest } = match self.range() {
+    pub(super) fn best(&self) -> BelievedBest {
+        let LevelRange { lowest, highest } = match self.range() {
             Ok(range) => range,
-            Err(why) => return Best::NotKnown(why),
+            Err(why) => return BelievedBest::NotKnown(why),
         };
         if let Err(why) = self.check_crossings(self.level(lowest), self.level(highest)) {
-            return Best::NotKnown(why);
+            return BelievedBest::NotKnown(why);
         }
         if self.rival(highest, lowest, highest).is_none() {
-            return Best::Open { highest: self.population(highest) };
+            return BelievedBest::Open { highest: self.population(highest) };
         }
         let worth = |index: usize| {
             let price = PRICE * (self.level(index) / self.level(lowest)).ln();
             self.over(index, lowest).mean() - price
         };
         let best = (lowest..=highest).max_by(|&one, &other| worth(one).total_cmp(&worth(other)));
-        let best = best.unwrap_or(lowest);
+        let best = best.expect("lowest is not above highest");
         if let Some(better) = self.rival(best, lowest, highest) {
-            return Best::NotKnown(NotKnown::Several { better: better.exp_m1() });
+            return BelievedBest::NotKnown(NotKnown::Several { better: better.exp_m1() });
         }
         let is_lower_worse = best > lowest && self.over(best, lowest).below(0.0) <= 1.0 - SURE;
         if lowest > 0 && !is_lower_worse {
-            return Best::NotKnown(NotKnown::Edge { lowest: self.population(lowest) });
+            return BelievedBest::NotKnown(NotKnown::Edge { lowest: self.population(lowest) });
         }
-        Best::Limit { limit: self.limit(best) }
+        BelievedBest::Limit { limit: self.limit(best) }
     }
 
     /// By how much the strongest rival from `lowest` to `highest` may be better than `index`, if
@@ -305,15 +308,15 @@ impl Estimator {
     }
 
     /// The levels that were seen; or why that is not enough.
-    fn range(&self) -> Result<Range, NotKnown> {
-        let is_seen = |seen: &Seen| seen.count >= SEEN_LEAST;
+    fn range(&self) -> Result<LevelRange, NotKnown> {
+        let is_seen = |seen: &GridMeasurements| seen.count >= SEEN_LEAST;
         let ends = (self.seen.iter().position(is_seen), self.seen.iter().rposition(is_seen));
         let (Some(lowest), Some(highest)) = ends else { return Err(NotKnown::Nothing) };
         if self.level(highest) < VARIED * self.level(lowest) {
             let (lowest, highest) = (self.population(lowest), self.population(highest));
             return Err(NotKnown::Narrow { lowest, highest });
         }
-        Ok(Range { lowest, highest })
+        Ok(LevelRange { lowest, highest })
     }
 
     /// ln X at one level of the grid less that at another.
@@ -324,16 +327,20 @@ impl Estimator {
     /// ln X at one level less that at another.
     fn difference(&self, one: f64, other: f64) -> Mixture {
         let sum: f64 = self.models.iter().map(|model| model.log_weight.exp()).sum();
-        let part = |model: &Model| {
+        let part = |model: &DriftModel| {
             let (mean, variance) = model.difference(one, other);
-            Part { weight: model.log_weight.exp() / sum, mean, sd: variance.max(0.0).sqrt() }
+            MixtureComponent {
+                weight: model.log_weight.exp() / sum,
+                mean,
+                sd: variance.max(0.0).sqrt(),
+            }
         };
         Mixture(self.models.iter().map(part).collect())
     }
 
     /// A level of the grid as a limit.
     fn limit(&self, index: usize) -> Mpl {
-        self.models.first().map_or(self.bounds.max(), |model| model.belief.limit(index))
+        self.models[0].belief.limit(index)
     }
 
     /// The population that was seen next to a level of the grid.
@@ -347,7 +354,7 @@ impl Estimator {
     }
 }
 
-impl Seen {
+impl GridMeasurements {
     /// Takes in a population, as a multiple of the level.
     fn cross(&mut self, multiple: f64) {
         let is_above = multiple > 1.0;
@@ -358,7 +365,7 @@ impl Seen {
     }
 }
 
-impl Model {
+impl DriftModel {
     /// Lets so many seconds pass, in which the population moved so far in ln N.
     fn fade(&mut self, seconds: f64, distance: f64) {
         let level = self.drift * self.drift * seconds + self.jump * self.jump * distance;
@@ -367,7 +374,7 @@ impl Model {
 
     /// Learns that ln X was `seen` at `place`, and how likely that was. What is far off is taken
     /// for a poorer measurement than it says.
-    fn learn(&mut self, place: Place, seen: f64, noise: f64) {
+    fn learn(&mut self, place: GridPlace, seen: f64, noise: f64) {
         let predicted = self.belief.predict(place);
         let error = seen - predicted.mean;
         let total = predicted.variance + noise;

@@ -10,7 +10,7 @@ const REACH: f64 = 6.0;
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Part {
+pub(super) struct MixtureComponent {
     pub(super) weight: f64,
     pub(super) mean: f64,
     pub(super) sd: f64,
@@ -18,7 +18,7 @@ pub(super) struct Part {
 
 /// A mixture of normal distributions; the weights add up to 1.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Mixture(pub(super) Vec<Part>);
+pub(super) struct Mixture(pub(super) Vec<MixtureComponent>);
 
 impl Mixture {
     pub(super) fn mean(&self) -> f64 {
@@ -47,7 +47,7 @@ impl Mixture {
     }
 }
 
-impl Part {
+impl MixtureComponent {
     fn below(&self, x: f64) -> f64 {
         if self.sd <= 0.0 {
             return if self.mean < x { 1.0 } else { 0.0 };
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn one_part_is_a_normal_distribution() {
-        let one = Mixture(vec![Part { weight: 1.0, mean: 2.0, sd: 0.5 }]);
+        let one = Mixture(vec![MixtureComponent { weight: 1.0, mean: 2.0, sd: 0.5 }]);
         assert_near(one.quantile(0.95), 2.0 + 1.644_854 * 0.5);
         assert_near(one.quantile(0.05), 2.0 - 1.644_854 * 0.5);
         assert_near(one.below(2.5), 0.841_345);
@@ -78,7 +78,7 @@ mod tests {
     /// Half of the weight at 0 and half at 10: the lower tenth is the lower fifth of the one at 0.
     #[test]
     fn parts_far_apart_have_their_own_tails() {
-        let part = |mean| Part { weight: 0.5, mean, sd: 1.0 };
+        let part = |mean| MixtureComponent { weight: 0.5, mean, sd: 1.0 };
         let two = Mixture(vec![part(0.0), part(10.0)]);
         assert_near(two.quantile(0.1), -0.841_621);
         assert_near(two.quantile(0.9), 10.841_621);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_part_without_spread_is_a_step() {
-        let sure = Mixture(vec![Part { weight: 1.0, mean: 3.0, sd: 0.0 }]);
+        let sure = Mixture(vec![MixtureComponent { weight: 1.0, mean: 3.0, sd: 0.0 }]);
         assert_near(sure.quantile(0.9), 3.0);
         assert_near(sure.below(2.9) + 1.0 - sure.below(3.1), 0.0);
     }

@@ -45,12 +45,12 @@ mod estimate;
 mod mixture;
 mod proposal;
 
-use crate::controller::{Controller, Decision, Reason};
-use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Setting};
+use crate::controller::{Controller, Decision};
+use crate::{Bounds, Draw, IntervalRule, Mpl, Observation, Reason, Setting};
 
 use estimate::Estimator;
 
-pub use proposal::{Best, Gain, NotKnown, Proposal};
+pub use proposal::{BelievedBest, Gain, NotKnown, Proposal};
 
 /// A gate that stays open, with a controller that is asked and not obeyed.
 pub struct Observe {
@@ -93,9 +93,9 @@ impl Controller for Observe {
         let Decision { limit, reason } = self.decided?;
         let best = self.estimator.best();
         let best_gain = match best {
-            Best::Limit { limit } => self.estimator.gain(limit),
-            Best::Open { .. } => self.estimator.gain(self.bounds.max()),
-            Best::NotKnown(why) => Gain::NotKnown(why),
+            BelievedBest::Limit { limit } => self.estimator.gain(limit),
+            BelievedBest::Open { .. } => self.estimator.gain(self.bounds.max()),
+            BelievedBest::NotKnown(why) => Gain::NotKnown(why),
         };
         let (algorithm, gain) = (self.inner.name(), self.estimator.gain(limit));
         Some(Proposal { algorithm, limit, reason, gain, best, best_gain })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::reason::displayed;
 use crate::{Mpl, Reason};
 
 /// What a controller would set, why, and what is believed of it.
@@ -16,98 +17,103 @@ pub struct Proposal {
     /// What that limit is believed to gain over the present population.
     pub gain: Gain,
     /// The limit that is believed to be best, whatever the algorithm says.
-    pub best: Best,
+    pub best: BelievedBest,
     /// What the best limit is believed to gain over the present population.
     pub best_gain: Gain,
 }
 
-/// What a limit is believed to gain: throughput at the limit over that of the present population,
-/// less 1, so that 0.1 is 10 % more.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gain {
-    /// Something is known of it.
-    Known {
-        /// The median of what is believed.
-        share: f64,
-        /// The lower end of the 90 % interval.
-        low: f64,
-        /// The upper end of the 90 % interval.
-        high: f64,
-        /// The population that it is compared with, in the mean of the last interval.
-        running: f64,
-        /// The lowest population seen.
-        lowest: Mpl,
-        /// The highest population seen.
-        highest: Mpl,
-    },
-    /// The limit would hold nobody back now.
-    NotBinding {
-        /// The present population, in the mean of the last interval.
-        running: f64,
-    },
-    /// Nothing that can be said.
-    NotKnown(NotKnown),
+displayed! {
+    /// What a limit is believed to gain: throughput at the limit over that of the present
+    /// population, less 1, so that 0.1 is 10 % more.
+    pub enum Gain {
+        /// Something is known of it.
+        Known {
+            /// The median of what is believed.
+            share: f64,
+            /// The lower end of the 90 % interval.
+            low: f64,
+            /// The upper end of the 90 % interval.
+            high: f64,
+            /// The population that it is compared with, in the mean of the last interval.
+            running: f64,
+            /// The lowest population seen.
+            lowest: Mpl,
+            /// The highest population seen.
+            highest: Mpl,
+        } => "{:+.0} % (90 % interval {:+.0} % to {:+.0} %) over the {running:.0} that run now, \
+              from levels seen {lowest} to {highest}",
+            share * 100.0, low * 100.0, high * 100.0;
+        /// The limit would hold nobody back now.
+        NotBinding {
+            /// The present population, in the mean of the last interval.
+            running: f64,
+        } => "nothing now: only {running:.0} run";
+        /// Nothing that can be said.
+        NotKnown(why: NotKnown) => "not known: {why}";
+    }
 }
 
-/// The limit that is believed to be best.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Best {
-    /// This one.
-    Limit {
-        /// The limit.
-        limit: Mpl,
-    },
-    /// None: throughput does not fall up to the highest population seen.
-    Open {
-        /// The highest population seen.
-        highest: Mpl,
-    },
-    /// Nothing that can be said.
-    NotKnown(NotKnown),
+displayed! {
+    /// The limit that is believed to be best.
+    pub enum BelievedBest {
+        /// This one.
+        Limit {
+            /// The limit.
+            limit: Mpl,
+        } => "believed {limit}";
+        /// None: throughput does not fall up to the highest population seen.
+        Open {
+            /// The highest population seen.
+            highest: Mpl,
+        } => "no limit: throughput does not fall up to the highest level seen, {highest}";
+        /// Nothing that can be said.
+        NotKnown(why: NotKnown) => "not known: {why}";
+    }
 }
 
-/// Why something is not known.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum NotKnown {
-    /// No interval yet in which the population was steady.
-    Nothing,
-    /// The population hardly varied.
-    Narrow {
-        /// The lowest population seen.
-        lowest: Mpl,
-        /// The highest population seen.
-        highest: Mpl,
-    },
-    /// The population has gone too seldom between the levels to be compared.
-    Seldom {
-        /// How often it has, up or down.
-        crossings: u32,
-    },
-    /// The limit is lower than every population seen.
-    Below {
-        /// The lowest population seen.
-        lowest: Mpl,
-        /// The highest population seen.
-        highest: Mpl,
-    },
-    /// What was seen fits too much.
-    Wide {
-        /// The lower end of the 90 % interval of the gain.
-        low: f64,
-        /// The upper end of the 90 % interval of the gain.
-        high: f64,
-    },
-    /// The best of what was seen is not told apart from the lowest population, so that one lower
-    /// still may be better.
-    Edge {
-        /// The lowest population seen.
-        lowest: Mpl,
-    },
-    /// What was seen leaves several limits that may be best.
-    Several {
-        /// The most that another limit may be better than the likeliest, a share.
-        better: f64,
-    },
+displayed! {
+    /// Why something is not known.
+    pub enum NotKnown {
+        /// No interval yet in which the population was steady.
+        Nothing => "no steady population was seen yet";
+        /// The population hardly varied.
+        Narrow {
+            /// The lowest population seen.
+            lowest: Mpl,
+            /// The highest population seen.
+            highest: Mpl,
+        } => "the population was between {lowest} and {highest} all the time";
+        /// The population has gone too seldom between the levels to be compared.
+        Seldom {
+            /// How often it has, up or down.
+            crossings: u32,
+        } => "the population has gone up or down between them only {crossings} times";
+        /// The limit is lower than every population seen.
+        Below {
+            /// The lowest population seen.
+            lowest: Mpl,
+            /// The highest population seen.
+            highest: Mpl,
+        } => "no population as low as the limit was seen, only {lowest} to {highest}";
+        /// What was seen fits too much.
+        Wide {
+            /// The lower end of the 90 % interval of the gain.
+            low: f64,
+            /// The upper end of the 90 % interval of the gain.
+            high: f64,
+        } => "what was seen fits anything from {:+.0} % to {:+.0} %", low * 100.0, high * 100.0;
+        /// The best of what was seen is not told apart from the lowest population, so that one
+        /// lower still may be better.
+        Edge {
+            /// The lowest population seen.
+            lowest: Mpl,
+        } => "the lowest population seen, {lowest}, may be the best, and a lower one better still";
+        /// What was seen leaves several limits that may be best.
+        Several {
+            /// The most that another limit may be better than the likeliest, a share.
+            better: f64,
+        } => "another limit may be better by {:+.0} %", better * 100.0;
+    }
 }
 
 impl fmt::Display for Proposal {
@@ -115,83 +121,9 @@ impl fmt::Display for Proposal {
         let Proposal { limit, reason, gain, best, best_gain, .. } = self;
         write!(formatter, "would set {limit} ({reason}); believed gain {gain}; best {best}")?;
         match best {
-            Best::Limit { .. } => write!(formatter, ", gain {best_gain}"),
-            Best::Open { .. } | Best::NotKnown(_) => Ok(()),
+            BelievedBest::Limit { .. } => write!(formatter, ", gain {best_gain}"),
+            BelievedBest::Open { .. } | BelievedBest::NotKnown(_) => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for Gain {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Gain::Known { share, low, high, running, lowest, highest } => write!(
-                formatter,
-                "{} (90 % interval {} to {}) over the {running:.0} that run now, from levels \
-                 seen {lowest} to {highest}",
-                Percent(share),
-                Percent(low),
-                Percent(high)
-            ),
-            Gain::NotBinding { running } => {
-                write!(formatter, "nothing now: only {running:.0} run")
-            }
-            Gain::NotKnown(why) => write!(formatter, "not known: {why}"),
-        }
-    }
-}
-
-impl fmt::Display for Best {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Best::Limit { limit } => write!(formatter, "believed {limit}"),
-            Best::Open { highest } => write!(
-                formatter,
-                "no limit: throughput does not fall up to the highest level seen, {highest}"
-            ),
-            Best::NotKnown(why) => write!(formatter, "not known: {why}"),
-        }
-    }
-}
-
-impl fmt::Display for NotKnown {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            NotKnown::Nothing => formatter.write_str("no steady population was seen yet"),
-            NotKnown::Narrow { lowest, highest } => {
-                write!(formatter, "the population was between {lowest} and {highest} all the time")
-            }
-            NotKnown::Seldom { crossings } => write!(
-                formatter,
-                "the population has gone up or down between them only {crossings} times"
-            ),
-            NotKnown::Below { lowest, highest } => write!(
-                formatter,
-                "no population as low as the limit was seen, only {lowest} to {highest}"
-            ),
-            NotKnown::Wide { low, high } => write!(
-                formatter,
-                "what was seen fits anything from {} to {}",
-                Percent(low),
-                Percent(high)
-            ),
-            NotKnown::Edge { lowest } => write!(
-                formatter,
-                "the lowest population seen, {lowest}, may be the best, and a lower one better \
-                 still"
-            ),
-            NotKnown::Several { better } => {
-                write!(formatter, "another limit may be better by {}", Percent(better))
-            }
-        }
-    }
-}
-
-/// A relative change in per cent, with its sign.
-struct Percent(f64);
-
-impl fmt::Display for Percent {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:+.0} %", self.0 * 100.0)
     }
 }
 
@@ -216,7 +148,7 @@ mod tests {
             limit: twelve,
             reason: Reason::Fixed,
             gain: known,
-            best: Best::NotKnown(narrow),
+            best: BelievedBest::NotKnown(narrow),
             best_gain: Gain::NotKnown(narrow),
         };
         assert_eq!(
@@ -226,7 +158,7 @@ mod tests {
              3 and 5 all the time"
         );
         let light = Gain::NotBinding { running: 2.0 };
-        let best = Best::Limit { limit: five };
+        let best = BelievedBest::Limit { limit: five };
         let proposal = Proposal { gain: light, best, best_gain: light, ..proposal };
         assert_eq!(
             proposal.to_string(),

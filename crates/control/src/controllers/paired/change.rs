@@ -2,10 +2,10 @@
 
 use super::scan::Scan;
 use super::{
-    BAR_MOST_S, Base, Check, LATE_LEAST, LATE_S, PATIENCE_MOST_S, PairedComparison, PairedReason,
-    RECALL_S, Recall, SINKS_S, Side, Task,
+    AlarmCheck, BAR_MOST_S, Base, ComparisonSide, LATE_LEAST, LATE_S, PATIENCE_MOST_S,
+    PairedComparison, PairedReason, PairedTask, RECALL_S, Recall, SINKS_S,
 };
-use crate::settling::Sample;
+use crate::settling::WindowSample;
 
 impl PairedComparison {
     /// Keeps the best level held, and goes back to its limit when the present one has sunk far
@@ -42,16 +42,17 @@ impl PairedComparison {
         } else {
             (self.base.limit > limit).then_some(limit)
         };
-        self.task = Task::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk, tries: 3 });
+        self.task =
+            PairedTask::Recall(Recall { level, until_s: self.now_s + RECALL_S, sunk, tries: 3 });
         // Lower than that, lest it was itself more than what lasts.
         self.move_to((limit.min(self.base.limit) * 2 / 3).max(1));
         Some(PairedReason::Check { change })
     }
 
-    pub(super) fn recall(&mut self, recall: Recall, sample: &Sample) -> PairedReason {
+    pub(super) fn recall(&mut self, recall: Recall, sample: &WindowSample) -> PairedReason {
         let gain = sample.ln_x - recall.level;
         if gain < 0.08 && self.now_s < recall.until_s {
-            self.task = Task::Recall(recall);
+            self.task = PairedTask::Recall(recall);
             self.window = self.window.next();
             return PairedReason::Check { change: gain.exp_m1() };
         }
@@ -60,7 +61,7 @@ impl PairedComparison {
         if gain < 0.08 && recall.tries > 1 && lower < self.limit && gain > 0.7 * proportional {
             // Still too high, it may be: what spoils the database goes on above some lower limit.
             let until_s = self.now_s + RECALL_S;
-            self.task = Task::Recall(Recall { until_s, tries: recall.tries - 1, ..recall });
+            self.task = PairedTask::Recall(Recall { until_s, tries: recall.tries - 1, ..recall });
             self.move_to(lower);
             return PairedReason::Check { change: gain.exp_m1() };
         }
@@ -79,7 +80,7 @@ impl PairedComparison {
         let since_s = self.now_s;
         let level = Some(sample.ln_x);
         self.base = Base { limit: self.limit, level, off: 0, since_s, ..self.base.clone() };
-        self.sides = [Side::fresh(self.now_s + 5.0); 2];
+        self.sides = [ComparisonSide::fresh(self.now_s + 5.0); 2];
         self.settle(PairedReason::Adopt { gain, error: sample.variance.sqrt() })
     }
 
@@ -100,12 +101,12 @@ impl PairedComparison {
         (self.best, self.beyond) = (None, None);
         self.first = (0.0, 0.0);
         self.move_to(self.limit.min(self.base.limit).min(self.settings.cold));
-        self.task = Task::Scan(Scan::new(self.settings.price));
+        self.task = PairedTask::Scan(Scan::new(self.settings.price));
         PairedReason::Rescan { change: change.exp_m1() }
     }
 
     /// Throughput of the base has changed: elsewhere it may be better now.
-    pub(super) fn alarm(&mut self, sample: &Sample, change: f64) -> PairedReason {
+    pub(super) fn alarm(&mut self, sample: &WindowSample, change: f64) -> PairedReason {
         let since_s = self.now_s - self.alarmed_s;
         self.alarmed_s = self.now_s;
         if since_s < 10.0 {
@@ -146,19 +147,19 @@ impl PairedComparison {
         self.base.level = Some(sample.ln_x);
         self.base.off = 0;
         self.base.since_s = self.now_s;
-        self.sides = [Side::fresh(self.now_s); 2];
-        self.next_check(Check { left, best: None, before: *sample, change })
+        self.sides = [ComparisonSide::fresh(self.now_s); 2];
+        self.next_check(AlarmCheck { left, best: None, before: *sample, change })
     }
 
-    pub(super) fn next_check(&mut self, mut check: Check) -> PairedReason {
+    pub(super) fn next_check(&mut self, mut check: AlarmCheck) -> PairedReason {
         let change = check.change.exp_m1();
         let next = check.left.pop().unwrap_or(self.base.limit);
         self.move_to(next);
-        self.task = Task::Check(check);
+        self.task = PairedTask::Check(check);
         PairedReason::Check { change }
     }
 
-    pub(super) fn check(&mut self, mut check: Check, sample: &Sample) -> PairedReason {
+    pub(super) fn check(&mut self, mut check: AlarmCheck, sample: &WindowSample) -> PairedReason {
         if self.limit != self.base.limit {
             if check.best.is_none_or(|best| sample.ln_x > best.ln_x) {
                 check.best = Some(*sample);

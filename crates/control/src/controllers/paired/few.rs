@@ -1,9 +1,9 @@
 //! The search where completions are few or slow.
 
-use super::progress::Progress;
-use super::{PairedComparison, PairedReason, Task};
+use super::progress::TransactionProgress;
+use super::{PairedComparison, PairedReason, PairedTask};
 use crate::Draw;
-use crate::settling::{Sample, Window};
+use crate::settling::{SettlingWindow, WindowSample};
 
 /// Decisions are so many residence times apart, and at least so many seconds.
 const PART: f64 = 0.3;
@@ -18,7 +18,7 @@ const FIRST: f64 = 8.0;
 impl PairedComparison {
     /// Whether pairs of windows would take too long: residence times of a good part of a second, or
     /// few completions.
-    pub(super) fn is_slow(&self, sample: &Sample) -> bool {
+    pub(super) fn is_slow(&self, sample: &WindowSample) -> bool {
         let alone_s = self.shortest_s.unwrap_or(self.residence_s);
         let residence_s = sample.running / sample.tps();
         (alone_s > SLOW_S && residence_s > SLOW_S) || sample.tps() < 30.0
@@ -30,7 +30,7 @@ impl PairedComparison {
     }
 
     /// Goes where the belief expects the most.
-    pub(super) fn few(&mut self, sample: &Sample, draw: Draw) -> PairedReason {
+    pub(super) fn few(&mut self, sample: &WindowSample, draw: Draw) -> PairedReason {
         self.decided_s = self.now_s;
         let ceiling = self.ceiling();
         if !sample.is_saturated(ceiling) {
@@ -38,15 +38,15 @@ impl PairedComparison {
             self.has_scanned = false;
             return self.settle(PairedReason::NotBinding);
         }
-        self.task = Task::Few;
+        self.task = PairedTask::Few;
         if sample.completions > 0.0 && !self.is_slow(sample) {
-            (self.progress, self.windows) = (Progress::default(), 0);
+            (self.progress, self.windows) = (TransactionProgress::default(), 0);
             return self.rescan(0.0);
         }
         let best_tps = sample.tps();
         let highest = self.highest();
         if self.progress.completions() < FIRST {
-            self.window = Window::settled();
+            self.window = SettlingWindow::settled();
             return PairedReason::Scan { best_tps };
         }
         self.has_scanned = true;
@@ -56,7 +56,7 @@ impl PairedComparison {
             let next = self.limit.saturating_mul(5) / 2;
             self.move_to(next.min(highest));
             self.base.limit = self.limit;
-            self.window = Window::settled();
+            self.window = SettlingWindow::settled();
             return PairedReason::Scan { best_tps };
         }
         let belief = self.progress.belief(highest);
@@ -70,7 +70,7 @@ impl PairedComparison {
         let is_worth = is_draw || share > here + 0.02 || limit < self.limit.min(highest) / 2;
         self.move_to(if is_worth { limit } else { self.limit });
         self.base.limit = self.limit;
-        self.window = Window::settled();
+        self.window = SettlingWindow::settled();
         PairedReason::Scan { best_tps }
     }
 }

@@ -67,15 +67,15 @@ mod test;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::controller::{Bounds, Controller, Decision, Reason, whole};
-use crate::settling::{Sample, Want, Window};
-use crate::{Draw, IntervalRule, Mpl, Observation, Setting, Timing};
+use crate::controller::{Bounds, Controller, Decision, whole};
+use crate::settling::{SettlingWindow, Want, WindowSample};
+use crate::{Draw, IntervalRule, Mpl, Observation, Reason, Setting, Timing};
 
 pub use reason::PairedReason;
 pub use settings::PairedSettings;
 
-use progress::Progress;
-use scan::{Next, Scan};
+use progress::TransactionProgress;
+use scan::{Scan, ScanStep};
 use test::SequentialTest;
 
 /// What a limit has to gain over none, in ln X.
@@ -138,7 +138,7 @@ struct Base {
 
 /// What is known of the comparisons on one side of the base.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct ComparisonSide {
     step: f64,
     due_s: f64,
     gap_s: f64,
@@ -151,9 +151,9 @@ struct Side {
     is_settled: bool,
 }
 
-impl Side {
-    fn fresh(now_s: f64) -> Side {
-        Side {
+impl ComparisonSide {
+    fn fresh(now_s: f64) -> ComparisonSide {
+        ComparisonSide {
             step: STEP,
             due_s: now_s,
             gap_s: 1.0,
@@ -170,8 +170,8 @@ impl Side {
 struct Duel {
     candidate: u32,
     side: usize,
-    before: Sample,
-    looked: Option<Sample>,
+    before: WindowSample,
+    looked: Option<WindowSample>,
     test: SequentialTest,
     spent_s: f64,
     /// Seconds of the incumbent's throughput that were lost.
@@ -185,19 +185,19 @@ struct Duel {
 
 /// After an alarm: limits that are looked at, one window each.
 #[derive(Clone, Debug)]
-struct Check {
+struct AlarmCheck {
     left: Vec<u32>,
-    best: Option<Sample>,
-    before: Sample,
+    best: Option<WindowSample>,
+    before: WindowSample,
     change: f64,
 }
 
 #[derive(Clone, Debug)]
-enum Task {
+enum PairedTask {
     Scan(Scan),
     Settled,
     Duel(Duel),
-    Check(Check),
+    Check(AlarmCheck),
     Recall(Recall),
     /// Completions are few or slow: a belief over shapes decides.
     Few,
@@ -230,10 +230,10 @@ pub struct PairedComparison {
     start: Mpl,
     limit: u32,
     now_s: f64,
-    window: Window,
-    task: Task,
+    window: SettlingWindow,
+    task: PairedTask,
     base: Base,
-    sides: [Side; 2],
+    sides: [ComparisonSide; 2],
     has_scanned: bool,
     /// When the last coarse search ended.
     scanned_s: f64,
@@ -263,7 +263,7 @@ pub struct PairedComparison {
     /// When the last alarm was, and how many there were shortly after each other.
     alarmed_s: f64,
     alarms: u32,
-    progress: Progress,
+    progress: TransactionProgress,
     windows: u32,
     /// When the belief was last asked.
     decided_s: f64,
@@ -284,8 +284,8 @@ impl PairedComparison {
             start,
             limit: start.get(),
             now_s: 0.0,
-            window: Window::after_move(),
-            task: Task::Settled,
+            window: SettlingWindow::after_move(),
+            task: PairedTask::Settled,
             base: Base {
                 limit: start.get(),
                 level: None,
@@ -294,7 +294,7 @@ impl PairedComparison {
                 off: 0,
                 since_s: 0.0,
             },
-            sides: [Side::fresh(0.0); 2],
+            sides: [ComparisonSide::fresh(0.0); 2],
             has_scanned: false,
             scanned_s: f64::NEG_INFINITY,
             peaks: VecDeque::new(),
@@ -313,7 +313,7 @@ impl PairedComparison {
             beyond: None,
             alarmed_s: f64::NEG_INFINITY,
             alarms: 0,
-            progress: Progress::default(),
+            progress: TransactionProgress::default(),
             windows: 0,
             decided_s: 0.0,
             patience_s: 0.0,
@@ -369,7 +369,7 @@ impl PairedComparison {
             self.residence_s = self.residence_s.max(self.silent_s);
         }
         if self.shortest_s.is_some() && self.residence_s < 0.05 {
-            self.progress = Progress::default();
+            self.progress = TransactionProgress::default();
         } else {
             self.progress.add(seen, self.residence_s);
         }
@@ -393,11 +393,11 @@ impl PairedComparison {
     }
 
     fn want(&self) -> Want {
-        if matches!(self.task, Task::Few) {
+        if matches!(self.task, PairedTask::Few) {
             return Want::NOW;
         }
-        let is_scan = matches!(self.task, Task::Scan(_));
-        let is_long = matches!(&self.task, Task::Duel(duel) if duel.is_long);
+        let is_scan = matches!(self.task, PairedTask::Scan(_));
+        let is_long = matches!(&self.task, PairedTask::Duel(duel) if duel.is_long);
         let patience_s = if is_long { self.patience_s.max(LONG_S) } else { self.patience_s };
         let noisy = if self.noise > 0.02 { 0.4 } else { 0.2 };
         Want {
@@ -413,7 +413,7 @@ impl PairedComparison {
             self.window = self.window.next();
         } else {
             self.limit = limit;
-            self.window = Window::after_move();
+            self.window = SettlingWindow::after_move();
         }
     }
 
@@ -428,20 +428,20 @@ impl PairedComparison {
             return PairedReason::Washout;
         }
         let noise = self.noise.max(0.0);
-        if matches!(self.task, Task::Few) && !self.few_is_due() {
+        if matches!(self.task, PairedTask::Few) && !self.few_is_due() {
             return self.reason;
         }
         let sample = self.window.sample(self.limit, self.want(), noise);
         let Some(sample) = sample.or_else(|| self.early(noise)) else {
             return if self.window.is_washed() { self.reason } else { PairedReason::Washout };
         };
-        match std::mem::replace(&mut self.task, Task::Settled) {
-            Task::Scan(scan) => self.scan(scan, &sample),
-            Task::Settled => self.settled(&sample, draw),
-            Task::Duel(duel) => self.duel(duel, sample, draw),
-            Task::Check(check) => self.check(check, &sample),
-            Task::Recall(recall) => self.recall(recall, &sample),
-            Task::Few => self.few(&sample, draw),
+        match std::mem::replace(&mut self.task, PairedTask::Settled) {
+            PairedTask::Scan(scan) => self.scan(scan, &sample),
+            PairedTask::Settled => self.settled(&sample, draw),
+            PairedTask::Duel(duel) => self.duel(duel, sample, draw),
+            PairedTask::Check(check) => self.check(check, &sample),
+            PairedTask::Recall(recall) => self.recall(recall, &sample),
+            PairedTask::Few => self.few(&sample, draw),
         }
     }
 
@@ -454,7 +454,11 @@ impl PairedComparison {
         }
         self.silent_s -= 0.3;
         let limit = self.limit.saturating_mul(2).min(bound);
-        self.task = if matches!(self.task, Task::Few) { Task::Few } else { Task::Settled };
+        self.task = if matches!(self.task, PairedTask::Few) {
+            PairedTask::Few
+        } else {
+            PairedTask::Settled
+        };
         self.base.limit = limit;
         self.base.level = None;
         self.move_to(limit);
@@ -462,10 +466,10 @@ impl PairedComparison {
     }
 
     /// A candidate that is far below the incumbent need not be looked at for longer.
-    fn early(&self, noise: f64) -> Option<Sample> {
+    fn early(&self, noise: f64) -> Option<WindowSample> {
         let before = match &self.task {
-            Task::Duel(duel) if self.limit == duel.candidate => &duel.before,
-            Task::Check(check) if self.limit != self.base.limit => &check.before,
+            PairedTask::Duel(duel) if self.limit == duel.candidate => &duel.before,
+            PairedTask::Check(check) if self.limit != self.base.limit => &check.before,
             _ => return None,
         };
         let expected = before.tps() * self.window.seconds();
@@ -473,7 +477,7 @@ impl PairedComparison {
         if is_far { self.window.sample(self.limit, Want::NOW, noise) } else { None }
     }
 
-    fn scan(&mut self, mut scan: Scan, sample: &Sample) -> PairedReason {
+    fn scan(&mut self, mut scan: Scan, sample: &WindowSample) -> PairedReason {
         if !sample.is_saturated(self.ceiling()) && !scan.stops_at(sample) {
             self.base.limit = self.limit;
             self.has_scanned |= scan.best_tps() > 0.0;
@@ -484,25 +488,25 @@ impl PairedComparison {
         }
         let bounds = (self.lowest(), self.highest());
         match scan.next(sample, self.residence_s, self.knee(sample), bounds) {
-            Next::Measure(limit) => {
+            ScanStep::Measure(limit) => {
                 self.move_to(limit);
                 let best_tps = scan.best_tps();
-                self.task = Task::Scan(scan);
+                self.task = PairedTask::Scan(scan);
                 PairedReason::Scan { best_tps }
             }
-            Next::Spoilt(limit) => {
+            ScanStep::Spoilt(limit) => {
                 self.has_scanned = true;
                 self.patience_s = f64::max(self.patience_s, 2.0);
                 self.base = Base { limit, level: None, since_s: self.now_s, ..self.base.clone() };
-                self.sides = [Side::fresh(self.now_s + 6.0); 2];
+                self.sides = [ComparisonSide::fresh(self.now_s + 6.0); 2];
                 self.settle(PairedReason::Adopt { gain: 0.0, error: 0.0 })
             }
-            Next::Done(limit) if scan.was_in_vain(limit) => {
+            ScanStep::Done(limit) if scan.was_in_vain(limit) => {
                 self.base.is_proven = true;
                 self.scanned_s = self.now_s;
                 self.settle(PairedReason::Hold { tps: scan.best_tps() })
             }
-            Next::Done(limit) => {
+            ScanStep::Done(limit) => {
                 self.has_scanned = true;
                 self.scanned_s = self.now_s;
                 self.base = Base {
@@ -513,7 +517,7 @@ impl PairedComparison {
                     off: 0,
                     since_s: self.now_s,
                 };
-                self.sides = [Side::fresh(self.now_s); 2];
+                self.sides = [ComparisonSide::fresh(self.now_s); 2];
                 self.beyond = scan.is_paused().then_some((scan, self.now_s + BEYOND_S));
                 self.settle(PairedReason::Adopt { gain: 0.0, error: 0.0 })
             }
@@ -527,24 +531,24 @@ impl PairedComparison {
         let (scan, next) = scan.resume(limit, level, self.highest())?;
         self.move_to(next);
         let best_tps = scan.best_tps();
-        self.task = Task::Scan(scan);
+        self.task = PairedTask::Scan(scan);
         Some(PairedReason::Scan { best_tps })
     }
 
     /// Where the bounds of throughput cross: below it each transaction adds its own throughput,
     /// above it the time in the database grows (Denning and Buzen, 1978).
-    fn knee(&self, sample: &Sample) -> u32 {
+    fn knee(&self, sample: &WindowSample) -> u32 {
         whole((sample.tps() * self.shortest_s.unwrap_or(0.0)).round())
     }
 
     fn settle(&mut self, reason: PairedReason) -> PairedReason {
-        self.task = Task::Settled;
+        self.task = PairedTask::Settled;
         self.move_to(self.base.limit);
         reason
     }
 
     /// Takes a window at the base; the change of throughput, if it is off its level twice.
-    fn take_base(&mut self, sample: &Sample) -> Option<f64> {
+    fn take_base(&mut self, sample: &WindowSample) -> Option<f64> {
         let Some(level) = self.base.level else {
             self.base.level = Some(sample.ln_x);
             return None;
@@ -564,7 +568,7 @@ impl PairedComparison {
     }
 
     /// The load does not reach the limit, or only now and then.
-    fn not_binding(&mut self, sample: &Sample) -> PairedReason {
+    fn not_binding(&mut self, sample: &WindowSample) -> PairedReason {
         (self.base.level, self.best) = (None, None);
         if sample.waiting > 0.05 && !self.base.is_proven && self.limit < self.highest() {
             self.base.limit = (self.limit + (self.limit / 4).max(1)).min(self.highest());

@@ -55,13 +55,13 @@ const ENDED_MOST: usize = 3_500;
 const BIN: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct CurveShape {
     top: f64,
     rise: f64,
     fall: f64,
 }
 
-impl Shape {
+impl CurveShape {
     /// ln of throughput over that of the top.
     fn ln_share(self, level: f64) -> f64 {
         let distance = (level / self.top).ln();
@@ -122,7 +122,7 @@ fn level(bin: u16) -> f64 {
 
 /// The transactions inside, and those that ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct TransactionProgress {
     now_s: f64,
     inside: Vec<Cohort>,
     ended: VecDeque<Cohort>,
@@ -132,7 +132,7 @@ pub(super) struct Progress {
     epoch_s: f64,
 }
 
-impl Progress {
+impl TransactionProgress {
     /// Takes a tick. `residence_s` is the mean time in the database.
     pub(super) fn add(&mut self, seen: &Observation, residence_s: f64) {
         let seconds = seen.interval.as_secs_f64();
@@ -231,7 +231,7 @@ impl Progress {
     }
 
     /// What is believed of the shapes up to `highest`.
-    pub(super) fn belief(&self, highest: u32) -> Belief {
+    pub(super) fn belief(&self, highest: u32) -> ShapeBelief {
         let highest = f64::from(highest);
         let shapes = shapes(highest);
         let mut bins: Vec<u16> = self
@@ -260,7 +260,7 @@ impl Progress {
         for weight in &mut weights {
             *weight /= sum;
         }
-        Belief { shapes, weights }
+        ShapeBelief { shapes, weights }
     }
 
     /// The logarithm of the likelihood of a shape with each regularity.
@@ -309,12 +309,12 @@ fn raise(work: f64) -> [f64; REGULARITIES.len()] {
 }
 
 /// Shapes with their posterior weights, which add up to 1.
-pub(super) struct Belief {
-    shapes: Vec<Shape>,
+pub(super) struct ShapeBelief {
+    shapes: Vec<CurveShape>,
     weights: Vec<f64>,
 }
 
-impl Belief {
+impl ShapeBelief {
     /// The limit with the highest expected share of the best throughput from `lowest` to `highest`,
     /// less `price` for each factor of e, and that share; or, with `at` from 0 to 1, the best limit
     /// of a shape drawn from the belief.
@@ -347,7 +347,7 @@ impl Belief {
         weighted.map(|(shape, weight)| weight * shape.ln_share(level).exp()).sum()
     }
 
-    fn draw(&self, at: f64) -> Option<Shape> {
+    fn draw(&self, at: f64) -> Option<CurveShape> {
         let mut left = at;
         for (shape, weight) in self.shapes.iter().zip(&self.weights) {
             left -= weight;
@@ -359,7 +359,7 @@ impl Belief {
     }
 }
 
-fn shapes(highest: f64) -> Vec<Shape> {
+fn shapes(highest: f64) -> Vec<CurveShape> {
     let mut shapes = Vec::new();
     for point in 0..TOPS {
         let top = TOP_FACTOR.powi(point);
@@ -367,7 +367,7 @@ fn shapes(highest: f64) -> Vec<Shape> {
             break;
         }
         for rise in RISES {
-            shapes.extend(FALLS.map(|fall| Shape { top: top.min(highest), rise, fall }));
+            shapes.extend(FALLS.map(|fall| CurveShape { top: top.min(highest), rise, fall }));
         }
     }
     shapes
@@ -389,9 +389,9 @@ mod tests {
     /// Seconds at each of these limits of a database that does `alone_tps` for each of up to `knee`
     /// transactions and loses what is beyond in proportion: processor sharing, work between a half
     /// and three halves of the mean.
-    fn progress(limits: &[(u32, u32)], alone_tps: f64, knee: f64) -> Progress {
+    fn progress(limits: &[(u32, u32)], alone_tps: f64, knee: f64) -> TransactionProgress {
         let random = &mut SplitMix64::new(7);
-        let mut progress = Progress::default();
+        let mut progress = TransactionProgress::default();
         let mut inside: Vec<(f64, f64)> = Vec::new();
         let mut now_s = 0.0;
         for &(limit, seconds) in limits {

@@ -2,7 +2,7 @@
 
 use super::OPEN_PRICE;
 use crate::controller::whole;
-use crate::settling::Sample;
+use crate::settling::WindowSample;
 
 /// Throughput has fallen when it is lower by so much, in ln X, and by so many standard errors.
 const FALL: f64 = 0.1;
@@ -17,21 +17,21 @@ const ROUNDS: u32 = 4;
 
 /// A level that was measured, with all its samples pooled.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct ScanPoint {
     limit: u32,
     ln_x: f64,
     variance: f64,
 }
 
 /// Whether throughput at `other` is shown to be lower than at the best.
-fn falls(best: &Point, other: &Point) -> bool {
+fn falls(best: &ScanPoint, other: &ScanPoint) -> bool {
     let error = (best.variance + other.variance).sqrt();
     best.ln_x - other.ln_x > f64::max(FALL, FALL_ERRORS * error)
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Next {
+pub(super) enum ScanStep {
     Measure(u32),
     Done(u32),
     /// A high level has spoilt the lower ones: hold this until it is over.
@@ -43,7 +43,7 @@ pub(super) enum Next {
 pub(super) struct Scan {
     /// Throughput that is given up for a limit that is lower by a factor of e, in ln X.
     price: f64,
-    points: Vec<Point>,
+    points: Vec<ScanPoint>,
     /// No higher level is tried any more.
     is_stopped: bool,
     /// The search paused at this level, after a fall, and goes on from there later.
@@ -68,36 +68,36 @@ impl Scan {
     }
 
     /// The level with the highest ln X - price·ln N.
-    fn best(&self) -> Option<Point> {
+    fn best(&self) -> Option<ScanPoint> {
         self.points
             .iter()
             .copied()
             .max_by(|one, other| self.worth(one).total_cmp(&self.worth(other)))
     }
 
-    fn worth(&self, point: &Point) -> f64 {
+    fn worth(&self, point: &ScanPoint) -> f64 {
         point.ln_x - self.price * f64::from(point.limit).ln()
     }
 
-    fn at(&self, limit: u32) -> Option<&Point> {
+    fn at(&self, limit: u32) -> Option<&ScanPoint> {
         self.points.iter().find(|point| point.limit == limit)
     }
 
-    fn add(&mut self, sample: &Sample) {
+    fn add(&mut self, sample: &WindowSample) {
         if let Some(point) = self.points.iter_mut().find(|point| point.limit == sample.limit) {
             let share = point.variance / (point.variance + sample.variance);
             point.ln_x += share * (sample.ln_x - point.ln_x);
             point.variance *= 1.0 - share;
         } else {
-            let &Sample { limit, ln_x, variance, .. } = sample;
-            self.points.push(Point { limit, ln_x, variance });
+            let &WindowSample { limit, ln_x, variance, .. } = sample;
+            self.points.push(ScanPoint { limit, ln_x, variance });
             self.points.sort_by_key(|point| point.limit);
         }
     }
 
     /// Whether a lower level is shown to be better than this sample of a limit that nobody reaches.
     /// If so, no higher level is looked at.
-    pub(super) fn stops_at(&mut self, open: &Sample) -> bool {
+    pub(super) fn stops_at(&mut self, open: &WindowSample) -> bool {
         self.is_stopped |= self.best().is_some_and(|best| {
             let error = (best.variance + open.variance).sqrt();
             best.limit < open.limit && best.ln_x - open.ln_x > f64::max(OPEN_PRICE, 2.0 * error)
@@ -108,19 +108,19 @@ impl Scan {
     /// Takes a sample and says what to measure next, with limits from `lowest` to `highest`.
     pub(super) fn next(
         &mut self,
-        sample: &Sample,
+        sample: &WindowSample,
         residence_s: f64,
         knee: u32,
         (lowest, highest): (u32, u32),
-    ) -> Next {
+    ) -> ScanStep {
         if let Some((before, is_second)) = self.guarded.take() {
             let lost = before - sample.ln_x;
             if lost > 0.15 && lost > 2.0 * (2.0 * sample.variance).sqrt() {
                 if is_second {
-                    return Next::Spoilt((sample.limit * 2 / 3).max(lowest));
+                    return ScanStep::Spoilt((sample.limit * 2 / 3).max(lowest));
                 }
                 self.guarded = Some((before, true));
-                return Next::Measure(sample.limit);
+                return ScanStep::Measure(sample.limit);
             }
             self.is_stopped |= lost > 0.08 && lost > 2.0 * (2.0 * sample.variance).sqrt();
         }
@@ -130,25 +130,25 @@ impl Scan {
         if is_beyond && self.points.len() == 1 && knee > lowest {
             self.refined = 3;
             self.is_stopped = true;
-            return Next::Measure(knee);
+            return ScanStep::Measure(knee);
         }
         let Some(best) = self.best() else {
-            return Next::Done(sample.limit);
+            return ScanStep::Done(sample.limit);
         };
         let bounds = (lowest, highest);
         if self.was_in_vain(best.limit) {
             let next = self.up(sample, best, residence_s, bounds);
-            return next.map_or(Next::Done(best.limit), Next::Measure);
+            return next.map_or(ScanStep::Done(best.limit), ScanStep::Measure);
         }
         self.down(best, lowest)
             .or_else(|| self.up(sample, best, residence_s, bounds))
             .or_else(|| self.refine(best))
             .or_else(|| self.repeat(best))
-            .map_or(Next::Done(best.limit), Next::Measure)
+            .map_or(ScanStep::Done(best.limit), ScanStep::Measure)
     }
 
     /// A lower level, as long as the lowest measured is not shown to be worse than the best.
-    fn down(&self, best: Point, lowest: u32) -> Option<u32> {
+    fn down(&self, best: ScanPoint, lowest: u32) -> Option<u32> {
         let first = self.points.first().filter(|_| self.points.len() >= 2)?;
         let is_edge = first.limit == best.limit || !falls(&best, first);
         (is_edge && first.limit > lowest).then(|| (first.limit / 2).max(lowest))
@@ -157,8 +157,8 @@ impl Scan {
     /// The next higher level, unless the last ones were much worse than the best.
     fn up(
         &mut self,
-        sample: &Sample,
-        best: Point,
+        sample: &WindowSample,
+        best: ScanPoint,
         residence_s: f64,
         (lowest, highest): (u32, u32),
     ) -> Option<u32> {
@@ -195,7 +195,7 @@ impl Scan {
     }
 
     /// A level between the best and a neighbour that is far from it.
-    fn refine(&mut self, best: Point) -> Option<u32> {
+    fn refine(&mut self, best: ScanPoint) -> Option<u32> {
         if self.refined >= 3 {
             return None;
         }
@@ -220,15 +220,15 @@ impl Scan {
     }
 
     /// The leaders that cannot be told apart are measured again, the least known first.
-    fn repeat(&mut self, best: Point) -> Option<u32> {
+    fn repeat(&mut self, best: ScanPoint) -> Option<u32> {
         if self.rounds >= ROUNDS {
             return None;
         }
-        let is_leader = |point: &&Point| {
+        let is_leader = |point: &&ScanPoint| {
             let error = (point.variance + best.variance).sqrt();
             self.worth(&best) - self.worth(point) < 1.5 * error && error > 0.01
         };
-        let leaders: Vec<Point> = self.points.iter().filter(is_leader).copied().collect();
+        let leaders: Vec<ScanPoint> = self.points.iter().filter(is_leader).copied().collect();
         if leaders.len() < 2 {
             return None;
         }
@@ -249,7 +249,7 @@ impl Scan {
         let fall = self.paused_at?;
         let next = fall.saturating_mul(2).min(highest);
         self.points.retain(|point| point.limit >= fall);
-        self.points.insert(0, Point { limit, ln_x, variance: HELD_VARIANCE });
+        self.points.insert(0, ScanPoint { limit, ln_x, variance: HELD_VARIANCE });
         self.resumed_from = Some(limit);
         (limit < fall && next > fall).then_some((self, next))
     }

@@ -3,18 +3,18 @@
 use super::scan::Scan;
 use super::test::SequentialTest;
 use super::{
-    Base, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason, STEP, STEP_LEAST,
-    STEP_MOST, Side, Task,
+    Base, ComparisonSide, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason,
+    PairedTask, STEP, STEP_LEAST, STEP_MOST,
 };
 use crate::Draw;
 use crate::controller::whole;
-use crate::settling::Sample;
+use crate::settling::WindowSample;
 
 /// Pairs after which what was known of their dispersion counts half.
 const DISPERSION_MEMORY: f64 = 10.0;
 
 impl PairedComparison {
-    pub(super) fn settled(&mut self, sample: &Sample, draw: Draw) -> PairedReason {
+    pub(super) fn settled(&mut self, sample: &WindowSample, draw: Draw) -> PairedReason {
         if !sample.is_saturated(self.ceiling()) {
             return self.not_binding(sample);
         }
@@ -57,7 +57,7 @@ impl PairedComparison {
     /// Begins to compare the base, in force until now, with a candidate.
     pub(super) fn compare(
         &mut self,
-        before: &Sample,
+        before: &WindowSample,
         side: usize,
         candidate: u32,
         is_open: bool,
@@ -75,14 +75,14 @@ impl PairedComparison {
             is_open,
         };
         self.move_to(candidate);
-        self.task = Task::Duel(duel);
+        self.task = PairedTask::Duel(duel);
         PairedReason::Compare { other: self.base.limit, gain: 0.0, error: 1.0 }
     }
 
     /// Whether a look upward takes its time: what warms up shows only then. Only where the last
     /// look lost little.
     pub(super) fn is_long_due(&self, side: usize) -> bool {
-        let Side { is_settled, probes, loss, .. } = self.sides[side];
+        let ComparisonSide { is_settled, probes, loss, .. } = self.sides[side];
         side == 1 && is_settled && probes % 3 == 1 && loss > -0.1
     }
 
@@ -96,7 +96,7 @@ impl PairedComparison {
 
     pub(super) fn candidate(&self, side: usize) -> Option<u32> {
         let base = self.base.limit;
-        let Side { step, probes, is_settled, far_s, .. } = *self.sides.get(side)?;
+        let ComparisonSide { step, probes, is_settled, far_s, .. } = *self.sides.get(side)?;
         // Where it is settled, every second look goes farther.
         let step = match (is_settled, probes % 4) {
             (true, 1) => 0.25,
@@ -116,7 +116,12 @@ impl PairedComparison {
         }
     }
 
-    pub(super) fn duel(&mut self, mut duel: Duel, sample: Sample, draw: Draw) -> PairedReason {
+    pub(super) fn duel(
+        &mut self,
+        mut duel: Duel,
+        sample: WindowSample,
+        draw: Draw,
+    ) -> PairedReason {
         if self.limit == duel.candidate {
             let off = sample.ln_x - duel.before.ln_x;
             duel.spent_s += sample.seconds + sample.washed_s;
@@ -126,7 +131,7 @@ impl PairedComparison {
             self.move_to(self.base.limit);
             let (gain, error) = (duel.test.mean(), duel.test.error());
             let other = duel.candidate;
-            self.task = Task::Duel(duel);
+            self.task = PairedTask::Duel(duel);
             return PairedReason::Compare { other, gain, error: error.min(1.0) };
         }
         if let Some(change) = if duel.is_open { None } else { self.take_base(&sample) } {
@@ -160,7 +165,7 @@ impl PairedComparison {
             duel.before = sample;
             let other = self.base.limit;
             self.move_to(duel.candidate);
-            self.task = Task::Duel(duel);
+            self.task = PairedTask::Duel(duel);
             PairedReason::Compare { other, gain: mean, error: error.min(1.0) }
         }
     }

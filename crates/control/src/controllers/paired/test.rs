@@ -76,11 +76,6 @@ mod tests {
     use super::*;
     use crate::SplitMix64;
 
-    fn normal(random: &mut SplitMix64) -> f64 {
-        let radius = (-2.0 * (1.0 - random.next_draw().value()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * random.next_draw().value()).cos()
-    }
-
     /// Of 2,000 tests without a difference, looked at after each of 200 pairs, at most 5 % and the
     /// chance of the draw say that there is one.
     #[test]
@@ -90,7 +85,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut test = SequentialTest::default();
             wrong += u32::from((0..200).any(|_| {
-                test.add(0.05 * normal(random), 0.05 * 0.05);
+                test.add(0.05 * random.next_normal(), 0.05 * 0.05);
                 test.is_positive(0.05, 1.0)
             }));
         }
@@ -102,7 +97,7 @@ mod tests {
         let random = &mut SplitMix64::new(8);
         let mut test = SequentialTest::default();
         let pairs = (1..100).find(|_| {
-            test.add(0.1 + 0.05 * normal(random), 0.05 * 0.05);
+            test.add(0.1 + 0.05 * random.next_normal(), 0.05 * 0.05);
             test.is_positive(0.05, 1.0)
         });
         assert!(pairs.is_some_and(|pairs| pairs < 20), "{pairs:?}");

@@ -45,7 +45,7 @@ pub(super) struct Law {
 
 /// What was seen at one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
+pub(super) struct LawPoint {
     pub(super) ln_level: f64,
     pub(super) ln_tps: f64,
     /// Inverse of the variance of ln X about the law.
@@ -76,8 +76,8 @@ const RIDGE: f64 = 1e-9;
 
 impl Law {
     /// The law that fits `points` best; none if there are none, or not a number among them.
-    pub(super) fn fit(points: &[Point]) -> Option<Law> {
-        let is_sound = |point: &Point| {
+    pub(super) fn fit(points: &[LawPoint]) -> Option<Law> {
+        let is_sound = |point: &LawPoint| {
             point.ln_level.is_finite() && point.ln_tps.is_finite() && point.weight.is_finite()
         };
         if points.is_empty() || !points.iter().all(is_sound) {
@@ -108,7 +108,7 @@ fn row(ln_level: f64) -> Vector3<f64> {
     Vector3::new(1.0, level - 1.0, level * (level - 1.0))
 }
 
-fn least_squares(points: &[Point]) -> Option<Law> {
+fn least_squares(points: &[LawPoint]) -> Option<Law> {
     let top = points.iter().map(|point| point.ln_level).fold(0.0, f64::max).exp();
     let best_tps = points.iter().map(|point| point.ln_tps).fold(f64::NEG_INFINITY, f64::max).exp();
     // The numbers are fitted in units in which they are of one size.
@@ -155,8 +155,8 @@ fn solve(
 mod tests {
     use super::*;
 
-    fn points(seen: &[(f64, f64)]) -> Vec<Point> {
-        let point = |&(level, tps): &(f64, f64)| Point {
+    fn points(seen: &[(f64, f64)]) -> Vec<LawPoint> {
+        let point = |&(level, tps): &(f64, f64)| LawPoint {
             ln_level: level.ln(),
             ln_tps: tps.ln(),
             weight: 100.0,

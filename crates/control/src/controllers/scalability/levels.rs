@@ -25,7 +25,7 @@
 //! (0.1 + 0.4/91)² = 0.0109: of the difference of 0.1 the share 0.0109/(0.0109 + 0.0025) = 81 % is
 //! believed. At 128 the correlation is exp(−0.348) = 0.71, and 57 % of the difference is.
 
-use super::law::{Law, Point};
+use super::law::{Law, LawPoint};
 use crate::Mpl;
 use crate::controller::whole;
 
@@ -53,7 +53,7 @@ const CORNER_LENGTH: f64 = 2.0;
 
 /// One cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Cell {
+struct LevelCell {
     /// Readings, each the less the larger its own variance is.
     weight: f64,
     /// Mean of their own variances.
@@ -64,13 +64,13 @@ struct Cell {
 
 /// Everything that was seen.
 #[derive(Clone, Debug)]
-pub(super) struct Levels {
-    cells: [Cell; COUNT],
+pub(super) struct LevelGrid {
+    cells: [LevelCell; COUNT],
 }
 
 /// What is believed of all levels.
 #[derive(Clone, Debug)]
-pub(super) struct Belief {
+pub(super) struct LevelBelief {
     law: Law,
     /// Mean and variance of g at each cell.
     mean: [f64; COUNT],
@@ -79,7 +79,7 @@ pub(super) struct Belief {
 
 /// What is believed of ln X at one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Prediction {
+pub(super) struct LevelPrediction {
     pub(super) mean: f64,
     pub(super) variance: f64,
 }
@@ -117,9 +117,9 @@ fn middle(index: usize) -> f64 {
     f64::from(level_of(index).get())
 }
 
-impl Levels {
-    pub(super) fn new() -> Levels {
-        Levels { cells: [Cell::default(); COUNT] }
+impl LevelGrid {
+    pub(super) fn new() -> LevelGrid {
+        LevelGrid { cells: [LevelCell::default(); COUNT] }
     }
 
     /// Lets an interval pass: everything known is worth `share` of what it was.
@@ -149,25 +149,25 @@ impl Levels {
 
     /// The lowest and the highest cell whose mean has a variance of at most `most`.
     pub(super) fn seen(&self, noise: f64, most: f64) -> Option<(usize, usize)> {
-        let is_seen = |cell: &Cell| cell.variance(noise) <= most;
+        let is_seen = |cell: &LevelCell| cell.variance(noise) <= most;
         Some((self.cells.iter().position(is_seen)?, self.cells.iter().rposition(is_seen)?))
     }
 
     /// What to believe of all levels; nothing before anything was seen. A level counts for the fit
     /// in proportion to its throughput: it matters little how badly a bad level fits.
-    pub(super) fn believe(&self, noise: f64) -> Option<Belief> {
+    pub(super) fn believe(&self, noise: f64) -> Option<LevelBelief> {
         let known = || self.cells.iter().filter(|cell| cell.weight > UNKNOWN);
         let best = known().map(|cell| cell.ln_tps).fold(f64::NEG_INFINITY, f64::max);
-        let point = |cell: &Cell| Point {
+        let point = |cell: &LevelCell| LawPoint {
             ln_level: cell.ln_level,
             ln_tps: cell.ln_tps,
             weight: (cell.ln_tps - best).exp()
                 / (misfit(cell.ln_level.exp()) + cell.variance(noise)),
         };
-        let points: Vec<Point> = known().map(point).collect();
+        let points: Vec<LawPoint> = known().map(point).collect();
         let law = Law::fit(&points)?;
         let (mean, variance) = self.smooth(&law, noise);
-        Some(Belief { law, mean, variance })
+        Some(LevelBelief { law, mean, variance })
     }
 
     /// Mean and variance of g at each cell.
@@ -194,7 +194,7 @@ impl Levels {
     }
 }
 
-impl Cell {
+impl LevelCell {
     /// Variance of the mean, given that of the noise.
     fn variance(&self, noise: f64) -> f64 {
         (noise + self.own) / (self.weight * (1.0 + self.own / USUAL))
@@ -212,11 +212,11 @@ impl Cell {
     }
 }
 
-impl Belief {
+impl LevelBelief {
     /// What is believed of a level.
-    pub(super) fn at(&self, level: f64) -> Prediction {
+    pub(super) fn at(&self, level: f64) -> LevelPrediction {
         let (index, size) = (index_of(level), misfit(level));
-        Prediction {
+        LevelPrediction {
             mean: self.law.ln_tps(level.ln()) + self.mean[index] * size.sqrt(),
             variance: self.variance[index] * size,
         }
@@ -251,8 +251,8 @@ mod tests {
 
     /// Levels 1, 3, 10, 32 and 100 on a straight rise of 100 tps each, so that the law fits, and
     /// `more` than that in ln X at 100.
-    fn rise(more: f64) -> Levels {
-        let mut levels = Levels::new();
+    fn rise(more: f64) -> LevelGrid {
+        let mut levels = LevelGrid::new();
         for level in [1.0_f64, 3.0, 10.0, 32.0] {
             levels.learn(level, (100.0 * level).ln(), 0.0);
         }
@@ -274,9 +274,9 @@ mod tests {
     /// The example of the module's head: 81 % and 57 %.
     #[test]
     fn a_difference_is_believed_as_far_as_it_is_known() {
-        let mut levels = Levels::new();
+        let mut levels = LevelGrid::new();
         levels.learn(91.0, 7.0, 0.0);
-        let point = Point { ln_level: 91.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
+        let point = LawPoint { ln_level: 91.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
         let law = Law::fit(&[point]).expect("a level");
         let (mean, _) = levels.smooth(&law, 0.0025);
         let share = |level: f64| mean[index_of(level)] * misfit(91.0).sqrt() / 0.1;
@@ -287,11 +287,11 @@ mod tests {
     /// A reading with the usual variance of its own counts half.
     #[test]
     fn a_cell_keeps_the_weighted_mean() {
-        let mut levels = Levels::new();
+        let mut levels = LevelGrid::new();
         let index = index_of(100.0);
         levels.learn(100.0, 5.0, 0.0);
         levels.learn(100.0, 8.0, USUAL);
-        let mean = |levels: &Levels| levels.cells[index].ln_tps;
+        let mean = |levels: &LevelGrid| levels.cells[index].ln_tps;
         assert!((mean(&levels) - 6.0).abs() < 1e-12);
         assert!((levels.cells[index].weight - 1.5).abs() < 1e-12);
         levels.fade(0.5);
@@ -304,7 +304,7 @@ mod tests {
     /// turns out to be 0.01. Counted from one completion, a reading has a variance of 1 of its own.
     #[test]
     fn the_variance_of_a_cell_follows_the_noise() {
-        let mut levels = Levels::new();
+        let mut levels = LevelGrid::new();
         (0..4).for_each(|_| levels.learn(100.0, 5.0, 0.0));
         levels.learn(1.0, 0.0, 1.0);
         let (low, index) = (index_of(1.0), index_of(100.0));
@@ -316,6 +316,6 @@ mod tests {
 
     #[test]
     fn nothing_seen_is_nothing_believed() {
-        assert!(Levels::new().believe(NOISE).is_none());
+        assert!(LevelGrid::new().believe(NOISE).is_none());
     }
 }

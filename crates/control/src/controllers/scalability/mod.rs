@@ -61,163 +61,88 @@ mod law;
 mod levels;
 mod search;
 
-use std::fmt;
-
-use self::levels::{Belief, Levels, Prediction, misfit};
-use self::search::Search;
+use self::levels::{LevelBelief, LevelGrid, LevelPrediction, misfit};
+use self::search::LimitSearch;
 use crate::controller::{Concurrency, Controller};
-use crate::parameters::{Values, parameters};
+use crate::parameters::{Allowed, settings};
+use crate::reason::reasons;
 use crate::{Bounds, Decision, Draw, Mpl, Observation, Reason};
 
-/// The parameters of [`Scalability`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScalabilitySettings {
-    /// Relative loss of throughput accepted for a lower limit.
-    pub loss: f64,
-    /// What is known after an interval, as a share of what was known before it; from 0 to 1.
-    pub fade: f64,
-    /// Intervals that a better limit is expected to be of use.
-    pub horizon: f64,
-    /// Intervals at the target after which a limit beside it is looked at.
-    pub patrol: u32,
-    /// Factor by which the limit goes beyond what was seen; above 1.
-    pub reach: f64,
-    /// Which concurrency caps the limit.
-    pub concurrency: Concurrency,
-}
+settings! {
+    /// The parameters of [`Scalability`].
+    pub struct ScalabilitySettings;
 
-parameters! { ScalabilitySettings {
-    "loss", "share", Values::Number(0.0, 0.9), loss,
-        "throughput that may be given up for a low limit";
-    "fade", "share", Values::Number(0.5, 1.0), fade,
-        "weight of earlier observations after an interval";
-    "horizon", "intervals", Values::Number(1.0, 1e6), horizon,
-        "time for which a better limit is expected to be useful";
-    "patrol", "intervals", Values::Whole(1, 1_000_000), patrol,
-        "pause after which a limit beside the target is tried";
-    "reach", "factor", Values::Number(1.01, 100.0), reach,
-        "how far the limit may exceed the levels seen";
-    "concurrency", "", Values::Moment, concurrency, "which concurrency caps the limit";
-} }
-
-impl ScalabilitySettings {
     /// For a proxy with intervals of a second: chosen on simulated plants, random hills and
     /// switches between plants. Little depends on any one of them.
-    pub const PROXY: ScalabilitySettings = ScalabilitySettings {
-        loss: 0.02,
-        fade: 0.995,
-        horizon: 40.0,
-        patrol: 60,
-        reach: 3.0,
-        concurrency: Concurrency::Peak,
-    };
+    pub const PROXY;
+
+    loss: f64 = 0.02, "loss", "share", Allowed::Number(0.0, 0.9),
+        "throughput that may be given up for a low limit";
+    fade: f64 = 0.995, "fade", "share", Allowed::Number(0.5, 1.0),
+        "weight of earlier observations after an interval";
+    horizon: f64 = 40.0, "horizon", "intervals", Allowed::Number(1.0, 1e6),
+        "time for which a better limit is expected to be useful";
+    patrol: u32 = 60, "patrol", "intervals", Allowed::Whole(1, 1_000_000),
+        "pause after which a limit beside the target is tried";
+    reach: f64 = 3.0, "reach", "factor", Allowed::Number(1.01, 100.0),
+        "how far the limit may exceed the levels seen";
+    concurrency: Concurrency = Concurrency::Peak, "concurrency", "", Allowed::Moment,
+        "which concurrency caps the limit";
 }
 
-/// Why a limit was chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ScalabilityReason {
-    /// The limit stays: throughput shows the load and not what the database can do.
-    Light {
-        /// Share of the interval in which somebody waited.
-        waiting: f64,
-    },
-    /// The limit rises: some wait under a light load, and the database can take more.
-    Relieve {
-        /// Share of the interval in which somebody waited.
-        waiting: f64,
-    },
-    /// The limit stays: more are still inside than it allows.
-    Drain {
-        /// Transactions inside in the mean of the interval.
-        running: f64,
-    },
-    /// The limit stays to be measured again: throughput was far from what was believed.
-    Doubt {
-        /// How far, in standard deviations.
-        deviations: f64,
-    },
-    /// The limit stays: too little completed to know its throughput yet.
-    Measure,
-    /// Everything known is dropped: the database is another one.
-    Changed {
-        /// How far throughput was from what was believed, in standard deviations.
-        deviations: f64,
-    },
-    /// The limit goes beyond all that was seen: the top may be there.
-    Outward {
-        /// The lowest level seen.
-        low: Mpl,
-        /// The highest level seen.
-        high: Mpl,
-    },
-    /// The limit goes to a level that may be better than it is believed to be.
-    Look {
-        /// Throughput believed, as a share of the target's.
-        share: f64,
-        /// Its relative standard deviation.
-        deviation: f64,
-    },
-    /// The limit goes beside the target, to see whether what is believed still holds.
-    Patrol,
-    /// The limit is the lowest that is believed to give nearly the best throughput.
-    Target {
-        /// Throughput believed, transactions per second.
-        tps: f64,
-    },
-}
-
-impl ScalabilityReason {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            ScalabilityReason::Light { .. } => "light",
-            ScalabilityReason::Relieve { .. } => "relieve",
-            ScalabilityReason::Drain { .. } => "drain",
-            ScalabilityReason::Doubt { .. } => "doubt",
-            ScalabilityReason::Measure => "measure",
-            ScalabilityReason::Changed { .. } => "changed",
-            ScalabilityReason::Outward { .. } => "outward",
-            ScalabilityReason::Look { .. } => "look",
-            ScalabilityReason::Patrol => "patrol",
-            ScalabilityReason::Target { .. } => "target",
-        }
-    }
-}
-
-impl fmt::Display for ScalabilityReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            ScalabilityReason::Light { waiting } => {
-                write!(formatter, "hold: somebody waited {:.0} % of the time", waiting * 100.0)
-            }
-            ScalabilityReason::Relieve { waiting } => {
-                write!(formatter, "relieve: somebody waited {:.0} % of the time", waiting * 100.0)
-            }
-            ScalabilityReason::Drain { running } => {
-                write!(formatter, "hold: {running:.0} still inside")
-            }
-            ScalabilityReason::Doubt { deviations } => write!(
-                formatter,
-                "doubt: throughput {deviations:+.1} deviations from what is believed, once more"
-            ),
-            ScalabilityReason::Measure => formatter.write_str("hold: too little completed yet"),
-            ScalabilityReason::Changed { deviations } => write!(
-                formatter,
-                "changed: throughput {deviations:+.1} deviations from what was believed"
-            ),
-            ScalabilityReason::Outward { low, high } => {
-                write!(formatter, "outward: the top may be outside {low} to {high}")
-            }
-            ScalabilityReason::Look { share, deviation } => write!(
-                formatter,
-                "look: {:.0} % of the target's throughput, give or take {:.0} %",
-                share * 100.0,
-                deviation * 100.0
-            ),
-            ScalabilityReason::Patrol => formatter.write_str("patrol: is the target still best?"),
-            ScalabilityReason::Target { tps } => {
-                write!(formatter, "target: {tps:.0} a second believed, the lowest near the best")
-            }
-        }
+reasons! {
+    /// Why a limit was chosen.
+    pub enum ScalabilityReason {
+        /// The limit stays: throughput shows the load and not what the database can do.
+        Light {
+            /// Share of the interval in which somebody waited.
+            waiting: f64,
+        } = "light" => "hold: somebody waited {:.0} % of the time", waiting * 100.0;
+        /// The limit rises: some wait under a light load, and the database can take more.
+        Relieve {
+            /// Share of the interval in which somebody waited.
+            waiting: f64,
+        } = "relieve" => "relieve: somebody waited {:.0} % of the time", waiting * 100.0;
+        /// The limit stays: more are still inside than it allows.
+        Drain {
+            /// Transactions inside in the mean of the interval.
+            running: f64,
+        } = "drain" => "hold: {running:.0} still inside";
+        /// The limit stays to be measured again: throughput was far from what was believed.
+        Doubt {
+            /// How far, in standard deviations.
+            deviations: f64,
+        } = "doubt" =>
+            "doubt: throughput {deviations:+.1} deviations from what is believed, once more";
+        /// The limit stays: too little completed to know its throughput yet.
+        Measure = "measure" => "hold: too little completed yet";
+        /// Everything known is dropped: the database is another one.
+        Changed {
+            /// How far throughput was from what was believed, in standard deviations.
+            deviations: f64,
+        } = "changed" => "changed: throughput {deviations:+.1} deviations from what was believed";
+        /// The limit goes beyond all that was seen: the top may be there.
+        Outward {
+            /// The lowest level seen.
+            low: Mpl,
+            /// The highest level seen.
+            high: Mpl,
+        } = "outward" => "outward: the top may be outside {low} to {high}";
+        /// The limit goes to a level that may be better than it is believed to be.
+        Look {
+            /// Throughput believed, as a share of the target's.
+            share: f64,
+            /// Its relative standard deviation.
+            deviation: f64,
+        } = "look" => "look: {:.0} % of the target's throughput, give or take {:.0} %",
+            share * 100.0, deviation * 100.0;
+        /// The limit goes beside the target, to see whether what is believed still holds.
+        Patrol = "patrol" => "patrol: is the target still best?";
+        /// The limit is the lowest that is believed to give nearly the best throughput.
+        Target {
+            /// Throughput believed, transactions per second.
+            tps: f64,
+        } = "target" => "target: {tps:.0} a second believed, the lowest near the best";
     }
 }
 
@@ -227,9 +152,9 @@ pub struct Scalability {
     bounds: Bounds,
     start: Mpl,
     settings: ScalabilitySettings,
-    levels: Levels,
+    levels: LevelGrid,
     noise: Noise,
-    watch: Watch,
+    watch: ChangeWatch,
     /// Intervals in a row whose limit was the target.
     rested: u32,
     /// The limit is that of a patrol.
@@ -278,7 +203,7 @@ const DRIFTED: f64 = 0.08;
 
 /// What an interval told of the throughput curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
+struct LevelReading {
     /// Transactions inside.
     level: f64,
     /// The level is the limit, and not one on the way to it.
@@ -305,9 +230,9 @@ impl Scalability {
             bounds,
             start: bounds.clamp(start),
             settings,
-            levels: Levels::new(),
+            levels: LevelGrid::new(),
             noise: Noise::new(),
-            watch: Watch::default(),
+            watch: ChangeWatch::default(),
             rested: 0,
             is_patrol: false,
             drifted: 0.0,
@@ -315,14 +240,14 @@ impl Scalability {
     }
 
     /// Learns a reading, unless it is doubtful.
-    fn learn(&mut self, reading: Reading) -> News {
+    fn learn(&mut self, reading: LevelReading) -> News {
         let news = match self.levels.believe(self.noise.variance) {
             Some(belief) => self.compare(reading, belief.at(reading.level)),
             None => News::Fits,
         };
         if let News::Change { .. } = news {
-            self.levels = Levels::new();
-            self.watch = Watch::default();
+            self.levels = LevelGrid::new();
+            self.watch = ChangeWatch::default();
             self.drifted = 0.0;
         }
         self.levels.fade(self.settings.fade);
@@ -333,7 +258,7 @@ impl Scalability {
     }
 
     /// Compares a reading with what was believed of its level, where that is known.
-    fn compare(&mut self, reading: Reading, believed: Prediction) -> News {
+    fn compare(&mut self, reading: LevelReading, believed: LevelPrediction) -> News {
         if !reading.is_held || believed.variance > KNOWN_SHARE * misfit(reading.level) {
             return News::Fits;
         }
@@ -362,7 +287,8 @@ impl Scalability {
         let belief = self.levels.believe(self.noise.variance)?;
         let seen = self.levels.seen(self.noise.variance, SEEN * SEEN)?;
         let noise = self.noise.variance + own;
-        let search = Search { belief: &belief, seen, noise, allowed, settings: &self.settings };
+        let search =
+            LimitSearch { belief: &belief, seen, noise, allowed, settings: &self.settings };
         let rested = std::mem::take(&mut self.rested);
         self.is_patrol = false;
         if let Some(limit) = search.outward() {
@@ -396,7 +322,7 @@ impl Scalability {
         let waiting = observation.waiting_share.max(0.0);
         let more = limit.get().saturating_add((limit.get() / 4).max(1));
         let more = allowed.clamp(Mpl::at_least_one(more));
-        let bears = |belief: Belief| {
+        let bears = |belief: LevelBelief| {
             let at = |limit: Mpl| belief.at(f64::from(limit.get())).mean;
             at(more) >= at(limit) - self.settings.loss
         };
@@ -421,7 +347,7 @@ impl Controller for Scalability {
         let seen = self.settings.concurrency.of(observation);
         let allowed = self.bounds.capped_at(seen);
         let limit = allowed.clamp(observation.limit);
-        let reading = Reading::of(observation, limit);
+        let reading = LevelReading::of(observation, limit);
         let news = reading.map(|reading| (reading, self.learn(reading)));
         if limit < observation.limit {
             return Decision { limit, reason: Reason::Concurrency { seen } };
@@ -453,9 +379,9 @@ impl Controller for Scalability {
     }
 }
 
-impl Reading {
+impl LevelReading {
     /// What an interval tells; nothing if its throughput is that of the load.
-    fn of(observation: &Observation, limit: Mpl) -> Option<Reading> {
+    fn of(observation: &Observation, limit: Mpl) -> Option<LevelReading> {
         let limit = f64::from(limit.get());
         let running = observation.running_mean;
         let most = limit.min(f64::from(observation.concurrency_peak));
@@ -470,7 +396,7 @@ impl Reading {
         let level = if is_held { limit } else { running.clamp(1.0, f64::from(u32::MAX)) };
         let mixed = if is_held { 0.0 } else { MIXED * (running / limit).ln().powi(2) };
         let (ln_tps, own) = ((completions / seconds).ln(), 1.0 / completions + mixed);
-        Some(Reading { level, is_held, ln_tps, own })
+        Some(LevelReading { level, is_held, ln_tps, own })
     }
 }
 
@@ -506,14 +432,14 @@ impl Noise {
 /// Tells a change of the database from noise, in two ways: several intervals in a row far off, or a
 /// cumulative sum of smaller deviations (Page, 1954).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Watch {
+struct ChangeWatch {
     above: f64,
     below: f64,
     /// Intervals in a row far above what is believed, or below if negative.
     far: i32,
 }
 
-impl Watch {
+impl ChangeWatch {
     /// So many far intervals in a row are a change. A disturbance slows a database and does not
     /// speed it up, so fewer above are enough.
     const ABOVE_IN_A_ROW: i32 = 2;
@@ -528,7 +454,8 @@ impl Watch {
         if deviations.abs() > far {
             let side = if deviations > 0.0 { 1 } else { -1 };
             self.far = if self.far * side > 0 { self.far + side } else { side };
-            let is_change = self.far >= Watch::ABOVE_IN_A_ROW || self.far <= -Watch::BELOW_IN_A_ROW;
+            let is_change =
+                self.far >= ChangeWatch::ABOVE_IN_A_ROW || self.far <= -ChangeWatch::BELOW_IN_A_ROW;
             return if is_change {
                 News::Change { deviations }
             } else {
@@ -536,9 +463,9 @@ impl Watch {
             };
         }
         self.far = 0;
-        self.above = (self.above + deviations - Watch::SLACK).max(0.0);
-        self.below = (self.below - deviations - Watch::SLACK).max(0.0);
-        let is_change = self.above.max(self.below) > Watch::ALARM;
+        self.above = (self.above + deviations - ChangeWatch::SLACK).max(0.0);
+        self.below = (self.below - deviations - ChangeWatch::SLACK).max(0.0);
+        let is_change = self.above.max(self.below) > ChangeWatch::ALARM;
         if is_change { News::Change { deviations } } else { News::Fits }
     }
 }

@@ -31,7 +31,7 @@
 //! f(−3.8) = 0.001 and 40·0.011·0.001 = 0.0004 is less, so it is left.
 
 use super::ScalabilitySettings;
-use super::levels::{Belief, COUNT, Prediction, index_of, level_of};
+use super::levels::{COUNT, LevelBelief, LevelPrediction, index_of, level_of};
 use crate::controller::whole;
 use crate::{Bounds, Mpl};
 
@@ -54,8 +54,8 @@ const BEYOND: usize = 2;
 const PATROL_MAX: f64 = 16.0;
 
 /// What is known when a limit is chosen.
-pub(super) struct Search<'a> {
-    pub(super) belief: &'a Belief,
+pub(super) struct LimitSearch<'a> {
+    pub(super) belief: &'a LevelBelief,
     /// The lowest and the highest cell seen well enough.
     pub(super) seen: (usize, usize),
     /// Variance of ln X from one interval to the next.
@@ -68,14 +68,14 @@ pub(super) struct Search<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) limit: Mpl,
-    pub(super) believed: Prediction,
+    pub(super) believed: LevelPrediction,
 }
 
 fn level(limit: Mpl) -> f64 {
     f64::from(limit.get())
 }
 
-impl Search<'_> {
+impl LimitSearch<'_> {
     fn candidate(&self, limit: Mpl) -> Candidate {
         Candidate { limit, believed: self.belief.at(level(limit)) }
     }
@@ -137,7 +137,7 @@ impl Search<'_> {
 
     /// What a look at a limit is worth, in ln X of an interval.
     fn worth(&self, each: &Candidate, target: &Candidate, peak: f64) -> f64 {
-        let Prediction { mean, variance } = each.believed;
+        let LevelPrediction { mean, variance } = each.believed;
         let learnt = variance / (variance + self.noise).sqrt();
         let gain = learnt * mean_above_zero((mean - peak - MARGIN) / learnt);
         let way = (level(each.limit) / level(target.limit)).ln().abs();
@@ -167,34 +167,34 @@ fn mean_above_zero(z: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::levels::Levels;
+    use super::super::levels::LevelGrid;
     use super::*;
     use crate::testing::bounds;
 
     const SETTINGS: &ScalabilitySettings = &ScalabilitySettings::PROXY;
 
     /// Levels and their throughput.
-    type Seen = &'static [(f64, f64)];
+    type SeenLevels = &'static [(f64, f64)];
 
-    struct Known {
-        belief: Belief,
+    struct KnownLevels {
+        belief: LevelBelief,
         seen: (usize, usize),
     }
 
-    impl Known {
+    impl KnownLevels {
         /// Each of these seen four times, with noise of 1 %.
-        fn of(seen: &[(f64, f64)]) -> Known {
-            let mut levels = Levels::new();
+        fn of(seen: &[(f64, f64)]) -> KnownLevels {
+            let mut levels = LevelGrid::new();
             for &(level, tps) in seen {
                 (0..4).for_each(|_| levels.learn(level, tps.ln(), 0.0));
             }
             let seen = levels.seen(1e-4, 0.01).expect("some levels");
-            Known { belief: levels.believe(1e-4).expect("some levels"), seen }
+            KnownLevels { belief: levels.believe(1e-4).expect("some levels"), seen }
         }
 
-        fn search(&self, min: u32, max: u32) -> Search<'_> {
+        fn search(&self, min: u32, max: u32) -> LimitSearch<'_> {
             let allowed = bounds(min, max);
-            Search {
+            LimitSearch {
                 belief: &self.belief,
                 seen: self.seen,
                 noise: 1e-4,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_way_out_is_where_the_top_may_be() {
         let all = 1_000;
-        let table: [(Seen, u32, Option<u32>, &str); 8] = [
+        let table: [(SeenLevels, u32, Option<u32>, &str); 8] = [
             (&[(8.0, 100.0)], all, Some(24), "one level: the wider side, up"),
             (&[(100.0, 100.0)], all, Some(36), "one level: the wider side, down; its cell is 108"),
             (&[(8.0, 100.0)], 8, Some(3), "no way up"),
@@ -218,7 +218,7 @@ mod tests {
             (&[(1.0, 100.0), (8.0, 500.0), (64.0, 200.0)], all, None, "the top is between"),
         ];
         for (seen, max, expected, case) in table {
-            let way = Known::of(seen).search(1, max).outward();
+            let way = KnownLevels::of(seen).search(1, max).outward();
             assert_eq!(way.map(Mpl::get), expected, "{case}");
         }
     }
@@ -236,7 +236,7 @@ mod tests {
                 (5.0, 1_000.0),
                 (6.0, 700.0),
             ];
-            let (target, _) = Known::of(&seen).search(1, 1_000).target();
+            let (target, _) = KnownLevels::of(&seen).search(1, 1_000).target();
             assert_eq!(target.limit.get(), expected, "{third}");
         }
     }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_gap_about_the_top_is_looked_into() {
         let seen = [(1.0, 100.0), (8.0, 700.0), (64.0, 700.0), (500.0, 100.0)];
-        let (target, look) = Known::of(&seen).search(1, 1_000).target();
+        let (target, look) = KnownLevels::of(&seen).search(1, 1_000).target();
         let look = look.expect("something to find").limit.get();
         assert!((9..64).contains(&look), "{look}");
         assert!((8..64).contains(&target.limit.get()), "{target:?}");
@@ -256,7 +256,7 @@ mod tests {
         let seen: Vec<(f64, f64)> = (1..=8)
             .map(|level| (f64::from(level), 1_000.0 - 100.0 * f64::from((level - 3_i32).abs())))
             .collect();
-        let (target, look) = Known::of(&seen).search(1, 8).target();
+        let (target, look) = KnownLevels::of(&seen).search(1, 8).target();
         assert_eq!((target.limit.get(), look), (3, None));
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let table =
             [(0.49, 91), (0.12, 108), (0.05, 128), (0.99, 45), (0.62, 38), (0.55, 32), (0.5, 4)];
         for (draw, expected) in table {
-            let known = Known::of(&[(64.0, 100.0)]);
+            let known = KnownLevels::of(&[(64.0, 100.0)]);
             let limit = known.search(1, 1_000).beside(Mpl::at_least_one(64), draw).get();
             assert_eq!(limit, expected, "{draw}");
         }

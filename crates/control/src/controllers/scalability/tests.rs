@@ -3,12 +3,10 @@
 use super::*;
 use crate::SplitMix64;
 use crate::controller::whole;
-use crate::testing::{bounds, observed};
-
-const DRAW: Draw = Draw::from_bits(0);
+use crate::testing::{DRAW, bounds, observed};
 
 /// A throughput curve.
-type Curve = fn(f64) -> f64;
+type TpsCurve = fn(f64) -> f64;
 
 fn gunther(level: f64, lambda: f64, sigma: f64, kappa: f64) -> f64 {
     lambda * level / (1.0 + sigma * (level - 1.0) + kappa * level * (level - 1.0))
@@ -34,33 +32,33 @@ fn cornered(level: f64) -> f64 {
     if level < 4.5 { 500.0 * level } else { 1_700.0 / (1.0 + level / 100.0) }
 }
 
-const CURVES: [(&str, Curve); 4] =
+const CURVES: [(&str, TpsCurve); 4] =
     [("example", example), ("rising", rising), ("flat", flat), ("cornered", cornered)];
 
 const CLIENTS: u32 = 1_000;
 
-fn best(curve: Curve) -> f64 {
+fn best(curve: TpsCurve) -> f64 {
     (1..=CLIENTS).map(|level| curve(f64::from(level))).fold(0.0, f64::max)
 }
 
 /// A controller that works on one curve after another.
-struct Run {
+struct ScalabilityRun {
     controller: Scalability,
     limit: Mpl,
     random: SplitMix64,
 }
 
-impl Run {
-    fn new(start: u32, seed: u64) -> Run {
+impl ScalabilityRun {
+    fn new(start: u32, seed: u64) -> ScalabilityRun {
         let start = Mpl::at_least_one(start);
         let settings = ScalabilitySettings::PROXY;
         let controller = Scalability::new(bounds(1, 1_000), start, settings);
-        Run { controller, limit: start, random: SplitMix64::new(seed) }
+        ScalabilityRun { controller, limit: start, random: SplitMix64::new(seed) }
     }
 
     /// A second at the limit, in which throughput is off by up to 1.7 times `noise`, uniformly, so
     /// that `noise` is its deviation. The shares of the best that the limits have without noise.
-    fn shares(&mut self, curve: Curve, noise: f64, intervals: usize) -> Vec<f64> {
+    fn shares(&mut self, curve: TpsCurve, noise: f64, intervals: usize) -> Vec<f64> {
         let mut shares = Vec::new();
         for _ in 0..intervals {
             let level = f64::from(self.limit.get());
@@ -83,7 +81,7 @@ fn it_settles_near_the_best_from_any_start() {
     for (name, curve) in CURVES {
         for (noise, least) in [(0.0, 0.95), (0.03, 0.95), (0.1, 0.9)] {
             for start in [1, 8, 150, 1_000] {
-                let shares = Run::new(start, 1).shares(curve, noise, 120);
+                let shares = ScalabilityRun::new(start, 1).shares(curve, noise, 120);
                 let settled = mean(&shares[60..]);
                 assert!(settled > least, "{name} from {start}, noise {noise}: {settled:.3}");
             }
@@ -94,9 +92,9 @@ fn it_settles_near_the_best_from_any_start() {
 /// Intervals 20 to 29 average 95 % of the best.
 #[test]
 fn it_is_there_within_twenty_intervals() {
-    for (name, curve) in [("example", example as Curve), ("rising", rising), ("flat", flat)] {
+    for (name, curve) in [("example", example as TpsCurve), ("rising", rising), ("flat", flat)] {
         for start in [1, 3, 8, 20, 150, 1_000] {
-            let shares = Run::new(start, 2).shares(curve, 0.03, 30);
+            let shares = ScalabilityRun::new(start, 2).shares(curve, 0.03, 30);
             let settled = mean(&shares[20..]);
             assert!(settled > 0.95, "{name} from {start}: {settled:.3}, {shares:?}");
         }
@@ -107,7 +105,7 @@ fn it_is_there_within_twenty_intervals() {
 #[test]
 fn where_nothing_is_gained_by_more_it_takes_few() {
     for start in [8, 150, 1_000] {
-        let mut run = Run::new(start, 3);
+        let mut run = ScalabilityRun::new(start, 3);
         run.shares(flat, 0.03, 60);
         let few = (0..100).filter(|_| {
             run.shares(flat, 0.03, 1);
@@ -121,9 +119,9 @@ fn where_nothing_is_gained_by_more_it_takes_few() {
 #[test]
 fn it_follows_the_database_when_it_becomes_another_one() {
     for (before, after) in
-        [(example as Curve, rising as Curve), (rising, example), (rising, cornered)]
+        [(example as TpsCurve, rising as TpsCurve), (rising, example), (rising, cornered)]
     {
-        let mut run = Run::new(8, 4);
+        let mut run = ScalabilityRun::new(8, 4);
         run.shares(before, 0.03, 100);
         let shares = run.shares(after, 0.03, 60);
         assert!(mean(&shares[30..]) > 0.93, "{:.3}", mean(&shares[30..]));
@@ -132,7 +130,7 @@ fn it_follows_the_database_when_it_becomes_another_one() {
 
 #[test]
 fn the_example_of_the_head() {
-    let mut run = Run::new(8, 5);
+    let mut run = ScalabilityRun::new(8, 5);
     let mut limits = Vec::new();
     for _ in 0..40 {
         limits.push(run.limit.get());
@@ -145,19 +143,19 @@ fn the_example_of_the_head() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = |seed| Run::new(8, seed).shares(example, 0.05, 150);
+    let run = |seed| ScalabilityRun::new(8, seed).shares(example, 0.05, 150);
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
 
 /// A controller that has settled on the example, without noise.
-fn settled() -> Run {
-    let mut run = Run::new(8, 6);
+fn settled() -> ScalabilityRun {
+    let mut run = ScalabilityRun::new(8, 6);
     run.shares(example, 0.0, 45);
     run
 }
 
-fn decide(run: &mut Run, tps: u64) -> ScalabilityReason {
+fn decide(run: &mut ScalabilityRun, tps: u64) -> ScalabilityReason {
     let decision = run.controller.decide(&observed(run.limit.get(), CLIENTS, tps), DRAW);
     match decision.reason {
         Reason::Scalability(reason) => reason,
@@ -169,7 +167,8 @@ fn decide(run: &mut Run, tps: u64) -> ScalabilityReason {
 /// much already the second time. After one odd interval all is as it was.
 #[test]
 fn far_readings_are_doubted_before_they_are_believed() {
-    let usual = |run: &Run| u64::from(whole(example(f64::from(run.limit.get())).round()));
+    let usual =
+        |run: &ScalabilityRun| u64::from(whole(example(f64::from(run.limit.get())).round()));
     let mut run = settled();
     let half = usual(&run) / 2;
     assert!(matches!(decide(&mut run, half), ScalabilityReason::Doubt { .. }));
@@ -181,7 +180,8 @@ fn far_readings_are_doubted_before_they_are_believed() {
     assert!(matches!(decide(&mut run, twice), ScalabilityReason::Changed { .. }));
     let mut run = settled();
     let (half, usual) = (usual(&run) / 2, usual(&run));
-    let levels = |run: &Run| run.controller.levels.believe(1e-4).map(|belief| belief.at(27.0));
+    let levels =
+        |run: &ScalabilityRun| run.controller.levels.believe(1e-4).map(|belief| belief.at(27.0));
     let before = levels(&run).expect("all was seen");
     decide(&mut run, half);
     decide(&mut run, usual);
@@ -208,7 +208,7 @@ fn what_an_interval_is_a_reading_of() {
         (second(20, 1_000, f64::NAN, 1.0), None, "no number"),
     ];
     for (seen, expected, case) in table {
-        let reading = Reading::of(&seen, Mpl::at_least_one(20));
+        let reading = LevelReading::of(&seen, Mpl::at_least_one(20));
         assert_eq!(reading.map(|reading| (reading.level, reading.is_held)), expected, "{case}");
     }
 }
@@ -216,7 +216,8 @@ fn what_an_interval_is_a_reading_of() {
 /// 100 completions: 0.01. On the way from 80 to 20, ln 4 = 1.386: a quarter of its square is 0.480.
 #[test]
 fn a_reading_over_several_levels_counts_for_less() {
-    let own = |seen: &Observation| Reading::of(seen, Mpl::at_least_one(20)).expect("steady").own;
+    let own =
+        |seen: &Observation| LevelReading::of(seen, Mpl::at_least_one(20)).expect("steady").own;
     assert!((own(&second(20, 1_000, 20.0, 1.0)) - 0.01).abs() < 1e-12);
     assert!((own(&second(20, 1_000, 80.0, 1.0)) - 0.4905).abs() < 1e-3);
 }
@@ -238,7 +239,7 @@ fn the_limit_in_the_cases_apart() {
         (observed(20, 1_000, 3), 20, "measure"),
     ];
     for (seen, limit, kind) in table {
-        let mut run = Run::new(20, 7);
+        let mut run = ScalabilityRun::new(20, 7);
         let decision = run.controller.decide(&seen, DRAW);
         assert_eq!((decision.limit.get(), decision.reason.kind()), (limit, kind), "{seen:?}");
     }
@@ -247,7 +248,7 @@ fn the_limit_in_the_cases_apart() {
 /// 1,000 inside and nothing completes: after enough of it the limit goes down.
 #[test]
 fn a_database_in_which_nothing_completes_gets_fewer() {
-    let mut run = Run::new(1_000, 8);
+    let mut run = ScalabilityRun::new(1_000, 8);
     for _ in 0..60 {
         run.limit = run.controller.decide(&observed(run.limit.get(), CLIENTS, 0), DRAW).limit;
     }
@@ -269,41 +270,9 @@ fn the_noise_is_learnt() {
 /// Deviations of 1.5, of which 0.5 are noise: the sum passes 7 with the eighth.
 #[test]
 fn small_deviations_add_up_to_a_change() {
-    let mut watch = Watch::default();
+    let mut watch = ChangeWatch::default();
     for _ in 0..7 {
         assert_eq!(watch.look(-1.5, FAR), News::Fits);
     }
     assert_eq!(watch.look(-1.5, FAR), News::Change { deviations: -1.5 });
-}
-
-#[test]
-fn reasons_read_well_in_a_log_line() {
-    let (low, high) = (Mpl::at_least_one(3), Mpl::at_least_one(64));
-    let table = [
-        (ScalabilityReason::Light { waiting: 0.05 }, "hold: somebody waited 5 % of the time"),
-        (ScalabilityReason::Relieve { waiting: 0.3 }, "relieve: somebody waited 30 % of the time"),
-        (ScalabilityReason::Drain { running: 80.4 }, "hold: 80 still inside"),
-        (
-            ScalabilityReason::Doubt { deviations: -4.26 },
-            "doubt: throughput -4.3 deviations from what is believed, once more",
-        ),
-        (ScalabilityReason::Measure, "hold: too little completed yet"),
-        (
-            ScalabilityReason::Changed { deviations: 5.0 },
-            "changed: throughput +5.0 deviations from what was believed",
-        ),
-        (ScalabilityReason::Outward { low, high }, "outward: the top may be outside 3 to 64"),
-        (
-            ScalabilityReason::Look { share: 0.97, deviation: 0.1 },
-            "look: 97 % of the target's throughput, give or take 10 %",
-        ),
-        (ScalabilityReason::Patrol, "patrol: is the target still best?"),
-        (
-            ScalabilityReason::Target { tps: 899.4 },
-            "target: 899 a second believed, the lowest near the best",
-        ),
-    ];
-    for (reason, line) in table {
-        assert_eq!(reason.to_string(), line);
-    }
 }

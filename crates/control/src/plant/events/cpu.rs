@@ -13,18 +13,18 @@
 //! proportion to the rates, from the transactions that are runnable. Transactions with the same
 //! mean service share a group, and within a group all are alike.
 
-use super::random::place;
-use super::transactions::Slot;
+use super::place;
+use super::transactions::TransactionSlot;
 
 /// The processors of a phase.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Processors {
+pub(super) struct ProcessorPool {
     pub(super) count: u32,
     /// Added work for each runnable transaction above `count`, as a fraction.
     pub(super) overhead: f64,
 }
 
-impl Processors {
+impl ProcessorPool {
     /// The pace of each of `runnable` transactions, as a share of a processor's speed.
     fn pace(self, runnable: u32) -> f64 {
         let share =
@@ -35,44 +35,46 @@ impl Processors {
 
 /// Runnable transactions with the same mean service of a step.
 #[derive(Clone, Debug)]
-struct Group {
+struct ServiceGroup {
     /// Steps per second on a processor of one's own.
     rate: f64,
-    runnable: Vec<Slot>,
+    runnable: Vec<TransactionSlot>,
 }
 
 /// The transactions that have work for a processor.
 #[derive(Clone, Debug)]
 pub(super) struct Cpu {
-    groups: Vec<Group>,
+    groups: Vec<ServiceGroup>,
     runnable: u32,
 }
 
 impl Cpu {
     /// No transaction yet; one group for each of `rates`, steps per second.
     pub(super) fn new(rates: &[f64]) -> Cpu {
-        let groups = rates.iter().map(|&rate| Group { rate, runnable: Vec::new() }).collect();
+        let groups =
+            rates.iter().map(|&rate| ServiceGroup { rate, runnable: Vec::new() }).collect();
         Cpu { groups, runnable: 0 }
     }
 
     /// `slot` has a step's work to do.
-    pub(super) fn enter(&mut self, group: usize, slot: Slot) {
+    pub(super) fn enter(&mut self, group: usize, slot: TransactionSlot) {
         self.groups[group].runnable.push(slot);
         self.runnable += 1;
     }
 
     /// Steps finished per second on `processors`, all transactions together.
-    pub(super) fn rate(&self, processors: Processors) -> f64 {
+    pub(super) fn rate(&self, processors: ProcessorPool) -> f64 {
         if self.runnable == 0 { 0.0 } else { self.work() * processors.pace(self.runnable) }
     }
 
     /// Steps finished per second if each transaction had a processor of its own.
     fn work(&self) -> f64 {
-        self.groups.iter().map(Group::work).sum()
+        self.groups.iter().map(ServiceGroup::work).sum()
     }
 
-    /// Takes out the transaction that finishes its work at `point`, uniform from [0, 1).
-    pub(super) fn finish(&mut self, point: f64) -> Option<Slot> {
+    /// Takes out the transaction that finishes its work at `point`, uniform from [0, 1). There is
+    /// one: where none has work, the rate is 0.
+    pub(super) fn finish(&mut self, point: f64) -> TransactionSlot {
         let mut left = point * self.work();
         let mut found = None;
         for group in self.groups.iter_mut().filter(|group| !group.runnable.is_empty()) {
@@ -84,13 +86,13 @@ impl Cpu {
             }
             left -= work;
         }
-        let (group, chosen) = found?;
+        let (group, chosen) = found.expect("some transaction has work");
         self.runnable -= 1;
-        Some(group.runnable.swap_remove(chosen))
+        group.runnable.swap_remove(chosen)
     }
 }
 
-impl Group {
+impl ServiceGroup {
     fn work(&self) -> f64 {
         self.rate * self.runnable.len() as f64
     }
@@ -111,7 +113,7 @@ mod tests {
             (4, 0.1, 4, 1.0),
         ];
         for (count, overhead, runnable, pace) in table {
-            let got = Processors { count, overhead }.pace(runnable);
+            let got = ProcessorPool { count, overhead }.pace(runnable);
             assert!((got - pace).abs() < 1e-12, "{count} {overhead} {runnable}: {got}");
         }
     }
@@ -121,9 +123,9 @@ mod tests {
     fn who_finishes_is_drawn_in_proportion_to_the_rates() {
         let mut cpu = Cpu::new(&[1.0, 7.0, 10.0]);
         for (group, slot) in [(0, 0), (2, 1), (0, 2), (2, 3), (2, 4)] {
-            cpu.enter(group, Slot(slot));
+            cpu.enter(group, TransactionSlot(slot));
         }
-        assert!((cpu.rate(Processors { count: 1, overhead: 0.0 }) - 32.0 / 5.0).abs() < 1e-12);
+        assert!((cpu.rate(ProcessorPool { count: 1, overhead: 0.0 }) - 32.0 / 5.0).abs() < 1e-12);
         let cases = [
             (0.0, 0),
             (0.99 / 32.0, 0),
@@ -133,13 +135,12 @@ mod tests {
             (1.0, 4),
         ];
         for (point, slot) in cases {
-            assert_eq!(cpu.clone().finish(point), Some(Slot(slot)), "{point}");
+            assert_eq!(cpu.clone().finish(point), TransactionSlot(slot), "{point}");
         }
         for left in (0..5).rev() {
-            assert!(cpu.finish(0.5).is_some());
+            cpu.finish(0.5);
             assert_eq!(cpu.runnable, left);
         }
-        assert_eq!(cpu.finish(0.5), None);
-        assert!(cpu.rate(Processors { count: 1, overhead: 0.0 }) < 1e-12);
+        assert!(cpu.rate(ProcessorPool { count: 1, overhead: 0.0 }) < 1e-12);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{Mpl, OverdueRule};
 
 use super::EventsPlant;
-use super::transactions::Slot;
+use super::transactions::TransactionSlot;
 
 /// How often the ages of the permits are looked at, seconds.
 const TICK_S: f64 = 0.02;
@@ -63,7 +63,7 @@ impl EventsPlant {
         let patience_s = discounting.rule.patience(somebody_waits, now).as_secs_f64();
         let room = discounting.mpl_max.get().saturating_sub(self.limit);
         let most = discounting.rule.discounted_max(now).min(room);
-        let mut overdue: Vec<(f64, Slot)> = (self.transactions.iter())
+        let mut overdue: Vec<(f64, TransactionSlot)> = (self.transactions.iter())
             .filter(|(_, inside)| !inside.is_discounted)
             .filter(|(_, inside)| self.now_s - inside.granted_s >= patience_s)
             .map(|(slot, inside)| (inside.granted_s, slot))

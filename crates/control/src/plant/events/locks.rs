@@ -12,14 +12,14 @@
 //! item to holders to the items that these wait for. It suffices at blocking: when a lock passes
 //! to the next in its queue, those behind wait for a transaction that they already waited behind.
 
-use super::transactions::Slot;
+use super::transactions::TransactionSlot;
 
 /// No request, or no item.
 const NONE: u32 = u32::MAX;
 
 /// Whether others may hold the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum LockMode {
     /// Agrees with other shared locks.
     Shared,
     /// Agrees with none.
@@ -28,7 +28,7 @@ pub(super) enum Mode {
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum LockAnswer {
     /// The lock is held now.
     Granted,
     /// The transaction waits; [`Locks::release`] of another will tell when it has the lock.
@@ -39,7 +39,7 @@ pub(super) enum Answer {
 
 /// The list of requests for one item.
 #[derive(Clone, Copy, Debug)]
-struct Item {
+struct ItemRequests {
     first: u32,
     last: u32,
     /// The last search that came by.
@@ -47,18 +47,18 @@ struct Item {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct LockClaim {
     item: u32,
-    owner: Slot,
+    owner: TransactionSlot,
     previous: u32,
     next: u32,
-    mode: Mode,
+    mode: LockMode,
     is_granted: bool,
 }
 
 /// The locks of one transaction.
 #[derive(Clone, Copy, Debug)]
-struct Owner {
+struct LockOwner {
     held: u32,
     /// The item it waits for.
     awaited: u32,
@@ -67,10 +67,10 @@ struct Owner {
 /// The lock manager. Transactions are known by their slots.
 #[derive(Clone, Debug)]
 pub(super) struct Locks {
-    items: Vec<Item>,
+    items: Vec<ItemRequests>,
     /// The requests of a slot are side by side, `per_owner` of them, in the order they were made.
-    requests: Vec<Request>,
-    owners: Vec<Owner>,
+    requests: Vec<LockClaim>,
+    owners: Vec<LockOwner>,
     per_owner: u32,
     searches: u64,
     to_search: Vec<u32>,
@@ -79,7 +79,7 @@ pub(super) struct Locks {
 impl Locks {
     /// Items 0 to `items` - 1, of which a transaction asks for at most `per_owner`.
     pub(super) fn new(items: u32, per_owner: u32) -> Locks {
-        let item = Item { first: NONE, last: NONE, searched: 0 };
+        let item = ItemRequests { first: NONE, last: NONE, searched: 0 };
         Locks {
             items: vec![item; items as usize],
             requests: Vec::new(),
@@ -91,35 +91,35 @@ impl Locks {
     }
 
     /// Makes room for `slot`.
-    pub(super) fn admit(&mut self, slot: Slot) {
+    pub(super) fn admit(&mut self, slot: TransactionSlot) {
         if slot.index() < self.owners.len() {
             return;
         }
         let slots = slot.index() + 1;
-        self.owners.resize(slots, Owner { held: 0, awaited: NONE });
-        let unused = Request {
+        self.owners.resize(slots, LockOwner { held: 0, awaited: NONE });
+        let unused = LockClaim {
             item: NONE,
             owner: slot,
             previous: NONE,
             next: NONE,
-            mode: Mode::Shared,
+            mode: LockMode::Shared,
             is_granted: false,
         };
         self.requests.resize(slots * self.per_owner as usize, unused);
     }
 
     /// The number of locks that `slot` holds.
-    pub(super) fn held(&self, slot: Slot) -> u32 {
+    pub(super) fn held(&self, slot: TransactionSlot) -> u32 {
         self.owners[slot.index()].held
     }
 
     /// Whether `slot` waits for a lock.
-    pub(super) fn waits(&self, slot: Slot) -> bool {
+    pub(super) fn waits(&self, slot: TransactionSlot) -> bool {
         self.owners[slot.index()].awaited != NONE
     }
 
     /// Whether `slot` holds a lock on `item`.
-    pub(super) fn holds(&self, slot: Slot, item: u32) -> bool {
+    pub(super) fn holds(&self, slot: TransactionSlot, item: u32) -> bool {
         if self.items[item as usize].first == NONE {
             return false;
         }
@@ -129,26 +129,26 @@ impl Locks {
     }
 
     /// `slot`, which does not hold `item` and waits for nothing, asks for it.
-    pub(super) fn ask(&mut self, slot: Slot, item: u32, mode: Mode) -> Answer {
+    pub(super) fn ask(&mut self, slot: TransactionSlot, item: u32, mode: LockMode) -> LockAnswer {
         let last = self.items[item as usize].last;
         let agrees = last == NONE || {
             let last = &self.requests[last as usize];
-            last.is_granted && last.mode == Mode::Shared && mode == Mode::Shared
+            last.is_granted && last.mode == LockMode::Shared && mode == LockMode::Shared
         };
         if agrees {
             self.append(slot, item, mode, true);
             self.owners[slot.index()].held += 1;
-            return Answer::Granted;
+            return LockAnswer::Granted;
         }
         if self.closes_circle(slot, item) {
-            return Answer::Deadlock;
+            return LockAnswer::Deadlock;
         }
         self.append(slot, item, mode, false);
         self.owners[slot.index()].awaited = item;
-        Answer::Waits
+        LockAnswer::Waits
     }
 
-    fn append(&mut self, slot: Slot, item: u32, mode: Mode, is_granted: bool) {
+    fn append(&mut self, slot: TransactionSlot, item: u32, mode: LockMode, is_granted: bool) {
         let id = slot.0 * self.per_owner + self.held(slot);
         let queue = &mut self.items[item as usize];
         let previous = std::mem::replace(&mut queue.last, id);
@@ -158,11 +158,11 @@ impl Locks {
             self.requests[previous as usize].next = id;
         }
         self.requests[id as usize] =
-            Request { item, owner: slot, previous, next: NONE, mode, is_granted };
+            LockClaim { item, owner: slot, previous, next: NONE, mode, is_granted };
     }
 
     /// Whether one of those that `slot` would wait for at `item` waits for `slot`.
-    fn closes_circle(&mut self, slot: Slot, item: u32) -> bool {
+    fn closes_circle(&mut self, slot: TransactionSlot, item: u32) -> bool {
         if self.held(slot) == 0 {
             return false;
         }
@@ -190,11 +190,11 @@ impl Locks {
 
     /// `slot`, which waits for nothing, gives up all its locks. Those that have a lock because of
     /// it are appended to `unblocked`, in the order of the locks and their queues.
-    pub(super) fn release(&mut self, slot: Slot, unblocked: &mut Vec<Slot>) {
+    pub(super) fn release(&mut self, slot: TransactionSlot, unblocked: &mut Vec<TransactionSlot>) {
         let from = slot.0 * self.per_owner;
         let held = std::mem::take(&mut self.owners[slot.index()].held);
         for id in from..from + held {
-            let Request { item, previous, next, .. } = self.requests[id as usize];
+            let LockClaim { item, previous, next, .. } = self.requests[id as usize];
             self.unlink(item, previous, next);
             let first = self.items[item as usize].first;
             if previous == NONE && first != NONE && !self.requests[first as usize].is_granted {
@@ -215,7 +215,7 @@ impl Locks {
     }
 
     /// Grants the first request of a list and, if it is shared, the shared ones that follow it.
-    fn grant_from(&mut self, first: u32, unblocked: &mut Vec<Slot>) {
+    fn grant_from(&mut self, first: u32, unblocked: &mut Vec<TransactionSlot>) {
         let mode = self.requests[first as usize].mode;
         let mut id = first;
         while id != NONE && self.requests[id as usize].mode == mode {
@@ -225,7 +225,7 @@ impl Locks {
             owner.held += 1;
             owner.awaited = NONE;
             unblocked.push(request.owner);
-            if mode == Mode::Exclusive {
+            if mode == LockMode::Exclusive {
                 return;
             }
             id = request.next;
@@ -236,12 +236,12 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plant::events::random::Random;
+    use crate::SplitMix64;
 
     /// A lock manager without cleverness: a list of (item, slot, mode) in order of arrival.
     #[derive(Default)]
     struct Naive {
-        requests: Vec<(u32, u32, Mode)>,
+        requests: Vec<(u32, u32, LockMode)>,
     }
 
     impl Naive {
@@ -250,7 +250,7 @@ mod tests {
             let before = self.requests[..index].iter().filter(|before| before.0 == item);
             let mut before = before.peekable();
             before.peek().is_none()
-                || (mode == Mode::Shared && before.all(|before| before.2 == Mode::Shared))
+                || (mode == LockMode::Shared && before.all(|before| before.2 == LockMode::Shared))
         }
 
         fn granted_to(&self, slot: u32) -> Vec<u32> {
@@ -296,16 +296,16 @@ mod tests {
     const PER_OWNER: u32 = 5;
 
     /// One random action on both: a request, or the end of a transaction.
-    fn act(locks: &mut Locks, naive: &mut Naive, random: &mut Random) -> Option<Answer> {
-        let slot = Slot(random.below(SLOTS));
-        let item = random.below(ITEMS);
-        let mode = if random.chance(0.5) { Mode::Shared } else { Mode::Exclusive };
+    fn act(locks: &mut Locks, naive: &mut Naive, random: &mut SplitMix64) -> Option<LockAnswer> {
+        let slot = TransactionSlot(random.next_below(SLOTS));
+        let item = random.next_below(ITEMS);
+        let mode = if random.next_chance(0.5) { LockMode::Shared } else { LockMode::Exclusive };
         let waiting = naive.waiting();
         if waiting.contains(&slot.0) {
             return None;
         }
         let held = naive.granted_to(slot.0);
-        if random.chance(0.15) || held.len() == PER_OWNER as usize {
+        if random.next_chance(0.15) || held.len() == PER_OWNER as usize {
             naive.requests.retain(|request| request.1 != slot.0);
             let mut unblocked = Vec::new();
             locks.release(slot, &mut unblocked);
@@ -324,12 +324,12 @@ mod tests {
         }
         naive.requests.push((item, slot.0, mode));
         let expected = if naive.is_granted(naive.requests.len() - 1) {
-            Answer::Granted
+            LockAnswer::Granted
         } else if naive.is_in_circle(slot.0) {
             naive.requests.pop();
-            Answer::Deadlock
+            LockAnswer::Deadlock
         } else {
-            Answer::Waits
+            LockAnswer::Waits
         };
         assert_eq!(locks.ask(slot, item, mode), expected);
         Some(expected)
@@ -339,21 +339,21 @@ mod tests {
     fn it_answers_like_a_naive_lock_manager() {
         let mut seen = [0; 3];
         for seed in 0..40 {
-            let mut random = Random::new(seed);
+            let mut random = SplitMix64::new(seed);
             let mut locks = Locks::new(ITEMS, PER_OWNER);
-            (0..SLOTS).for_each(|slot| locks.admit(Slot(slot)));
+            (0..SLOTS).for_each(|slot| locks.admit(TransactionSlot(slot)));
             let mut naive = Naive::default();
             for _ in 0..400 {
                 match act(&mut locks, &mut naive, &mut random) {
-                    Some(Answer::Granted) => seen[0] += 1,
-                    Some(Answer::Waits) => seen[1] += 1,
-                    Some(Answer::Deadlock) => seen[2] += 1,
+                    Some(LockAnswer::Granted) => seen[0] += 1,
+                    Some(LockAnswer::Waits) => seen[1] += 1,
+                    Some(LockAnswer::Deadlock) => seen[2] += 1,
                     None => {}
                 }
                 for slot in 0..SLOTS {
                     let held = naive.granted_to(slot).len();
-                    assert_eq!(locks.held(Slot(slot)) as usize, held, "seed {seed}");
-                    assert_eq!(locks.waits(Slot(slot)), naive.waiting().contains(&slot));
+                    assert_eq!(locks.held(TransactionSlot(slot)) as usize, held, "seed {seed}");
+                    assert_eq!(locks.waits(TransactionSlot(slot)), naive.waiting().contains(&slot));
                 }
             }
         }
@@ -365,12 +365,12 @@ mod tests {
     #[test]
     fn a_shared_request_does_not_overtake_an_exclusive_one() {
         let mut locks = Locks::new(1, 1);
-        let [a, b, c, d] = [0, 1, 2, 3].map(Slot);
+        let [a, b, c, d] = [0, 1, 2, 3].map(TransactionSlot);
         locks.admit(d);
-        assert_eq!(locks.ask(a, 0, Mode::Shared), Answer::Granted);
-        assert_eq!(locks.ask(b, 0, Mode::Shared), Answer::Granted);
-        assert_eq!(locks.ask(c, 0, Mode::Exclusive), Answer::Waits);
-        assert_eq!(locks.ask(d, 0, Mode::Shared), Answer::Waits);
+        assert_eq!(locks.ask(a, 0, LockMode::Shared), LockAnswer::Granted);
+        assert_eq!(locks.ask(b, 0, LockMode::Shared), LockAnswer::Granted);
+        assert_eq!(locks.ask(c, 0, LockMode::Exclusive), LockAnswer::Waits);
+        assert_eq!(locks.ask(d, 0, LockMode::Shared), LockAnswer::Waits);
         for (ends, unblocked) in [(b, vec![]), (a, vec![c]), (c, vec![d]), (d, vec![])] {
             let mut got = Vec::new();
             locks.release(ends, &mut got);

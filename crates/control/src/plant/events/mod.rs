@@ -94,7 +94,6 @@ mod discounting;
 mod disks;
 mod locks;
 mod prepared;
-mod random;
 mod settings;
 mod statistics;
 #[cfg(test)]
@@ -104,17 +103,17 @@ mod transactions;
 use std::collections::VecDeque;
 
 use super::Simulated;
-use crate::{LockObservation, Mpl, Observation};
+use crate::controller::whole;
+use crate::{LockObservation, Mpl, Observation, SplitMix64};
 
 use cpu::Cpu;
 use discounting::Discounting;
 use disks::Disks;
-use locks::{Answer, Locks, Mode};
-use prepared::{Class, Load, Phase, Script};
-use random::Random;
+use locks::{LockAnswer, LockMode, Locks};
+use prepared::{OfferedLoad, PreparedClass, PreparedPhase, PreparedPhases};
 use settings::CROWD_MAX;
-use statistics::{Meter, Outcome, Population};
-use transactions::{Slot, Transaction, Transactions};
+use statistics::{PlantMeter, PlantPopulation, TransactionEnd};
+use transactions::{SimulatedTransaction, TransactionSlot, TransactionTable};
 
 pub use settings::{EventsError, EventsPhase, TransactionClass};
 
@@ -127,22 +126,22 @@ const DRAWS_MAX: u32 = 8;
 /// observations. The classes of an observation are in the order in which their names first appear.
 #[derive(Clone, Debug)]
 pub struct EventsPlant {
-    script: Script,
+    script: PreparedPhases,
     /// The index of the current phase, and the intervals of it still to come.
     phase: usize,
     intervals_left: u32,
-    random: Random,
+    random: SplitMix64,
     now_s: f64,
     /// The speed of the machine in this interval; 1 without noise.
     speed: f64,
     limit: u32,
     /// Clients between two transactions.
     thinking: u32,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedTransaction>,
     running: u32,
     /// How permits come to count no longer, where they do.
     discounting: Option<Discounting>,
-    transactions: Transactions,
+    transactions: TransactionTable,
     /// What the transactions inside want in memory.
     wanted_kib: u64,
     cpu: Cpu,
@@ -150,22 +149,22 @@ pub struct EventsPlant {
     log: Disks,
     locks: Locks,
     /// Transactions that were rolled back and have not started again.
-    restarting: Vec<Slot>,
+    restarting: Vec<TransactionSlot>,
     /// Who has a lock because of the last transaction that gave up its own.
-    unblocked: Vec<Slot>,
-    meter: Meter,
+    unblocked: Vec<TransactionSlot>,
+    meter: PlantMeter,
 }
 
 /// A transaction in the queue.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedTransaction {
     class: u32,
     since_s: f64,
 }
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum PlantEvent {
     CpuDone,
     DiskDone,
     LogDone,
@@ -180,11 +179,11 @@ impl EventsPlant {
     /// An [`EventsError`] that says which field of which phase to change.
     pub fn new(phases: &[EventsPhase], seed: u64) -> Result<EventsPlant, EventsError> {
         settings::check(phases)?;
-        let script = Script::new(phases);
+        let script = PreparedPhases::new(phases);
         let mut plant = EventsPlant {
             phase: 0,
             intervals_left: 0,
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             now_s: 0.0,
             speed: 1.0,
             limit: 0,
@@ -192,7 +191,7 @@ impl EventsPlant {
             waiting: VecDeque::new(),
             running: 0,
             discounting: None,
-            transactions: Transactions::default(),
+            transactions: TransactionTable::default(),
             wanted_kib: 0,
             cpu: Cpu::new(&script.cpu_rates),
             disks: Disks::new(script.disks),
@@ -200,25 +199,25 @@ impl EventsPlant {
             locks: Locks::new(script.items, script.locks),
             restarting: Vec::new(),
             unblocked: Vec::new(),
-            meter: Meter::new(script.observed),
+            meter: PlantMeter::new(script.observed),
             script,
         };
         plant.enter_phase(0);
         Ok(plant)
     }
 
-    fn current(&self) -> &Phase {
+    fn current(&self) -> &PreparedPhase {
         &self.script.phases[self.phase]
     }
 
-    fn class_of(&self, slot: Slot) -> &Class {
+    fn class_of(&self, slot: TransactionSlot) -> &PreparedClass {
         &self.script.classes[self.transactions.get(slot).class as usize]
     }
 
-    fn population(&self) -> Population {
-        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+    fn population(&self) -> PlantPopulation {
+        let waiting = u32::try_from(self.waiting.len()).expect("no more than CROWD_MAX wait");
         let discounted = self.discounting.as_ref().map_or(0, Discounting::discounted);
-        Population { running: self.running - discounted, discounted, waiting }
+        PlantPopulation { running: self.running - discounted, discounted, waiting }
     }
 
     fn concurrency(&self) -> u32 {
@@ -230,7 +229,7 @@ impl EventsPlant {
         self.phase = phase;
         self.intervals_left = self.current().intervals;
         self.thinking = 0;
-        if let Load::Closed { clients, think_s } = self.current().load {
+        if let OfferedLoad::Closed { clients, think_s } = self.current().load {
             let idle = clients.saturating_sub(self.concurrency());
             if think_s > 0.0 {
                 self.thinking = idle;
@@ -249,27 +248,27 @@ impl EventsPlant {
         self.intervals_left = self.intervals_left.saturating_sub(1);
         // Uniform with the standard deviation asked for, so that no speed is zero or less.
         let spread = self.current().noise * 3.0_f64.sqrt();
-        self.speed = 1.0 + spread * (2.0 * self.random.uniform() - 1.0);
+        self.speed = 1.0 + spread * (2.0 * self.random.next_draw().value() - 1.0);
         self.limit = limit.get();
         self.admit();
     }
 
     /// How often each event happens, per second.
-    fn rates(&self) -> [(Event, f64); 5] {
+    fn rates(&self) -> [(PlantEvent, f64); 5] {
         let phase = self.current();
         let arrivals = match phase.load {
-            Load::Open { arrivals_tps } => arrivals_tps,
-            Load::Closed { .. } if self.thinking == 0 => 0.0,
-            Load::Closed { think_s, .. } => f64::from(self.thinking) / think_s,
+            OfferedLoad::Open { arrivals_tps } => arrivals_tps,
+            OfferedLoad::Closed { .. } if self.thinking == 0 => 0.0,
+            OfferedLoad::Closed { think_s, .. } => f64::from(self.thinking) / think_s,
         };
         let disks = self.disks.busy() as f64 * phase.disk_rate;
         let log = self.log.busy() as f64 * phase.log_rate;
         [
-            (Event::CpuDone, self.cpu.rate(phase.processors) * self.speed),
-            (Event::DiskDone, disks * self.speed),
-            (Event::LogDone, log * self.speed),
-            (Event::Restart, self.restarting.len() as f64 * phase.restart_rate),
-            (Event::Arrival, arrivals),
+            (PlantEvent::CpuDone, self.cpu.rate(phase.processors) * self.speed),
+            (PlantEvent::DiskDone, disks * self.speed),
+            (PlantEvent::LogDone, log * self.speed),
+            (PlantEvent::Restart, self.restarting.len() as f64 * phase.restart_rate),
+            (PlantEvent::Arrival, arrivals),
         ]
     }
 
@@ -277,44 +276,44 @@ impl EventsPlant {
     fn advance(&mut self, until_s: f64) -> bool {
         let rates = self.rates();
         let all: f64 = rates.iter().map(|&(_, rate)| rate).sum();
-        let next_s =
-            if all > 0.0 { self.now_s + self.random.exponential() / all } else { f64::INFINITY };
+        let next_s = if all > 0.0 {
+            self.now_s + self.random.next_exponential() / all
+        } else {
+            f64::INFINITY
+        };
         let happens = next_s < until_s;
         let now_s = if happens { next_s } else { until_s };
         self.meter.pass(now_s - self.now_s, self.population());
         self.now_s = now_s;
         if happens {
-            let (event, point) = choose(&rates, self.random.uniform() * all);
+            let (event, point) = choose(&rates, self.random.next_draw().value() * all);
             self.happen(event, point);
         }
         happens
     }
 
     /// `event` happens to the transaction that `point`, uniform from [0, 1), falls on.
-    fn happen(&mut self, event: Event, point: f64) {
+    fn happen(&mut self, event: PlantEvent, point: f64) {
         match event {
-            Event::CpuDone => {
-                if let Some(slot) = self.cpu.finish(point) {
-                    self.after_cpu(slot);
-                }
+            PlantEvent::CpuDone => {
+                let slot = self.cpu.finish(point);
+                self.after_cpu(slot);
             }
-            Event::DiskDone => {
-                if let Some(slot) = self.disks.finish(point) {
-                    self.next_step(slot);
-                }
+            PlantEvent::DiskDone => {
+                let slot = self.disks.finish(point);
+                self.next_step(slot);
             }
-            Event::LogDone => {
-                if let Some(slot) = self.log.finish(point) {
-                    self.end(slot, Outcome::Completed);
-                }
+            PlantEvent::LogDone => {
+                let slot = self.log.finish(point);
+                self.end(slot, TransactionEnd::Completed);
             }
-            Event::Restart => {
-                let chosen = random::place(point, self.restarting.len());
+            PlantEvent::Restart => {
+                let chosen = place(point, self.restarting.len());
                 let slot = self.restarting.swap_remove(chosen);
                 self.transactions.get_mut(slot).restart();
                 self.begin_step(slot);
             }
-            Event::Arrival => {
+            PlantEvent::Arrival => {
                 self.thinking = self.thinking.saturating_sub(1);
                 self.arrive();
             }
@@ -328,7 +327,7 @@ impl EventsPlant {
             self.meter.turned_away(self.script.classes[class as usize].observed);
             return;
         }
-        self.waiting.push_back(Waiting { class, since_s: self.now_s });
+        self.waiting.push_back(QueuedTransaction { class, since_s: self.now_s });
         self.meter.arrived(self.population());
         self.admit();
     }
@@ -342,35 +341,36 @@ impl EventsPlant {
             let class = &self.script.classes[waiting.class as usize];
             self.wanted_kib += class.working_set_kib;
             self.meter.granted(class.observed, self.now_s - waiting.since_s);
-            let slot = self.transactions.enter(waiting.class, self.now_s, self.random.seed());
+            let slot = self.transactions.enter(waiting.class, self.now_s, self.random.next_bits());
             self.locks.admit(slot);
             self.begin_step(slot);
         }
     }
 
     /// A step begins with a lock, if it needs one.
-    fn begin_step(&mut self, slot: Slot) {
+    fn begin_step(&mut self, slot: TransactionSlot) {
         let step = self.transactions.get(slot).step as usize;
         let class = self.class_of(slot);
         let cpu_group = class.cpu_group;
-        let answer = if class.steps[step].locks { self.ask_lock(slot) } else { Answer::Granted };
+        let answer =
+            if class.steps[step].locks { self.ask_lock(slot) } else { LockAnswer::Granted };
         match answer {
-            Answer::Granted => self.cpu.enter(cpu_group, slot),
-            Answer::Waits => {}
-            Answer::Deadlock => self.roll_back(slot),
+            LockAnswer::Granted => self.cpu.enter(cpu_group, slot),
+            LockAnswer::Waits => {}
+            LockAnswer::Deadlock => self.roll_back(slot),
         }
     }
 
     /// Asks for a lock on an item that `slot` does not hold.
-    fn ask_lock(&mut self, slot: Slot) -> Answer {
+    fn ask_lock(&mut self, slot: TransactionSlot) -> LockAnswer {
         match self.draw_lock(slot) {
             Some((item, mode)) => self.locks.ask(slot, item, mode),
-            None => Answer::Granted,
+            None => LockAnswer::Granted,
         }
     }
 
     /// The next lock request of `slot`; none when all draws fell on items that it holds.
-    fn draw_lock(&mut self, slot: Slot) -> Option<(u32, Mode)> {
+    fn draw_lock(&mut self, slot: TransactionSlot) -> Option<(u32, LockMode)> {
         let items = self.script.phases[self.phase].items;
         let transaction = self.transactions.get_mut(slot);
         let class = &self.script.classes[transaction.class as usize];
@@ -382,19 +382,19 @@ impl EventsPlant {
     }
 
     /// The processor is done with the step; a read may follow.
-    fn after_cpu(&mut self, slot: Slot) {
+    fn after_cpu(&mut self, slot: TransactionSlot) {
         let step = self.transactions.get(slot).step as usize;
         let reads = self.class_of(slot).steps[step].reads;
         let phase = &self.script.phases[self.phase];
-        if reads && self.random.chance(phase.miss(self.wanted_kib)) {
-            self.disks.enter(self.random.below(phase.disks), slot);
+        if reads && self.random.next_chance(phase.miss(self.wanted_kib)) {
+            self.disks.enter(self.random.next_below(phase.disks), slot);
         } else {
             self.next_step(slot);
         }
     }
 
     /// A step is over: on to the next, or to the end by way of the log.
-    fn next_step(&mut self, slot: Slot) {
+    fn next_step(&mut self, slot: TransactionSlot) {
         let transaction = self.transactions.get_mut(slot);
         transaction.step += 1;
         let step = transaction.step as usize;
@@ -404,25 +404,25 @@ impl EventsPlant {
         } else if class.log_write {
             self.log.enter(0, slot);
         } else {
-            self.end(slot, Outcome::Completed);
+            self.end(slot, TransactionEnd::Completed);
         }
     }
 
     /// The victim of a deadlock gives up its locks, then restarts or gives up.
-    fn roll_back(&mut self, slot: Slot) {
+    fn roll_back(&mut self, slot: TransactionSlot) {
         self.release_locks(slot);
         let restarts = self.current().restarts;
         let transaction = self.transactions.get_mut(slot);
         transaction.rollbacks = transaction.rollbacks.saturating_add(1);
         if transaction.rollbacks > restarts {
-            self.end(slot, Outcome::Failed);
+            self.end(slot, TransactionEnd::Failed);
         } else {
             self.restarting.push(slot);
         }
     }
 
     /// Gives up all locks of `slot`; who waited for them goes on.
-    fn release_locks(&mut self, slot: Slot) {
+    fn release_locks(&mut self, slot: TransactionSlot) {
         if self.locks.held(slot) == 0 {
             return;
         }
@@ -436,9 +436,9 @@ impl EventsPlant {
     }
 
     /// The permit of `slot` comes back, and its client thinks or comes again.
-    fn end(&mut self, slot: Slot, outcome: Outcome) {
+    fn end(&mut self, slot: TransactionSlot, outcome: TransactionEnd) {
         self.release_locks(slot);
-        let &Transaction { granted_s, is_discounted, .. } = self.transactions.get(slot);
+        let &SimulatedTransaction { granted_s, is_discounted, .. } = self.transactions.get(slot);
         let in_database_s = self.now_s - granted_s;
         if let Some(discounting) = &mut self.discounting {
             discounting.ended(in_database_s, is_discounted, self.now_s);
@@ -450,7 +450,9 @@ impl EventsPlant {
         self.transactions.leave(slot);
         self.running -= 1;
         match self.current().load {
-            Load::Closed { clients, think_s } if self.concurrency() + self.thinking < clients => {
+            OfferedLoad::Closed { clients, think_s }
+                if self.concurrency() + self.thinking < clients =>
+            {
                 if think_s > 0.0 {
                     self.thinking += 1;
                 } else {
@@ -458,7 +460,7 @@ impl EventsPlant {
                 }
             }
             // The client of an open load, or one too many since the phase changed.
-            Load::Closed { .. } | Load::Open { .. } => {}
+            OfferedLoad::Closed { .. } | OfferedLoad::Open { .. } => {}
         }
         self.admit();
     }
@@ -511,9 +513,9 @@ impl Simulated for EventsPlant {
 }
 
 /// The event that `point`, from 0 to the sum of the rates, falls on, and where in it, from 0 to 1.
-fn choose(rates: &[(Event, f64)], point: f64) -> (Event, f64) {
+fn choose(rates: &[(PlantEvent, f64)], point: f64) -> (PlantEvent, f64) {
     let mut left = point;
-    let mut chosen = (Event::Arrival, 0.0);
+    let mut chosen = (PlantEvent::Arrival, 0.0);
     for &(event, rate) in rates.iter().filter(|&&(_, rate)| rate > 0.0) {
         chosen = (event, left / rate);
         if left < rate {
@@ -522,4 +524,10 @@ fn choose(rates: &[(Event, f64)], point: f64) -> (Event, f64) {
         left -= rate;
     }
     chosen
+}
+
+/// Returns the place in a list of `length`, above 0, that `point`, uniform from [0, 1), falls on.
+/// Rounding upward never leads past the end.
+fn place(point: f64, length: usize) -> usize {
+    (whole(point * length as f64) as usize).min(length - 1)
 }

@@ -1,22 +1,22 @@
 //! Phases made ready to run: times as rates per second, shares added up, steps laid out.
 
-use super::cpu::Processors;
-use super::locks::Mode;
-use super::random::Random;
+use super::cpu::ProcessorPool;
+use super::locks::LockMode;
 use super::settings::{EventsPhase, TransactionClass};
 use crate::IntervalRule;
+use crate::SplitMix64;
 use crate::controller::whole;
 
 /// Who asks for transactions.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Load {
+pub(super) enum OfferedLoad {
     Closed { clients: u32, think_s: f64 },
     Open { arrivals_tps: f64 },
 }
 
 /// When a control interval ends, as [`IntervalRule`] with seconds as numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
+pub(super) struct PreparedRule {
     pub(super) min_s: f64,
     pub(super) min_completions: u64,
     pub(super) max_s: f64,
@@ -24,37 +24,37 @@ pub(super) struct Rule {
 
 /// The items of the database. The first ones are hot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Items {
+pub(super) struct ItemPool {
     hot: u32,
     cold: u32,
     hot_requests: f64,
 }
 
-impl Items {
-    fn new(phase: &EventsPhase) -> Items {
+impl ItemPool {
+    fn new(phase: &EventsPhase) -> ItemPool {
         let hot = whole((f64::from(phase.items) * phase.hot_items).round()).clamp(1, phase.items);
         let cold = phase.items - hot;
         let hot_requests = if cold == 0 { 1.0 } else { phase.hot_requests };
-        Items { hot, cold, hot_requests }
+        ItemPool { hot, cold, hot_requests }
     }
 
     /// An item to lock.
-    pub(super) fn draw(self, random: &mut Random) -> u32 {
-        if random.chance(self.hot_requests) {
-            random.below(self.hot)
+    pub(super) fn draw(self, random: &mut SplitMix64) -> u32 {
+        if random.next_chance(self.hot_requests) {
+            random.next_below(self.hot)
         } else {
-            self.hot + random.below(self.cold)
+            self.hot + random.next_below(self.cold)
         }
     }
 }
 
 /// A phase, ready to run.
 #[derive(Clone, Debug)]
-pub(super) struct Phase {
+pub(super) struct PreparedPhase {
     pub(super) intervals: u32,
-    pub(super) load: Load,
-    pub(super) rule: Rule,
-    pub(super) processors: Processors,
+    pub(super) load: OfferedLoad,
+    pub(super) rule: PreparedRule,
+    pub(super) processors: ProcessorPool,
     pub(super) disks: u32,
     /// Reads per second of one disk, and writes of the log.
     pub(super) disk_rate: f64,
@@ -62,7 +62,7 @@ pub(super) struct Phase {
     pub(super) restart_rate: f64,
     /// A transaction gives up after more rollbacks than this.
     pub(super) restarts: u32,
-    pub(super) items: Items,
+    pub(super) items: ItemPool,
     pub(super) noise: f64,
     miss: f64,
     memory_kib: Option<u64>,
@@ -70,20 +70,21 @@ pub(super) struct Phase {
     mix: Vec<(f64, u32)>,
 }
 
-impl Phase {
+impl PreparedPhase {
     /// `first_class` is the number of classes in the phases before.
-    fn new(phase: &EventsPhase, first_class: u32) -> Phase {
+    fn new(phase: &EventsPhase, first_class: u32) -> PreparedPhase {
         let load = match (phase.clients, phase.arrivals_tps) {
-            (Some(clients), _) => Load::Closed { clients, think_s: phase.think_s },
-            (None, arrivals_tps) => Load::Open { arrivals_tps: arrivals_tps.unwrap_or(0.0) },
+            (Some(clients), _) => OfferedLoad::Closed { clients, think_s: phase.think_s },
+            (None, Some(arrivals_tps)) => OfferedLoad::Open { arrivals_tps },
+            (None, None) => unreachable!("a phase that was checked has a load"),
         };
-        let rule = Rule {
+        let rule = PreparedRule {
             min_s: phase.shortest_interval_s(),
             min_completions: IntervalRule::default().min_completions,
             max_s: phase.longest_interval_s(),
         };
-        let processors = Processors { count: phase.cpus, overhead: phase.cpu_overhead };
-        Phase {
+        let processors = ProcessorPool { count: phase.cpus, overhead: phase.cpu_overhead };
+        PreparedPhase {
             intervals: phase.intervals,
             load,
             rule,
@@ -93,7 +94,7 @@ impl Phase {
             log_rate: 1e3 / phase.log_ms,
             restart_rate: 1e3 / phase.restart_ms,
             restarts: phase.restarts.unwrap_or(u32::MAX),
-            items: Items::new(phase),
+            items: ItemPool::new(phase),
             noise: phase.noise,
             miss: phase.miss,
             memory_kib: phase.memory_mb.map(kib),
@@ -102,10 +103,11 @@ impl Phase {
     }
 
     /// The class of a new transaction.
-    pub(super) fn draw_class(&self, random: &mut Random) -> u32 {
-        let point = random.uniform();
-        let at = self.mix.partition_point(|&(sum, _)| sum <= point);
-        self.mix.get(at).or(self.mix.last()).map_or(0, |&(_, class)| class)
+    pub(super) fn draw_class(&self, random: &mut SplitMix64) -> u32 {
+        let point = random.next_draw().value();
+        // Rounding may leave the last sum below 1.
+        let before_last = &self.mix[..self.mix.len() - 1];
+        self.mix[before_last.partition_point(|&(sum, _)| sum <= point)].1
     }
 
     /// The probability that a read goes to disk while the transactions inside want so much memory.
@@ -134,17 +136,17 @@ fn kib(mebibytes: f64) -> u64 {
 
 /// What a step asks for around its processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct PreparedStep {
     pub(super) locks: bool,
     pub(super) reads: bool,
 }
 
 /// A class of one phase, ready to run.
 #[derive(Clone, Debug)]
-pub(super) struct Class {
+pub(super) struct PreparedClass {
     /// Where it is observed.
     pub(super) observed: usize,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PreparedStep>,
     pub(super) locks: u32,
     write_share: f64,
     /// Its group of [`super::cpu::Cpu`].
@@ -153,13 +155,13 @@ pub(super) struct Class {
     pub(super) working_set_kib: u64,
 }
 
-impl Class {
-    fn new(class: &TransactionClass, observed: usize, cpu_group: usize) -> Class {
-        let step = |at| Step {
+impl PreparedClass {
+    fn new(class: &TransactionClass, observed: usize, cpu_group: usize) -> PreparedClass {
+        let step = |at| PreparedStep {
             locks: is_due(at, class.locks, class.steps),
             reads: is_due(at, class.reads, class.steps),
         };
-        Class {
+        PreparedClass {
             observed,
             steps: (0..class.steps).map(step).collect(),
             locks: class.locks,
@@ -170,8 +172,8 @@ impl Class {
         }
     }
 
-    pub(super) fn draw_mode(&self, random: &mut Random) -> Mode {
-        if random.chance(self.write_share) { Mode::Exclusive } else { Mode::Shared }
+    pub(super) fn draw_mode(&self, random: &mut SplitMix64) -> LockMode {
+        if random.next_chance(self.write_share) { LockMode::Exclusive } else { LockMode::Shared }
     }
 }
 
@@ -183,10 +185,10 @@ fn is_due(at: u32, count: u32, steps: u32) -> bool {
 
 /// All phases and their classes.
 #[derive(Clone, Debug)]
-pub(super) struct Script {
-    pub(super) phases: Vec<Phase>,
+pub(super) struct PreparedPhases {
+    pub(super) phases: Vec<PreparedPhase>,
     /// The classes of all phases: transactions outlive the phase they began in.
-    pub(super) classes: Vec<Class>,
+    pub(super) classes: Vec<PreparedClass>,
     /// The number of different names of classes.
     pub(super) observed: usize,
     /// Steps per second of each group of [`super::cpu::Cpu`].
@@ -196,26 +198,26 @@ pub(super) struct Script {
     pub(super) locks: u32,
 }
 
-impl Script {
+impl PreparedPhases {
     /// From phases that were checked.
-    pub(super) fn new(phases: &[EventsPhase]) -> Script {
+    pub(super) fn new(phases: &[EventsPhase]) -> PreparedPhases {
         let mut names: Vec<&str> = Vec::new();
         let mut cpu_rates: Vec<f64> = Vec::new();
         let mut classes = Vec::new();
         let mut prepared = Vec::new();
         let mut first_class = 0;
         for phase in phases {
-            prepared.push(Phase::new(phase, first_class));
+            prepared.push(PreparedPhase::new(phase, first_class));
             for class in &phase.classes {
                 first_class += 1;
                 let observed = find_or_push(&mut names, class.name.as_str());
                 let cpu_rate = f64::from(class.steps) * 1e3 / class.cpu_ms;
                 let cpu_group = find_or_push(&mut cpu_rates, cpu_rate);
-                classes.push(Class::new(class, observed, cpu_group));
+                classes.push(PreparedClass::new(class, observed, cpu_group));
             }
         }
         let locks = classes.iter().map(|class| class.locks).max().unwrap_or(0);
-        Script {
+        PreparedPhases {
             observed: names.len(),
             cpu_rates,
             disks: phases.iter().map(|phase| phase.disks).max().unwrap_or(0),
@@ -265,8 +267,8 @@ mod tests {
         let class = |share| TransactionClass { share, ..TransactionClass::default() };
         let classes = [1.0, 2.0, 5.0].map(class).to_vec();
         let phase = EventsPhase { clients: Some(1), classes, ..EventsPhase::default() };
-        let phase = Phase::new(&phase, 7);
-        let mut random = Random::new(1);
+        let phase = PreparedPhase::new(&phase, 7);
+        let mut random = SplitMix64::new(1);
         let mut counts = [0.0; 3];
         for _ in 0..8_000 {
             counts[phase.draw_class(&mut random) as usize - 7] += 1.0;
@@ -289,7 +291,7 @@ mod tests {
             clients: Some(1),
             ..EventsPhase::default()
         };
-        let phase = Phase::new(&phase, 0);
+        let phase = PreparedPhase::new(&phase, 0);
         for (wanted_mb, miss) in [(0, 0.1), (600, 0.1), (1_000, 0.46), (6_000_000, 0.999_91)] {
             let got = phase.miss(wanted_mb * 1_024);
             assert!((got - miss).abs() < 1e-9, "{wanted_mb}: {got}");
@@ -301,8 +303,8 @@ mod tests {
     fn hot_items_get_their_requests() {
         let phase =
             EventsPhase { items: 10, hot_items: 0.1, hot_requests: 0.9, ..EventsPhase::default() };
-        let items = Items::new(&phase);
-        let mut random = Random::new(1);
+        let items = ItemPool::new(&phase);
+        let mut random = SplitMix64::new(1);
         let mut counts = [0_u32; 10];
         for _ in 0..10_000 {
             counts[items.draw(&mut random) as usize] += 1;
@@ -317,8 +319,8 @@ mod tests {
         for (items, hot_items) in [(4, 1.0), (1, 0.0)] {
             let phase =
                 EventsPhase { items, hot_items, hot_requests: 0.0, ..EventsPhase::default() };
-            let items_drawn = Items::new(&phase);
-            let mut random = Random::new(1);
+            let items_drawn = ItemPool::new(&phase);
+            let mut random = SplitMix64::new(1);
             assert!((0..1_000).all(|_| items_drawn.draw(&mut random) < items));
         }
     }

@@ -6,7 +6,7 @@ use crate::{ClassObservation, LockObservation, Mpl, Observation, Timing};
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TransactionEnd {
     Completed,
     Failed,
 }
@@ -14,14 +14,14 @@ pub(super) enum Outcome {
 /// What one class did, as a gate counts it: time in the queue of those that were granted a permit,
 /// time in the database of those that ended. The buffers are used again.
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct PlantTally {
     completions: u64,
     failures: u64,
     in_database_s: Vec<f64>,
     in_queue_s: Vec<f64>,
 }
 
-impl Tally {
+impl PlantTally {
     fn clear(&mut self) {
         self.completions = 0;
         self.failures = 0;
@@ -29,7 +29,7 @@ impl Tally {
         self.in_queue_s.clear();
     }
 
-    fn add(&mut self, other: &Tally) {
+    fn add(&mut self, other: &PlantTally) {
         self.completions += other.completions;
         self.failures += other.failures;
         self.in_database_s.extend_from_slice(&other.in_database_s);
@@ -49,7 +49,7 @@ impl Tally {
 
 /// The population of the gate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Population {
+pub(super) struct PlantPopulation {
     /// Permits that count against the limit.
     pub(super) running: u32,
     /// Permits out that do not.
@@ -57,7 +57,7 @@ pub(super) struct Population {
     pub(super) waiting: u32,
 }
 
-impl Population {
+impl PlantPopulation {
     pub(super) fn concurrency(self) -> u32 {
         self.running + self.waiting
     }
@@ -65,9 +65,9 @@ impl Population {
 
 /// The measurements of the current interval.
 #[derive(Clone, Debug)]
-pub(super) struct Meter {
-    classes: Vec<Tally>,
-    together: Tally,
+pub(super) struct PlantMeter {
+    classes: Vec<PlantTally>,
+    together: PlantTally,
     completions: u64,
     length_s: f64,
     peak: u32,
@@ -78,11 +78,11 @@ pub(super) struct Meter {
     waiting_s: f64,
 }
 
-impl Meter {
-    pub(super) fn new(classes: usize) -> Meter {
-        Meter {
-            classes: vec![Tally::default(); classes],
-            together: Tally::default(),
+impl PlantMeter {
+    pub(super) fn new(classes: usize) -> PlantMeter {
+        PlantMeter {
+            classes: vec![PlantTally::default(); classes],
+            together: PlantTally::default(),
             completions: 0,
             length_s: 0.0,
             peak: 0,
@@ -94,8 +94,8 @@ impl Meter {
     }
 
     /// Starts an interval with nothing measured yet.
-    pub(super) fn clear(&mut self, population: Population) {
-        self.classes.iter_mut().for_each(Tally::clear);
+    pub(super) fn clear(&mut self, population: PlantPopulation) {
+        self.classes.iter_mut().for_each(PlantTally::clear);
         self.completions = 0;
         self.length_s = 0.0;
         self.peak = population.concurrency();
@@ -109,7 +109,7 @@ impl Meter {
     }
 
     /// The population stayed what it is for so long.
-    pub(super) fn pass(&mut self, seconds: f64, population: Population) {
+    pub(super) fn pass(&mut self, seconds: f64, population: PlantPopulation) {
         self.length_s += seconds;
         self.concurrency_s += seconds * f64::from(population.concurrency());
         self.running_s += seconds * f64::from(population.running);
@@ -118,7 +118,7 @@ impl Meter {
     }
 
     /// A transaction arrived.
-    pub(super) fn arrived(&mut self, population: Population) {
+    pub(super) fn arrived(&mut self, population: PlantPopulation) {
         self.peak = self.peak.max(population.concurrency());
     }
 
@@ -133,15 +133,20 @@ impl Meter {
     }
 
     /// A permit came back; the time in the database is left out if the permit was discounted.
-    pub(super) fn ended(&mut self, class: usize, outcome: Outcome, in_database_s: Option<f64>) {
+    pub(super) fn ended(
+        &mut self,
+        class: usize,
+        outcome: TransactionEnd,
+        in_database_s: Option<f64>,
+    ) {
         let tally = &mut self.classes[class];
         tally.in_database_s.extend(in_database_s);
         match outcome {
-            Outcome::Completed => {
+            TransactionEnd::Completed => {
                 tally.completions += 1;
                 self.completions += 1;
             }
-            Outcome::Failed => tally.failures += 1,
+            TransactionEnd::Failed => tally.failures += 1,
         }
     }
 
@@ -149,17 +154,13 @@ impl Meter {
     pub(super) fn observation(
         &mut self,
         limit: Mpl,
-        population: Population,
+        population: PlantPopulation,
         locks: Option<LockObservation>,
     ) -> Observation {
         let (together, classes) = self.totals();
         let mean = |integral: f64| if self.length_s > 0.0 { integral / self.length_s } else { 0.0 };
         Observation {
-            interval: Duration::from_secs_f64(self.length_s),
-            limit,
             running: population.running,
-            idle: 0,
-            idle_mean: 0.0,
             discounted: population.discounted,
             discounted_mean: mean(self.discounted_s),
             concurrency: population.concurrency(),
@@ -172,14 +173,14 @@ impl Meter {
             in_database: together.in_database,
             in_queue: together.in_queue,
             locks,
-            server: None,
             classes,
+            ..Observation::empty(Duration::from_secs_f64(self.length_s), limit)
         }
     }
 
     fn totals(&mut self) -> (ClassObservation, Vec<ClassObservation>) {
         let classes: Vec<ClassObservation> =
-            self.classes.iter_mut().map(Tally::observation).collect();
+            self.classes.iter_mut().map(PlantTally::observation).collect();
         if let [only] = classes[..] {
             return (only, classes);
         }
@@ -215,7 +216,7 @@ fn timing(durations: &mut [f64]) -> Timing {
 
 /// The smallest of `durations`, not empty, that at least `per_cent` of them do not exceed.
 fn quantile(durations: &mut [f64], per_cent: usize) -> f64 {
-    let rank = (durations.len() * per_cent).div_ceil(100).saturating_sub(1);
+    let rank = (durations.len() * per_cent).div_ceil(100) - 1;
     *durations.select_nth_unstable_by(rank, f64::total_cmp).1
 }
 
@@ -243,17 +244,17 @@ mod tests {
     /// Two seconds with 3 running, then one with 3 running and 1 waiting.
     #[test]
     fn means_are_over_time() {
-        let mut meter = Meter::new(2);
-        let calm = Population { running: 3, discounted: 0, waiting: 0 };
-        let busy = Population { discounted: 6, waiting: 1, ..calm };
+        let mut meter = PlantMeter::new(2);
+        let calm = PlantPopulation { running: 3, discounted: 0, waiting: 0 };
+        let busy = PlantPopulation { discounted: 6, waiting: 1, ..calm };
         meter.clear(calm);
         meter.pass(2.0, calm);
-        meter.arrived(Population { waiting: 4, ..calm });
+        meter.arrived(PlantPopulation { waiting: 4, ..calm });
         meter.pass(1.0, busy);
         meter.granted(1, 0.5);
-        meter.ended(1, Outcome::Completed, Some(2.0));
-        meter.ended(0, Outcome::Failed, Some(4.0));
-        meter.ended(1, Outcome::Completed, None);
+        meter.ended(1, TransactionEnd::Completed, Some(2.0));
+        meter.ended(0, TransactionEnd::Failed, Some(4.0));
+        meter.ended(1, TransactionEnd::Completed, None);
         meter.turned_away(0);
         let seen = meter.observation(Mpl::at_least_one(3), busy, None);
         let close = |left: f64, right: f64| (left - right).abs() < 1e-12;

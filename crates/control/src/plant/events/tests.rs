@@ -28,7 +28,7 @@ fn plant(phase: &EventsPhase) -> EventsPlant {
 
 /// What intervals at one limit showed, all together.
 #[derive(Default)]
-struct Totals {
+struct RunTotals {
     seconds: f64,
     completions: f64,
     failures: u64,
@@ -41,9 +41,9 @@ struct Totals {
     locks_held_by_running: u64,
 }
 
-impl Totals {
-    fn of(plant: &mut EventsPlant, limit: u32, intervals: u32) -> Totals {
-        let mut totals = Totals::default();
+impl RunTotals {
+    fn of(plant: &mut EventsPlant, limit: u32, intervals: u32) -> RunTotals {
+        let mut totals = RunTotals::default();
         for _ in 0..intervals {
             totals.add(&plant.interval(Mpl::at_least_one(limit)));
         }
@@ -91,10 +91,10 @@ impl Totals {
 }
 
 /// After so many intervals to settle.
-fn settled(phase: &EventsPhase, limit: u32, intervals: u32) -> Totals {
+fn settled(phase: &EventsPhase, limit: u32, intervals: u32) -> RunTotals {
     let mut plant = plant(phase);
-    Totals::of(&mut plant, limit, 20);
-    Totals::of(&mut plant, limit, intervals)
+    RunTotals::of(&mut plant, limit, 20);
+    RunTotals::of(&mut plant, limit, intervals)
 }
 
 #[track_caller]
@@ -327,9 +327,9 @@ fn a_transaction_fails_only_when_it_may_restart_no_more() {
 #[test]
 fn grants_obey_the_limit_and_nobody_is_thrown_out() {
     let mut plant = plant(&contending());
-    let mut random = Random::new(2);
+    let mut random = SplitMix64::new(2);
     for _ in 0..50 {
-        let limit = 1 + random.below(60);
+        let limit = 1 + random.next_below(60);
         let before = plant.running;
         plant.begin_interval(Mpl::at_least_one(limit));
         assert_eq!(plant.running, before.max(limit));
@@ -364,7 +364,7 @@ fn nobody_is_lost_and_nobody_is_made() {
 #[test]
 fn arrivals_are_as_many_as_asked_for_and_all_are_somewhere() {
     let mut plant = plant(&EventsPhase { interval_s: Some(2.0), ..open(400.0, job(2.0)) });
-    let totals = Totals::of(&mut plant, 5, 100);
+    let totals = RunTotals::of(&mut plant, 5, 100);
     let arrived = totals.completions + f64::from(plant.concurrency());
     assert!((arrived - 80_000.0).abs() < 5.0 * 283.0, "{arrived}");
     assert!((totals.seconds - 200.0).abs() < 1e-6);

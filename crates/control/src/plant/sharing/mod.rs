@@ -94,7 +94,7 @@ impl Ord for Ordered {
 
 /// What ends at a time by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timed {
+enum TimedEvent {
     /// A client has thought, and asks for a transaction.
     Asks,
     /// A transaction has been idle for as long as a permit counts; how long it still is, and when
@@ -109,7 +109,7 @@ enum Timed {
 
 /// Counters of an interval.
 #[derive(Clone, Debug, Default)]
-struct Counters {
+struct IntervalCounters {
     seconds: f64,
     running_s: f64,
     lent_s: f64,
@@ -137,7 +137,7 @@ pub struct SharingPlant {
     idle: u32,
     /// Idle transactions that do not count.
     lent: u32,
-    timed: BinaryHeap<Reverse<(Ordered, Timed)>>,
+    timed: BinaryHeap<Reverse<(Ordered, TimedEvent)>>,
     /// When each waiting transaction asked.
     waiting: VecDeque<f64>,
     /// Clients that there are too many of since the phase changed.
@@ -154,7 +154,7 @@ pub struct SharingPlant {
     accustomed: Option<f64>,
     overloaded: f64,
     history: VecDeque<f64>,
-    counters: Counters,
+    counters: IntervalCounters,
     second: (f64, u32, u64),
     seconds: Vec<Second>,
 }
@@ -189,7 +189,7 @@ impl SharingPlant {
             accustomed: None,
             overloaded: 0.0,
             history: VecDeque::new(),
-            counters: Counters::default(),
+            counters: IntervalCounters::default(),
             second: (0.0, 0, 0),
             seconds: Vec::new(),
         };
@@ -210,7 +210,7 @@ impl SharingPlant {
         if self.leaving > CROWD {
             self.leaving = 0;
         }
-        let thinking = self.timed.iter().filter(|event| event.0.1 == Timed::Asks).count();
+        let thinking = self.timed.iter().filter(|event| event.0.1 == TimedEvent::Asks).count();
         let present = self.inside() + self.waiting.len() + thinking;
         let present = u32::try_from(present).unwrap_or(u32::MAX).saturating_sub(self.leaving);
         match (phase.clients, phase.arrivals_tps) {
@@ -226,7 +226,7 @@ impl SharingPlant {
             }
             (None, Some(tps)) => {
                 self.leaving = u32::MAX;
-                self.next_arrival_s = self.now_s + random::exponential(&mut self.random) / tps;
+                self.next_arrival_s = self.now_s + self.random.next_exponential() / tps;
             }
             (None, None) => {}
         }
@@ -242,8 +242,8 @@ impl SharingPlant {
     /// A client thinks, and then asks.
     fn think(&mut self, mean_s: f64) {
         if mean_s > 0.0 {
-            let at = self.now_s + mean_s * random::exponential(&mut self.random);
-            self.timed.push(Reverse((Ordered(at), Timed::Asks)));
+            let at = self.now_s + mean_s * self.random.next_exponential();
+            self.timed.push(Reverse((Ordered(at), TimedEvent::Asks)));
         } else {
             self.ask();
         }
@@ -276,7 +276,7 @@ impl SharingPlant {
             let class = self.draw_class();
             let work = class.demand * random::work(&mut self.random, class.spread);
             let idle_s = if class.idle_s > 0.0 && class.spread > 0.0 {
-                class.idle_s * random::exponential(&mut self.random)
+                class.idle_s * self.random.next_exponential()
             } else {
                 class.idle_s
             };
@@ -321,13 +321,13 @@ impl SharingPlant {
             self.speed_until_s = self.now_s + phase.noise_s - 1e-9;
         }
         if phase.outliers > 0.0 && self.now_s >= self.halved_until_s {
-            self.halved = self.random.next_draw().value() < phase.outliers;
+            self.halved = self.random.next_chance(phase.outliers);
             self.halved_until_s = self.now_s + 1.0 - 1e-9;
         }
         let mut factor = if self.halved { self.speed / 2.0 } else { self.speed };
         if phase.wander > 0.0 {
             let kept = (-step_s / phase.wander_s).exp();
-            let fresh = (1.0 - kept * kept).sqrt() * random::normal(&mut self.random);
+            let fresh = (1.0 - kept * kept).sqrt() * self.random.next_normal();
             self.wandered = kept * self.wandered + fresh;
             factor *= (phase.wander * self.wandered - phase.wander * phase.wander / 2.0).exp();
         }
@@ -395,7 +395,7 @@ impl SharingPlant {
                 self.timed_event();
             } else {
                 let tps = self.phases.get(self.phase).and_then(|phase| phase.arrivals_tps);
-                let gap_s = random::exponential(&mut self.random) / tps.unwrap_or(1.0);
+                let gap_s = self.random.next_exponential() / tps.unwrap_or(1.0);
                 self.next_arrival_s = self.now_s + gap_s;
                 self.ask();
             }
@@ -422,9 +422,9 @@ impl SharingPlant {
         if idle_s.0 > 0.0 {
             self.idle += 1;
             let (after_s, what) = if idle_s.0 > LENT_AFTER_S {
-                (LENT_AFTER_S, Timed::Lent(Ordered(idle_s.0 - LENT_AFTER_S), begun_s))
+                (LENT_AFTER_S, TimedEvent::Lent(Ordered(idle_s.0 - LENT_AFTER_S), begun_s))
             } else {
-                (idle_s.0, Timed::Ends(begun_s))
+                (idle_s.0, TimedEvent::Ends(begun_s))
             };
             self.timed.push(Reverse((Ordered(self.now_s + after_s), what)));
         } else {
@@ -434,20 +434,20 @@ impl SharingPlant {
 
     fn timed_event(&mut self) {
         match self.timed.pop() {
-            Some(Reverse((_, Timed::Asks))) if self.leaving > 0 => self.leaving -= 1,
-            Some(Reverse((_, Timed::Asks))) => self.ask(),
-            Some(Reverse((_, Timed::Lent(left_s, begun_s)))) => {
+            Some(Reverse((_, TimedEvent::Asks))) if self.leaving > 0 => self.leaving -= 1,
+            Some(Reverse((_, TimedEvent::Asks))) => self.ask(),
+            Some(Reverse((_, TimedEvent::Lent(left_s, begun_s)))) => {
                 (self.idle, self.lent) = (self.idle - 1, self.lent + 1);
                 let counted_s = Ordered(self.now_s - begun_s.0);
                 let at = Ordered(self.now_s + left_s.0);
-                self.timed.push(Reverse((at, Timed::EndsLent(counted_s))));
+                self.timed.push(Reverse((at, TimedEvent::EndsLent(counted_s))));
                 self.admit();
             }
-            Some(Reverse((_, Timed::Ends(begun_s)))) => {
+            Some(Reverse((_, TimedEvent::Ends(begun_s)))) => {
                 self.idle -= 1;
                 self.end(self.now_s - begun_s.0);
             }
-            Some(Reverse((_, Timed::EndsLent(counted_s)))) => {
+            Some(Reverse((_, TimedEvent::EndsLent(counted_s)))) => {
                 self.lent -= 1;
                 self.end(counted_s.0);
             }
@@ -474,14 +474,12 @@ impl SharingPlant {
 
     fn observation(&mut self, limit: Mpl) -> Observation {
         let present = self.counted() + self.waiting.len();
-        let fresh = Counters { peak: present, ..Counters::default() };
+        let fresh = IntervalCounters { peak: present, ..IntervalCounters::default() };
         let mut seen = std::mem::replace(&mut self.counters, fresh);
         let (in_database, in_queue) =
             (timing(&mut seen.in_database_s), timing(&mut seen.in_queue_s));
         let level = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Observation {
-            interval: Duration::from_secs_f64(seen.seconds),
-            limit,
             running: level(self.counted()),
             concurrency: level(present),
             concurrency_peak: level(seen.peak),
@@ -489,16 +487,11 @@ impl SharingPlant {
             running_mean: seen.running_s / seen.seconds,
             idle: self.lent,
             idle_mean: seen.lent_s / seen.seconds,
-            discounted: 0,
-            discounted_mean: 0.0,
             waiting_share: (seen.waiting_s / seen.seconds).min(1.0),
             completions: in_database.count,
-            failures: 0,
             in_database,
             in_queue,
-            locks: None,
-            server: None,
-            classes: Vec::new(),
+            ..Observation::empty(Duration::from_secs_f64(seen.seconds), limit)
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-use super::super::{Arrivals, Curve, CurvePhase, Truth};
+use super::super::scenario::{HIGHEST, SEED};
+use super::super::{Arrivals, Curve, CurveClass, CurvePhase, Truth};
+use super::{SharingPlant, Simulated, TICK_S};
 use crate::Mpl;
-
-/// The limits for which a throughput is known: from 1 to this.
-const HIGHEST: u32 = 1_000;
+use crate::controller::whole;
 
 /// One phase of a sharing plant. Every field but the length, the curve and the load has a default.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -101,7 +101,7 @@ fn usual_noise() -> f64 {
 }
 
 fn tick_s() -> f64 {
-    super::TICK_S
+    TICK_S
 }
 
 fn usual_wander_s() -> f64 {
@@ -145,7 +145,7 @@ impl SharingPhase {
             think_s: 0.0,
             arrivals_tps: None,
             noise,
-            noise_s: tick_s(),
+            noise_s: TICK_S,
             outliers: 0.0,
             wander: 0.0,
             wander_s: usual_wander_s(),
@@ -160,10 +160,10 @@ impl SharingPhase {
     /// deviation over an interval is the same.
     #[must_use]
     pub fn of_curve(phase: &CurvePhase) -> SharingPhase {
-        let ticks = (phase.interval_s / tick_s()).max(1.0);
+        let ticks = (phase.interval_s / TICK_S).max(1.0);
         let kept = phase.inertia;
         let inertia_s = if kept > 0.0 { -phase.interval_s / kept.ln() } else { 0.0 };
-        let class = |class: &super::super::CurveClass| SharingClass {
+        let class = |class: &CurveClass| SharingClass {
             share: class.share,
             demand: class.demand,
             ..SharingClass::USUAL
@@ -175,7 +175,7 @@ impl SharingPhase {
             think_s: 0.0,
             arrivals_tps: phase.arrivals_tps,
             noise: phase.noise * ticks.min(10.0).sqrt(),
-            noise_s: tick_s(),
+            noise_s: TICK_S,
             outliers: phase.outliers,
             wander: phase.wander,
             wander_s: usual_wander_s() * phase.interval_s,
@@ -270,10 +270,8 @@ impl SharingPhase {
             }
             limit = (limit + (limit / 7).max(1)).min(clients).min(HIGHEST);
         }
-        match Curve::new(&points) {
-            Ok(curve) => (1..=HIGHEST).map(|limit| curve.tps(f64::from(limit))).collect(),
-            Err(_) => vec![0.0; HIGHEST as usize],
-        }
+        let curve = Curve::new(&points).expect("the limits rise, and every throughput is above 0");
+        (1..=HIGHEST).map(|limit| curve.tps(f64::from(limit))).collect()
     }
 
     /// What a run without noise completes per second, the first third left out.
@@ -287,13 +285,13 @@ impl SharingPhase {
             delay_s: 0.0,
             ..self.clone()
         };
-        let mut plant = super::SharingPlant::new(&[quiet], 0x7472_7574_6873);
+        let mut plant = SharingPlant::new(&[quiet], SEED);
         let limit = Mpl::at_least_one(limit);
-        for _ in 0..super::super::super::controller::whole(seconds * 10.0) {
-            super::Simulated::interval(&mut plant, limit);
+        for _ in 0..whole(seconds * 10.0) {
+            plant.interval(limit);
         }
-        let all = super::Simulated::seconds(&plant);
-        let counted = all.get(all.len() / 3..).unwrap_or_default();
+        let all = plant.seconds();
+        let counted = &all[all.len() / 3..];
         let done: f64 = counted.iter().map(|second| second.completions as f64).sum();
         (done / counted.len().max(1) as f64).max(0.01) * (1.0 - self.outliers / 2.0)
     }

@@ -3,24 +3,12 @@
 //! The families are those that a proxy meets and that make searching hard. Nothing is tuned on the
 //! plants of a seed that a published figure uses.
 
+use super::super::scenario::HIGHEST;
+use super::super::shapes::{RandomShape, flat_then_falling, network, scalability, sharp_peak};
 use super::super::{Curve, Scenario, ScenarioError, ScenarioFile};
 use super::{Overload, SharingClass, SharingPhase};
 use crate::SplitMix64;
 use crate::controller::whole;
-
-/// The highest level of a drawn curve.
-const HIGHEST: u32 = 1_000;
-
-/// A draw from the standard normal distribution (Box and Muller, 1958).
-pub(super) fn normal(random: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0 - random.next_draw().value()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.next_draw().value()).cos()
-}
-
-/// A draw from the exponential distribution with mean 1.
-pub(super) fn exponential(random: &mut SplitMix64) -> f64 {
-    -(1.0 - random.next_draw().value()).ln()
-}
 
 /// A speed with mean 1: lognormal, which is never negative.
 pub(super) fn speed(random: &mut SplitMix64, deviation: f64) -> f64 {
@@ -32,7 +20,7 @@ pub(super) fn work(random: &mut SplitMix64, spread: f64) -> f64 {
     if spread == 0.0 {
         1.0
     } else if (spread - 1.0).abs() < 1e-9 {
-        exponential(random)
+        random.next_exponential()
     } else {
         lognormal(random, spread)
     }
@@ -41,19 +29,7 @@ pub(super) fn work(random: &mut SplitMix64, spread: f64) -> f64 {
 /// A draw with mean 1 and this coefficient of variation.
 fn lognormal(random: &mut SplitMix64, variation: f64) -> f64 {
     let variance = (1.0 + variation * variation).ln();
-    (variance.sqrt() * normal(random) - variance / 2.0).exp()
-}
-
-fn uniform(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
-    low + (high - low) * random.next_draw().value()
-}
-
-fn log_uniform(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
-    uniform(random, low.ln(), high.ln()).exp()
-}
-
-fn chance(random: &mut SplitMix64, probability: f64) -> bool {
-    random.next_draw().value() < probability
+    (variance.sqrt() * random.next_normal() - variance / 2.0).exp()
 }
 
 /// A plant drawn from `seed`: one to three phases, each with a curve, a load and troubles of its
@@ -97,26 +73,27 @@ struct Traits {
 
 impl Traits {
     fn draw(random: &mut SplitMix64) -> Traits {
-        let is_slow = chance(random, 0.2);
+        let is_slow = random.next_chance(0.2);
         let alone_s = if is_slow {
-            log_uniform(random, 0.1, 10.0)
+            random.next_log_between(0.1, 10.0)
         } else {
-            log_uniform(random, 0.000_5, 0.1)
+            random.next_log_between(0.000_5, 0.1)
         };
-        let clients = if chance(random, 0.04) { 1.0 } else { log_uniform(random, 16.0, 1_001.0) };
+        let clients =
+            if random.next_chance(0.04) { 1.0 } else { random.next_log_between(16.0, 1_001.0) };
         Traits {
-            phases: whole(uniform(random, 1.0, 3.99)),
+            phases: whole(random.next_between(1.0, 3.99)),
             clients: whole(clients).max(1),
             alone_s,
-            noise: log_uniform(random, 0.01, 0.3),
-            noise_s: if chance(random, 0.25) { 1.0 } else { super::TICK_S },
-            spread: [0.0, 0.5, 1.0, 1.0, 3.0][whole(uniform(random, 0.0, 4.999)) as usize],
-            has_idle: chance(random, 0.12),
-            has_think: chance(random, 0.12),
-            has_inertia: chance(random, 0.15),
-            has_delay: chance(random, 0.1),
-            has_overload: chance(random, 0.15),
-            is_open: chance(random, 0.06),
+            noise: random.next_log_between(0.01, 0.3),
+            noise_s: if random.next_chance(0.25) { 1.0 } else { super::TICK_S },
+            spread: [0.0, 0.5, 1.0, 1.0, 3.0][whole(random.next_between(0.0, 4.999)) as usize],
+            has_idle: random.next_chance(0.12),
+            has_think: random.next_chance(0.12),
+            has_inertia: random.next_chance(0.15),
+            has_delay: random.next_chance(0.1),
+            has_overload: random.next_chance(0.15),
+            is_open: random.next_chance(0.06),
         }
     }
 
@@ -141,7 +118,7 @@ impl Traits {
 
     fn phase(&self, random: &mut SplitMix64) -> SharingPhase {
         let shape = draw_shape(random);
-        let alone_tps = (1.0 / self.alone_s) * log_uniform(random, 0.5, 2.0);
+        let alone_tps = (1.0 / self.alone_s) * random.next_log_between(0.5, 2.0);
         let levels = std::iter::successors(Some(1), |&level: &u32| {
             (level < HIGHEST).then(|| (level + (level / 10).max(1)).min(HIGHEST))
         });
@@ -157,30 +134,30 @@ impl Traits {
         let best_tps = best_tps * scale;
         let points: Vec<(u32, f64)> =
             points.into_iter().map(|(level, tps)| (level, tps * scale)).collect();
-        let curve = Curve::new(&points).unwrap_or_else(|_| Curve::unit());
+        let curve = Curve::new(&points).expect("the levels rise, and every throughput is above 0");
         let seconds = (20.0 * self.alone_s).clamp(120.0, 240.0);
         let closed = SharingPhase::closed(curve, self.clients, self.noise, seconds);
         let residence_s = f64::from(top) / best_tps;
-        let idle_s = if self.has_idle { log_uniform(random, 0.02, 1.0) } else { 0.0 };
+        let idle_s = if self.has_idle { random.next_log_between(0.02, 1.0) } else { 0.0 };
         let class = SharingClass { spread: self.spread, idle_s, ..SharingClass::USUAL };
         let arrivals =
-            (self.is_open && best_tps < 5_000.0).then(|| best_tps * uniform(random, 0.3, 0.95));
+            (self.is_open && best_tps < 5_000.0).then(|| best_tps * random.next_between(0.3, 0.95));
         SharingPhase {
             noise_s: self.noise_s,
             clients: if arrivals.is_some() { None } else { closed.clients },
             arrivals_tps: arrivals,
             think_s: if self.has_think && arrivals.is_none() {
-                residence_s * uniform(random, 0.2, 5.0)
+                residence_s * random.next_between(0.2, 5.0)
             } else {
                 0.0
             },
-            inertia_s: if self.has_inertia { log_uniform(random, 1.0, 15.0) } else { 0.0 },
-            delay_s: if self.has_delay { log_uniform(random, 0.1, 2.0) } else { 0.0 },
+            inertia_s: if self.has_inertia { random.next_log_between(1.0, 15.0) } else { 0.0 },
+            delay_s: if self.has_delay { random.next_log_between(0.1, 2.0) } else { 0.0 },
             overload: self.has_overload.then(|| Overload {
-                above: whole(f64::from(top) * log_uniform(random, 1.2, 6.0)),
-                loss: uniform(random, 0.2, 0.8),
-                builds_s: log_uniform(random, 0.2, 5.0),
-                recovers_s: log_uniform(random, 2.0, 30.0),
+                above: whole(f64::from(top) * random.next_log_between(1.2, 6.0)),
+                loss: random.next_between(0.2, 0.8),
+                builds_s: random.next_log_between(0.2, 5.0),
+                recovers_s: random.next_log_between(2.0, 30.0),
             }),
             classes: vec![class],
             ..closed
@@ -188,25 +165,22 @@ impl Traits {
     }
 }
 
-/// Throughput against the transactions inside, up to a factor.
-type Shape = Box<dyn Fn(f64) -> f64>;
-
-fn draw_shape(random: &mut SplitMix64) -> Shape {
-    match whole(uniform(random, 0.0, 6.999)) {
+fn draw_shape(random: &mut SplitMix64) -> RandomShape {
+    match whole(random.next_between(0.0, 6.999)) {
         0 => hill(random),
         1 => network(random),
         2 => scalability(random),
-        3 => flat_then_falling(random),
+        3 => flat_then_falling(random, 60.0),
         4 => cliff(random),
         5 => two_peaks(random),
-        _ => sharp_peak(random),
+        _ => sharp_peak(random, 1.0),
     }
 }
 
 /// On logarithmic axes a parabola up to the top and beyond, then a straight line.
-fn hill(random: &mut SplitMix64) -> Shape {
-    let top = log_uniform(random, 1.5, 400.0).ln();
-    let (rise, fall) = (uniform(random, 0.4, 1.0), uniform(random, 0.1, 0.9));
+fn hill(random: &mut SplitMix64) -> RandomShape {
+    let top = random.next_log_between(1.5, 400.0).ln();
+    let (rise, fall) = (random.next_between(0.4, 1.0), random.next_between(0.1, 0.9));
     Box::new(move |level| {
         let (before, beyond) = (level.ln().min(top), (level.ln() - top).max(0.0));
         let up = rise * before * (2.0 - before / top) / 2.0;
@@ -215,66 +189,24 @@ fn hill(random: &mut SplitMix64) -> Shape {
     })
 }
 
-/// A closed network of equal stations that thrashes from some level on.
-fn network(random: &mut SplitMix64) -> Shape {
-    let stations = log_uniform(random, 1.0, 30.0);
-    let thrash_at = log_uniform(random, 3.0, 1_500.0);
-    let power = uniform(random, 1.2, 2.2);
-    Box::new(move |level| {
-        level / (level + stations - 1.0) / (1.0 + (level / thrash_at).powf(power)).sqrt()
-    })
-}
-
-/// Gunther's law.
-fn scalability(random: &mut SplitMix64) -> Shape {
-    let contention = log_uniform(random, 0.003, 0.5);
-    let coherence = log_uniform(random, 1e-7, 0.01);
-    Box::new(move |level| {
-        level / (1.0 + contention * (level - 1.0) + coherence * level * (level - 1.0))
-    })
-}
-
-/// Rises in proportion, stays flat, then falls.
-fn flat_then_falling(random: &mut SplitMix64) -> Shape {
-    let full = log_uniform(random, 1.0, 60.0);
-    let falls_at = full + log_uniform(random, 2.0, 600.0);
-    let power = uniform(random, 0.2, 1.2);
-    Box::new(move |level| level.min(full) / full / (1.0 + (level / falls_at).powi(2)).powf(power))
-}
-
 /// Rises to a cliff just above the best level.
-fn cliff(random: &mut SplitMix64) -> Shape {
-    let edge = log_uniform(random, 2.0, 300.0);
-    let power = uniform(random, 0.3, 1.0);
-    let left = uniform(random, 0.2, 0.8);
+fn cliff(random: &mut SplitMix64) -> RandomShape {
+    let edge = random.next_log_between(2.0, 300.0);
+    let power = random.next_between(0.3, 1.0);
+    let left = random.next_between(0.2, 0.8);
     Box::new(move |level| if level <= edge { level.powf(power) } else { edge.powf(power) * left })
 }
 
 /// A low hill and, four to twenty times as far out, another that is higher or lower.
-fn two_peaks(random: &mut SplitMix64) -> Shape {
-    let first = log_uniform(random, 2.0, 20.0).ln();
-    let second = first + log_uniform(random, 4.0, 20.0).ln();
-    let height = uniform(random, 0.75, 1.35);
-    let rise = uniform(random, 0.4, 1.0);
+fn two_peaks(random: &mut SplitMix64) -> RandomShape {
+    let first = random.next_log_between(2.0, 20.0).ln();
+    let second = first + random.next_log_between(4.0, 20.0).ln();
+    let height = random.next_between(0.75, 1.35);
+    let rise = random.next_between(0.4, 1.0);
     Box::new(move |level| {
         let x = level.ln();
         let low = (rise * (x.min(first) - first) - 0.5 * (x - first).max(0.0)).exp();
         let bump = height * (-((x - second) / 0.6).powi(2) / 2.0).exp();
         low.max(bump).max(0.05)
-    })
-}
-
-/// The best at 2 to 6, a loss of 5 to 20 % beside it, then a slow decline.
-fn sharp_peak(random: &mut SplitMix64) -> Shape {
-    let peak = uniform(random, 2.0, 7.0).floor();
-    let rise = uniform(random, 0.4, 1.0);
-    let drop = uniform(random, 0.05, 0.2);
-    let decline = uniform(random, 0.014, 0.105);
-    Box::new(move |level| {
-        if level <= peak {
-            (level / peak).powf(rise)
-        } else {
-            (1.0 - drop) * (-decline * (level / peak).ln().powi(2)).exp()
-        }
     })
 }

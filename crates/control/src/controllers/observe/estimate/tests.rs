@@ -51,7 +51,7 @@ fn the_example() {
     assert!((running - 128.0).abs() < 1e-9);
     // It may be between 4 and 8, or below 4.
     let best = estimator.best();
-    assert!(matches!(best, Best::NotKnown(NotKnown::Several { .. })), "{best}");
+    assert!(matches!(best, BelievedBest::NotKnown(NotKnown::Several { .. })), "{best}");
 }
 
 /// Throughput falls from the lowest population seen.
@@ -60,7 +60,8 @@ fn where_throughput_falls_from_the_lowest_population_a_lower_limit_may_be_better
     let populations: Vec<(u32, f64)> =
         (4..=20).map(|level| (level, 1_000.0 / f64::from(level).sqrt())).collect();
     let best = shown(&up_and_down(&populations), 6).best();
-    let is_edge = matches!(best, Best::NotKnown(NotKnown::Edge { lowest }) if lowest.get() == 4);
+    let is_edge =
+        matches!(best, BelievedBest::NotKnown(NotKnown::Edge { lowest }) if lowest.get() == 4);
     assert!(is_edge, "{best}");
 }
 
@@ -77,7 +78,7 @@ fn a_population_that_hardly_varies_says_nothing() {
     let estimator = shown(&[(3, 900.0), (4, 1_000.0), (3, 890.0)], 30);
     let narrow = NotKnown::Narrow { lowest: Mpl::at_least_one(3), highest: Mpl::at_least_one(4) };
     assert_eq!(estimator.gain(Mpl::ONE), Gain::NotKnown(narrow));
-    assert_eq!(estimator.best(), Best::NotKnown(narrow));
+    assert_eq!(estimator.best(), BelievedBest::NotKnown(narrow));
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn where_throughput_does_not_fall_no_limit_is_needed() {
     for tps in [|level: u32| 50.0 * f64::from(level), |_| 500.0] {
         let populations: Vec<(u32, f64)> = (2..=16).map(|level| (level, tps(level))).collect();
         let best = shown(&up_and_down(&populations), 6).best();
-        assert!(matches!(best, Best::Open { highest } if highest.get() == 16), "{best}");
+        assert!(matches!(best, BelievedBest::Open { highest } if highest.get() == 16), "{best}");
     }
 }
 
@@ -120,7 +121,7 @@ fn a_hill_that_was_seen_on_both_sides_has_its_top() {
     let tps = |level: u32| 1_000.0 - 300.0 * (f64::from(level) / 20.0).ln().powi(2);
     let populations = [5, 8, 13, 20, 32, 50, 80].map(|level| (level, tps(level)));
     let best = shown(&up_and_down(&populations), 10).best();
-    let Best::Limit { limit } = best else { panic!("{best}") };
+    let BelievedBest::Limit { limit } = best else { panic!("{best}") };
     assert!(tps(limit.get()) >= 950.0, "{limit}");
 }
 
