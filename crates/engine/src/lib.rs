@@ -4,6 +4,8 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | `periodic` | threads that do something over and over |
+//! | `hash_slab` | a hash table whose entries keep their places |
 //! | [`disk`] | files, real ones and simulated ones that fail |
 //! | [`wal`] | the log: records appended, forced and read back |
 //! | `page` | bytes of a page: header, node, map of free pages, and what can be done to them |
@@ -77,8 +79,10 @@ mod btree;
 mod buffer;
 mod core;
 pub mod disk;
+mod hash_slab;
 pub mod lock;
 mod page;
+mod periodic;
 mod record;
 mod store;
 mod txn;
