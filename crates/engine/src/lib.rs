@@ -4,6 +4,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | `bytes` | numbers and byte strings within bytes |
 //! | `periodic` | threads that do something over and over |
 //! | `hash_slab` | a hash table whose entries keep their places |
 //! | [`disk`] | files, real ones and simulated ones that fail |
@@ -77,6 +78,7 @@ macro_rules! setters {
 mod allocator;
 mod btree;
 mod buffer;
+mod bytes;
 mod core;
 pub mod disk;
 mod hash_slab;

@@ -19,17 +19,21 @@ impl Core {
         let mut head = self.head.lock();
         let begin = self.log.end();
         let (active, first) = self.transactions.active();
+        // Who announces a change reads the log's end first. The last checkpoint may have come in
+        // between and given up the log before what was read. The record is behind it.
+        let given_up = head.checkpoint.needed;
+        let dirty = self.pool.dirty().into_iter();
         let tables = CheckpointTables {
             earlier: Lsn::ZERO,
             begin,
             next_transaction: self.transactions.next(),
-            dirty: self.pool.dirty().iter().map(|dirty| (dirty.page, dirty.since)).collect(),
+            dirty: dirty.map(|(page, since)| (page, since.max(given_up))).collect(),
             active,
         };
         let oldest = tables.dirty.iter().map(|&(_, since)| since).chain(first).min();
-        let needed = oldest.map_or(begin, |oldest| oldest.min(begin));
-        debug_assert!(needed >= self.log.begin(), "what is needed was not given up");
+        let needed = oldest.map_or(begin, |oldest| oldest.min(begin)).max(given_up);
         let record = self.log_tables(&tables)?;
+        debug_assert!(needed <= begin && begin <= record, "recovery reads from what is needed on");
         self.log.force(record)?;
         let written = head.set_checkpoint(Checkpoint { record, needed });
         // It is unknown which checkpoint the disk has now, and a second sync would not tell.

@@ -460,7 +460,7 @@ impl Store {
                 return Err(unsound(page, "it is in use, and its map says it is free"));
             }
         }
-        let (used, own) = (core.allocator.used(&core.pool)?, core.allocator.own(&core.pool)?);
+        let (used, own) = core.allocator.used(&core.pool)?;
         if used != own + pages.len() as u64 {
             return Err(unsound(
                 PageId(used),
