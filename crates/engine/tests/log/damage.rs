@@ -9,15 +9,14 @@ use tidegate_engine::wal::{
     RECORD_HEADER, SEGMENT_HEADER,
 };
 
-use crate::{SETTINGS, append_all, create, files, new_disk, open, records, try_open};
+use crate::{SETTINGS, append_all, create, files, new_disk, new_log, open, records, try_open};
 
 const FIRST: &str = "log-0000000000000000.wal";
 const SECOND: &str = "log-0000000000001000.wal";
 
 /// Three segments of records, forced one by one.
 fn sample(is_sealed: bool) -> (Arc<SimulatedDisk>, Vec<(Lsn, Vec<u8>)>) {
-    let disk = new_disk(7);
-    let log = create(&disk);
+    let (disk, log) = new_log(7);
     let mut appended = Vec::new();
     for number in 0_u8..14 {
         let payload = vec![number; 100 + 60 * usize::from(number)];
@@ -79,8 +78,7 @@ fn without_a_seal_only_the_last_write_can_get_lost() {
 
 #[test]
 fn the_example_of_the_module_holds() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let lsns = [&[1_u8; 16][..], &[2; 8], &[3; 8]].map(|payload| {
         let lsn = log.append(payload).expect("room");
         log.force(lsn).expect("a disk without faults");
@@ -173,8 +171,7 @@ fn a_mark_across_two_blocks_is_seen() {
 
 #[test]
 fn a_sealed_log_says_so_until_it_goes_on() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     append_all(&log, &[b"a", b"b"]);
     log.seal().expect("a disk without faults");
     let end = log.end();
@@ -290,8 +287,7 @@ fn settings_out_of_range_are_named() {
 
 #[test]
 fn the_bytes_are_as_documented() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let lsn = log.append(b"payload").expect("room");
     log.force(lsn).expect("a disk without faults");
     let bytes = &disk.image()[FIRST];
