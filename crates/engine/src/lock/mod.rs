@@ -19,7 +19,7 @@
 //! | this one | the manager: settings, what contains what, what is seen and counted |
 //! | [`modes`] | which modes go together, as data; IS IX S SIX U X |
 //! | `queues` | the queues: grant, conversion, and how a wait begins and ends |
-//! | `table` | where a lock is written down: buckets, places for sole locks, stripes for intentions |
+//! | `table` | where a lock is written down: buckets, sole locks' places, intentions' stripes |
 //! | `locker` | the locks of one transaction; waiting; escalation |
 //! | [`deadlock`] | who gives up: the search for deadlocks, and preemption |
 //!
