@@ -37,6 +37,18 @@ fn found(disk: &Arc<SimulatedDisk>) -> Result<Vec<(Lsn, Vec<u8>)>, LogError> {
     try_open(disk, Lsn::ZERO).map(|(log, _)| records(&log, Lsn::ZERO))
 }
 
+/// Makes a whole header of another format version, without what version 1 does not have.
+fn set_version(disk: &SimulatedDisk, name: &str, version: u32) {
+    let file = disk.open(name, Open::Existing).expect("a file");
+    let mut header = [0; SEGMENT_HEADER];
+    file.read_at(&mut header, 0).expect("a header");
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    header[40..48].fill(0);
+    let sum = crc32c::crc32c(&header[..508]);
+    header[508..].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(&header, 0).expect("a disk without faults");
+}
+
 /// Flips bits all over the files; `allowed` says how many records may be missing at the end.
 fn flip_everywhere(is_sealed: bool, allowed: usize) {
     let (disk, appended) = sample(is_sealed);
@@ -131,14 +143,7 @@ fn the_newest_segment_cut_or_missing_is_damage() {
 fn a_log_of_the_first_version_goes_on() {
     let (disk, records) = sample(false);
     for name in files(&disk, "log-") {
-        let file = disk.open(&name, Open::Existing).expect("a file");
-        let mut header = [0; SEGMENT_HEADER];
-        file.read_at(&mut header, 0).expect("a header");
-        header[8..12].copy_from_slice(&1_u32.to_le_bytes());
-        header[40..48].fill(0);
-        let sum = crc32c::crc32c(&header[..508]);
-        header[508..].copy_from_slice(&sum.to_le_bytes());
-        file.write_at(&header, 0).expect("a disk without faults");
+        set_version(&disk, &name, 1);
     }
     let (_, tail) = open(&Arc::new(disk.fork()), Lsn::ZERO);
     let end = tail.end;
@@ -246,13 +251,7 @@ fn files_of_another_log_or_version_are_refused() {
         "{error}"
     );
 
-    let file = disk.open(SECOND, Open::Existing).expect("a file");
-    let mut header = [0; SEGMENT_HEADER];
-    file.read_at(&mut header, 0).expect("a header");
-    header[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-    let sum = crc32c::crc32c(&header[..508]);
-    header[508..].copy_from_slice(&sum.to_le_bytes());
-    file.write_at(&header, 0).expect("a disk without faults");
+    set_version(&disk, SECOND, FORMAT_VERSION + 1);
     let error = found(&disk).expect_err("a newer version");
     assert!(
         matches!(&error, LogError::NewerVersion { file, version, .. }
